@@ -161,8 +161,8 @@ def test_what_goes_beyond_the_share_is_given_up_at_once(target, monkeypatch):
     for one in found:
         with monkeypatch.context() as patch:
             logs = []
-            real = type(one)._anew
-            patch.setattr(type(one), "_anew",
+            real = type(one)._recompute
+            patch.setattr(type(one), "_recompute",
                           lambda self, k, real=real, logs=logs: logs.append(len(self._log))
                           or real(self, k))  # fmt: skip
             assert one.update(done).decision == "recomputed"

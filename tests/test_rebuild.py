@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import runpy
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -13,46 +15,14 @@ from targets import host
 
 import morph
 from morph.compiler.codegen.unit import entry, prelude_of, source
-from morph.prelude import atomic_add, bool_, i64, single
+from morph.prelude import atomic_add, bool_, i64
 from morph.runtime.toolchain import cuda
 from morph.testing import fail_allocation, team
 
 DEVICES = ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+EXAMPLES = Path(__file__).parent.parent / "examples"
+contract_all = runpy.run_path(str(EXAMPLES / "contract.py"))["contract_all"]
 on_each_device = pytest.mark.parametrize("target", DEVICES)  # Hypothesis takes no fixture
-
-
-@morph.kernel
-def refresh(p):
-    p.old = False
-
-
-@morph.kernel
-def contract(p, g, again):
-    three = g.points.local(3)
-    three.add(p)
-    length = 0
-    for t in p.outnbrs:
-        three.add(t)
-        length += g.weight(p, t)
-    a, b = three[1], three[2]
-    if a != b:
-        if single(three):
-            g.edges.new(a, b, length)
-            g.edges.new(b, a, length)
-            a.old = True
-            b.old = True
-            p.delete()
-            again.set()
-
-
-@morph.program
-def shorten(g, again):
-    rounds = 0
-    while again.take():
-        morph.foreach(g.points, refresh)
-        morph.foreach(g.points, contract, g, again, where=lambda p: p.degree == 2 and not p.old)
-        rounds += 1
-    return rounds
 
 
 @morph.kernel
@@ -118,7 +88,7 @@ def test_contraction_keeps_distances(target, directed, given):
     g = network(ends, np.array(weight, np.int64), target, directed)
     g.points.add("old", bool_)
     with team(2):
-        shorten(g, raised(g))
+        contract_all(g, raised(g))
     morph.validate.index(g)
     left = nx.DiGraph()
     left.add_nodes_from(range(len(g.points)))

@@ -412,3 +412,13 @@ def test_integers_beyond_all_types_are_named():
     for value in (300, -129):
         with pytest.raises(OverflowError, match=f"t.y: {value} does not fit y: i8"):
             t.y[0] = value
+
+
+def test_an_empty_list_is_an_index(target):
+    t = Table("t", target, 4, x=i32)
+    t.extend(3)
+    t.x[:] = [1, 2, 3]
+    t.x[[]] = 0
+    t.x[[]] += 1
+    assert len(t.x[[]]) == 0
+    assert [int(x) for x in t.x] == [1, 2, 3]

@@ -359,3 +359,21 @@ def test_bad_orders():
     with pytest.raises(ValueError, match="delta is a positive number, not 0"):
         in_order(items, relax, g, delta=0)
     assert in_order(items, relax, g) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "delta", "message"),
+    [
+        (np.complex64, 1, "key = complex64"),
+        (np.bool_, 1, "key = bool"),
+        (np.int64, -1, "delta is a positive number, not -1"),
+        (np.int64, 0, "delta is a positive number, not 0"),
+        (np.float64, float("nan"), "delta is a positive number, not nan"),
+    ],
+)
+def test_bad_queues(key, delta, message):
+    g = morph.Graph.from_edges([0], [1], device="cpu")
+    with pytest.raises(ValueError, match=message):
+        bucket_queue(g.points, key, delta)
+    with pytest.raises(TypeError, match="delta is a number, not 'x'"):
+        bucket_queue(g.points, np.int64, "x")

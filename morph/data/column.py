@@ -100,6 +100,8 @@ class ColumnView(NDArrayOperatorsMixin):
             key = key.array
         if isinstance(key, Row):
             return key.id - self.store.span()[0]
+        if isinstance(key, list) and not key:
+            key = np.zeros(0, np.int64)  # an empty list has no integer type of its own
         is_array = isinstance(key, (list, np.ndarray)) or hasattr(key, "__cuda_array_interface__")
         return self.store.device.asarray(key) if is_array else key
 

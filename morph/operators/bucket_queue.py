@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.data.collection import Collection
+from morph.data.conversion import number
 from morph.data.table import Table
 from morph.launch.foreach import Function, Kernel, foreach, func, kernel, program
 from morph.prelude import atomic_min
@@ -171,8 +172,18 @@ def bucket_queue(
     Returns
     -------
     BucketQueue
+
+    Raises
+    ------
+    TypeError
+        If ``delta`` is not a number.
+    ValueError
+        If ``key`` is not a real number type, or ``delta`` is not positive.
     """
     dtype = np.dtype(key)
+    if dtype.kind not in "iuf":
+        raise ValueError(f"key = {dtype}: expected a type of real numbers")
+    check_delta(delta)
     if largest is None:
         largest = np.inf if dtype.kind == "f" else np.iinfo(dtype).max
     lists = (Collection(table, capacity=capacity, key=dtype) for _ in range(4))
@@ -180,6 +191,13 @@ def bucket_queue(
     state.extend(1)
     numbers = dtype.type(delta), dtype.type(largest)
     return BucketQueue._make([*lists, state, *numbers, adaptive])
+
+
+def check_delta(delta: Any) -> None:
+    """Refuse a width of buckets that is not a positive number."""
+    number(delta, "delta")
+    if not delta > 0:
+        raise ValueError(f"delta is a positive number, not {delta}")
 
 
 def in_order(
@@ -224,8 +242,8 @@ def in_order(
     dtype = np.dtype(items.columns[key].dtype)
     if items.columns[key].size or dtype.kind not in "iuf":
         raise ValueError(f"the key {key!r} is no number")
-    if delta is not None and not delta > 0:
-        raise ValueError(f"delta is a positive number, not {delta}")
+    if delta is not None:
+        check_delta(delta)
     if items.empty:
         return 0
     real = dtype.kind == "f"

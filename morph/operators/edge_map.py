@@ -191,6 +191,8 @@ def edge_mapping(
 ) -> EdgeMap:  # fmt: skip
     """Make the bundle for `edge_map`, and the column ``active`` of the points.
 
+    A second mapping of a graph invalidates the first one, since both mark frontiers in ``active``.
+
     Parameters
     ----------
     graph : Graph

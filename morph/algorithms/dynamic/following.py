@@ -185,7 +185,9 @@ class Dynamic:
             self._seen = -1
         try:
             self._check_weights(applied)
-            decision, affected, rounds = self._anew(0) if self._seen < 0 else self._repair(applied)
+            decision, affected, rounds = (
+                self._recompute(0) if self._seen < 0 else self._repair(applied)
+            )
         except BaseException:
             self._put_back()
             self._seen = -1
@@ -197,7 +199,7 @@ class Dynamic:
     def refresh(self) -> None:
         """Recompute all values; needed only after weights were written directly."""
         try:
-            self._anew(0)
+            self._recompute(0)
         except BaseException:
             self._put_back()
             raise
@@ -224,7 +226,7 @@ class Dynamic:
         self._batch += 1
         self._touched = True
         if count > 8 * most:
-            return self._anew(0)
+            return self._recompute(0)
         lists, queue = (self._now, self._following), self._queue
         rounds, phase, pause_at = 0, 0, min(self._pause_at(count), most)
         while True:
@@ -239,7 +241,7 @@ class Dynamic:
                 break
             rounds += -result // 4
             if pause_at >= most or -result % 4 == 3:
-                return self._anew(rounds)
+                return self._recompute(rounds)
             near, next_near, far, next_far, *others = queue
             lists = _filled_first(*lists)
             buckets = *_filled_first(near, next_near), *_filled_first(far, next_far)
@@ -275,7 +277,7 @@ class Dynamic:
         """Return the values of new points, which have no edges."""
         return self._dtype.type(self._far)
 
-    def _anew(self, rounds: int) -> tuple[str, int, int]:
+    def _recompute(self, rounds: int) -> tuple[str, int, int]:
         """Recompute all values, after saving the old ones for `_put_back`."""
         self._put_back()
         self._lengthen()

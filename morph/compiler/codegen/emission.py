@@ -55,9 +55,9 @@ class Emission:
     def define(
         self, f: ir.Func, head: str, body: ir.Body, plan: BodyPlan,
         live: Mapping[str, str] | None = None, gives: str = "",
-        make: Callable[..., Body] = Body, kind: str = "MORPH_BODY",
+        make: Callable[..., Body] = Body,
     ) -> None:  # fmt: skip
-        """A function; the locals that are ``live`` are members of what they are given with."""
+        """Add a function; each local in ``live`` is a member of the parameter named there."""
         types = dict(f.params) | dict(f.locals)
         names, members = self.names, live or {}
 
@@ -81,7 +81,7 @@ class Emission:
         if gives == " false" and plan.ends:
             b.put("return false;")
         permutation = [PERMUTATION.format("it")] if plan.swapped else []
-        self.put("", f"{kind} {head} {{", *permutation, *b.lines, "}")
+        self.put("", f"{head} {{", *permutation, *b.lines, "}")
 
     def uniform(self) -> Body:
         """A body that every thread runs alike."""

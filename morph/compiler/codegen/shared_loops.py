@@ -208,7 +208,8 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     item, *given = _values(k)
     rest = f", {name}_live_out& live_out_" if shared.completes else ""
     head = (
-        f"bool {name}_prologue(const Args& a, Item& it{e.signature([item, *given])}, Entries& row_"
+        f"MORPH_BODY bool {name}_prologue(const Args& a, Item& it"
+        f"{e.signature([item, *given])}, Entries& row_"
     )
     head = f"{head}, {name}_live_in& live_in_{rest})"
     first = partial(Prologue, shared=shared)
@@ -216,7 +217,9 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     types = dict(k.locals)
     around = [(x, types.get(x, Handle(""))) for x in bound(shared.loop)]
     sums = f", {name}_reductions& reductions_" if shared.completes else ""
-    head = f"void {name}_body(const Args& a, Item& it, const {name}_live_in& live_in_{sums}"
+    head = (
+        f"MORPH_BODY void {name}_body(const Args& a, Item& it, const {name}_live_in& live_in_{sums}"
+    )
     head += e.signature([*given, *around])
     head += "".join(
         f", {CTYPE[c.dtype.name]} {ascii_name(x)}_preloaded_" for x, c in sharing.preloaded.items()
@@ -227,8 +230,8 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     inner = partial(LoopBody, sharing=sharing, kernel=name)
     e.define(k, f"{head})", shared.body, sharing.body, members, make=inner)
     if shared.completes:
-        head = f"void {name}_epilogue(const Args& a, Item& it, {name}_live_out& live_out_"
-        head += f"{e.signature(given)})"
+        head = f"MORPH_BODY void {name}_epilogue(const Args& a, Item& it"
+        head += f", {name}_live_out& live_out_{e.signature(given)})"
         members = dict.fromkeys(shared.live_out, "live_out_")
         e.define(k, head, shared.epilogue, sharing.epilogue, members)
 
@@ -252,8 +255,8 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])
     first, rows = sharing.preloaded, over(loop)
     call += "".join(f", r.{n.member(x)}" for x in first)
-    settled = {x: ".stable()" if (rows, x) in e.plan.changed else "" for x in first}
-    read = "".join(f", {n.column(rows, x)}{how}.get(edge)" for x, how in settled.items())
+    stable = {x: ".stable()" if (rows, x) in e.plan.changed else "" for x in first}
+    read = "".join(f", {n.column(rows, x)}{how}.get(edge)" for x, how in stable.items())
     reach = f"{name}_reach" if first else "Reached"
     given = "const Args& a, I& it"
     rest, sums = (", live_out", ", reductions") if shared.completes else ("", "")

@@ -239,14 +239,14 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         return
     if isinstance(f, ir.Kernel) and plan.commit and plan.abort:
         live, given = dict.fromkeys(plan.live, "it"), f"(const Args& a, {name}_item& it{listed})"
-        e.define(f, f"bool {name}{given}", f.body, plan.main, live, " false")
-        e.define(f, f"void {name}_commit{given}", f.commit or (), plan.commit, live)
-        e.define(f, f"void {name}_abort{given}", f.abort or (), plan.abort, live)
+        e.define(f, f"MORPH_BODY bool {name}{given}", f.body, plan.main, live, " false")
+        e.define(f, f"MORPH_BODY void {name}_commit{given}", f.commit or (), plan.commit, live)
+        e.define(f, f"MORPH_BODY void {name}_abort{given}", f.abort or (), plan.abort, live)
         return
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
     make = SingleThreaded if plan.single_threaded else Body
     gives = "" if result == "void" else " {}"
-    e.define(f, head, f.body, plan.main, gives=gives, make=make, kind=kind)
+    e.define(f, f"{kind} {head}", f.body, plan.main, gives=gives, make=make)
     if plan.sharing:
         shared_functions(e, plan, plan.sharing)
 

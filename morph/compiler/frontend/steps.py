@@ -144,7 +144,7 @@ def _make_scalars(c: ProgramContext, node: ast.Assign, call: ast.Call) -> None:
     pos, target, body = c.pos(node), node.targets[0], getattr(c.source.tree, "body", [])
     before = itertools.takewhile(lambda s: s is not node, body)
     if node not in body or any(isinstance(s, ast.While | ast.If | ast.Return) for s in before):
-        hint = "before all loops and branches; assign the numbers anew where that is needed"
+        hint = "before all loops and branches; assign new values where they are needed"
         reject("scalars are made at the beginning of a program", pos, hint)
     uses = list(ast.walk(c.source.tree))
     names = [n.id for n in uses if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]

@@ -181,7 +181,7 @@ class _Used:
         self.fields[Field(f"{self.prefix[slot]}_{kind}", value, kind, slot, layout=layout)] = None
 
     def rows(self, slot: str) -> None:
-        """The fields that tell which rows of a store exist."""
+        """The fields that say which rows of a store exist."""
         self.array(slot, "meta")
         if self.stores[slot].kind == "collection" and self.stores[slot].column("item"):
             self.column(slot, "item")

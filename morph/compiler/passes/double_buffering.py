@@ -22,7 +22,7 @@ class Unlike(Exception):
 
 
 def check_alike(a: Store, b: Store, captured: set[str]) -> None:
-    """Refuse to exchange the arguments of two objects that a compiled step tells apart."""
+    """Refuse to exchange the arguments of two objects that a compiled step treats differently."""
     if a.kind != "collection" or replace(a, slot=b.slot) != b:
         raise Unlike  # what is at home in a table, its rows, would have to move along
     if {a.slot, b.slot} & captured:
