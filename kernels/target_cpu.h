@@ -138,9 +138,9 @@ MORPH_NATIVE_WORD(i64)
 MORPH_NATIVE_WORD(u64)
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 
-// What a thread has to add to the places that all add to.
-static __thread u64 thread_totals[4];
-MORPH_FN u64& thread_total(i32 i) { return thread_totals[i]; }
+static __thread u64 thread_totals[4];  // what a thread has to add to the places that all add to
+static u64 single_totals[4];  // the same of one thread alone: its address needs no call
+MORPH_FN u64& thread_total(i32 i) { return *(multithreaded ? thread_totals + i : single_totals + i); }
 
 // --- lanes: a warp is one thread, and no unit instantiates what needs more of them ----------------
 

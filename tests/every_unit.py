@@ -261,6 +261,7 @@ def edge_maps() -> None:
             edge_map.unmark_all(s), edge_map.as_list(s, lists[0]), edge_map.is_dense(s, lists[0])
             assert edge_map.edge_map(s, *lists, 4, 0) == (3 if directed or not once else 1)
             g.points.drop("label")
+            del s  # the next mapping marks in the same column
 
 
 def meshes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -231,21 +232,48 @@ def visit_level(p, t, a):
     return atomic_min(t.dist, a.level) > a.level
 
 
-def test_a_new_mapping_forgets_the_marks_of_earlier_ones(target):
+@morph.program
+def one_level(s, now, then, size, level, marks):
+    return edge_map(s, now, then, size, Level(level, marks))
+
+
+def test_mappings_of_one_graph_do_not_share_marks(target):
+    """Two searches of one graph, level by level in turns, and a column of the user's beside."""
     g = morph.generate.rmat(7, seed=1, device=target)
-    g.points.add("active", u8)
-    found = []
-    for value in (0, 1):
-        g.points.active[:] = value
-        g.points.add("dist", i32, fill=FAR)
-        g.points[5].dist = 0
-        lists = [morph.Collection(g.points) for _ in range(2)]
-        lists[0].add(5)
-        marks = morph.Table("marks", target, n=i64)
-        marks.extend(len(g.points))
-        with mock.patch.multiple(module, **DIRECTIONS["pull"]):
-            s = edge_mapping(g, visit_level, is_farther)
-            search(s, *lists, marks)
-        found.append(host(g.points.dist[:]).tolist())
-        g.points.drop("dist")
-    assert found[0] == found[1]
+    g.points.add("active", u8, fill=1)
+    g.points.add("dist", i32)
+    marks = morph.Table("marks", target, n=i64)
+    marks.extend(len(g.points))
+
+    def run(sources):
+        searches = []
+        for source in sources:
+            lists = [morph.Collection(g.points) for _ in range(2)]
+            lists[0].add(source)
+            dist = np.full(len(g.points), FAR, np.int32)
+            dist[source] = 0
+            searches.append([edge_mapping(g, visit_level, is_farther), lists, 1, dist])
+        for level in range(1, 6):
+            for k, (s, lists, size, dist) in enumerate(searches):
+                g.points.dist[:] = dist
+                size = one_level(s, *lists, size, i32(level), marks)
+                searches[k] = [s, lists[::-1], size, host(g.points.dist[:]).copy()]
+        return [dist.tolist() for *_, dist in searches]
+
+    with mock.patch.multiple(module, **DIRECTIONS["pull"]):
+        alone = []
+        for source in (5, 9):
+            alone += run([source])
+            gc.collect()
+        assert alone[0] != alone[1]
+        assert run([5, 9]) == alone
+    if target != "python":  # the launches of the interpreter keep their mappings
+        assert list(g.points.columns) == ["active", "dist", "active_2", "active_3"]
+    assert (host(g.points.active[:]) == 1).all()
+    first = edge_mapping(g, visit_level, is_farther)
+    again = edge_mapping(g, visit_level, is_lower, state=first.state)
+    assert again.marks.column is first.marks.column
+    g.points.drop("active_2")
+    g.points.add("active_2", i32, fill=7)  # the name is now the user's
+    edge_mapping(g, visit_level, is_farther)
+    assert (host(g.points.active_2[:]) == 7).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -269,3 +270,25 @@ def test_sums_in_branches(target, xs):
 
     want = [int(x[x > 0].sum()), int(x[x < 0].sum()), int((x == 0).sum())]
     assert all(got == want for got in everywhere(target, run))
+
+
+@morph.kernel
+def append_id(r, into):
+    into.add(r.id)
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 1000])
+def test_filters_of_many_items(target, n):
+    """A filter that most, few or some rows of a block of 64 pass, and a list that grows."""
+    x = np.random.default_rng(n).integers(0, 100, n)
+    x[200:400] += 100
+    x[400:600] -= 100
+
+    def run():
+        t = table(target, x=x)
+        for least in (-200, 0, 50, 99, 300):
+            into = morph.Collection(i64, capacity=1, device=target)
+            morph.foreach(t, append_id, into, where=lambda r: r.x >= least)  # noqa: B023
+            assert sorted(host(into.items).tolist()) == np.flatnonzero(x >= least).tolist()
+
+    everywhere(target, run)

@@ -12,7 +12,7 @@
 
 // Whether the item is to be run; if not, the item is ended here.
 template <class A, class R, class Step, class I>
-MORPH_FN bool open(const A& a, const R& t, const Step& s, I& it) {
+MORPH_HOT bool open(const A& a, const R& t, const Step& s, I& it) {
     if (t.replay && !was_deferred(a.deferred, it.deferred_bit())) return false;
     if (s.open(a, it)) return true;
     end_item(a, it);
@@ -23,6 +23,53 @@ template <class A, class Step, class I> MORPH_FN void finish(const A& a, const S
     if (won) s.commit(a, it);
     else s.abort(a, it);
     end_item(a, it);
+}
+
+// Filters `n` items, at most 64, from `base` on; returns a bit for each item that is to be run.  The loop has no branch
+// that depends on the values of the filter, so the compiler of a CPU may vectorise it.
+template <class A, class R, class Step>
+MORPH_HOT u64 filter_block(const A& a, const R& t, const Step& s, i64 base, i32 n) {
+    alignas(8) bool passes[64] = {};
+    if (t.replay) {
+        for (i32 k = 0; k < n; k++) {
+            typename Step::I it(a, t, base + k);
+            passes[k] = open(a, t, s, it);
+        }
+    } else {
+        for (i32 k = 0; k < n; k++) {
+            typename Step::I it(a, t, base + k);
+            passes[k] = s.open(a, it);
+            if (it.failed) end_item(a, it);
+        }
+    }
+    u64 bits = 0;
+    for (i32 k = 0; k < 64; k += 8)  // collects the lowest bits of eight bytes
+        bits |= (*(const u64*)(passes + k) * 0x0102040810204080 >> 56) << k;
+    return bits;
+}
+
+// Items with a filter, on a CPU: in blocks of 64.  If most items of a block passed, the next block is filtered item by
+// item, since the branches are then predicted.  Not for kernels with a shared loop, whose time is that of the loop.
+template <class A, class R, class Step>
+MORPH_LOOP void each_filtered(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typename Step::I::SlotCaches caches;
+    if (is_single(t)) s.take_all(a, t, caches);
+    bool most = true;
+    for (Share share(a, t, first, last); share.next();)
+        for (i64 base = share.begin; base < share.end; base += 64) {
+            i32 n = i32(min_of(share.end - base, i64(64))), passed = 0;
+            for (u64 left = most ? ~u64(0) >> (64 - n) : filter_block(a, t, s, base, n); left; left &= left - 1) {
+                typename Step::I it(a, t, base + trailing_zeros(left));
+                caches.serve(it);
+                if (!most) s.find(a, it);
+                else if (!open(a, t, s, it)) continue;
+                s.run(a, it);
+                end_item(a, it);
+                passed++;
+            }
+            most = 4 * passed >= 3 * n;
+        }
+    caches.flush();
 }
 
 template <class A, class R, class Step>
@@ -213,7 +260,10 @@ MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& 
 template <class A, class R, class Step>
 MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if (t.replay) first = 0;
-    auto in_order_of_items = [&](i64 from, i64 upto) { each_in_order(a, t, s, from, upto); };
+    auto in_order_of_items = [&](i64 from, i64 upto) {
+        if constexpr (Step::FILTERS && !Step::WORK_SHARING) each_filtered(a, t, s, from, upto);
+        else each_in_order(a, t, s, from, upto);
+    };
     if constexpr (Step::WORK_SHARING) {
         if constexpr (Step::ASYNCHRONOUS) {
             if (is_single(t)) each_single_threaded(a, t, s, first, last);

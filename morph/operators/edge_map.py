@@ -9,7 +9,9 @@ frontier, which are marked by a byte; no worklist is built.  A step pulls if the
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
 
 from morph.data.table import Table
 from morph.launch.foreach import foreach, kernel, program
@@ -26,11 +28,12 @@ class EdgeMap(NamedTuple):
     """The arguments of `edge_map` besides its two worklists, as a bundle made by `edge_mapping`.
 
     The vertices of a frontier are in a worklist, or, if a dense step found them, marked in the
-    column ``active`` with the number of the step that is to expand them, and not in a worklist.
+    column ``marks`` with the number of the step that is to expand them, and not in a worklist.
     """
 
     graph: Any
     state: Any  # a table of one row, see `_state`
+    marks: Any  # a column of the points, of this mapping alone
     update: Any  # functions, see `edge_mapping`
     assign: Any
     wanted: Any
@@ -58,47 +61,47 @@ def push_all(p, update, wanted, args, then):
 
 
 @kernel
-def pull_first(p, state, step, assign, args):
+def pull_first(p, state, marks, step, assign, args):
     source = None
     for t in p.innbrs:
-        if t.active == step:
+        if marks[t] == step:
             source = t
             break
     if source is not None:
         if assign(source, p, args):
-            p.active = step + u8(1)  # race: neither value is `step`
+            marks[p] = step + u8(1)  # race: neither value is `step`
             atomic_add(state[0].points, 1)
             atomic_add(state[0].edges, p.out_degree)
 
 
 @kernel
-def pull_all(p, state, step, assign, args):
+def pull_all(p, state, marks, step, assign, args):
     added, following = 0, step + u8(1)
     for t in p.innbrs:
-        # race: `t.active` passes the test before and after it is changed in this step
-        if t.active & u8(NUMBER) == step or t.active == following + u8(AGAIN):
+        # race: `marks[t]` passes the test before and after it is changed in this step
+        if marks[t] & u8(NUMBER) == step or marks[t] == following + u8(AGAIN):
             if assign(t, p, args):
                 added = max(added, 1)
     if added > 0:
-        p.active = following + u8(AGAIN) if p.active & u8(NUMBER) == step else following
+        marks[p] = following + u8(AGAIN) if marks[p] & u8(NUMBER) == step else following
         atomic_add(state[0].points, 1)
         atomic_add(state[0].edges, p.out_degree)
 
 
 @kernel
-def pull_none(p, state, step, assign, args):
+def pull_none(p, state, marks, step, assign, args):
     """For graphs in which no step pulls, so that they need no index of in-edges."""
 
 
 @kernel
-def mark(p, state, step):
-    p.active = step  # race: duplicates write the same
+def mark(p, state, marks, step):
+    marks[p] = step  # race: duplicates write the same
     atomic_add(state[0].edges, p.out_degree)
 
 
 @kernel
-def unmark(p):
-    p.active = u8(0)
+def unmark(p, marks):
+    marks[p] = u8(0)
 
 
 @kernel
@@ -108,7 +111,7 @@ def list_marked(p, into):
 
 @program
 def unmark_all(s):
-    foreach(s.graph.points, unmark)
+    foreach(s.graph.points, unmark, s.marks)
     s.state[0].step = 0
 
 
@@ -117,12 +120,12 @@ def is_dense(s, now):
     """Mark the vertices of a large frontier; returns whether the step is to pull."""
     left = s.state[0].left
     if not now.empty:
-        if s.state[0].step >= LAST:
+        if s.state[0].step > LAST // 2:  # so that numbers are left for the next dense steps
             unmark_all(s)
         left = i64(len(s.graph.edges))
         s.state[0].edges = 0
         s.state[0].step = s.state[0].step + 1
-        foreach(now, mark, s.state, u8(s.state[0].step))
+        foreach(now, mark, s.state, s.marks, u8(s.state[0].step))
     elif s.state[0].step >= LAST:
         return False
     if s.once:
@@ -136,7 +139,7 @@ def as_list(s, now):
     """Put the vertices of a dense frontier into the worklist."""
     if now.empty:
         step = u8(s.state[0].step)
-        foreach(s.graph.points, list_marked, now, where=lambda p: p.active & u8(NUMBER) == step)
+        foreach(s.graph.points, list_marked, now, where=lambda p: s.marks[p] & u8(NUMBER) == step)
 
 
 @program
@@ -147,7 +150,7 @@ def edge_map(s, now, then, size, args):
     ----------
     s : EdgeMap
     now : collection of points
-        The frontier; empty if the previous step found it dense and marked it in ``active``.
+        The frontier; empty if the previous step found it dense and marked it in ``s.marks``.
     then : collection of points
         Receives the next frontier if the step pushes; empty if it pulls.
     size : int
@@ -168,7 +171,7 @@ def edge_map(s, now, then, size, args):
     step = s.state[0].step
     s.state[0].points = 0
     s.state[0].edges = 0
-    foreach(s.graph.points, s.pull, s.state, u8(step), s.assign, args,
+    foreach(s.graph.points, s.pull, s.state, s.marks, u8(step), s.assign, args,
             where=lambda p: s.wanted(p, args))  # fmt: skip
     s.state[0].step = step + 1
     return s.state[0].points
@@ -185,13 +188,39 @@ def _state(graph: Any) -> Table:
     return table
 
 
+# by table of points: the columns of marks by name, each with the state of its mapping
+_marked: WeakKeyDictionary[Table, dict[str, tuple[ref[Table], Any]]] = WeakKeyDictionary()
+
+
+def _marks(points: Table, state: Table) -> Any:
+    """Find the column of marks of the mapping of ``state``; else reuse an old one, or add one."""
+    owners = _marked.setdefault(points, {})
+    for k in count(1):
+        name = f"active_{k}" if k > 1 else "active"
+        owner, column = owners.get(name, (None, None))
+        if name not in points.columns:
+            points.add(name, u8)
+        elif owner is None or points.columns[name] is not column:
+            continue  # a column of the user
+        elif owner() is state:
+            break
+        elif owner() is None:
+            getattr(points, name)[:] = 0
+        else:
+            continue
+        owners[name] = ref(state), points.columns[name]
+        break
+    return getattr(points, name)
+
+
 def edge_mapping(
     graph: Any, update: Any, wanted: Any, *, assign: Any = None, once: bool = False,
-    pull: bool | None = None, state: Table | None = None,
+    pull: bool | None = None, state: Table | None = None, marks: Any = None,
 ) -> EdgeMap:  # fmt: skip
-    """Make the bundle for `edge_map`, and the column ``active`` of the points.
+    """Make the bundle for `edge_map`, and a column of the points for its marks.
 
-    A second mapping of a graph invalidates the first one, since both mark frontiers in ``active``.
+    The column is ``active``, or, if the points have a column of this name or another mapping of the
+    graph is in use, ``active_2`` and so on.
 
     Parameters
     ----------
@@ -213,13 +242,12 @@ def edge_mapping(
         a pull needs the index of in-edges.
     state : Table, optional
         The ``state`` of an earlier `EdgeMap`, to be reused.
+    marks : column of the points, optional
+        Of `u8`, all 0, or the ``marks`` of that `EdgeMap`, to be used instead of a new column.
     """
-    if "active" not in graph.points.columns:
-        graph.points.add("active", u8)
-    elif state is None:  # marks of an earlier mapping
-        graph.points.active[:] = 0
     state = _state(graph) if state is None else state
+    marks = _marks(graph.points, state) if marks is None else marks
     pull = not graph.directed if pull is None else pull
     kernels = (push_first, pull_first) if once else (push_all, pull_all)
     kernels = kernels if pull else (kernels[0], pull_none)
-    return EdgeMap(graph, state, update, assign or update, wanted, *kernels, pull, once)
+    return EdgeMap(graph, state, marks, update, assign or update, wanted, *kernels, pull, once)

@@ -75,8 +75,9 @@ def relax(p, limit, then, far):
 
 @kernel
 def check_parent(p, g, conflict):
-    if g.points[p.predecessor].dist + 1 != p.dist:
-        conflict.set()
+    if p.dist > DEEP and p.dist < INFINITY:
+        if g.points[p.predecessor].dist + 1 != p.dist:
+            conflict.set()
 
 
 @kernel
@@ -103,8 +104,7 @@ def search(s, now, then, far, conflict, cutoff):
             size = edge_map(s, now, then, size, level)
             now, then = then, now
     if level > DEEP:
-        foreach(s.graph.points, check_parent, s.graph, conflict,
-                where=lambda p: p.dist > DEEP and p.dist < INFINITY)  # fmt: skip
+        foreach(s.graph.points, check_parent, s.graph, conflict)
         if conflict.take():
             foreach(s.graph.points, set_parent,
                     where=lambda p: p.dist >= DEEP and p.dist < INFINITY)  # fmt: skip
@@ -112,8 +112,11 @@ def search(s, now, then, far, conflict, cutoff):
 
 
 def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
-    """Make the edge map that expands a level."""
-    return edge_mapping(graph, visit, is_farther, assign=assign, once=True, state=state)
+    """Make the edge map that expands a level; it marks points in their column ``active``."""
+    marks = graph.points.active
+    return edge_mapping(
+        graph, visit, is_farther, assign=assign, once=True, state=state, marks=marks
+    )
 
 
 @of_graph
