@@ -59,10 +59,8 @@ def publish_lines(e: Emission, s: StepPlan, failed: str) -> tuple[list[str], lis
         lines.append(f"bool failed = {failed};")
     # the items of a queue that a failed step adds are items of its re-execution
     queue = s.node.slot if isinstance(s.node, ir.Foreach) and s.node.until_empty else ""
-    does = [
-        f"{e.names.prefix[x]}_counters.publish_counters({'failed' if failed and x != queue else ''});"
-        for x in resized
-    ]
+    given = {x: "failed" if failed and x != queue else "" for x in resized}
+    does = [f"{e.names.prefix[x]}_counters.publish_counters({y});" for x, y in given.items()]
     unless = "if (!failed) " if failed else ""
     return lines, does + [f"{unless}{e.names.prefix[s]}_counters.clear();" for s in clears]
 

@@ -110,8 +110,8 @@ STEP_BITS, ITEM_BITS, SITE_BITS = 24, 28, 12  # of a shadow word
 MOST_TOTALS = 4  # places to which all items add, by partial sums of each block
 
 FROM, TO = 6, 7  # of ``meta``: the extent at the last barrier, kept while deferred items run again
-# Words that only kernels use: extents, the number of foreach steps of programs with single(row), and
-# what single(row) of the current step compares.
+# Words that only kernels use: extents, the number of foreach steps of programs with single(row),
+# and what single(row) of the current step compares.
 KERNEL_COUNTERS: dict[type[IntEnum], dict[str, int]] = {
     Meta: {"FROM": FROM, "TO": TO},
     Status: {"LOCKS": 6},
