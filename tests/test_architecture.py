@@ -50,6 +50,7 @@ LAYERS = {
     "data": "language compiler.ir.layout runtime data",
     "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
+    "partition": f"{BELOW_LAUNCH} compiler launch partition",
     "operators": "runtime data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
     "mesh": "language runtime mesh",
