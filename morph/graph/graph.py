@@ -88,7 +88,8 @@ class Graph(Making):
         moved()
 
     @classmethod
-    def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
+    def of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
+        """Make a graph that keeps these arrays, which are not checked."""
         g = cls(where, directed)
         g.points.extend(rows.offsets.size - 1)
         if rows.weight is not None:
