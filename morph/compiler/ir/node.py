@@ -88,6 +88,18 @@ def renamed(node: Any, names: Mapping[str, str]) -> Any:
     return replace(node, **changed)
 
 
+def replaced(node: Any, change: Callable[[Node], Node | None]) -> Any:
+    """The same tree with another node wherever ``change`` gives one."""
+    if isinstance(node, tuple):
+        return tuple(replaced(x, change) for x in node)
+    if not isinstance(node, Node):
+        return node
+    if (other := change(node)) is not None:
+        return other
+    kind: Any = type(node)
+    return replace(node, **{name: replaced(getattr(node, name), change) for name in _below(kind)})
+
+
 def slots(nodes: Iterable[Node], *traits: str) -> set[str]:
     """The stores of all nodes that have one of some traits."""
     found: Any = (n for n in nodes if any(getattr(n, trait) for trait in traits))

@@ -17,6 +17,7 @@ from morph.compiler.ir.node import bound as bound
 from morph.compiler.ir.node import columns as columns
 from morph.compiler.ir.node import operands as operands
 from morph.compiler.ir.node import renamed as renamed
+from morph.compiler.ir.node import replaced as replaced
 from morph.compiler.ir.node import rewrite_bodies as rewrite_bodies
 from morph.compiler.ir.node import slots as slots
 from morph.compiler.ir.node import used as used
