@@ -29,7 +29,7 @@ class Making:
     __slots__ = ()
 
     @classmethod
-    def of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
+    def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
         """See `Graph`."""
         raise NotImplementedError
 
@@ -97,11 +97,11 @@ class Making:
             require_memory(where, rows, a.size * (1 + both), dtype, in_order, kept)
             if not in_order:
                 made = arrange(where, a, b, w, rows, both)
-                return cls.of_rows(where, made, not (symmetric or both))
+                return cls._of_rows(where, made, not (symmetric or both))
             offsets = offsets_from(where, count_keys(where.xp, a, rows))
         near = contiguous(where, src, a, np.int32, not copy)
         made = _with_ends(where, offsets, near, (dst, b), (weight, w), not copy)
-        return cls.of_rows(where, made, not symmetric)
+        return cls._of_rows(where, made, not symmetric)
 
     @classmethod
     def from_csr(
@@ -149,7 +149,7 @@ class Making:
             if symmetric:
                 require_symmetric(where, src, b, n)
         made = _with_ends(where, at, src, (dst, b), (weight, w), not copy)
-        return cls.of_rows(where, made, not symmetric)
+        return cls._of_rows(where, made, not symmetric)
 
     @classmethod
     def from_scipy(
