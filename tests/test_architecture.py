@@ -20,7 +20,7 @@ MODULES = {
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "pysat", "scipy", "shapely"}
 
 BELOW_LAUNCH = "language runtime data graph"
-PUBLIC = "language data graph mesh launch operators prelude runtime"
+PUBLIC = "language data graph mesh launch operators partition prelude runtime"
 DOORS = f"{PUBLIC} algorithms generate io survey worklists"
 
 # order algorithms, check answers, stop compilers
@@ -122,6 +122,7 @@ STANDARD = {
     "at": "a position",
     "attach": "parents of a tree; columns",
     "begin": "of an interval; a verb",
+    "cut": "edges between parts of a graph",
     "entry": "of a table or an adjacency list",
     "far": "the far bucket of near-far",
     "flush": "of a staging buffer",
@@ -147,6 +148,7 @@ STANDARD = {
     "ring": "a ring buffer",
     "run": "to execute",
     "settled": "vertices with final distances (Dijkstra)",
+    "spread": "values from rows to their mirrors",
     "stage": "of a search; of staging",
     "sums": "of messages",
     "tail": "of a queue; a source vertex",
