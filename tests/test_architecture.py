@@ -56,7 +56,7 @@ LAYERS = {
     "mesh": "language runtime mesh",
     "providers": "data graph launch mesh",  # binds the hooks, see HOOKS
     "validate": "runtime data graph validate",  # no part of the algorithms that it checks
-    "generate": f"{BELOW_LAUNCH} generate",
+    "generate": f"{BELOW_LAUNCH} launch prelude generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
@@ -150,6 +150,7 @@ STANDARD = {
     "run": "to execute",
     "settled": "vertices with final distances (Dijkstra)",
     "spread": "values from rows to their mirrors",
+    "spreads": "columns whose values go to mirrors",
     "stage": "of a search; of staging",
     "sums": "of messages",
     "tail": "of a queue; a source vertex",

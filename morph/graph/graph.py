@@ -90,6 +90,7 @@ class Graph(Making):
 
     @classmethod
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
+        """Make a graph that keeps these arrays, which are not checked."""
         g = cls(where, directed)
         g.points.extend(rows.offsets.size - 1)
         if rows.weight is not None:
