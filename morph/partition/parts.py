@@ -25,6 +25,7 @@ from morph.runtime.device import Array, Device
 HostArray = np.ndarray[Any, Any]
 DIVIDED = ("points", "edges")  # the tables whose rows are divided; all others are replicated
 GLOBAL_ID = "global_id"  # the column of the points of each part
+TAKEN = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
 
 
 @dataclass
@@ -346,7 +347,8 @@ def _joined(where: Device, at: Device, row: Array, ends: list[Array]) -> Array:
     for ids in ends:
         piece = made[first : first + ids.size]
         if at.on_host and where.on_host:
-            np.take(row, ids, out=piece, mode="clip")  # without a temporary array
+            for k in range(0, ids.size, TAKEN):
+                np.take(row, ids[k : k + TAKEN], out=piece[k : k + TAKEN], mode="clip")
         else:
             piece[:] = where.asarray(row[ids])
         first += ids.size
