@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import morph
-from morph.partition.transport import PartError
-from morph.prelude import *
+from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_or, bool_, f64, i32, i64
 
 FAR = 2**30
 

@@ -29,7 +29,7 @@ from morph.launch.binding import Compiled, Request, Where, closure_key, filter_k
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.scratch import scratch
-from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts
+from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import received_messages, sent_messages
 from morph.partition.routes import OPERATIONS
@@ -223,11 +223,12 @@ class PartitionedLaunch:
             return
         columns = [c.name for c in message.columns]
         try:
-            sent = {k: sent_messages(graph, k, box, columns) for k, box in boxes.items()}
+            table = next(iter(boxes.values())).table.name
+            sent = {k: sent_messages(graph, k, table, box, columns) for k, box in boxes.items()}
             received = graph.transport.exchange(sent)
+            points = [name in message.points for name in columns]
             for k, box in boxes.items():
-                points = [name in message.points for name in columns]
-                found = received_messages(graph, k, box.table.name, received[k], points)
+                found = received_messages(graph, k, table, received[k], points)
                 box.clear()
                 box.extend(**dict(zip(("item", *columns), found, strict=True)))
             parts = [p for p in self.parts if len(boxes[p.number])]
@@ -299,10 +300,12 @@ def _on_devices(
                 errors[p.number] = error
 
     # a launch on the host handles signals only in this thread
-    first, *others = sorted(groups, key=lambda d: not d.on_host) or [None]
+    devices = sorted(groups, key=lambda d: not d.on_host)
+    first, others = devices[:1], devices[1:]
     waiting = [_pool.submit(copy_context().run, run_group, groups[d]) for d in others]
     try:
-        run_group(groups.get(first, []))
+        for d in first:
+            run_group(groups[d])
         wait(waiting)
     except BaseException:
         for d in others:
@@ -348,7 +351,8 @@ def _common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGrap
         graphs.append(x if isinstance(x, PartitionedGraph) else x.graph)
     for x in objects:
         if isinstance(x, (*OBJECTS, *VIEWS)):
-            raise TypeError(f"{x!r} is on {x.device.name}, but the launch is on {graphs[0]!r}")
+            place = owner(x).device.name
+            raise TypeError(f"{x!r} is on {place}, but the launch is on {graphs[0]!r}")
         if isinstance(x, PartitionedRow) and x.table.name in PartitionedGraph.divided:
             raise TypeError(f"{name} takes no row of a partitioned table: pass its id")
     if any(g is not graphs[0] for g in graphs):
@@ -380,7 +384,9 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
         origins = {h.name: first + i for i, h in enumerate(found.hidden)}
         units = []
         for unit in (found.unit, *(m.unit for m in found.messages)):
-            made = Compiled(unit, compiled.getters | origins, compiled.device, compiled.interruptible)
+            made = Compiled(
+                unit, compiled.getters | origins, compiled.device, compiled.interruptible
+            )
             made.dependencies = compiled.dependencies
             units.append(made)
         _derivations[compiled] = Derived(found, units[0], tuple(units[1:]))
@@ -439,12 +445,12 @@ class State:
     def box(self, k: int, message: Message, slots: Slots) -> Collection:
         """The messages of one kind of part k: first those to be sent, then those received."""
         store = next(s for s in message.unit.stores if s.slot == message.slot)
-        table = slots.objects[store.columns[0].ref]
+        table = slots.objects[str(store.columns[0].ref)]
         key = k, table.name, message.slot, message.columns
         if key not in self._boxes:
-            types = {c.name: to_dtype(c.dtype) for c in message.columns}
-            sizes = {c.name: c.size for c in message.columns if c.size}
-            types |= {name: vec(types[name], size) for name, size in sizes.items()}
+            types: dict[str, Any] = {}
+            for c in message.columns:
+                types[c.name] = vec(to_dtype(c.dtype), c.size) if c.size else to_dtype(c.dtype)
             self._boxes[key] = Collection(table, name=message.slot, **types)
         return self._boxes[key]
 

@@ -9,13 +9,17 @@ from morph.data.collection import Collection
 from morph.runtime.device import Array
 
 
-def sent_messages(graph: Any, k: int, box: Collection, names: Sequence[str]) -> list[list[Array]]:
+def sent_messages(
+    graph: Any, k: int, table: str, box: Collection, names: Sequence[str]
+) -> list[list[Array]]:
     """Divide the messages of part k by the owners of their items.
 
     Parameters
     ----------
     graph : PartitionedGraph
     k : int
+    table : str
+        The table of the items.
     box : Collection
         Its items are local ids of mirrors, or of own rows.
     names : sequence of str
@@ -27,7 +31,7 @@ def sent_messages(graph: Any, k: int, box: Collection, names: Sequence[str]) -> 
         For each part the items and the columns.  An item is a position among the mirrors of the
         receiver's rows; for part k itself it is the local id.
     """
-    share, device = graph.tables[box.table.name].share(k), box.device
+    share, device = graph.tables[table].share(k), box.device
     xp, items = device.xp, box.items
     with device.active():
         bounds = device.asarray(share.mirrors_of)

@@ -73,7 +73,8 @@ def _checksum(g: Graph, place: Placement) -> int:
     columns = [(t.name, c.name, c.array[: len(t)]) for t in tables for c in t.columns.values()]
     found = zlib.crc32(repr((g.directed, [x[:2] for x in columns])).encode())
     for a in (place.owner, *(x[2] for x in columns)):
-        found = zlib.crc32(np.ascontiguousarray(g.device.to_host(a)).view(np.uint8), found)
+        host: Any = np.ascontiguousarray(g.device.to_host(a))
+        found = zlib.crc32(host.view(np.uint8), found)
     return found
 
 
