@@ -381,12 +381,11 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
         found = derive(compiled.unit, graphs)
         first = len(flat(call.args))  # of the hidden arguments
-        origins = {h.name: first + i for i, h in enumerate(found.hidden)}
+        getters = dict(compiled.getters)
+        getters.update((h.name, first + i) for i, h in enumerate(found.hidden))
         units = []
         for unit in (found.unit, *(m.unit for m in found.messages)):
-            made = Compiled(
-                unit, compiled.getters | origins, compiled.device, compiled.interruptible
-            )
+            made = Compiled(unit, getters, compiled.device, compiled.interruptible)
             made.dependencies = compiled.dependencies
             units.append(made)
         _derivations[compiled] = Derived(found, units[0], tuple(units[1:]))
