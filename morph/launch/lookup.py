@@ -97,9 +97,7 @@ def launch_for(
         return None if found.by_steps() else found, args
     if in_parts(items) or any(map(in_parts, args)):
         return launch_on_parts(what, items, given, where, *options), args
-    if what.kind == "kernel" and not isinstance(items, Table | Collection):
-        raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
-    device = _device(items, args)
+    device = _device(what, items, args)
     with lock_of(_objects(items, args)), _binding, deep():
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread was first
@@ -125,7 +123,7 @@ def accept(what: Launchable, args: tuple[Any, ...]) -> None:
     if any(map(in_parts, flat(args))):
         launch_on_parts(what, None, args, None)
         return
-    accepted(Request(what, None, args, None, _device(None, args)))
+    accepted(Request(what, None, args, None, _device(what, None, args)))
 
 
 def accepted(request: Request) -> tuple[Compiled, Slots]:
@@ -159,7 +157,9 @@ def _other_key(a: Any) -> Any:
     return id(a.table) if isinstance(a, Row) else None
 
 
-def _device(items: Any, args: tuple[Any, ...]) -> Device:
+def _device(what: Launchable, items: Any, args: tuple[Any, ...]) -> Device:
+    if what.kind == "kernel" and not isinstance(items, Table | Collection):
+        raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     objects = _objects(items, args)
     if not objects:
         raise TypeError("a program needs a graph, table or collection among its arguments")
