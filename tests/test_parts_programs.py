@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 
 import morph
 from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_or, bool_, f64, i32, i64
@@ -243,3 +244,30 @@ def test_programs_on_parts(program, divided):
 @given(divided=divided_graphs())
 def test_pagerank_on_parts(divided):
     check(pagerank, *divided, exact=False)
+
+
+def rmat():
+    g = morph.generate.rmat(9, seed=3, device="cpu")
+    weight = np.random.default_rng(4).integers(1, 9, len(g.edges))
+    return morph.Graph.from_edges(g.edges.src[:], g.edges.dst[:], weight=weight, n=len(g.points))
+
+
+def devices_of(names):
+    try:
+        return [morph.device(name) for name in names.split()]
+    except morph.runtime.device.DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("program", [*PROGRAMS, pagerank])
+@pytest.mark.parametrize("names", ["cuda cuda", "cuda cpu cuda", "cuda:0 cuda:1", "cuda:1 cpu"])
+def test_programs_on_gpus(program, names):
+    for by in ("range", "degree"):
+        check(program, rmat(), devices_of(names), by, exact=program is not pagerank)
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, pagerank])
+def test_programs_on_a_device_and_the_host(program, monkeypatch):
+    there = pretended(monkeypatch)
+    check(program, rmat(), [there, "cpu", there], exact=program is not pagerank)
