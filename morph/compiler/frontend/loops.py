@@ -120,7 +120,8 @@ def _over_edges(c: Context, node: ast.For, var: str, x: Iterator, part: Slice) -
     else:
         edge, other = f"{var}_edge_", var
         c.locals[edge] = edges
-        bound = BoundEdge(x.graph, point.name if isinstance(point, ir.Var) else "", edge)
+        at = point.name if isinstance(point, ir.Var) else ""
+        bound = BoundEdge(x.graph, at, x.point, edge)
         body = _body(c, node, Handle(f"{x.graph}.points"), bound)
     c.out.append(
         ir.ForEdges(

@@ -110,6 +110,16 @@ def renamed(node: Any, names: Mapping[str, str]) -> Any:
     return with_parts(node, lambda x: renamed(x, names), **own)
 
 
+def equal(a: Any, b: Any) -> bool:
+    """Whether two trees are equal but for positions."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if not isinstance(a, Node) or type(a) is not type(b):
+        return bool(a == b)
+    names = (f.name for f in fields(a) if f.name != "pos")
+    return all(equal(getattr(a, name), getattr(b, name)) for name in names)
+
+
 def replaced(node: Any, change: Callable[[Node], Node | None]) -> Any:
     """The same tree with another node wherever ``change`` gives one."""
     if isinstance(node, tuple):

@@ -15,6 +15,7 @@ from morph.compiler.ir.node import accesses as accesses
 from morph.compiler.ir.node import bodies as bodies
 from morph.compiler.ir.node import bound as bound
 from morph.compiler.ir.node import columns as columns
+from morph.compiler.ir.node import equal as equal
 from morph.compiler.ir.node import operands as operands
 from morph.compiler.ir.node import renamed as renamed
 from morph.compiler.ir.node import replaced as replaced
