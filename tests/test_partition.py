@@ -487,6 +487,12 @@ def test_refused_graphs():
         morph.partition(g, ["cpu"] * 3)
 
 
+def test_algorithms_of_one_device_refuse_parts():
+    for algorithm in (morph.bfs, morph.connected_components, morph.DynamicSSSP):
+        with pytest.raises(TypeError, match=r"takes a graph on one device, not in parts"):
+            algorithm(three())
+
+
 def test_refused_changes():
     parts = three()
     for change, text in [
