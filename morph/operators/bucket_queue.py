@@ -103,30 +103,32 @@ def split(entry, limit, near, far, state):
 def run_buckets(near, next_near, far, next_far, order, visit):
     limit, delta, steps = order.state[0].limit, order.delta, 0
     while True:
-        if near.empty and far.empty:
-            limit = order.largest
-            break
-        stopped = visit.stop(visit.data, near, limit)
-        if stopped:
-            break
-        if near.empty:
-            limit = max(limit, min(limit, order.largest - delta) + delta)
-            order.state[0].least = order.largest
-            foreach(far, split, limit, near, next_far, order.state, where=visit.current)
-            far, next_far = next_far, far
-            next_far.clear()
-            if near.empty:
-                limit = order.state[0].least  # skip empty buckets
-            elif order.adaptive and len(near) < FEW:
-                delta = max(delta, min(delta, order.largest - delta) + delta)
-        else:
+        while not near.empty:
+            stopped = visit.stop(visit.data, near, limit)
+            if stopped:
+                order.state[0].limit = limit
+                return steps
             foreach(near, visit.kernel, visit.data, limit, next_near, far, ahead=next_near,
                     where=visit.current)  # fmt: skip
             near, next_near = next_near, near
             next_near.clear()
             steps += 1
-    order.state[0].limit = limit
-    return steps
+        if far.empty:
+            order.state[0].limit = order.largest
+            return steps
+        stopped = visit.stop(visit.data, near, limit)
+        if stopped:
+            order.state[0].limit = limit
+            return steps
+        limit = max(limit, min(limit, order.largest - delta) + delta)
+        order.state[0].least = order.largest
+        foreach(far, split, limit, near, next_far, order.state, where=visit.current)
+        far, next_far = next_far, far
+        next_far.clear()
+        if near.empty:
+            limit = order.state[0].least  # skip empty buckets
+        elif order.adaptive and len(near) < FEW:
+            delta = max(delta, min(delta, order.largest - delta) + delta)
 
 
 @program

@@ -40,6 +40,7 @@ from morph.compiler.frontend.values import ObjectValue, Value, default, flattene
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import inlined_name, user_name
 from morph.compiler.passes.double_buffering import Permutation, Unlike, check_fit, permutations
+from morph.compiler.passes.merging import simplify
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
@@ -171,6 +172,8 @@ class _Blocks:
                     restores="" if b.restores in unchanged else b.restores)
             for b in blocks
         ]  # fmt: skip
+        self.state(blocks)  # refuses variables of other types, used or not
+        blocks = simplify(blocks, frozenset({RESULT}))
         state, bindings = self.state(blocks), permutations(tuple(blocks))
         if bindings:
             check_fit(bindings, state, c.builder.stores, c.builder.captured)

@@ -1,0 +1,131 @@
+"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from morph.runtime.device import Array, Device
+
+Arrays = Sequence[Array]
+
+
+class Transport(Protocol):
+    """Exchanges arrays and values between the parts of a graph.
+
+    Each method is called by all processes in the same order.
+
+    Attributes
+    ----------
+    size : int
+        Number of parts.
+    parts : range
+        The parts of this process.
+    """
+
+    size: int
+    parts: range
+
+    def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
+        """Send arrays from each part to each part.
+
+        Parameters
+        ----------
+        sent : dict of int to sequence of sequence of array
+            For each part of this process, what it sends to each of all parts: one-dimensional
+            arrays, equally many with the same dtypes for each of them.
+
+        Returns
+        -------
+        dict of int to list of sequence of array
+            For each part of this process, what it receives from each of all parts; on its device
+            or on the host.
+        """
+
+    def gather(self, values: Mapping[int, Any]) -> list[Any]:
+        """Give all processes a value of each part, in the order of the parts."""
+
+
+class Local:
+    """All parts lie in this process: arrays are copied only to other devices.
+
+    Parameters
+    ----------
+    devices : sequence of Device
+        Of each part.
+    """
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self.devices, self.size, self.parts = devices, len(devices), range(len(devices))
+        self._several = [] if len(set(devices)) == 1 else sorted(set(devices), key=str)
+
+    def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
+        """Send arrays from each part to each part, see `Transport.exchange`."""
+        self._synchronize()  # what is sent has been computed
+        received: dict[int, list[Arrays]] = {}
+        for j, device in enumerate(self.devices):
+            theirs = (sent[k][j] for k in self.parts)
+            received[j] = [
+                [device.asarray(a) for a in arrays] if self._several else arrays
+                for arrays in theirs
+            ]
+        self._synchronize()  # and has been copied: the sender may overwrite it
+        return received
+
+    def _synchronize(self) -> None:
+        for device in self._several:
+            device.synchronize()
+
+    def gather(self, values: Mapping[int, Any]) -> list[Any]:
+        """Give a value of each part, in the order of the parts."""
+        return [values[k] for k in self.parts]
+
+
+class PartError(RuntimeError):
+    """A part on another rank has failed."""
+
+
+def agree(transport: Transport, what: str, value: Any) -> None:
+    """Raise an error in all processes if a value differs between parts.
+
+    Parameters
+    ----------
+    what : str
+        For the error: ``"the graph"``.
+    value : object
+        What must be equal, or a checksum of it.
+
+    Raises
+    ------
+    ValueError
+        If it differs.
+    """
+    found = transport.gather(dict.fromkeys(transport.parts, value))
+    for k, other in enumerate(found):
+        if other != found[0]:
+            raise ValueError(f"{what} differs between rank 0 and rank {k}: {found[0]}, {other}")
+
+
+def raise_together(transport: Transport, errors: Mapping[int, BaseException | None]) -> None:
+    """Raise the error of a part in all processes.
+
+    Parameters
+    ----------
+    errors : dict of int to exception or None
+        The error of each part of this process.
+
+    Raises
+    ------
+    BaseException
+        The first error of a part of this process, if there is one.
+    PartError
+        Otherwise, if a part of another process has one.
+    """
+    shown = {k: e and f"{type(e).__name__}: {e}" for k, e in errors.items()}
+    found = transport.gather(shown)
+    for error in errors.values():
+        if error is not None:
+            raise error
+    for k, message in enumerate(found):
+        if message:
+            raise PartError(f"part {k} has failed: {message}")
