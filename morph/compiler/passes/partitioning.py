@@ -185,9 +185,10 @@ class _Derivation:
         """The kernel; without calls and reservations if it changes rows at other ends."""
         if not any(self.rows.remote(f.body, f.name) for f in _reached(kernel, funcs)):
             return kernel
-        if any(isinstance(n, ir.Exceed) for n in ir.walk(kernel)):
-            problem = "a kernel that changes other ends of edges reserves no capacity itself"
-            reject(problem, kernel.pos, "leave out reserve(...)")
+        for n in ir.walk(kernel):
+            if isinstance(n, ir.Exceed):
+                problem = "a kernel that changes other ends of edges reserves no capacity itself"
+                reject(problem, n.pos, "leave out reserve(...)")
         bare = _without_reservations(kernel.body)
         return inline_all(replace(kernel, body=bare), funcs)
 
@@ -384,27 +385,29 @@ class _Derivation:
 
     def _refuse_far(self, n: Any, f: str) -> None:
         """Refuse uses of what a part does not know of a mirror, and rows by their number."""
+        far = "edges"
         match n:
             case ir.ForEdges() | ir.Degree() if n.graph in self.graphs:
-                if not self.rows.owns(n.point, f):
-                    what = "the edges of the other end of an edge"
-                    what = what if isinstance(n, ir.ForEdges) else "the degree of the other end"
-                    reject(f"{what} may be on another part", n.pos, "use a column, or two steps")
-                if n.direction == "in" and not self._directed(n.graph):
-                    hint = "use outedges: each edge is stored in both directions"
-                    reject("an edge into a point may be on another part", n.pos, hint)
-            case ir.FindEdge() if n.graph in self.graphs and not self.rows.owns(n.x, f):
-                problem = "the edges of the other end of an edge may be on another part"
-                reject(problem, n.pos, "search from the item")
+                if self.rows.owns(n.point, f):
+                    far = "inedges" if n.direction == "in" and not self._directed(n.graph) else ""
+            case ir.FindEdge() if n.graph in self.graphs:
+                far = "" if self.rows.owns(n.x, f) else far
             case ir.Cast(x=x) if self.rows.partitioned(n.type) and isinstance(x.type, Scalar):
                 reject(ARBITRARY, n.pos, "follow an edge, or use a filter on p.id")
+            case _:
+                far = ""
+        if far:
+            which = "of the other end of an edge" if far == "edges" else "into a point"
+            hint = "keep what is needed in a column, in a step before"
+            hint = hint if far == "edges" else "p.outedges: each edge is stored in both directions"
+            reject(f"the edges {which} may be on another part", n.pos, hint)
 
     def _directed(self, graph: str) -> bool:
         return next(g.directed for g in self.unit.graphs if g.slot == graph)
 
     def _refuse_node(self, n: Any) -> None:
-        """Refuse what depends on all parts at once."""
-        lists, tables = self.rows.lists, self.rows.tables
+        """Refuse what depends on all parts at once, and changes of the graph."""
+        lists, tables, edges = self.rows.lists, self.rows.tables, self.rows.edges
         store = self.rows.stores.get(getattr(n, "slot", ""))
         kind = store.kind if store is not None else ""
         hint = "use one device, or do it between the steps"
@@ -415,6 +418,8 @@ class _Derivation:
                 reject("parts do not take from one collection", n.pos, hint)
             case ir.New() | ir.NewRows() | ir.Delete():
                 reject("a step on a partitioned graph neither makes nor deletes rows", n.pos, hint)
+            case ir.Write() if n.place.slot in edges and n.place.column in ENDS:
+                reject("a step on a partitioned graph changes no ends of edges", n.pos, hint)
             case ir.StoreSize() | ir.ForRows() if kind == "collection":
                 reject("a part has only its own items of a collection", n.pos, hint)
             case ir.ForRows() if n.slot in tables and self.divided:
