@@ -38,14 +38,13 @@ from morph.runtime.device import Array, Device
 change: Hook[int] = Hook()  # updates.in_place
 copy_entries: Hook[None] = Hook()  # updates.in_place
 
-look_up: Hook[None] = Hook()  # updates.resolve
-
 PART = 1 << 20  # keys looked at together
 # what `updates.in_place.change` reports of a batch
 REPORT: dict[str, Any] = {
     "reason": np.int64,
     "stamp": np.int64,
     "repeated": np.int64,
+    "rounds": np.int64,
     "left_out": vec(np.int64, 3),
 }
 NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
@@ -345,14 +344,6 @@ class Adjacency:
         if self._loose:
             table, count = self._known(DELETED, ids, src, dst), int(ids.size)
             self.change(table, Counts(count, count, 0, 0, 0), NO_IDS, None, INDEX)
-
-    def find(self, src: Array, dst: Array, after: Array) -> Array:
-        """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
-        count = int(src.size)
-        table = self._known(DELETED, after, src, dst)
-        table.columns["keep"].array[:count, 0] = after
-        look_up(table, self._sides())
-        return table.columns["edge"].array[:count].copy()
 
     def change(
         self, table: Table, counts: Counts, ids: EdgeIds, back: Array | None,

@@ -248,7 +248,7 @@ def _longer_reverses(g: Graph) -> Array:
 def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: bool) -> Applied:
     """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
     edges, index, ids = g.edges, g._adjacency, run.ids
-    deleted, fresh, again, spared = batch.counts[0], run.counts.arcs, ids.reused, 0
+    deleted, fresh, again, out, spared = batch.counts[0], run.counts.arcs, ids.reused, 0, 0
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, batch.counts[2], -1, g.changes
     done.points, done.absent, done.repeated = none(g.device), 0, 0
@@ -272,7 +272,7 @@ def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: b
         g.out_identity = False
         if moved:
             g.moved()
-    g.changes += 1
+    g.changes += out < sum(batch.counts)
     done._changes = g.changes
     return done
 

@@ -27,18 +27,11 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, i32, i64, u8
 from morph.updates.resolve import (
     EDGES_DELETED,
-    PART,
     REFERRED,
     REPEATED,
     UNDIRECTED,
     WRITES_EDGES,
-    add_before,
-    bid,
-    claim,
-    drop_repeated,
-    resolve,
-    sum_parts,
-    unclaim,
+    resolve_batch,
 )
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
@@ -283,42 +276,19 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
 
     A batch of one change may be the argument ``single`` instead, with the flag `SINGLE`.
 
-    Returns 0, or -`REPEATED` if changes were left out (``outcome`` 0), since another change names
-    the same edge: ``report.left_out`` has the numbers of changes, of deletes among them, and of
-    weights of deleted edges.  Returns -`INVALID` or -`LOOP` if nothing was changed: a change is
-    invalid, or a loop is inserted and ``at`` does not count loops.  Returns the number of entries
-    that the arenas lack, if positive: all but the inserts has been done.  ``report.stamp`` is set
-    to ``stamp`` at the first change, ``report.repeated`` if changes were left out.
+    Returns 0, or -`REPEATED` if changes were left out (see `resolve_batch`).  Returns -`INVALID` or
+    -`LOOP` if nothing was changed: a change is invalid, or a loop is inserted and ``at`` does not
+    count loops.  Returns the number of entries that the arenas lack, if positive: all but the
+    inserts has been done.  ``report.stamp`` is set to ``stamp`` at the first change.
     """
     named, out, spared = counts.deletes + counts.updates, i64(0), i64(0)
     rows = counts.given * 2 if flags & UNDIRECTED else counts.given
     if part == ALL:
-        tables.report[0].reason = 0
-        foreach(tables.batch, resolve, tables, index, counts, ids, flags, single)
-        if named > 1 and tables.report[0].reason == 0:
-            foreach(tables.batch, claim, index.places, tables.report, counts)
-            if tables.report[0].reason != 0:
-                tables.report[0].reason = 0
-                tables.report[0].repeated = stamp
-                foreach(tables.batch, bid, index.places, counts)
-                foreach(tables.batch, drop_repeated, tables, index.places, counts, flags)
-                step = 1
-                while step < named:
-                    foreach(tables.batch, sum_parts, tables.batch, step, named)
-                    step *= PART
-                while step > PART:
-                    step = step // PART
-                    foreach(tables.batch, add_before, tables.batch, step // PART, named)
-                out = tables.batch[named - 1].at[0]
-                spared = tables.batch[counts.deletes - 1].at[0] if counts.deletes > 0 else 0
-                tables.report[0].left_out[0] = out
-                tables.report[0].left_out[1] = spared
-                tables.report[0].left_out[2] = tables.batch[named - 1].at[1]
-            foreach(tables.batch, unclaim, index.places, counts)
+        resolve_batch(tables, index, counts, ids, flags, stamp, single)
         if tables.report[0].reason != 0:
             return -tables.report[0].reason
         tables.report[0].stamp = stamp
-    elif tables.report[0].repeated == stamp:  # the batch is resumed after the arena has grown
+    if tables.report[0].repeated == stamp:
         out, spared = tables.report[0].left_out[0], tables.report[0].left_out[1]
     if part != INSERTS and named > 0:
         foreach(tables.batch, change_named, tables, index, counts, ids, spared, rows, flags)
