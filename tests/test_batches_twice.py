@@ -1,4 +1,4 @@
-"""Batches that name edges more than once: the short way does what the long one does."""
+"""Batches that name edges more than once, or none: the launch does what the host does."""
 
 from __future__ import annotations
 
@@ -98,6 +98,8 @@ def batches(draw):
         "updates": draw(often) if parts != "deletes" else [],
         "apart": 10 * (parts == "apart"),
         "pairs": draw(st.booleans()),
+        "delete_pairs": draw(st.booleans()),
+        "dead": draw(st.booleans()),  # edges that do not exist are named, too
         "inserts": draw(st.lists(st.tuples(point, point), max_size=4)),
         "there": draw(st.booleans()),
     }
@@ -122,10 +124,12 @@ def run_history(monkeypatch, target, history):
             back = np.arange(len(g.edges)) if directed else host(g.reverses())
             if not ids.size:
                 break
+            ids = np.arange(len(g.edges)) if b["dead"] else ids
 
             def pick(named, shift=0, ids=ids, back=back):
                 at = np.array([ids[(k + shift) % ids.size] for k, _ in named], np.int64)
                 turned = np.array([turn for _, turn in named], bool)
+                turned &= back[at] >= 0 if at.size else turned
                 return np.where(turned, back[at], at) if at.size else at
 
             gone, named = pick(b["deletes"]), pick(b["updates"], b["apart"])
@@ -134,6 +138,8 @@ def run_history(monkeypatch, target, history):
             updates = (named, values)
             if b["pairs"]:
                 updates = (*(x[named] for x in ends), values)
+            if b["delete_pairs"]:
+                gone = tuple(x[gone] for x in ends)
             come = np.array(b["inserts"], np.int64).reshape(-1, 2).T
             ways.apply(b["there"], deletes=gone, updates=updates, inserts=(*come, come[0]))
 
@@ -199,6 +205,57 @@ def test_many_twice(monkeypatch, target, directed):
             assert ways.short == 6
 
     everywhere(target, run) if target == "cpu" else run()
+
+
+@pytest.mark.parametrize("target", ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("directed", [True, False])
+def test_pairs_that_are_named_often(monkeypatch, target, directed):
+    """The k-th mention of a pair deletes its k-th edge, in the launch if k is no more than 8."""
+    n, most = (9, 40) if target == "python" else (60, 3000)
+
+    def run():
+        rng = np.random.default_rng(5)
+        src = rng.integers(0, n, most)
+        dst = (src + rng.integers(1, 4, most)) % n
+        with monkeypatch.context() as m:
+            ways = Ways(m, target, src, dst, n, directed)
+            g = ways.graphs[0]
+            for often in (1, 2, 8):
+                u = np.repeat(rng.permutation(n)[: n // 2], often)
+                v = (u + np.repeat(rng.integers(1, 5, n // 2), often)) % n  # 4: no edge
+                order = rng.permutation(u.size)
+                u, v = u[order], v[order]
+                if not directed:
+                    u, v = np.where(order % 2, u, v), np.where(order % 2, v, u)
+                named = np.arange(len(g.edges))[-9:]
+                done = ways.apply(
+                    deletes=(u, v), updates=(named, named), inserts=(u[:5], v[:5], v[:5])
+                )
+                assert done.absent and done.deleted.size
+            assert ways.short == 3
+            u = np.repeat(src[:3], 30)
+            ways.apply(deletes=(u, np.repeat(dst[:3], 30)))  # more often: the host finds the edges
+
+    everywhere(target, run) if target == "cpu" else run()
+
+
+def test_absent_edges_alone_change_nothing(monkeypatch):
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[1, 2], n=4, device="cpu")
+    g.adjacency("out"), g.apply(([2], [3], [1]), [0])
+    monkeypatch.setattr(changes, "_apply", None)
+    before = g.changes
+    for absent, batch in (
+        (1, {"deletes": [0]}),
+        (2, {"deletes": [0, 0]}),
+        (2, {"deletes": ([0, 3], [1, 3])}),
+        (1, {"updates": ([0], [4])}),
+        (2, {"updates": ([3, 0], [3, 1], [5, 5])}),
+    ):
+        done = g.apply(**batch)
+        assert (done.absent, done.repeated) == (absent, 0)
+        assert done.deleted.size == done.updated.size == 0
+    assert g.changes == before and g.edges.live == 2
+    validate.index(g)
 
 
 def test_a_batch_with_doubles_that_fails_changes_nothing(monkeypatch):
