@@ -45,7 +45,8 @@ REPORT: dict[str, Any] = {
     "stamp": np.int64,
     "repeated": np.int64,
     "rounds": np.int64,
-    "left_out": vec(np.int64, 3),
+    "absent": np.int64,
+    "left_out": vec(np.int64, 4),
 }
 NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
 
@@ -409,11 +410,11 @@ class Adjacency:
         """Whether the latest batch has changed anything."""
         return len(self._report) > 0 and int(self._report.stamp[0]) == self.stamp
 
-    def left_out(self) -> tuple[int, int, int]:
-        """How many changes the latest batch left out; the deletes, and weights of what is gone."""
+    def left_out(self) -> list[int]:
+        """How many changes the latest batch left out, see `updates.resolve.resolve_batch`."""
         found = self._report.columns["left_out"].array
-        out, gone, absent = self.points.device.to_host(found)[0].tolist()
-        return out, gone, absent
+        counts: list[int] = self.points.device.to_host(found)[0].tolist()
+        return counts
 
     def refresh(self) -> None:
         """Forget copies of loose rows, which have changed."""

@@ -248,18 +248,19 @@ def _longer_reverses(g: Graph) -> Array:
 def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: bool) -> Applied:
     """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
     edges, index, ids = g.edges, g._adjacency, run.ids
-    deleted, fresh, again, out, spared = batch.counts[0], run.counts.arcs, ids.reused, 0, 0
+    deleted, fresh, again = batch.counts[0], run.counts.arcs, ids.reused
+    out = spared = single = 0
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, batch.counts[2], -1, g.changes
     done.points, done.absent, done.repeated = none(g.device), 0, 0
     if repeated:
-        out, spared, done.absent = index.left_out()
+        out, spared, single, done.absent = index.left_out()
         done.repeated = out - done.absent
     if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
         after[HEAD] = ids.head + again
-        after[TAIL] += (deleted - spared) * (1 if g.directed else 2)
+        after[TAIL] += deleted - spared + (0 if g.directed else deleted - single)
         if not run.flags & REFERRED:
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
@@ -391,9 +392,11 @@ def _put_back(
             edges.hidden("dead")[inserted[inserted < before[COUNT]]] = 1
         if back is not None:
             back[inserted] = -1
-            half = deleted.size // 2
-            back[deleted[:half]] = deleted[half:]
-            back[deleted[half:]] = deleted[:half]
+            forth = xp.flatnonzero(outcome[: total // 2] == DELETED)
+            again = edge[forth + total // 2]
+            forth = edge[forth]
+            again = xp.where(again < 0, forth, again)  # of loops
+            back[forth], back[again] = again, forth
     g.structure_changed(back)
 
 

@@ -131,7 +131,7 @@ def shorten_row(b, side, direction):
 
 
 @kernel
-def change_named(b, tables, index, counts, ids, spared, rows, flags):
+def change_named(b, tables, index, counts, ids, left_out, rows, flags):
     """Set a weight, or delete an edge: mark it deleted, and open gaps where its entries are."""
     e = b.edge
     if b.id < rows and b.outcome == UPDATED:
@@ -139,10 +139,13 @@ def change_named(b, tables, index, counts, ids, spared, rows, flags):
             tables.arcs[e].weight = b.given
     elif b.id < rows and b.outcome == DELETED:
         if flags & WRITES_EDGES:
-            i, arcs = i64(b.id), counts.deletes - spared
-            at = i if i < counts.given else arcs + i - counts.given
-            if spared > 0:  # without gaps
-                at -= tables.batch[i if i < counts.given else i - counts.given].at[0]
+            i, reverse = i64(b.id), 0
+            if i >= counts.given:
+                i -= counts.given
+                reverse = 1
+            at = i + reverse * counts.deletes
+            if left_out:  # the ring has no gaps
+                at -= tables.batch[i].at[reverse] + reverse * tables.report[0].left_out[1]
             tables.arcs[(ids.tail + at) & tables.mask].ring = e
             tables.arcs[e].died = u8(1)
             if flags & UNDIRECTED:
@@ -281,7 +284,8 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
     count loops.  Returns the number of entries that the arenas lack, if positive: all but the
     inserts has been done.  ``report.stamp`` is set to ``stamp`` at the first change.
     """
-    named, out, spared = counts.deletes + counts.updates, i64(0), i64(0)
+    named, deletes, reverses = counts.deletes + counts.updates, counts.deletes, counts.deletes
+    left_out = False
     rows = counts.given * 2 if flags & UNDIRECTED else counts.given
     if part == ALL:
         resolve_batch(tables, index, counts, ids, flags, stamp, single)
@@ -289,9 +293,11 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
             return -tables.report[0].reason
         tables.report[0].stamp = stamp
     if tables.report[0].repeated == stamp:
-        out, spared = tables.report[0].left_out[0], tables.report[0].left_out[1]
+        left_out = True
+        deletes -= tables.report[0].left_out[1]
+        reverses -= tables.report[0].left_out[2]
     if part != INSERTS and named > 0:
-        foreach(tables.batch, change_named, tables, index, counts, ids, spared, rows, flags)
+        foreach(tables.batch, change_named, tables, index, counts, ids, left_out, rows, flags)
         if counts.deletes > 0 and counts.given > 1:
             foreach(tables.batch, run_step, take_last, DELETED, index, rows)
             foreach(tables.batch, run_step, list_gap, DELETED, index, rows)
@@ -311,7 +317,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         if counts.given > 1:
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
     if flags & WRITES_EDGES:  # the counters that `Table._publish_counters` computes
-        tail = ids.tail + rows // counts.given * (counts.deletes - spared)
+        tail = ids.tail + deletes + (reverses if flags & UNDIRECTED else 0)
         # with references to edges the host decides which ids are reused
         committed = tables.arcs[COMMITTED].word if flags & REFERRED else tail
         tables.arcs[COUNT].word = ids.edges + counts.arcs - ids.reused
@@ -320,7 +326,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         tables.arcs[COMMITTED].word = committed
         unused = tables.arcs[CAPACITY].word - ids.edges - counts.arcs
         tables.arcs[BUDGET].word = committed - ids.head + unused
-    return -REPEATED if out > 0 else 0
+    return -REPEATED if left_out else 0
 
 
 change.interruptible = False  # half a batch could not be put back

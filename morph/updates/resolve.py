@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from morph.graph.gapped import DELETED, INSERTED, UPDATED
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_exch, atomic_min, i32, i64, vector
+from morph.prelude import atomic_add, atomic_exch, atomic_min, i32, i64, vector
 
 # Flags of a batch.
 UNDIRECTED = 1  # each edge has a reverse, which is changed along with it
@@ -112,8 +112,10 @@ def resolve_named(b, after, by_ends, tables, index, ids, flags):
         low = e
         if flags & UNDIRECTED:
             f = tables.arcs[e].back
-            valid = f >= 0 and f != e
-            if valid:
+            valid = f >= 0
+            if f == e:  # a loop
+                f = i32(-1)
+            elif valid:
                 low = min(e, f)
         b.keep = vector(low, index.places[low].at)
         if hasattr(b, "weight"):
@@ -165,6 +167,15 @@ def resolve_insert(b, at, inserts, tables, ids, flags):
     return e, f, valid
 
 
+@func
+def leave_out(b, absent, report):
+    """Leave a change out: its edge does not exist, or another change of it counts."""
+    b.outcome = 0
+    b.at = vector(i32(1), i32(1))
+    if absent:
+        atomic_add(report[0].absent, 1)
+
+
 @kernel
 def resolve(b, tables, index, counts, ids, flags, single, stamp):
     """Find the edge that a change means, and its reverse, ``counts.given`` rows further on."""
@@ -188,10 +199,11 @@ def resolve(b, tables, index, counts, ids, flags, single, stamp):
         valid = valid and is_nonnegative(b)
     if not valid:
         tables.report[0].reason = INVALID  # race: every reason is valid
-    elif e < 0:
+    elif i < named and (e < 0 or flags & UNDIRECTED and f < 0):
         tables.report[0].repeated = stamp  # race: the same value
-        b.at = vector(i32(1), i32(1))
-        outcome = i32(0)
+        if e < 0:
+            leave_out(b, True, tables.report)
+            outcome = i32(0)
     b.outcome = outcome
     b.edge = e
     if flags & UNDIRECTED:
@@ -243,8 +255,7 @@ def advance(b, tables, index, counts, ids, flags, rounds):
             elif e >= 0:
                 tables.report[0].rounds = rounds  # race: the same value
             else:
-                b.at = vector(i32(1), i32(1))
-                b.outcome = 0
+                leave_out(b, True, tables.report)
             if flags & UNDIRECTED:
                 t = tables.batch[i + counts.given]
                 write_reverse(b, t, f, b.outcome, tables.arcs, True)
@@ -252,17 +263,19 @@ def advance(b, tables, index, counts, ids, flags, rounds):
 
 @kernel
 def drop_repeated(b, tables, places, counts, flags):
-    """Leave out changes whose edge another one got; ``at`` is 1 then, and if the edge goes."""
+    """Leave out changes whose edge another one got.
+
+    ``at`` gets what a scan sums up: 1 if a change is left out, 1 if it has no reverse.
+    """
     if names_edge(b, counts):
         i, best = i64(b.id), i64(places[b.keep[0]].at)
-        b.at = vector(i32(0), i32(0))
+        b.at = vector(i32(0), i32(1 if b.end[0] == b.end[1] else 0))
         if bid_of(i, counts) != best:
             goes = i >= counts.deletes and best < CLAIMED - counts.updates
             # too many rounds, or the weight of a pair, which names an edge that is not deleted
             if counts.by_ends & DELETED and i < counts.deletes or counts.by_ends & UPDATED and goes:
                 tables.report[0].reason = INVALID  # race: the same value
-            b.at = vector(i32(1), i32(1 if goes else 0))
-            b.outcome = 0
+            leave_out(b, goes, tables.report)
             if flags & UNDIRECTED:
                 tables.batch[i + counts.given].outcome = 0
 
@@ -271,12 +284,12 @@ def drop_repeated(b, tables, places, counts, flags):
 def sum_parts(b, batch, step, count):
     """Scan the ``at`` of each part of PART steps: the last of a step has the sum so far."""
     first = i64(b.id) * step * PART
-    out, absent = i32(0), i32(0)
+    out, single = i32(0), i32(0)
     for q in range(min(PART, (count - first) // step)):
         last = batch[first + (q + 1) * step - 1]
         out += last.at[0]
-        absent += last.at[1]
-        last.at = vector(out, absent)
+        single += last.at[1]
+        last.at = vector(out, single)
 
 
 @kernel
@@ -301,11 +314,11 @@ def resolve_batch(tables, index, counts, ids, flags, stamp, single):
     """Find the edges of a batch; ``report.reason`` is set if it cannot be applied.
 
     Changes that name no edge, or the same as another one, get ``outcome`` 0, and ``report.repeated``
-    is ``stamp`` then; ``report.left_out`` has the numbers of these changes, of deletes among them,
-    and of those that name no edge.
+    is ``stamp`` then.  ``report.left_out`` has the numbers of these changes, of deletes among them,
+    of deletes that have no reverse to delete, and of changes that name no edge.
     """
     named = counts.deletes + counts.updates
-    tables.report[0].reason = 0
+    tables.report[0].reason, tables.report[0].absent = 0, 0
     foreach(tables.batch, resolve, tables, index, counts, ids, flags, single, stamp)
     if tables.report[0].reason == 0:
         if named > 1:
@@ -326,9 +339,10 @@ def resolve_batch(tables, index, counts, ids, flags, stamp, single):
                 step = step // PART
                 foreach(tables.batch, add_before, tables.batch, step // PART, named)
             tables.report[0].left_out[0] = tables.batch[named - 1].at[0]
-            tables.report[0].left_out[1] = 0
+            tables.report[0].left_out[1], tables.report[0].left_out[2] = 0, 0
             if counts.deletes > 0:
                 tables.report[0].left_out[1] = tables.batch[counts.deletes - 1].at[0]
-            tables.report[0].left_out[2] = tables.batch[named - 1].at[1]
-        if named > 1:
+                tables.report[0].left_out[2] = tables.batch[counts.deletes - 1].at[1]
+            tables.report[0].left_out[3] = tables.report[0].absent
+        if named > 1 or tables.report[0].repeated == stamp:
             foreach(tables.batch, unclaim, index.places, counts)
