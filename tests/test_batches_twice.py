@@ -258,11 +258,18 @@ def test_absent_edges_alone_change_nothing(monkeypatch):
 
 
 def test_a_batch_with_doubles_that_fails_changes_nothing(monkeypatch):
+    real_apply = changes._apply
     for directed in (True, False):
-        g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 2, 3], weight=[5, 1, 1, 9], n=5,
+        monkeypatch.setattr(changes, "_apply", real_apply)
+        g = morph.Graph.from_edges([0, 0, 1, 2, 4], [1, 2, 2, 3, 4], weight=[5, 1, 1, 9, 3], n=5,
                                    symmetrize=not directed)  # fmt: skip
         g.adjacency("out"), g.apply(([3], [4], [1]), [0])
-        before = [g.edges._host_meta.tolist(), ring(g), g.edges.weight.array.tolist()]
+
+        def contents(g=g):
+            back = [] if g.directed else g.reverses().tolist()
+            return [g.edges._host_meta.tolist(), ring(g), g.edges.weight.array.tolist(), back]
+
+        before = contents()
         ids = g.edges.ids()[[1, 0, 1, 1]]
 
         def fails(applied):
@@ -271,7 +278,16 @@ def test_a_batch_with_doubles_that_fails_changes_nothing(monkeypatch):
 
         with pytest.raises(ZeroDivisionError):
             g.apply(([0], [1], [2]), ids[2:], (ids[[1, 1]], [3, 4]), then=fails)
-        assert before == [g.edges._host_meta.tolist(), ring(g), g.edges.weight.array.tolist()]
+        assert before == contents()
+
+        def fails_with_loop(applied):
+            assert applied.absent == 1 and applied.deleted.size == 3 - g.directed
+            raise ZeroDivisionError
+
+        g.adjacency("out"), monkeypatch.setattr(changes, "_apply", None)
+        with pytest.raises(ZeroDivisionError):
+            g.apply(([0], [1], [2]), ([4, 1, 4], [4, 2, 4]), then=fails_with_loop)
+        assert before == contents()
         validate.index(g)
 
 
@@ -314,3 +330,23 @@ def test_ids_do_not_tell_which_way_a_batch_went(directed):
         assert a.capacity == b.capacity and a.ids().tolist() == b.ids().tolist()
         assert a.weight.array[ids].tolist() == b.weight.array[ids].tolist()
     validate.index(graphs[1])
+
+
+@pytest.mark.parametrize("target", ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_columns_that_are_not_given_get_their_fills(monkeypatch, target):
+    g = morph.Graph.from_edges([0, 0, 1], [1, 2, 2], n=4, device=target)
+    g.edges.add("weight", np.float32, fill=2.5)
+    g.edges.add("flow", np.int32, fill=7)
+    g.edges.add("at", morph.vec(np.float64, 2), fill=(1, 2))
+    g.adjacency("out"), g.apply(deletes=[1])
+    g.edges.resize(4)
+    g.edges.weight[1], g.edges.flow[1], g.edges.at[1] = 9, 9, (9, 9)
+    monkeypatch.setattr(changes, "_apply", None)
+    ids = host(g.apply(([3, 2, 1], [0, 1, 0])).inserted)
+    assert ids.tolist() == [1, 3, 4]  # one is used again
+    assert host(g.edges.weight)[ids].tolist() == [2.5] * 3
+    assert host(g.edges.flow)[ids].tolist() == [7] * 3
+    assert host(g.edges.at)[ids].tolist() == [[1, 2]] * 3
+    ids = host(g.apply({"src": [3], "dst": [3], "weight": [4]}).inserted)
+    assert host(g.edges.weight)[ids].tolist() == [4] and host(g.edges.flow)[ids].tolist() == [7]
+    validate.index(g)

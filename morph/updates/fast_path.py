@@ -56,8 +56,7 @@ class FastBatch(NamedTuple):
 
 def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch | None:
     """Parse the arguments of `Graph.apply`; None if the slow path has to check them."""
-    columns = g.edges.columns
-    weight = columns.get("weight")
+    weight = g.edges.columns.get("weight")
     if weight is not None and weight_of(g.edges) is None:
         return None
     deleted = updated = inserted = None
@@ -80,13 +79,12 @@ def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch |
             if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
                 return None
             inserts = tuple(inserts[c] for c in ("src", "dst", "weight") if c in inserts)
-        if type(inserts) not in (tuple, list) or len(inserts) != 2 + (weight is not None):
-            return None
-        if len(columns) > len(inserts):
+        if type(inserts) not in (tuple, list) or not 2 <= len(inserts) <= 2 + (weight is not None):
             return None
         inserted = _ends(g, inserts[:2])
         if weight is not None:
-            inserted = _weighted(g, inserted, inserts[2], weight, many=True)
+            given = inserts[2] if len(inserts) > 2 else weight.fill
+            inserted = _weighted(g, inserted, given, weight, many=True)
         if inserted is None:
             return None
     counts = _count(deleted), _count(updated), _count(inserted)
@@ -191,6 +189,8 @@ def carry_out(
         code = g._adjacency.change(table, counts, ids, back, ALL, flags, single)
         if code in (0, -REPEATED):
             done = _publish(g, batch, run, code == -REPEATED, g._adjacency.moves != moves)
+            if counts.arcs:
+                _fill_others(edges, ids, counts.arcs, done)
             if then is not None:
                 then(done)
             return done
@@ -276,6 +276,14 @@ def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: b
     g.changes += out < sum(batch.counts)
     done._changes = g.changes
     return done
+
+
+def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:
+    """Give new edges the fills of the columns that the launch does not write."""
+    for name, column in edges.columns.items():
+        if name not in ("src", "dst", "weight"):
+            at = done.inserted if ids.reused else slice(ids.edges, ids.edges + count)
+            column.array[at] = edges._fill_value(column)
 
 
 def places(edges: Table, count: int) -> tuple[int, int]:
