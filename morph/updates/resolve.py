@@ -75,7 +75,7 @@ def are_points(b, ids):
 
 @func
 def named_edge(b, after, by_ends, arcs, index, ids, flags):
-    """Find the edge that a delete or a new weight names, -1 if there is none; is the name valid?
+    """Give the edge that a delete or a new weight names, -1 if there is none, and if it is valid.
 
     Ends name the least edge above ``after``.
     """
@@ -124,13 +124,13 @@ def resolve_named(b, after, by_ends, tables, index, ids, flags):
 
 
 @func
-def write_reverse(b, t, f, outcome, arcs, set_before):
-    """Write the reverse of a change; ``set_before``: its edge has a weight, which is kept."""
+def write_reverse(b, t, f, outcome, arcs, named):
+    """Write the reverse of a change; that of a ``named`` edge has a weight, which is recorded."""
     t.outcome = outcome if f >= 0 else i32(0)
     t.edge = f
     t.end = vector(b.end[1], b.end[0])
     if hasattr(b, "weight"):
-        t.weight = arcs[f].weight if set_before and f >= 0 else b.weight
+        t.weight = arcs[f].weight if named and f >= 0 else b.weight
         t.given = b.given
 
 
@@ -168,7 +168,7 @@ def resolve_insert(b, at, inserts, tables, ids, flags):
 
 
 @func
-def leave_out(b, absent, report):
+def drop_change(b, absent, report):
     """Leave a change out: its edge does not exist, or another change of it counts."""
     b.outcome = 0
     b.at = vector(i32(1), i32(1))
@@ -202,7 +202,7 @@ def resolve(b, tables, index, counts, ids, flags, single, stamp):
     elif i < named and (e < 0 or flags & UNDIRECTED and f < 0):
         tables.report[0].repeated = stamp  # race: the same value
         if e < 0:
-            leave_out(b, True, tables.report)
+            drop_change(b, True, tables.report)
             outcome = i32(0)
     b.outcome = outcome
     b.edge = e
@@ -255,7 +255,7 @@ def advance(b, tables, index, counts, ids, flags, rounds):
             elif e >= 0:
                 tables.report[0].rounds = rounds  # race: the same value
             else:
-                leave_out(b, True, tables.report)
+                drop_change(b, True, tables.report)
             if flags & UNDIRECTED:
                 t = tables.batch[i + counts.given]
                 write_reverse(b, t, f, b.outcome, tables.arcs, True)
@@ -275,7 +275,7 @@ def drop_repeated(b, tables, places, counts, flags):
             # too many rounds, or the weight of a pair, which names an edge that is not deleted
             if counts.by_ends & DELETED and i < counts.deletes or counts.by_ends & UPDATED and goes:
                 tables.report[0].reason = INVALID  # race: the same value
-            leave_out(b, goes, tables.report)
+            drop_change(b, goes, tables.report)
             if flags & UNDIRECTED:
                 tables.batch[i + counts.given].outcome = 0
 
@@ -313,8 +313,8 @@ def unclaim(b, places, counts):
 def resolve_batch(tables, index, counts, ids, flags, stamp, single):
     """Find the edges of a batch; ``report.reason`` is set if it cannot be applied.
 
-    Changes that name no edge, or the same as another one, get ``outcome`` 0, and ``report.repeated``
-    is ``stamp`` then.  ``report.left_out`` has the numbers of these changes, of deletes among them,
+    Changes that name no edge, or the same as another one, get ``outcome`` 0; ``report.repeated`` is
+    ``stamp`` then, or if a loop is named that has no reverse.  ``report.left_out`` has the numbers of these changes, of deletes among them,
     of deletes that have no reverse to delete, and of changes that name no edge.
     """
     named = counts.deletes + counts.updates
@@ -327,7 +327,9 @@ def resolve_batch(tables, index, counts, ids, flags, stamp, single):
             rounds, step = 0, 1
             tables.report[0].rounds = 0
             foreach(tables.batch, bid, index.places, counts)
-            while counts.by_ends & DELETED and tables.report[0].rounds == rounds and rounds < ROUNDS:
+            while (
+                counts.by_ends & DELETED and tables.report[0].rounds == rounds and rounds < ROUNDS
+            ):
                 rounds += 1
                 foreach(tables.batch, advance, tables, index, counts, ids, flags, rounds)
                 foreach(tables.batch, bid, index.places, counts)
