@@ -314,8 +314,9 @@ def resolve_batch(tables, index, counts, ids, flags, stamp, single):
     """Find the edges of a batch; ``report.reason`` is set if it cannot be applied.
 
     Changes that name no edge, or the same as another one, get ``outcome`` 0; ``report.repeated`` is
-    ``stamp`` then, or if a loop is named that has no reverse.  ``report.left_out`` has the numbers of these changes, of deletes among them,
-    of deletes that have no reverse to delete, and of changes that name no edge.
+    ``stamp`` then, or if a loop is named, which has no reverse.  ``report.left_out`` has the number
+    of these changes, of deletes among them, of deletes that have no reverse to delete, and of
+    changes that name no edge.
     """
     named = counts.deletes + counts.updates
     tables.report[0].reason, tables.report[0].absent = 0, 0
