@@ -18,5 +18,6 @@ def bind() -> None:
     adjacency.copy_entries.bind("morph.updates.in_place:copy_entries")
     graph.apply.bind("morph.updates.changes:apply")
     graph.pair_up.bind("morph.updates.changes:pair_up")
+    graph.partition.bind("morph.partition.partition:partition")
     applied.rows_of.bind("morph.updates.fast_path:rows_of")
     applied.parallel_edges.bind("morph.updates.batch:parallel_edges")

@@ -14,6 +14,7 @@ import numpy as np
 import morph
 from morph.algorithms.graph import sssp, triangles
 from morph.algorithms.registry import ROWS
+from morph.generate import draws
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
 from morph.operators import edge_map
@@ -44,6 +45,7 @@ def modules() -> list[ModuleType]:
             f"operators.{name}"
             for name in ("bucket_queue", "edge_map", "reduce", "scan", "sort", "worklists")
         ),
+        "generate.draws",
         "updates.in_place",
         "updates.resolve",
         *(
@@ -126,6 +128,14 @@ def follow_changes() -> None:
         g = morph.Graph.from_edges([0], [1], n=4)
         for p in range(4):  # rows outgrow their place and move
             g.apply(deletes=g.apply(([p] * 40, [0] * 40)).inserted)
+
+
+def generators() -> None:
+    """Random words as on a device with memory of its own."""
+    where, streams = morph.device("cpu"), [np.random.PCG64(k) for k in range(2)]
+    assert draws.bits_of_states(where, streams, 3)[1, 0] == np.random.PCG64(1).random_raw()
+    least = draws.Thresholds(*map(np.uint32, (2**31, 3 << 30, 7 << 29)))
+    draws.quadrants_of_states(where, streams, 4, 3, least)
 
 
 @morph.func
@@ -258,7 +268,8 @@ def edge_maps() -> None:
             lists = [morph.Collection(g.points) for _ in range(2)]
             lists[0].extend([0, 1, 2, 3])
             s = edge_mapping(g, lower, every, once=once)
-            edge_map.unmark_all(s), edge_map.as_list(s, lists[0]), edge_map.is_dense(s, lists[0])
+            edge_map.unmark_all(s), edge_map.as_list(s, lists[0])
+            edge_map.mark_frontier(s, lists[0])
             assert edge_map.edge_map(s, *lists, 4, 0) == (3 if directed or not once else 1)
             g.points.drop("label")
 

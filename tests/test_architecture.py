@@ -20,7 +20,7 @@ MODULES = {
 HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "pysat", "scipy", "shapely"}
 
 BELOW_LAUNCH = "language runtime data graph"
-PUBLIC = "language data graph mesh launch operators prelude runtime"
+PUBLIC = "language data graph mesh launch operators partition prelude runtime"
 DOORS = f"{PUBLIC} algorithms generate io survey worklists"
 
 # order algorithms, check answers, stop compilers
@@ -50,12 +50,13 @@ LAYERS = {
     "data": "language compiler.ir.layout runtime data",
     "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
+    "partition": f"{BELOW_LAUNCH} compiler launch partition",
     "operators": "runtime data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
     "mesh": "language runtime mesh",
     "providers": "data graph mesh",  # binds the hooks, see HOOKS
     "validate": "runtime data graph validate",  # no part of the algorithms that it checks
-    "generate": f"{BELOW_LAUNCH} generate",
+    "generate": f"{BELOW_LAUNCH} launch prelude generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
@@ -121,6 +122,7 @@ STANDARD = {
     "at": "a position",
     "attach": "parents of a tree; columns",
     "begin": "of an interval; a verb",
+    "cut": "edges between parts of a graph",
     "entry": "of a table or an adjacency list",
     "far": "the far bucket of near-far",
     "flush": "of a staging buffer",
@@ -146,6 +148,8 @@ STANDARD = {
     "ring": "a ring buffer",
     "run": "to execute",
     "settled": "vertices with final distances (Dijkstra)",
+    "spread": "values from rows to their mirrors",
+    "spreads": "columns whose values go to mirrors",
     "stage": "of a search; of staging",
     "sums": "of messages",
     "tail": "of a queue; a source vertex",

@@ -4,12 +4,14 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretend import Pretended, pretended
 from scipy.spatial import cKDTree
 
+import morph
 from morph import generate
-from morph.generate import GRAPH500, GTGRAPH
+from morph.generate import GRAPH500, GTGRAPH, draws
 from morph.runtime.cpu.device import HostDevice
 
 
@@ -161,7 +163,7 @@ def test_no_points_and_no_edges():
         (lambda: generate.uniform(-1, 0), "n = -1: expected an integer from 0"),
         (lambda: generate.uniform(2.5, 0), "n = 2.5: expected an integer"),
         (lambda: generate.uniform(0, 3), "m = 3: without points there are no edges"),
-        (lambda: generate.uniform(9, 2**30), "m = 1073741824: 2147483648 arcs"),
+        (lambda: generate.uniform(9, 2**30, simple=False), "m = 1073741824: 2147483648 arcs"),
         (lambda: generate.uniform(9, 1, seed=-1), "seed = -1"),
         (lambda: generate.uniform(9, 1, weight=(2, 1)), r"weight = \(2, 1\): expected low <= high"),
         (lambda: generate.uniform(9, 1, weight=(0, 2**60)), "less than 2.53 apart"),
@@ -190,10 +192,63 @@ def test_refused_for_want_of_memory(monkeypatch):
         generate.uniform(1 << 20, 10**8)
 
 
-@pytest.mark.gpu
-def test_on_the_gpu():
-    g = generate.rmat(10, weight=(1, 255), device="cuda")
-    host = generate.rmat(10, weight=(1, 255))
+MADE = {  # options, and on a device streams of even and odd lengths, several at once
+    "uniform": lambda **o: generate.uniform(70, 333, weight=(0, 9), **o),
+    "uniform, directed": lambda **o: generate.uniform(9, 300, directed=True, simple=False, **o),
+    "rmat": lambda **o: generate.rmat(6, 5.3, seed=3, weight=(0.5, 2.0), **o),
+    "rmat, permuted": lambda **o: generate.rmat(7, 3, permute=True, **o),
+    "rmat, repeated": lambda **o: generate.rmat(3, 20, simple=False, weight=(1, 2**40), **o),
+    "grid": lambda **o: generate.grid(5, 7, torus=True, weight=(1, 9), **o),
+    "geometric": lambda **o: generate.geometric(60, 0.2, weight="length", **o),
+}
+
+
+def is_that_of_the_host(make, device):
+    g, host = make(device=device), make()
     for a, b in zip(g.edge_list(), host.edge_list(), strict=True):
-        assert (a.get() == b).all()
-    assert g.out_identity and not g.directed
+        assert (a is None and b is None) or (g.device.to_host(a) == b).all()
+    assert (g.device.to_host(g.csr()[0]) == host.csr()[0]).all()
+    assert g.out_identity and g.directed == host.directed
+
+
+@pytest.mark.parametrize("part", [1 << 17, 16])
+@pytest.mark.parametrize("kind", MADE)
+def test_a_device_with_memory_of_its_own_makes_the_same_graph(kind, part, monkeypatch):
+    monkeypatch.setattr(generate.graphs, "_PART", part)
+    monkeypatch.setattr(Pretended, "bulk", 64)
+    is_that_of_the_host(MADE[kind], pretended(monkeypatch))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", MADE)
+def test_on_the_gpu(kind):
+    is_that_of_the_host(MADE[kind], "cuda")
+
+
+@pytest.mark.gpu
+def test_many_streams_on_the_gpu():
+    is_that_of_the_host(lambda **o: generate.rmat(17, weight=(1, 255), permute=True, **o), "cuda")
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 3000)), min_size=1, max_size=3))
+def test_bits_of_states_are_those_of_the_streams(device, starts):
+    def streams():
+        return [np.random.PCG64(seed).advance(start) for seed, start in starts]
+
+    for count in (1, 90):
+        found = draws.bits_of_states(morph.device(device), streams(), count)
+        assert (found == [s.random_raw(count) for s in streams()]).all()
+    least = draws.Thresholds(*map(np.uint32, (2**31, 3 << 30, 2**32 - 1)))
+    some = [streams(), 12, 7, least]
+    found = draws.quadrants_of_states(morph.device(device), *some)
+    for a, b in zip(found, draws.quadrants(morph.device("cpu"), streams(), *some[1:]), strict=True):
+        assert (a == b).all()
+
+
+def test_more_arcs_than_ids(monkeypatch):
+    monkeypatch.setattr(generate.graphs, "ID_LIMIT", 100)
+    assert len(generate.uniform(5, 80).edges) == 20  # 160 are drawn
+    with pytest.raises(ValueError, match="arcs: at most 2.31 - 1 are possible"):
+        generate.uniform(50, 80)

@@ -17,6 +17,7 @@ from every_unit import (
     ROOT,
     batches,
     edge_maps,
+    generators,
     graphs,
     launched,
     meshes,
@@ -95,7 +96,7 @@ def compile_one(text, name):
 
 @pytest.mark.unchecked  # NVRTC takes minutes for so many checked texts
 def test_algorithms(units):
-    graphs(), batches(), worklists(), edge_maps(), meshes()
+    graphs(), batches(), worklists(), edge_maps(), meshes(), generators()
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     morph.refine(mesh, 31, size=0.3, boundary="keep-all", conforming=True)
     with team(1):

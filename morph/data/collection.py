@@ -51,6 +51,11 @@ class Collection(Store):
     kind: ClassVar[str] = "collection"
     __slots__ = ("_targets", "graph", "table")
 
+    def __new__(cls, table: Any = None, **options: Any) -> Any:
+        """Make a collection; of rows of a partitioned table, one on each part."""
+        on_parts = getattr(type(table), "on_parts", None)
+        return object.__new__(cls) if on_parts is None else on_parts(table, cls, **options)
+
     def __init__(
         self,
         table: Table | Any = None,
@@ -450,6 +455,11 @@ class Flag:
 
     kind: ClassVar[str] = "flag"
     __slots__ = ("__weakref__", "_buffers", "columns", "device", "graph", "name", "version")
+
+    def __new__(cls, where: Any = "cpu") -> Any:
+        """Make a flag; of a partitioned graph, one on each part."""
+        on_parts = getattr(type(where), "on_parts", None)
+        return object.__new__(cls) if on_parts is None else on_parts(where, cls)
 
     def __init__(self, where: Any = "cpu") -> None:
         self.device = _device(getattr(where, "device", where))

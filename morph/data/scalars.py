@@ -37,6 +37,11 @@ class Scalars(Row):
     __slots__ = ("__weakref__",)
     morph_scalars: ClassVar[bool] = True  # for the compiler, which does not import this module
 
+    def __new__(cls, where: Any = None, **values: Any) -> Any:
+        """Make scalars; of a partitioned graph, a copy on each part."""
+        on_parts = getattr(type(where), "on_parts", None)
+        return object.__new__(cls) if on_parts is None else on_parts(where, cls, **values)
+
     def __init__(self, where: Any, **values: Any) -> None:
         table = Table("scalars", device(getattr(where, "device", where)))
         for name, value in values.items():
@@ -67,6 +72,6 @@ class Scalars(Row):
 
 def restored(table: Table) -> Scalars:
     """Make scalars from a table of one row, for pickles."""
-    made = Scalars.__new__(Scalars)
+    made: Scalars = Scalars.__new__(Scalars)
     Row.__init__(made, table, 0)
     return made

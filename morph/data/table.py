@@ -59,6 +59,15 @@ class Table(Store):
     kind: ClassVar[str] = "table"
     __slots__ = ("_held", "_known", "_targets", "deletes", "dependents", "graph")
 
+    def __new__(cls, name: str = "", device: Any = "cpu", *args: Any, **columns: Any) -> Any:
+        """Make a table; on a partitioned graph, a copy on each part."""
+        on_parts = getattr(type(device), "on_parts", None)
+        return (
+            object.__new__(cls)
+            if on_parts is None
+            else on_parts(device, cls, name, *args, **columns)
+        )
+
     def __init__(
         self,
         name: str,

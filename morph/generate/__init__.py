@@ -1,6 +1,6 @@
 """Inputs for benchmarks and tests: random graphs, grids, random k-SAT.
 
-Imports ``language``, ``runtime``, ``data`` and ``graph``.
+Imports ``language``, ``runtime``, ``data``, ``graph`` and ``launch``.
 """
 
 from morph.generate.formulas import random_ksat

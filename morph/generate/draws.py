@@ -1,21 +1,60 @@
-"""Random words that are the same on every machine and with every version of NumPy."""
+"""Random words that are the same on every device and with every version of NumPy: PCG64's.
+
+PCG64 is a linear congruential generator of 128 bits whose state after any number of steps is a
+linear function of the first.  On a device with memory of its own each item computes its state from
+that of its stream, and a launch draws from many streams.
+
+References
+----------
+M. O'Neill: PCG: a family of simple fast space-efficient statistically good algorithms for random
+number generation.  Harvey Mudd College, HMC-CS-2014-0905, 2014.
+F. Brown: Random number generation with arbitrary strides.  Trans. Am. Nucl. Soc. 71, 1994.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import PCG64
 
-from morph.language.dtypes import ID_LIMIT
+from morph.data.table import Table
+from morph.language.dtypes import ID_LIMIT, i32, u64, vec
 from morph.language.messages import shown
+from morph.launch.foreach import foreach, func, kernel
+from morph.prelude import u32, vector
+from morph.runtime.device import Array, Device
 
 UNIT = 2.0**-53
 
+_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+_LOW = 0xFFFFFFFF  # the lower half of a word
+_DIGIT = 9  # bits of a number of steps that one row of `_steps` covers
+_STEPS = 1 << _DIGIT
+_MOST = 2**128 - 1
 
-def streams(m: int, seed: int, kind: int, part: int) -> Iterator[tuple[int, np.random.PCG64]]:
-    """Divide ``m`` draws; give the size of each part, and its own random bits."""
-    for k, start in enumerate(range(0, m, part)):
-        yield min(part, m - start), np.random.PCG64(np.random.SeedSequence([seed, kind, k]))
+
+class Thresholds(NamedTuple):
+    """The least 32-bit draws, uint32, that give the second, third and fourth quadrant."""
+
+    second: Any
+    third: Any
+    fourth: Any
+
+
+def streams(
+    m: int, seed: int, kind: int, part: int, most: int = 1
+) -> Iterator[tuple[int, list[PCG64]]]:
+    """Divide ``m`` draws into parts, each with a stream of its own.
+
+    Yields the size of a part, and the streams of up to ``most`` consecutive parts of this size.
+    """
+    parts, rest = divmod(m, part)
+    groups = [(part, k, min(k + most, parts)) for k in range(0, parts, most)]
+    for size, first, end in [*groups, (rest, parts, parts + 1)][: len(groups) + (rest > 0)]:
+        yield size, [PCG64(np.random.SeedSequence([seed, kind, k])) for k in range(first, end)]
 
 
 def check(**values: int) -> None:
@@ -24,3 +63,183 @@ def check(**values: int) -> None:
         most = 2**63 if name == "seed" else ID_LIMIT
         if not isinstance(value, int | np.integer) or not 0 <= value <= most:
             raise ValueError(f"{name} = {shown(value)}: expected an integer from 0 to {most}")
+
+
+def raw_bits(where: Device, streams: Sequence[PCG64], count: int) -> Array:
+    """Draw ``count`` words of each stream, at most 2^18; shape (len(streams), count), uint64."""
+    if where.on_host:
+        return np.stack([s.random_raw(count) for s in streams])
+    return bits_of_states(where, streams, count)
+
+
+def quadrants(
+    where: Device, streams: Sequence[PCG64], count: int, levels: int, least: Thresholds
+) -> tuple[Array, Array]:
+    """Draw a quadrant at each level for ``count`` edges of each stream; gives rows and columns.
+
+    Two edges take the halves of one word at each level.  Up to 2^18 edges of a stream; several
+    streams have even counts.
+    """
+    if not where.on_host:
+        return quadrants_of_states(where, streams, count, levels, least)
+    made = np.zeros((2, len(streams), count), np.int32)
+    for k, stream in enumerate(streams):
+        u, v = made[:, k]
+        for _ in range(levels):
+            raw = stream.random_raw(-(-count // 2)).astype("<u8").view("<u4")[:count]
+            down = raw >= least.third
+            right = (raw >= least.second) ^ down
+            right |= raw >= least.fourth
+            u += u
+            u += down
+            v += v
+            v += right
+    return made[0].reshape(-1), made[1].reshape(-1)
+
+
+def bits_of_states(where: Device, streams: Sequence[PCG64], count: int) -> Array:
+    """Draw as `raw_bits`, in one launch."""
+    drawn = Table("draws", where, capacity=len(streams) * count, word=u64)
+    drawn.extend(len(streams) * count)
+    if count:
+        foreach(drawn, draw_word, _states(where, streams), _steps(where), count)
+    return drawn.word.array.reshape(-1, count)
+
+
+def quadrants_of_states(
+    where: Device, streams: Sequence[PCG64], count: int, levels: int, least: Thresholds
+) -> tuple[Array, Array]:
+    """Draw as `quadrants`, in one launch."""
+    half = -(-count // 2)
+    made = Table("quadrants", where, capacity=2 * half * len(streams), src=i32, dst=i32)
+    made.extend(2 * half * len(streams))
+    foreach(
+        made[: half * len(streams)], draw_quadrants, made, _states(where, streams),
+        _steps(where, half), half, levels, least,
+    )  # fmt: skip
+    end = len(streams) * count
+    return made.src.array[:end], made.dst.array[:end]
+
+
+def _states(where: Device, streams: Sequence[PCG64]) -> Table:
+    """Put the state that gives the first word, and the increment, of each stream on a device."""
+    found = [s.state["state"] for s in streams]
+    table = Table("streams", where, state=vec(u64, 2), increment=vec(u64, 2))
+    first = [(_MULTIPLIER * s["state"] + s["inc"]) & _MOST for s in found]
+    table.extend(state=_halves(first), increment=_halves([s["inc"] for s in found]))
+    return table
+
+
+def _steps(where: Device, last: int = 0) -> Table:
+    """Tabulate the effect of d steps: the state gets ``factor * state + total * increment``.
+
+    Row d is that of d steps, row ``_STEPS + d`` of ``_STEPS * d``, the row after these of ``last``.
+    """
+    rows = [*_multiples(1), *_multiples(_STEPS), _skip(last)]
+    table = Table("steps", where, factor=vec(u64, 2), total=vec(u64, 2))
+    table.extend(factor=_halves([f for f, _ in rows]), total=_halves([t for _, t in rows]))
+    return table
+
+
+@cache
+def _multiples(steps: int) -> list[tuple[int, int]]:
+    """Give factor and total of 0, ``steps``, ``2 * steps``, ... steps."""
+    rows = [(1, 0)]
+    while len(rows) < _STEPS:
+        rows.append(_then(rows[-1], _skip(steps)))
+    return rows
+
+
+def _then(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """Compose two numbers of steps."""
+    return a[0] * b[0] & _MOST, (a[1] * b[0] + b[1]) & _MOST
+
+
+def _skip(steps: int) -> tuple[int, int]:
+    """Compose ``steps`` single steps, by repeated squaring."""
+    found, power = (1, 0), (_MULTIPLIER, 1)
+    while steps:
+        if steps & 1:
+            found = _then(found, power)
+        power, steps = _then(power, power), steps >> 1
+    return found
+
+
+def _halves(numbers: Sequence[int]) -> Any:
+    """Split numbers of 128 bits, the low half first; shape (len(numbers), 2)."""
+    text = b"".join(x.to_bytes(16, "little") for x in numbers)
+    return np.frombuffer(text, "<u8").astype(np.uint64).reshape(-1, 2)
+
+
+# --- kernels: numbers of 128 bits are vectors of two words, the low one first --------------------
+
+
+@func
+def high(a, b):
+    """The upper word of the product of two words."""
+    first = (a & _LOW) * (b & _LOW)
+    second, third = (a >> 32) * (b & _LOW), (a & _LOW) * (b >> 32)
+    middle = (first >> 32) + (second & _LOW) + (third & _LOW)
+    return (a >> 32) * (b >> 32) + (second >> 32) + (third >> 32) + (middle >> 32)
+
+
+@func
+def product(a, b):
+    """The product modulo 2^128."""
+    return vector(a[0] * b[0], high(a[0], b[0]) + a[0] * b[1] + a[1] * b[0])
+
+
+@func
+def total(a, b):
+    """The sum modulo 2^128."""
+    low = a[0] + b[0]
+    return vector(low, a[1] + b[1] + u64(low < a[0]))
+
+
+@func
+def skipped(state, stream, steps):
+    """The state after the steps of a row of `_steps`."""
+    return total(product(state, steps.factor), product(stream.increment, steps.total))
+
+
+@func
+def state_at(stream, steps, at):
+    """The state that gives word ``at`` of a stream, counted from 0."""
+    near = skipped(stream.state, stream, steps[at & (_STEPS - 1)])
+    return skipped(near, stream, steps[_STEPS + (at >> _DIGIT)])
+
+
+@func
+def word_of(state):
+    """The word that a state gives: its halves' exclusive or, rotated by the six highest bits."""
+    mixed, by = state[0] ^ state[1], state[1] >> 58
+    return mixed >> by | mixed << ((64 - by) & 63)
+
+
+@kernel
+def draw_word(r, streams, steps, count):
+    """Draw one word."""
+    r.word = word_of(state_at(streams[r.id // count], steps, r.id % count))
+
+
+@func
+def halved(row, column, bits, least):
+    """Go down one level to the quadrant of random ``bits``."""
+    down = bits >= least.third
+    right = bits >= least.second and not down or bits >= least.fourth
+    return 2 * row + i32(down), 2 * column + i32(right)
+
+
+@kernel
+def draw_quadrants(r, made, streams, steps, half, levels, least):
+    """Draw a quadrant at each level for two edges."""
+    stream, at = streams[r.id // half], r.id % half
+    state = state_at(stream, steps, at)
+    row, column, other_row, other_column = i32(0), i32(0), i32(0), i32(0)
+    for _ in range(levels):
+        bits = word_of(state)
+        state = skipped(state, stream, steps[2 * _STEPS])
+        row, column = halved(row, column, u32(bits), least)
+        other_row, other_column = halved(other_row, other_column, u32(bits >> 32), least)
+    made[2 * r.id].src, made[2 * r.id].dst = row, column
+    made[2 * r.id + 1].src, made[2 * r.id + 1].dst = other_row, other_column

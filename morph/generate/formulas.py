@@ -62,7 +62,7 @@ def random_ksat(k: int, n: int, ratio: float, seed: int = 0) -> Formula:
         raise ValueError(f"k = {k}: expected 1 to n = {n}")
     literals = np.empty((m, k), np.int32)
     start = 0
-    for count, bits in streams(m, seed, 5, _PART):
+    for count, [bits] in streams(m, seed, 5, _PART):
         _draw(literals[start : start + count], n, bits)
         start += count
     return Formula(n, np.arange(m + 1, dtype=np.int64) * k, literals.reshape(-1))

@@ -1,10 +1,10 @@
 """Graphs to try things on: uniform random, R-MAT, grids and tori, random geometric.
 
-The same arguments give the same graph, on every machine and with every version of NumPy: random
-bits are PCG64's, a stream for each part of the edges, and weights are hashed from seed and ends,
-so that both arcs of an edge have the same one.  Edges are made as 64-bit keys (source,
-target), which are sorted and become compressed rows: a graph is made in about 1.5 times the memory
-that it then takes.
+The same arguments give the same graph, on every machine and device and with every version of NumPy:
+random bits are PCG64's, a stream for each part of the edges, and weights are hashed from seed and
+ends, so that both arcs of an edge have the same one.  Edges are made as 64-bit keys (source,
+target), which are sorted and become compressed rows, all on the device of the graph, in about 1.5
+times the memory that the graph then takes, on a GPU in 2.5 times.
 
 Unless ``directed``, the reverse of every edge is there too; unless ``simple=False``, loops and
 duplicates are left out, so that there are somewhat fewer edges than were drawn.
@@ -13,19 +13,19 @@ duplicates are left out, so that there are somewhat fewer edges than were drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.conversion import as_integer, number
-from morph.generate.draws import UNIT, check, streams
+from morph.generate.draws import UNIT, Thresholds, check, quadrants, raw_bits, streams
 from morph.graph import Graph
-from morph.graph.arrange import offsets_from, require_memory, sources_from
+from morph.graph.arrange import Rows, empty, offsets_from, require_memory, sources_from
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
-from morph.runtime.device import Device, device
+from morph.runtime.device import Array, Device, device
 
 GRAPH500 = (0.57, 0.19, 0.19)
 """Parameters a, b, c of the Graph500 benchmark's R-MAT graphs; d is the rest, 0.05."""
@@ -33,8 +33,7 @@ GTGRAPH = (0.45, 0.15, 0.15)
 """Those of the GTgraph suite; d is 0.25."""
 
 Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
-Pair = tuple[NDArray[Any], NDArray[Any]]  # ends of edges
+Pair = tuple[Array, Array]  # ends of edges
 Weight = tuple[float, float] | None
 
 _HOST = device("cpu")
@@ -82,13 +81,13 @@ def uniform(
     if n == 0 and m:
         raise ValueError(f"m = {m}: without points there are no edges")
 
-    def draw() -> Iterator[Pair]:
-        for count, bits in streams(m, seed, 0, _PART):
-            ends = (bits.random_raw(2 * count) >> np.uint64(11)) * (n * UNIT)
-            u, v = ends.astype(np.int64).reshape(2, -1)
-            yield u, v
+    def draw(where: Device) -> Iterator[Pair]:
+        for count, some in streams(m, seed, 0, _PART, _streams_of(where)):
+            ends = (raw_bits(where, some, 2 * count) >> np.uint64(11)) * (n * UNIT)
+            ends = ends.astype(np.int64).reshape(-1, 2, count)
+            yield ends[:, 0].reshape(-1), ends[:, 1].reshape(-1)
 
-    return _graph(n, m, draw(), weight, directed, simple, seed, device)
+    return _graph(n, m, draw, weight, directed, simple, seed, device)
 
 
 def rmat(
@@ -153,26 +152,15 @@ def rmat(
         raise ValueError(f"edge_factor = {edge_factor}: expected 0 or more")
     n, m = 1 << scale, round(edge_factor * (1 << scale))
     check(n=n, m=m, seed=seed)
-    first, second, third = (min(round(p * 2**32), _LOW) for p in (a, a + b, a + b + c))
-    names = _permutation(n, seed) if permute else None
+    least = Thresholds(*(np.uint32(min(round(p * 2**32), _LOW)) for p in (a, a + b, a + b + c)))
 
-    def draw() -> Iterator[Pair]:
-        for count, bits in streams(m, seed, 1, _PART):
-            u, v = np.zeros((2, count), np.int32)
-            for _ in range(scale):
-                raw = bits.random_raw(-(-count // 2)).astype("<u8").view("<u4")[:count]
-                down = raw >= second
-                right = (raw >= first) ^ down
-                right |= raw >= third
-                u += u
-                u += down
-                v += v
-                v += right
-            if names is not None:
-                u, v = names[u], names[v]
-            yield u, v
+    def draw(where: Device) -> Iterator[Pair]:
+        names = _permutation(where, n, seed) if permute else None
+        for count, some in streams(m, seed, 1, _PART, _streams_of(where)):
+            u, v = quadrants(where, some, count, scale, least)
+            yield (u, v) if names is None else (names[u], names[v])
 
-    return _graph(n, m, draw(), weight, directed, simple, seed, device)
+    return _graph(n, m, draw, weight, directed, simple, seed, device)
 
 
 def grid(
@@ -207,10 +195,11 @@ def grid(
     if n > ID_LIMIT:
         raise ValueError(f"rows x columns = {n}: at most 2^31 - 1 points are possible")
 
-    def draw() -> Iterator[Pair]:
-        for start in range(0, n, _PART):
-            u = np.arange(start, min(start + _PART, n))
-            row, column = np.divmod(u, columns)
+    def draw(where: Device) -> Iterator[Pair]:
+        part = _PART * _streams_of(where)
+        for start in range(0, n, part):
+            u = where.xp.arange(start, min(start + part, n))
+            row, column = where.xp.divmod(u, columns)
             right, down = u + 1, u + columns
             if torus:
                 right[column == columns - 1] -= columns
@@ -223,7 +212,7 @@ def grid(
                 inside = row < rows - 1
                 yield u[inside], down[inside]
 
-    return _graph(n, 2 * n, draw(), weight, False, True, seed, device)
+    return _graph(n, 2 * n, draw, weight, False, True, seed, device)
 
 
 def geometric(
@@ -273,7 +262,12 @@ def geometric(
     x, y, starts, side = _cells(n, radius, seed)
     found = list(_near(x, y, starts, side, radius))[::-1]
     m = sum(u.size for u, _ in found)
-    pairs = (found.pop() for _ in range(len(found)))  # each is freed when it is used
+
+    def pairs(where: Device) -> Iterator[Pair]:
+        for _ in range(len(found)):
+            u, v = found.pop()  # each is freed when it is used
+            yield where.asarray(u), where.asarray(v)
+
     lengths = weight == "length"
     if isinstance(weight, str):
         if not lengths:
@@ -291,7 +285,7 @@ def geometric(
 def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
     """Draw points and sort them by cells of at least a radius; also gives where cells begin."""
     side = max(1, min(int(1 / radius) if radius > 1 / ID_LIMIT else ID_LIMIT, math.isqrt(n)))
-    parts = [bits.random_raw(2 * count) for count, bits in streams(n, seed, 3, _PART)]
+    parts = [bits.random_raw(2 * count) for count, [bits] in streams(n, seed, 3, _PART)]
     places = np.concatenate([np.empty(0, np.uint64), *parts])
     x, y = ((places >> np.uint64(11)) * UNIT).reshape(-1, 2).T
     cell = (y * side).astype(np.int64) * side + (x * side).astype(np.int64)
@@ -324,70 +318,70 @@ def _near(x: Any, y: Any, starts: Ints, side: int, radius: float) -> Iterator[Pa
             lo = hi
 
 
+def _streams_of(where: Device) -> int:
+    """Count the parts of `_PART` edges that are made at once."""
+    return 1 if where.on_host else max(where.bulk // _PART, 1)
+
+
 def _graph(
-    n: int, m: int, pairs: Iterable[Pair], weight: Weight, directed: bool, simple: bool, seed: int,
-    where: str | Device,
+    n: int, m: int, pairs: Callable[[Device], Iterable[Pair]], weight: Weight, directed: bool,
+    simple: bool, seed: int, spec: str | Device,
 ) -> Graph:  # fmt: skip
-    """Make a graph of at most ``m`` edges."""
-    kind = _weight_type(weight)
+    """Make a graph of at most ``m`` edges, on its device."""
+    where, kind = device(spec), _weight_type(weight)
     most = m if directed else 2 * m
-    if most > ID_LIMIT:
+    if most > ID_LIMIT and not simple:
         raise ValueError(f"m = {m}: {most} arcs, at most 2^31 - 1 are possible")
-    require_memory(_HOST, n, most, kind or np.int32, arranged=True)
-    offsets, dst = _rows(n, _edge_keys(most, pairs, directed, simple), simple)
-    values = None
-    if weight is not None and kind is not None:
-        values = _weights(sources_from(_HOST, offsets, dst.size), dst, weight, kind, directed, seed)
-    options: dict[str, Any] = {"symmetric": not directed, "copy": False, "device": where}
-    return Graph.from_csr(offsets, dst, values, **options)
+    require_memory(where, n, most, np.int64, arranged=True)  # as much as keys take
+    with where.active():
+        rows = _rows(where, n, most, _keys(pairs(where), directed, simple), simple)
+        if weight is not None and kind is not None:
+            rows.weight = _weights(where, rows, weight, kind, directed, simple, seed)
+    return Graph._of_rows(where, rows, directed)
 
 
-def _rows(n: int, keys: Ints, simple: bool) -> tuple[Ints, NDArray[np.int32]]:
-    """Sort keys; give offsets and targets."""
-    keys.sort()
-    if simple:
-        keys = keys[: _drop_repeated(keys)]
-    count = np.zeros(n, np.int64)
-    dst = np.empty(keys.size, np.int32)
-    for start in range(0, keys.size, _PART):
-        part = keys[start : start + _PART]
-        dst[start : start + _PART] = part & _LOW
-        lowest = int(part[0]) >> 32
-        some = np.bincount((part >> 32) - lowest)
-        count[lowest : lowest + some.size] += some
-    return offsets_from(_HOST, count), dst
-
-
-def _edge_keys(most: int, pairs: Iterable[Pair], directed: bool, simple: bool) -> Ints:
-    """Write edges, and their reverse unless directed, as keys (source, target)."""
-    keys, end = np.empty(most, np.int64), 0
+def _keys(pairs: Iterable[Pair], directed: bool, simple: bool) -> Iterator[Array]:
+    """Give edges, and their reverse unless directed, as keys (source, target)."""
     for u, v in pairs:
         if simple:
             kept = u != v
             u, v = u[kept], v[kept]
-        keys[end : end + u.size] = u.astype(np.int64) << 32 | v
-        end += u.size
-    if directed:
-        return keys[:end]
-    edges = end
-    for start in range(0, edges, _PART):
-        part = keys[start : min(start + _PART, edges)]
-        turned = (part & _LOW) << 32 | part >> 32
-        if not simple:
-            turned = turned[turned != part]
-        keys[end : end + turned.size] = turned
-        end += turned.size
-    return keys[:end]
+        yield u.astype(np.int64) << 32 | v
+        if not directed:
+            if not simple:
+                kept = u != v
+                u, v = u[kept], v[kept]
+            yield v.astype(np.int64) << 32 | u
 
 
-def _drop_repeated(keys: Ints) -> int:
+def _rows(where: Device, n: int, most: int, parts: Iterable[Array], simple: bool) -> Rows:
+    """Sort at most ``most`` keys and give them as compressed rows."""
+    keys, end = where.empty(most, np.int64), 0
+    for part in parts:
+        keys[end : end + part.size] = part
+        end += part.size
+    keys = keys[:end]
+    keys.sort()
+    if simple:
+        keys = keys[: _drop_repeated(where, keys)]
+    if keys.size > ID_LIMIT:
+        raise ValueError(f"{keys.size} arcs: at most 2^31 - 1 are possible")
+    offsets = where.xp.searchsorted(keys, where.xp.arange(n + 1) << 32)
+    dst = empty(where, keys.size, np.int32)
+    for start in range(0, keys.size, where.bulk):
+        dst[start : start + where.bulk] = keys[start : start + where.bulk] & _LOW
+    del keys
+    return Rows(offsets, sources_from(where, offsets, dst.size), dst, None)
+
+
+def _drop_repeated(where: Device, keys: Array) -> int:
     """Move the different ones of sorted keys to the front; gives their number."""
-    end = 0
-    for start in range(0, keys.size, _PART):
-        part = keys[start : start + _PART]
-        fresh = np.empty(part.size, bool)
+    end, part_size = 0, where.bulk
+    for start in range(0, keys.size, part_size):
+        part = keys[start : start + part_size]
+        fresh = where.xp.empty(part.size, bool)
         fresh[1:] = part[1:] != part[:-1]
-        fresh[0] = end == 0 or part[0] != keys[end - 1]
+        fresh[:1] = end == 0 or part[:1] != keys[end - 1]
         part = part[fresh]
         keys[end : end + part.size] = part
         end += part.size
@@ -414,36 +408,47 @@ def _weight_type(weight: Weight) -> type[np.generic] | None:
 
 
 def _weights(
-    src: NDArray[Any], dst: NDArray[Any], weight: tuple[float, float], kind: type[np.generic],
-    directed: bool, seed: int,
-) -> NDArray[Any]:  # fmt: skip
+    where: Device, rows: Rows, weight: tuple[float, float], kind: type[np.generic], directed: bool,
+    simple: bool, seed: int,
+) -> Array:  # fmt: skip
     """Hash seed, ends, and the number of an edge among its equals, into a range."""
     low, high = weight
     salt = np.random.SeedSequence([seed, 2]).generate_state(1, np.uint64)[0]
-    out = np.empty(src.size, kind)
-    run = 0  # where the edges equal to the last one begin
-    for start in range(0, src.size, _PART):
-        u, v = (e[start : start + _PART].astype(np.uint64) for e in (src, dst))
-        same = np.zeros(u.size, bool)
-        same[1:] = (u[1:] == u[:-1]) & (v[1:] == v[:-1])
-        same[0] = start > 0 and src[start - 1] == src[start] and dst[start - 1] == dst[start]
-        at = np.arange(start, start + u.size)
-        first = np.maximum.accumulate(np.where(same, run, at))
-        run = int(first[-1])
+    m = rows.dst.size
+    out = empty(where, m, kind)
+    begin = 0  # of the edges equal to the last one
+    for start in range(0, m, where.bulk):
+        end = min(start + where.bulk, m)
+        u, v = (e[start:end].astype(np.uint64) for e in (rows.src, rows.dst))
+        number: Any = np.uint64(0)
+        if not simple:
+            number, begin = _numbers(where, rows, start, end, begin)
         if not directed:
-            u, v = np.minimum(u, v), np.maximum(u, v)
-        mixed = _mixed((u << np.uint64(32) | v) ^ salt)
-        mixed = _mixed(mixed + (at - first).astype(np.uint64))
+            u, v = where.xp.minimum(u, v), where.xp.maximum(u, v)
+        mixed = _mixed(_mixed((u << np.uint64(32) | v) ^ salt) + number)
         share = (mixed >> np.uint64(11)) * UNIT
         if kind is np.float64:
-            out[start : start + u.size] = np.minimum(low + share * (high - low), high)
+            out[start:end] = where.xp.minimum(low + share * (high - low), high)
         else:
-            steps = np.minimum((share * (int(high) - int(low) + 1)).astype(np.int64), high - low)
-            out[start : start + u.size] = steps + low
+            steps = (share * (int(high) - int(low) + 1)).astype(np.int64)
+            out[start:end] = where.xp.minimum(steps, high - low) + low
     return out
 
 
-def _mixed(keys: Words) -> Words:
+def _numbers(where: Device, rows: Rows, start: int, end: int, begin: int) -> tuple[Array, int]:
+    """Count, for some edges, the equal ones before each, the first of which may be at ``begin``.
+
+    Also gives where the edges equal to the last of them begin.
+    """
+    fresh, second = where.xp.zeros(end - start, bool), max(start, 1)
+    for e in (rows.src, rows.dst):
+        fresh[second - start :] |= e[second:end] != e[second - 1 : end - 1]
+    first = where.xp.concatenate([where.xp.full(1, begin), where.xp.flatnonzero(fresh) + start])
+    first = first[where.xp.cumsum(fresh)]
+    return (where.xp.arange(start, end) - first).astype(np.uint64), int(first[-1])
+
+
+def _mixed(keys: Array) -> Array:
     """Spread every bit over all others: the finalizer of SplitMix64 (Steele and others, 2014)."""
     keys = keys + np.uint64(0x9E3779B97F4A7C15)
     keys = (keys ^ keys >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -451,7 +456,10 @@ def _mixed(keys: Words) -> Words:
     return keys ^ keys >> np.uint64(31)
 
 
-def _permutation(n: int, seed: int) -> NDArray[np.int32]:
-    """Order the points by random words, which does not depend on NumPy's version as shuffling."""
-    keys = np.random.PCG64(np.random.SeedSequence([seed, 4])).random_raw(n)
-    return np.argsort(keys, kind="stable").astype(np.int32)
+def _permutation(where: Device, n: int, seed: int) -> Array:
+    """Order ``n`` points, a power of two, by the words of one stream."""
+    part = min(n, _PART)
+    starts = range(0, n, part)
+    some = [np.random.PCG64(np.random.SeedSequence([seed, 4])).advance(k) for k in starts]
+    keys = raw_bits(where, some, part).reshape(-1)
+    return where.xp.argsort(keys, kind="stable").astype(np.int32)

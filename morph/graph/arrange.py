@@ -137,9 +137,10 @@ def sources_from(device: Device, offsets: Array, m: int) -> Array:
                     np.arange(lo, hi, dtype=np.int32), degree
                 )
             return out
-        for start in range(0, m, LEAST):  # repeat() of CuPy takes no array of counts
-            at = xp.arange(start, min(start + LEAST, m))
-            out[start : start + LEAST] = xp.searchsorted(offsets[1:], at, side="right")
+        rows = xp.flatnonzero(offsets[1:] > offsets[:-1])  # repeat() of CuPy takes no counts
+        out[offsets[rows]] = rows
+        out[offsets[rows[1:]]] -= rows[:-1]
+        xp.cumsum(out, out=out)
         return out
 
 

@@ -30,7 +30,7 @@ class Making:
 
     @classmethod
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
-        """Make a graph that keeps these arrays."""
+        """See `Graph`."""
         raise NotImplementedError
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import threading
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from morph.runtime.device import Array, Device, device
 
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
+partition: Hook[Any] = Hook()  # partition.partition
 delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
 
@@ -89,6 +90,7 @@ class Graph(Making):
 
     @classmethod
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
+        """Make a graph that keeps these arrays, which are not checked."""
         g = cls(where, directed)
         g.points.extend(rows.offsets.size - 1)
         if rows.weight is not None:
@@ -458,9 +460,18 @@ class Graph(Making):
 
     # --- whole graphs ----------------------------------------------------------------------------
 
+    @overload
+    def to(self, device: str | Device) -> Graph: ...
+    @overload
+    def to(self, device: list[Any] | tuple[Any, ...]) -> Any: ...
     @exclusive
-    def to(self, device: str | Device) -> Graph:
-        """Give a copy on a device (also if it is this one): all tables, layouts, the adjacency."""
+    def to(self, device: Any) -> Any:
+        """Give a copy on a device (also if it is this one): all tables, layouts, the adjacency.
+
+        Of a list of devices, as ``morph.partition(g, devices)``.
+        """
+        if isinstance(device, (list, tuple)):
+            return partition(self, device)
         g = self.like(device)
         for name, table in self.tables.items():
             g.tables[name]._take_rows(table)

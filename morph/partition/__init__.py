@@ -1,0 +1,1 @@
+"""Graphs over several devices: parts, which hold copies of each other's points."""

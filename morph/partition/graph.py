@@ -1,0 +1,219 @@
+"""Graphs divided into parts, which lie on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+from morph.data.collection import Flag
+from morph.data.scalars import Scalars
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
+from morph.partition.routes import Routes
+from morph.partition.tables import (
+    Columns,
+    PartitionedTable,
+    ReplicatedFlag,
+    ReplicatedScalars,
+    ReplicatedTable,
+    refuse_divided,
+    spec_of_part,
+)
+from morph.partition.transport import Local, Transport
+from morph.runtime.device import Device
+
+
+class Statistics(NamedTuple):
+    """Sizes of one part.
+
+    Attributes
+    ----------
+    device : str
+    points, edges : int
+        Its own.
+    mirrors, copies : int
+        Copies of points and edges of other parts.
+    cut : int
+        Its own edges that lead to points of other parts.
+    """
+
+    device: str
+    points: int
+    mirrors: int
+    edges: int
+    copies: int
+    cut: int
+
+
+class PartitionedGraph:
+    """A graph in parts, each an ordinary graph on its device; made by `partition`.
+
+    Its tables and columns are those of the whole graph: ids, sizes and values are global.
+
+    Attributes
+    ----------
+    parts : list of Part
+        None for the parts of other processes.
+    devices : list of Device
+        Of each part.
+    directed : bool
+    points, edges : PartitionedTable
+    tables : dict of str to PartitionedTable or ReplicatedTable
+        ``points`` and ``edges``, whose rows are divided, and further tables, of which every part
+        has a copy; each is an attribute of the graph too.
+    transport : Transport
+        How the parts exchange arrays.
+    here : range
+        The parts of this process.
+    """
+
+    kind: ClassVar[str] = "graph"
+    divided: ClassVar[tuple[str, ...]] = DIVIDED
+    __slots__ = (
+        "__weakref__", "devices", "directed", "edges", "here", "parts", "points", "tables",
+        "transport",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        parts: list[Part | None],
+        devices: list[Device],
+        sizes: tuple[int, int],
+        directed: bool,
+        transport: Transport | None = None,
+    ) -> None:
+        self.parts, self.devices, self.directed = parts, devices, directed
+        self.transport = Local(len(parts)) if transport is None else transport
+        self.here = self.transport.parts
+        self.points = PartitionedTable(self, "points", sizes[0])
+        self.edges = PartitionedTable(self, "edges", sizes[1])
+        self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
+
+    def local(self, k: int) -> Graph:
+        """Give the graph of part k."""
+        part = self.parts[k]
+        if part is None:
+            raise ValueError(f"part {k} lies in another process")
+        return part.graph
+
+    @property
+    def routes(self) -> Routes:
+        """The routes between points and their mirrors."""
+        return self.points.routes
+
+    @property
+    def stale(self) -> set[str]:
+        """Columns of points whose mirrors are out of date."""
+        return self.points.stale
+
+    def gather(self, value: Callable[[int], Any]) -> list[Any]:
+        """Give a value of each part, to all processes."""
+        return self.transport.gather({k: value(k) for k in self.here})
+
+    def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Columns:
+        """Add a table, see `Graph.add_table`; every part gets a copy.
+
+        Raises
+        ------
+        ValueError
+            If a column refers to points or edges, whose local ids differ between the parts.
+        """
+        return self._replicated(
+            name, lambda g, own: g.add_table(name, pack, capacity, **own), columns
+        )
+
+    def _replicated(
+        self, name: str, make: Callable[[Graph, dict[str, Any]], Table], columns: dict[str, Any]
+    ) -> ReplicatedTable:
+        for column, spec in columns.items():
+            refuse_divided(name, column, getattr(spec, "name", None))
+        copies: list[Table | None] = [None] * len(self.parts)
+        for k in self.here:
+            own = {column: spec_of_part(spec, k) for column, spec in columns.items()}
+            copies[k] = make(self.local(k), own)
+        made = ReplicatedTable(self, name, copies)
+        if all(t is None or t.graph is not None for t in copies):
+            self.tables[name] = made
+        return made
+
+    def on_parts(self, kind: Any, *args: Any, **options: Any) -> Any:
+        """Make a `Flag`, `Scalars` or `Table` of which every part has a copy.
+
+        Raises
+        ------
+        TypeError
+            If it is of another kind.
+        """
+        if issubclass(kind, Table):
+            name, *more = args
+            return self._replicated(
+                name, lambda g, own: kind(name, g.device, *more, **own), options
+            )
+        if not issubclass(kind, Flag | Scalars):
+            raise TypeError(f"{kind.__name__} does not take a partitioned graph")
+        copies = [None if p is None else kind(p.graph, *args, **options) for p in self.parts]
+        return (ReplicatedFlag if issubclass(kind, Flag) else ReplicatedScalars)(self, copies)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name != "tables" and name in self.tables:
+            return self.tables[name]
+        raise AttributeError(f"the graph has no table {name!r}")
+
+    def to(self, device: str | Device) -> Graph:
+        """Give the whole graph on one device: points and edges with all columns, other tables."""
+        src, dst = self.edges.src[:], self.edges.dst[:]
+        g = Graph(device, self.directed)
+        g.points.extend(len(self.points))
+        sorted_by_source = bool((src[1:] >= src[:-1]).all())
+        g.edges.extend(src=src, dst=dst)
+        for name, table in self.tables.items():
+            whole = g.tables[name] if name in DIVIDED else g.add_table(name)
+            for column in table.columns.values():
+                if column.name not in (*whole.columns, GLOBAL_ID):
+                    add_like(whole, column)
+            if name not in DIVIDED:
+                whole.extend(len(table))
+            for column in list(whole.columns):
+                if column not in ("src", "dst"):
+                    getattr(whole, column)[:] = table.read(column, slice(None))
+        by = self.local(self.here[0])._adjacency.sorted_by
+        if by is not None:
+            g.sort_edges(by)
+        elif sorted_by_source:
+            g.compact()
+        return g
+
+    def statistics(self) -> list[Statistics]:
+        """Give the sizes of each part."""
+        return self.gather(self._sizes)
+
+    def _sizes(self, k: int) -> Statistics:
+        part = self.parts[k]
+        assert part is not None
+        points, edges = part.shares["points"], part.shares["edges"]
+        g = part.graph
+        with g.device.active():
+            cut = int((g.edges.columns["dst"].array[: edges.owned] >= points.owned).sum())
+        mirrors = points.mirrors, edges.owned, edges.mirrors, cut
+        return Statistics(g.device.name, points.owned, *mirrors)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(t)} {name}" for name, t in self.tables.items())
+        return f"<PartitionedGraph on {', '.join(d.name for d in self.devices)}: {sizes}>"
+
+    def __str__(self) -> str:
+        rows = self.statistics()
+        edges = max(len(self.edges), 1)
+        cut, most = sum(r.cut for r in rows), max(r.edges for r in rows)
+        lines = [
+            f"{len(self.points)} points, {len(self.edges)} edges, parts: {len(rows)}; "
+            f"edges cut: {100 * cut / edges:.1f} %; "
+            f"edges of the largest part: {most * len(rows) / edges:.2f} times the mean"
+        ]
+        header = ("part", *Statistics._fields)
+        cells = [header, *((str(k), *map(str, r)) for k, r in enumerate(rows))]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for row in cells:
+            lines.append("  ".join(x.rjust(w) for x, w in zip(row, widths, strict=True)))
+        return "\n".join(lines)

@@ -1,0 +1,371 @@
+"""The parts of a partitioned graph, each an ordinary graph on its device.
+
+A part first has its own points and edges, in order of their global ids, then *mirrors*: copies of
+points of other parts that its edges lead to, and, if the graph is directed, copies of the other
+edges that lead to its points.  Mirrors are sorted by owner, those of one owner by global id (copies
+of edges by the mirror that they start from).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from morph.data.layout import Column
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.graph.adjacency import count_keys
+from morph.graph.arrange import Rows, empty
+from morph.language.dtypes import ID_LIMIT
+from morph.runtime.device import Array, Device
+
+HostArray = np.ndarray[Any, Any]
+DIVIDED = ("points", "edges")  # the tables whose rows are divided; all others are replicated
+GLOBAL_ID = "global_id"  # the column of the points of each part
+TAKEN = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
+
+
+@dataclass
+class Share:
+    """The rows of the points or edges that one part has.
+
+    Attributes
+    ----------
+    ids : slice or array of int
+        Global ids of its own rows, ascending; on the host.
+    owned : int
+        Number of its own rows, which are the first.
+    mirror_ids : array of int
+        Global ids of the mirrors, which follow; on the host.
+    mirrors_of : array of int64, shape (parts + 1,)
+        Mirrors ``mirrors_of[j]`` to ``mirrors_of[j + 1]`` are copies of rows of part j.
+    home : array of int32, shape (mirrors,)
+        For each mirror the local id of the row in the part that owns it; on the host.
+    """
+
+    ids: slice | HostArray
+    owned: int
+    mirror_ids: HostArray
+    mirrors_of: HostArray
+    home: HostArray
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the own rows are consecutive."""
+        return isinstance(self.ids, slice)
+
+    @property
+    def mirrors(self) -> int:
+        """Number of mirrors."""
+        return int(self.mirror_ids.size)
+
+    @cached_property
+    def _order(self) -> HostArray | None:
+        """The positions of the mirrors in order of their global ids; None if they lie so."""
+        a = self.mirror_ids
+        return None if bool((a[1:] > a[:-1]).all()) else np.argsort(a)
+
+    def own_rows(self, ids: HostArray) -> HostArray:
+        """Give the local ids of the own rows among global ids; -1 for others."""
+        if isinstance(self.ids, slice):
+            rows = ids - self.ids.start
+            return np.where((rows >= 0) & (rows < self.owned), rows, -1)
+        return _positions(self.ids, ids)
+
+    def rows(self, ids: HostArray) -> HostArray:
+        """Give the local ids of rows, own or mirrors, by global ids; -1 for others."""
+        own, order = self.own_rows(ids), self._order
+        sorted_ids = self.mirror_ids if order is None else self.mirror_ids[order]
+        at = _positions(sorted_ids, ids)
+        found = at if order is None or not order.size else order[at]
+        return np.where(at < 0, own, found + self.owned)
+
+    def global_ids(self, rows: HostArray) -> HostArray:
+        """Give the global ids of rows by local ids; -1 stays."""
+        if isinstance(self.ids, slice):
+            own = rows + self.ids.start
+        else:
+            own = self.ids[np.where(rows < self.owned, rows, 0)] if self.owned else rows
+        mirrored = np.maximum(rows - self.owned, 0)
+        other = self.mirror_ids[mirrored] if self.mirrors else rows
+        return np.where(rows < 0, -1, np.where(rows < self.owned, own, other))
+
+    def of_global(self, values: HostArray) -> HostArray:
+        """Give the part's rows, mirrors too, of an array that has a row for each global id."""
+        own = values[self.ids]
+        return np.concatenate([own, values[self.mirror_ids]]) if self.mirrors else own
+
+
+def _positions(ascending: HostArray, ids: HostArray) -> HostArray:
+    """Give the position of each id in an ascending array; -1 where it is missing."""
+    if not ascending.size:
+        return np.full(ids.shape, -1)
+    at = np.minimum(np.searchsorted(ascending, ids), ascending.size - 1)
+    return np.where(ascending[at] == ids, at, -1)
+
+
+@dataclass
+class Part:
+    """One part: its graph, and which rows of its points and edges are its own.
+
+    Attributes
+    ----------
+    graph : Graph
+    shares : dict of str to Share
+        By ``"points"`` and ``"edges"``.
+    """
+
+    graph: Graph
+    shares: dict[str, Share] = field(default_factory=dict)
+
+    @property
+    def device(self) -> Device:
+        """The part's device."""
+        return self.graph.device
+
+    @property
+    def owned(self) -> int:
+        """Number of its own points."""
+        return self.shares["points"].owned
+
+    @property
+    def mirrors_of(self) -> HostArray:
+        """Point mirrors ``mirrors_of[j]`` to ``mirrors_of[j + 1]`` are copies of part j's."""
+        return self.shares["points"].mirrors_of
+
+    @property
+    def home(self) -> HostArray:
+        """For each mirror the local id of the point in the part that owns it."""
+        return self.shares["points"].home
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which part owns each point; arrays of the device on which parts are made.
+
+    Attributes
+    ----------
+    owner : array of int16, shape (n,)
+    row : array of int32, shape (n,)
+        The point's local id in the part that owns it.
+    ids : list of slice or array of int64
+        Global ids of the points of each part, ascending.
+    """
+
+    owner: Array
+    row: Array
+    ids: list[Any]
+
+    @staticmethod
+    def of_ranges(device: Device, bounds: list[int]) -> Placement:
+        """Place points ``bounds[k]`` to ``bounds[k + 1]`` on part k."""
+        xp, n = device.xp, bounds[-1]
+        with device.active():
+            owner, row = xp.empty(n, np.int16), xp.arange(n, dtype=np.int32)
+            ids = [slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+            for k, own in enumerate(ids):
+                owner[own] = k
+                row[own] -= own.start
+        return Placement(owner, row, ids)
+
+    @staticmethod
+    def of_owners(device: Device, owner: Array, parts: int) -> Placement:
+        """Place each point on the part that ``owner`` names."""
+        xp = device.xp
+        with device.active():
+            owner = device.asarray(owner).astype(np.int16)
+            ids = [xp.flatnonzero(owner == k) for k in range(parts)]
+            row = xp.empty(owner.size, np.int32)
+            for own in ids:
+                row[own] = xp.arange(own.size, dtype=np.int32)
+        return Placement(owner, row, ids)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether each part owns a range of global ids."""
+        return isinstance(self.ids[0], slice)
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Edges that a part gets, with the global ids of their ends.
+
+    Attributes
+    ----------
+    ids : slice or array of int
+        Global ids of the edges.
+    src, dst : array of int
+    columns : dict of str to array
+        Their other columns.
+    """
+
+    ids: Any
+    src: Array
+    dst: Array
+    columns: dict[str, Array]
+
+
+@dataclass
+class Maker:
+    """Makes parts.
+
+    Attributes
+    ----------
+    at : Device
+        Where the arrays lie that parts are made of.
+    place : Placement
+    edge_ids : list of slice or array
+        Global ids of the edges that each part owns, ascending.
+    degree : array of int, shape (n,), or None
+        Edges from each point; None if edges are not sorted by source.
+    like : Graph
+        A graph whose tables have the columns of the parts'.
+    points : dict of str to array
+        The columns of points, by global id; others take their fills.
+    """
+
+    at: Device
+    place: Placement
+    edge_ids: list[Any]
+    degree: Array | None
+    like: Graph
+    points: dict[str, Array]
+
+    def part(self, k: int, own: Arcs, copies: Arcs | None, where: Device) -> Part:
+        """Make part k, which has all edges ``own`` from its points, and ``copies`` of others."""
+        at, xp = self.at, self.at.xp
+        with at.active():
+            points, mirrors = self._points_of(k, own, copies)
+            total = points.owned + points.mirrors
+            if total > ID_LIMIT:
+                raise ValueError(f"part {k} would have {total} points: at most 2^31 - 1 go")
+            row = xp.empty(self.place.row.size, np.int32)  # local ids by global ids
+            row[self.place.ids[k]] = xp.arange(points.owned, dtype=np.int32)
+            row[mirrors] = xp.arange(points.owned, total, dtype=np.int32)
+            edges, copies = self._edges_of(own, copies, row)
+            offsets = self._offsets(k, points, copies, row)
+            groups = (own,) if copies is None else (own, copies)
+            src = _joined(where, at, row, [x.src for x in groups])
+            dst = _joined(where, at, row, [x.dst for x in groups])
+        g = self._graph(where, total, offsets, src, dst)
+        own_ids = self.place.ids[k]
+        for name, column in self.like.points.columns.items():
+            add_like(g.points, column)
+            if name in self.points:
+                values = self.points[name]
+                with at.active():
+                    _write(g.points, name, at, [values[own_ids], values[mirrors]])
+        g.points.add(GLOBAL_ID, np.int32)
+        with at.active():
+            first = xp.arange(own_ids.start, own_ids.stop) if points.is_range else own_ids
+            _write(g.points, GLOBAL_ID, at, [first, mirrors])
+        for name, column in self.like.edges.columns.items():
+            if name not in ("src", "dst"):
+                add_like(g.edges, column)
+            if name in own.columns:
+                _write(g.edges, name, at, [x.columns[name] for x in groups])
+        g.points.pack(*self.like.points.packs)
+        g.edges.pack(*self.like.edges.packs)
+        if offsets is None:
+            g.sort_edges(self.like._adjacency.sorted_by)
+        return Part(g, {"points": points, "edges": edges})
+
+    def _points_of(self, k: int, own: Arcs, copies: Arcs | None) -> tuple[Share, Array]:
+        """Find the points of part k: its share, and the global ids of the mirrors."""
+        at, place, xp = self.at, self.place, self.at.xp
+        is_mirror = xp.zeros(place.owner.size, np.bool_)
+        is_mirror[own.dst] = True
+        if copies is not None:
+            is_mirror[copies.src] = True
+        is_mirror[place.ids[k]] = False
+        mirrors = xp.flatnonzero(is_mirror)
+        owner = place.owner[mirrors]
+        if not place.contiguous:
+            order = xp.argsort(owner, kind="stable")
+            mirrors, owner = mirrors[order], owner[order]
+        bounds = xp.searchsorted(owner, xp.arange(len(place.ids) + 1, dtype=owner.dtype))
+        ids = place.ids[k]
+        owned = ids.stop - ids.start if isinstance(ids, slice) else ids.size
+        arrays = map(at.to_host, (mirrors.astype(np.int32), bounds, place.row[mirrors]))
+        return Share(_on_host(at, ids), int(owned), *arrays), mirrors
+
+    def _edges_of(self, own: Arcs, copies: Arcs | None, row: Array) -> tuple[Share, Arcs | None]:
+        """Find the edges of a part: its share, and the copies, sorted by source."""
+        at, xp, parts = self.at, self.at.xp, len(self.place.ids)
+        owned = int(own.src.size)
+        if copies is None:
+            none = np.zeros(0, np.int32)
+            return Share(
+                _on_host(at, own.ids), owned, none, np.zeros(parts + 1, np.int64), none
+            ), None
+        order = xp.argsort(row[copies.src], kind="stable")
+        columns = {name: a[order] for name, a in copies.columns.items()}
+        copies = Arcs(copies.ids[order], copies.src[order], copies.dst[order], columns)
+        owner = self.place.owner[copies.src]
+        bounds = at.to_host(xp.searchsorted(owner, xp.arange(parts + 1, dtype=owner.dtype)))
+        home = xp.empty(copies.ids.size, np.int32)
+        for j, (a, b) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
+            ids, theirs = copies.ids[a:b], self.edge_ids[j]
+            is_range = isinstance(theirs, slice)
+            home[a:b] = ids - theirs.start if is_range else xp.searchsorted(theirs, ids)
+        arrays = at.to_host(copies.ids), bounds, at.to_host(home)
+        return Share(_on_host(at, own.ids), owned, *arrays), copies
+
+    def _offsets(self, k: int, points: Share, copies: Arcs | None, row: Array) -> Array | None:
+        """Give the out-index of a part's edges, if they lie in its order."""
+        if self.degree is None:
+            return None
+        xp, owned = self.at.xp, points.owned
+        offsets = xp.zeros(owned + points.mirrors + 1, np.int64)
+        offsets[1 : owned + 1] = self.degree[self.place.ids[k]]
+        if copies is not None:
+            offsets[1:] += count_keys(xp, row[copies.src], offsets.size - 1)
+        return xp.cumsum(offsets, out=offsets)
+
+    def _graph(self, where: Device, n: int, offsets: Array | None, src: Array, dst: Array) -> Graph:
+        """Make the graph of a part, without columns but the ends of edges."""
+        if offsets is not None:
+            rows = Rows(where.asarray(offsets), src, dst, None)
+            return Graph._of_rows(where, rows, self.like.directed)
+        g = Graph(where, self.like.directed)
+        g.points.extend(n)
+        g.edges.adopt(src.size, {"src": src, "dst": dst})
+        return g
+
+
+def _on_host(at: Device, ids: Any) -> Any:
+    return ids if isinstance(ids, slice) else at.to_host(ids)
+
+
+def _joined(where: Device, at: Device, row: Array, ends: list[Array]) -> Array:
+    """Give the local ids of several arrays of global ids, one after the other, on a device."""
+    made = empty(where, sum(int(a.size) for a in ends), np.int32)
+    first = 0
+    for ids in ends:
+        piece = made[first : first + ids.size]
+        if at.on_host and where.on_host:
+            for k in range(0, ids.size, TAKEN):
+                np.take(row, ids[k : k + TAKEN], out=piece[k : k + TAKEN], mode="clip")
+        else:
+            piece[:] = where.asarray(row[ids])
+        first += ids.size
+    return made
+
+
+def add_like(table: Table, column: Column) -> None:
+    """Add a column like that of another table."""
+    dtype = (column.dtype, column.size) if column.size else column.dtype
+    table.add(column.name, dtype, -1 if column.ref in DIVIDED else column.fill)
+    table.columns[column.name].ref = column.ref
+
+
+def _write(table: Table, name: str, at: Device, pieces: list[Array]) -> None:
+    """Write the values of a column, which lie on device ``at``."""
+    array, first = table.columns[name].array, 0
+    with table.device.active():
+        for a in pieces:
+            array[first : first + len(a)] = table.device.asarray(a)
+            first += len(a)

@@ -1,0 +1,749 @@
+"""Tables, columns and collections of a partitioned graph, as the host sees them: by global ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from morph.data.collection import Collection
+from morph.data.column import ColumnView
+from morph.data.conversion import bind, cast, converted, prepare, raw
+from morph.data.layout import Column
+from morph.data.row import HostElements, Row
+from morph.data.table import Table
+from morph.language.dtypes import ID_LIMIT, Ref
+from morph.language.messages import shown
+from morph.partition.parts import DIVIDED, GLOBAL_ID, HostArray, Share
+from morph.partition.routes import Routes
+from morph.runtime.arrays import to_host
+
+
+class PartitionedRow(Row):
+    """One row of a partitioned or replicated table, by its global id.
+
+    Columns are attributes; a vector is read as a copy, which cannot be written.
+    """
+
+    __slots__ = ()
+    table: Any
+
+    def __init__(self, table: Any, id: int) -> None:
+        super().__init__(table, id)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.table.columns:
+            raise AttributeError(self.table.no_column(name))
+        value = self.table.read(name, self.id)
+        column = self.table.columns[name]
+        if column.ref:
+            target = self.table.graph.tables.get(column.ref, range(ID_LIMIT))
+            rows = [None if i < 0 else target[int(i)] for i in np.atleast_1d(value)]
+            return tuple(rows) if column.size else rows[0]
+        if column.size:
+            value.flags.writeable = False
+            return value.view(HostElements)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.table.columns:
+            raise AttributeError(self.table.no_column(name))
+        self.table.write(name, self.id, value)
+
+    @property
+    def dead(self) -> bool:
+        """Whether the row is deleted: never."""
+        return False
+
+    def local(self, k: int) -> Row | None:
+        """Give the row of part k, or None if this part has no copy of it."""
+        row = self.table.local_row(k, self.id)
+        return None if row < 0 else Row(self.table.local(k), row)
+
+
+class PartitionedRange:
+    """Consecutive rows of a partitioned table: ``parts.points[start:stop]``."""
+
+    __slots__ = ("start", "stop", "store")
+
+    def __init__(self, store: Any, rows: slice) -> None:
+        self.store = store
+        self.start, self.stop, step = rows.indices(len(store))
+        if step != 1:
+            raise ValueError(f"{store.name}: rows of a slice are consecutive, so its step is 1")
+
+    def __len__(self) -> int:
+        return max(self.stop - self.start, 0)
+
+    def __iter__(self) -> Iterator[PartitionedRow]:
+        return (self.store[i] for i in range(self.start, self.stop))
+
+    def local(self, k: int) -> Any:
+        """Give the slice of the part's own rows that belong to this one."""
+        first, last = self.store.own_range(k, self.start, self.stop)
+        return self.store.local(k)[first:last]
+
+
+class PartitionedColumn(NDArrayOperatorsMixin):
+    """A column of a partitioned or replicated table; reads and writes like a NumPy array.
+
+    All reads are copies.
+    """
+
+    __slots__ = ("name", "table")
+
+    def __init__(self, table: Any, name: str) -> None:
+        self.table, self.name = table, name
+
+    def local(self, k: int) -> ColumnView:
+        """Give the column of part k, mirrors included."""
+        found: ColumnView = getattr(self.table.local(k), self.name)
+        return found
+
+    @property
+    def column(self) -> Column:
+        """The column's description."""
+        found: Column = self.table.columns[self.name]
+        return found
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of one value."""
+        return self.column.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(len,), or (len, size) of vectors."""
+        return (len(self.table), self.column.size) if self.column.size else (len(self.table),)
+
+    @property
+    def ndim(self) -> int:
+        """1, or 2 of vectors."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of values; a vector counts once for each component."""
+        return len(self) * max(self.column.size, 1)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.table.read(self.name, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.table.write(self.name, key, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.__array__())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        """Copy the values to the host, in order of global ids."""
+        if copy is False:
+            raise ValueError("a partitioned column is not a NumPy array without a copy")
+        return np.asarray(self.table.read(self.name, slice(None)), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        outs = options.get("out", ())
+        if any(isinstance(x, PartitionedColumn) for x in outs):
+            made = self.__array_ufunc__(ufunc, method, *inputs, **{**options, "out": ()})
+            outs[0][:] = made
+            return outs[0]
+        if not outs:
+            options.pop("out", None)
+        arrays = [np.asarray(x) if isinstance(x, PartitionedColumn) else x for x in inputs]
+        return getattr(ufunc, method)(*arrays, **options)
+
+    def __repr__(self) -> str:
+        return f"{self.table.name}.{self.column!r} {self.__array__()!r}"
+
+
+class Columns:
+    """What partitioned and replicated tables have in common: columns as attributes.
+
+    Attributes
+    ----------
+    name : str
+    graph : PartitionedGraph
+    """
+
+    kind: ClassVar[str] = "table"
+    graph: Any
+    name: str
+    __slots__ = ("__weakref__", "graph", "name")
+
+    def local(self, k: int) -> Table:
+        """Give the table of part k."""
+        raise NotImplementedError
+
+    def read(self, name: str, key: Any) -> Any:
+        """Read a column."""
+        raise NotImplementedError
+
+    def write(self, name: str, key: Any, value: Any) -> None:
+        """Write to a column."""
+        raise NotImplementedError
+
+    def local_row(self, k: int, id: int) -> int:
+        """Give the local id of a row in part k, or -1."""
+        raise NotImplementedError
+
+    def own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
+        """Give the first of part k's own rows among the rows of a range, and the one after."""
+        raise NotImplementedError
+
+    def _tables(self) -> list[Table]:
+        return [self.local(k) for k in self.graph.here]
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """The columns by name; their arrays are those of one part."""
+        return self._tables()[0].columns
+
+    def no_column(self, name: str) -> str:
+        """Say that there is no such column, and which there are."""
+        return self._tables()[0].no_column(name)
+
+    def add(self, name: str, spec: Any, fill: Any = None) -> PartitionedColumn:
+        """Add a column, see `Table.add`.
+
+        Raises
+        ------
+        ValueError
+            If the table is replicated and the column refers to points or edges, whose local ids
+            differ between the parts; or if references in points or edges are to be filled.
+        """
+        self._check_ref(name, spec, fill)
+        for k in self.graph.here:
+            self.local(k).add(name, spec_of_part(spec, k), fill)
+        return PartitionedColumn(self, name)
+
+    def _check_ref(self, name: str, spec: Any, fill: Any) -> None:
+        refuse_divided(self.name, name, getattr(spec, "name", None))
+
+    def drop(self, name: str) -> None:
+        """Remove a column."""
+        self._on_all(lambda t: t.drop(name))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a column."""
+        self._on_all(lambda t: t.rename(old, new))
+
+    def pack(self, *groups: Any) -> None:
+        """Choose another layout, see `Table.pack`."""
+        self._on_all(lambda t: t.pack(*groups))
+
+    @contextmanager
+    def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
+        """Give columns for a ``with`` block, see `Table.temporary_columns`."""
+        with ExitStack() as stack:
+            for table in self._tables():
+                stack.enter_context(table.temporary_columns(**specs))
+            yield
+
+    def _on_all(self, change: Callable[[Table], Any]) -> Any:
+        """Change the table of each part; returns what the change of the first one does."""
+        return [change(t) for t in self._tables()][0]
+
+    def __getitem__(self, id: Any) -> Any:
+        if isinstance(id, slice):
+            return PartitionedRange(self, id)
+        if not hasattr(id, "__index__"):
+            raise TypeError(f"{self.name}[...] takes one row's id; index a column for many")
+        row, count = id.__index__(), len(self)
+        if not 0 <= row < count:
+            raise IndexError(f"{self.name} has no row {row}: it has rows 0 to {count - 1}")
+        return PartitionedRow(self, row)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[PartitionedRow]:
+        return (PartitionedRow(self, i) for i in range(len(self)))
+
+    def __getattr__(self, name: str) -> PartitionedColumn:
+        if name.startswith("_") or name in ("graph", "name") or name not in self.columns:
+            raise AttributeError(name if name.startswith("_") else self.no_column(name))
+        return PartitionedColumn(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            object.__setattr__(self, name, value)
+        except AttributeError:
+            if name not in self.columns:
+                raise AttributeError(self.no_column(name)) from None
+            own = isinstance(value, PartitionedColumn) and value.name == name
+            if not (own and value.table is self):  # `t.x += a` is done by now
+                self.write(name, slice(None), value)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(map(repr, self.columns.values()))
+        kind, places = type(self).__name__, ", ".join(d.name for d in self.graph.devices)
+        return f"<{kind} {self.name!r} of {len(self)} rows on {places}: {columns}>"
+
+
+def refuse_divided(table: str, column: str, ref: Any) -> None:
+    """Refuse a reference to points or edges in a table of which every part has a copy."""
+    if ref in DIVIDED:
+        raise ValueError(
+            f"{table}.{column} refers to {ref}, whose rows are divided among the parts"
+        )
+
+
+def spec_of_part(spec: Any, k: int) -> Any:
+    """Give a column's type for part k: references to partitioned tables are to the part's."""
+    if isinstance(spec, Ref) and isinstance(spec.table, Columns):
+        return Ref(spec.table.local(k), spec.size)
+    return spec
+
+
+class PartitionedTable(Columns):
+    """The points or edges of a partitioned graph: each row belongs to one part.
+
+    ``len``, ids and columns are those of the whole graph.  A value that the host writes is written
+    to the mirrors of its row, too, except for references to points and edges.
+
+    Attributes
+    ----------
+    stale : set of str
+        Columns whose mirrors a launch has left out of date; `Routes.spread` updates them.
+    """
+
+    __slots__ = ("_count", "routes", "stale")
+
+    def __init__(self, graph: Any, name: str, count: int) -> None:
+        self.graph, self.name, self._count = graph, name, count
+        self.stale: set[str] = set()
+        self.routes = Routes(self)
+
+    def local(self, k: int) -> Table:
+        """Give the table of part k, mirrors included."""
+        found: Table = self.graph.local(k).tables[self.name]
+        return found
+
+    def share(self, k: int) -> Share:
+        """Which rows part k has."""
+        found: Share = self.graph.parts[k].shares[self.name]
+        return found
+
+    def on_parts(self, kind: Any, *args: Any, **columns: Any) -> Any:
+        """Make a collection of rows, or a flag or numbers on each part."""
+        if issubclass(kind, Collection):
+            return PartitionedCollection(self, *args, **columns)
+        return self.graph.on_parts(kind, *args, **columns)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _check_ref(self, name: str, spec: Any, fill: Any) -> None:
+        if fill is not None and getattr(spec, "name", None) in DIVIDED:
+            raise ValueError(f"{self.name}.{name}: references of a partitioned graph begin as none")
+
+    def drop(self, name: str) -> None:
+        """Remove a column."""
+        self._refuse_own(name)
+        super().drop(name)
+        self.stale.discard(name)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a column."""
+        self._refuse_own(old)
+        super().rename(old, new)
+        if old in self.stale:
+            self.stale.remove(old)
+            self.stale.add(new)
+
+    def _refuse_own(self, name: str) -> None:
+        """Refuse a change of the columns that say how a graph is divided."""
+        if name in ("src", "dst") if self.name == "edges" else name == GLOBAL_ID:
+            raise TypeError(f"{self.name}.{name} of a partitioned graph does not change")
+
+    def _refuse_change(self, *values: Any, **options: Any) -> Any:
+        """Refuse to create or delete rows."""
+        raise TypeError(f"{self.name} of a partitioned graph are not created or deleted")
+
+    new = extend = delete = truncate = compact = _refuse_change
+
+    def local_row(self, k: int, id: int) -> int:
+        """Give the local id of a row, own or mirror, in part k; -1 if it is not there."""
+        return int(self.share(k).rows(np.array([id]))[0])
+
+    def own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
+        """Give the first of part k's own rows among the rows of a range, and the one after."""
+        share = self.share(k)
+        if isinstance(share.ids, slice):
+            first, own = share.ids.start, share.owned
+            return min(max(start - first, 0), own), min(max(stop - first, 0), own)
+        a, b = np.searchsorted(share.ids, [start, stop]).tolist()
+        return a, b
+
+    def read(self, name: str, key: Any) -> Any:
+        """Copy values of a column to the host; ``key`` is one of NumPy's, of global ids."""
+        key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
+        ids = self._ids(key)
+        column = self.columns[name]
+        shape = (column.size,) if column.size else ()
+        out = np.empty((self._count if ids is None else ids.size, *shape), column.dtype)
+        for at, values in self.graph.gather(lambda k: self._piece(k, name, ids)):
+            out[at] = values
+        if ids is not None and ids.ndim != 1:
+            out = out.reshape((*ids.shape, *shape))
+        return out[(..., *inner)] if inner else out[()]
+
+    def _piece(self, k: int, name: str, ids: HostArray | None) -> tuple[Any, HostArray]:
+        """Copy part k's own values among rows ``ids`` (None: all), and say where they go."""
+        share, table = self.share(k), self.local(k)
+        column = table.columns[name]
+        if ids is None:
+            at, picked = share.ids, slice(share.owned)
+        else:
+            rows = share.own_rows(ids.reshape(-1))
+            at = np.flatnonzero(rows >= 0)
+            picked = table.device.asarray(rows[at])
+        with table.device.active():
+            values = table.device.to_host(column.array[picked])
+        if column.ref in DIVIDED:
+            values = self.graph.tables[column.ref].share(k).global_ids(values)
+        return at, values
+
+    def write(self, name: str, key: Any, value: Any) -> None:
+        """Write values of the host to a column, its mirrors too; ``key`` as in `read`.
+
+        Raises
+        ------
+        TypeError, OverflowError, ValueError
+            If the values do not suit the column; nothing is written then.
+        """
+        self._refuse_own(name)
+        key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
+        ids, column = self._ids(key), self.columns[name]
+        a = self._checked(column, value)
+        if not a.ndim and not inner and ids is None and column.ref not in DIVIDED:
+            for k in self.graph.here:
+                self.local(k).columns[name].array[: len(self.local(k))] = a[()]
+            self.stale.discard(name)
+            return
+        places: tuple[int, ...] = (self._count,) if ids is None else ids.shape
+        wanted = (*places, *((column.size,) if column.size else ()))
+        wanted = np.broadcast_to(np.False_, wanted)[(..., *inner)].shape if inner else wanted
+        try:
+            values = np.broadcast_to(a, wanted).reshape(-1, *wanted[len(places) :])
+        except ValueError as error:
+            where = f"{self.name}.{name}"
+            raise ValueError(
+                f"{where}: shape {a.shape} does not fit {wanted or 'one value'}"
+            ) from error
+        pieces = [self._local_values(k, column, ids, values) for k in self.graph.here]
+        for k, (rows, local) in zip(self.graph.here, pieces, strict=True):
+            table = self.local(k)
+            with table.device.active():
+                at = rows if isinstance(rows, slice) else table.device.asarray(rows)
+                table.columns[name].array[(at, *inner)] = table.device.asarray(local)
+        if column.ref in DIVIDED:
+            self.stale.add(name)
+        elif ids is None and not inner:
+            self.stale.discard(name)
+
+    def _local_values(
+        self, k: int, column: Column, ids: HostArray | None, values: HostArray
+    ) -> tuple[Any, HostArray]:
+        """Choose the values of part k's rows.
+
+        References become local ids, and are not written to mirrors: the part may have no copy of
+        what they refer to.
+        """
+        share, refers = self.share(k), column.ref in DIVIDED
+        if ids is None:
+            rows: Any = slice(share.owned if refers else share.owned + share.mirrors)
+            local = values[share.ids] if refers else share.of_global(values)
+        else:
+            found = (share.own_rows if refers else share.rows)(ids.reshape(-1))
+            at = np.flatnonzero(found >= 0)
+            rows, local = found[at], values[at]
+        if refers:
+            target = self.graph.tables[column.ref]
+            local = target.local_ids(k, local, f"{self.name}.{column.name}")
+        return rows, local
+
+    def local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
+        """Give references to rows, global ids, as local ids of part k.
+
+        Raises
+        ------
+        ValueError
+            If the part has no copy of a row that is referred to.
+        """
+        rows = self.share(k).rows(ids)
+        missing = (rows < 0) & (ids >= 0)
+        if bool(missing.any()):
+            found = f"{self.name}[{int(ids[missing][0])}]"
+            raise ValueError(f"{where} refers to {found}, of which part {k} has no copy")
+        return rows
+
+    def _checked(self, column: Column, value: Any) -> HostArray:
+        """Convert values for a column, references as global ids."""
+        first = self._tables()[0]
+        if isinstance(value, PartitionedColumn):
+            value = value.__array__()
+        if column.ref not in DIVIDED:
+            return to_host(converted(first, column, value))
+        where, target = f"{self.name}.{column.name}", self.graph.tables[column.ref]
+        return to_host(cast(raw(value, column, target, where), column, len(target), where))
+
+    def _ids(self, key: Any) -> HostArray | None:
+        """Give the global ids that a key names; None for all of them."""
+        if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
+            return None
+        if isinstance(key, slice):
+            return np.arange(*key.indices(self._count))
+        if isinstance(key, PartitionedColumn):
+            key = key.__array__()
+        ids = np.asarray(key.id if isinstance(key, Row) else key)
+        if not ids.size and ids.dtype.kind == "f":  # of an empty list
+            ids = ids.astype(np.int64)
+        if ids.dtype.kind == "b":
+            if ids.shape != (self._count,):
+                raise IndexError(f"a mask of {self.name} has {self._count} values, not {ids.shape}")
+            return np.flatnonzero(ids)
+        if ids.dtype.kind not in "iu":
+            raise IndexError(f"{self.name} is indexed by ids, slices and masks, not {shown(key)}")
+        outside = (ids < -self._count) | (ids >= self._count)
+        if bool(outside.any()):
+            found = int(ids[outside].reshape(-1)[0])
+            raise IndexError(f"index {found} is out of bounds for a column of {self._count} rows")
+        return np.where(ids < 0, ids + self._count, ids)
+
+
+class ReplicatedTable(Columns):
+    """A table outside the points and edges: every part has a copy, all equal between launches."""
+
+    __slots__ = ("_copies",)
+
+    def __init__(self, graph: Any, name: str, copies: list[Table | None]) -> None:
+        self.graph, self.name, self._copies = graph, name, copies
+
+    def local(self, k: int) -> Table:
+        """Give the copy of part k."""
+        found = self._copies[k]
+        assert found is not None
+        return found
+
+    def __len__(self) -> int:
+        return len(self._tables()[0])
+
+    def local_row(self, k: int, id: int) -> int:
+        """Give the local id of a row, which is its id."""
+        return id
+
+    def own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
+        """Give the range itself."""
+        return start, stop
+
+    def read(self, name: str, key: Any) -> Any:
+        """Copy values of a column to the host."""
+        table = self._tables()[0]
+        key = key.id if isinstance(key, Row) else key
+        return np.array(table.device.to_host(getattr(table, name)[key]))[()]
+
+    def write(self, name: str, key: Any, value: Any) -> None:
+        """Write to a column of all copies."""
+        key = key.id if isinstance(key, Row) else key
+        value = value.__array__() if isinstance(value, PartitionedColumn) else value
+        for table in self._tables():
+            getattr(table, name)[key] = value
+
+    def new(self, *values: Any, **named: Any) -> PartitionedRow:
+        """Give a new row, see `Table.new`."""
+        return PartitionedRow(self, self._on_all(lambda t: t.new(*values, **named)).id)
+
+    def extend(self, n: int | None = None, **arrays: Any) -> int:
+        """Append rows, see `Table.extend`."""
+        first: int = self._on_all(lambda t: t.extend(n, **arrays))
+        return first
+
+
+class ReplicatedScalars(PartitionedRow):
+    """Named numbers of which every part has a copy; made by ``Scalars(parts, ...)``."""
+
+    __slots__ = ("_copies",)
+
+    def __init__(self, graph: Any, copies: list[Any]) -> None:
+        tables = [None if s is None else s.table for s in copies]
+        super().__init__(ReplicatedTable(graph, "scalars", tables), 0)
+        object.__setattr__(self, "_copies", copies)
+
+    def local(self, k: int) -> Any:
+        """Give the numbers of part k."""
+        return self._copies[k]
+
+    def __repr__(self) -> str:
+        values = (f"{name}={getattr(self, name)}" for name in self.table.columns)
+        return f"<Scalars on parts: {', '.join(values)}>"
+
+
+class ReplicatedFlag:
+    """A flag of which every part has a copy; made by ``Flag(parts)``."""
+
+    kind: ClassVar[str] = "flag"
+    __slots__ = ("__weakref__", "_copies", "graph")
+
+    def __init__(self, graph: Any, copies: list[Any]) -> None:
+        self.graph, self._copies = graph, copies
+
+    def local(self, k: int) -> Any:
+        """Give the flag of part k."""
+        return self._copies[k]
+
+    def __bool__(self) -> bool:
+        return bool(self._copies[self.graph.here[0]])
+
+    @property
+    def raised(self) -> bool:
+        """Whether the flag is raised."""
+        return bool(self)
+
+    def take(self) -> bool:
+        """Read the flag and lower it."""
+        raised = bool(self)
+        if raised:
+            self.clear()
+        return raised
+
+    def set(self) -> None:
+        """Raise the flag."""
+        for k in self.graph.here:
+            self._copies[k].set()
+
+    def clear(self) -> None:
+        """Lower the flag."""
+        for k in self.graph.here:
+            self._copies[k].clear()
+
+    def __repr__(self) -> str:
+        return "<Flag on parts>"
+
+
+class PartitionedCollection:
+    """A collection of points or edges of a partitioned graph: each part has its own items.
+
+    Made by ``Collection(parts.points, ...)``.  Items are in order of parts.  Iteration and
+    `items` give global ids.
+    """
+
+    kind: ClassVar[str] = "collection"
+    __slots__ = ("__weakref__", "_copies", "graph", "table")
+
+    def __init__(self, table: PartitionedTable, **options: Any) -> None:
+        self.table, self.graph = table, table.graph
+        if options.get("device") is not None:
+            raise ValueError("a collection of a partitioned table lies where the parts do")
+        self._copies: list[Collection | None] = [None] * len(self.graph.parts)
+        for k in self.graph.here:
+            own = {name: spec_of_part(spec, k) for name, spec in options.items()}
+            self._copies[k] = Collection(table.local(k), **own)
+
+    def local(self, k: int) -> Collection:
+        """Give the collection of part k."""
+        found = self._copies[k]
+        assert found is not None
+        return found
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """The columns by name; their arrays are those of one part."""
+        return self.local(self.graph.here[0]).columns
+
+    def add(self, *values: Any, **columns: Any) -> None:
+        """Append one item, see `Collection.add`."""
+        given = bind(self.local(self.graph.here[0]), values, columns)
+        self.extend(given.pop("item", None), 1, **given)
+
+    def extend(self, items: Any = None, n: int | None = None, **columns: Any) -> None:
+        """Append many items, see `Collection.extend`, each on the part that owns its row."""
+        if items is None:
+            raise TypeError("an item of a partitioned collection is a row: give `items`")
+        store = self.local(self.graph.here[0])
+        given = {"item": items, **columns}
+        known = {name: c.ref for name, c in store.columns.items() if c.ref in DIVIDED}
+        global_ids = {name: self._global(name, given.pop(name)) for name in known if name in given}
+        if n is None:
+            n = max((int(a.size) for a in global_ids.values() if a.ndim), default=None)
+        n, checked = prepare(store, n, given)
+        for name, a in global_ids.items():
+            if a.ndim and a.shape != (n,):
+                raise ValueError(f"{store.name}.{name} has {a.size} values for {n} rows")
+        rows = np.broadcast_to(global_ids.pop("item"), (n,))
+        if bool((rows < 0).any()):
+            raise ValueError("an item of a partitioned collection is a row, not None")
+        inner = {name: (c.size,) if c.size else () for name, c in store.columns.items()}
+        pieces = []
+        for k in self.graph.here:
+            own = self.table.share(k).own_rows(rows)
+            at = np.flatnonzero(own >= 0)
+            values = {
+                name: a[at] if a.ndim > len(inner[name]) else a for name, a in checked.items()
+            }
+            for name, ids in global_ids.items():
+                picked = np.broadcast_to(ids, (n, *inner[name]))[at]
+                values[name] = self._target(known[name]).local_ids(k, picked, f"collection.{name}")
+            pieces.append((k, own[at], values))
+        for k, items, values in pieces:
+            self.local(k).extend(items, items.size, **values)
+
+    def _target(self, ref: str) -> PartitionedTable:
+        found: PartitionedTable = self.graph.tables[ref]
+        return found
+
+    def _global(self, name: str, value: Any) -> HostArray:
+        """Check the references to points or edges of new items."""
+        column = self.columns[name]
+        target: Any = self._target(str(column.ref))
+        where = f"collection.{name}"
+        return to_host(cast(raw(value, column, target, where), column, len(target), where))
+
+    def clear(self) -> None:
+        """Remove every item; the memory is kept."""
+        for k in self.graph.here:
+            self.local(k).clear()
+
+    def __len__(self) -> int:
+        return sum(self.graph.gather(lambda k: len(self.local(k))))
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return len(self) == 0
+
+    @property
+    def items(self) -> HostArray:
+        """The global ids of the rows not yet taken, shape (len,), int32: a copy."""
+        return self.read("item")
+
+    def read(self, name: str) -> HostArray:
+        """Copy a column to the host, in order of parts."""
+
+        def piece(k: int) -> HostArray:
+            made = self.local(k)
+            values = made.device.to_host(getattr(made, name).array)
+            ref = made.columns[name].ref
+            if ref in DIVIDED:
+                values = self.graph.tables[ref].share(k).global_ids(values)
+            return values.astype(made.columns[name].dtype)
+
+        return np.concatenate(self.graph.gather(piece))
+
+    def __getattr__(self, name: str) -> HostArray:
+        if name.startswith("_") or name not in self.columns:
+            raise AttributeError(f"the collection has no column {name!r}")
+        return self.read(name)
+
+    def __iter__(self) -> Iterator[PartitionedRow]:
+        return (PartitionedRow(self.table, i) for i in self.items.tolist())
+
+    def __repr__(self) -> str:
+        places = ", ".join(d.name for d in self.graph.devices)
+        return f"<Collection of {len(self)} {self.table.name} on {places}>"

@@ -1,0 +1,113 @@
+"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks.
+
+What a part receives may lie on the device of the part that sent it: the receiver copies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from morph.runtime.device import Array
+
+Arrays = Sequence[Array]
+
+
+class Transport(Protocol):
+    """Exchanges arrays and values between the parts of a graph.
+
+    Each method is called by all processes in the same order.
+
+    Attributes
+    ----------
+    size : int
+        Number of parts.
+    parts : range
+        The parts of this process.
+    """
+
+    size: int
+    parts: range
+
+    def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
+        """Send arrays from each part to each part.
+
+        Parameters
+        ----------
+        sent : dict of int to sequence of sequence of array
+            For each part of this process, what it sends to each of all parts: one-dimensional
+            arrays, equally many with the same dtypes for each of them.
+
+        Returns
+        -------
+        dict of int to list of sequence of array
+            For each part of this process, what it receives from each of all parts.
+        """
+
+    def gather(self, values: Mapping[int, Any]) -> list[Any]:
+        """Give all processes a value of each part, in the order of the parts."""
+
+
+class Local:
+    """All parts lie in this process: arrays change hands without a copy."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.parts = size, range(size)
+
+    def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
+        """Send arrays from each part to each part, see `Transport.exchange`."""
+        return {j: [sent[k][j] for k in self.parts] for j in self.parts}
+
+    def gather(self, values: Mapping[int, Any]) -> list[Any]:
+        """Give a value of each part, in the order of the parts."""
+        return [values[k] for k in self.parts]
+
+
+class PartError(RuntimeError):
+    """A part on another rank has failed."""
+
+
+def agree(transport: Transport, what: str, value: Any) -> None:
+    """Raise an error in all processes if a value differs between parts.
+
+    Parameters
+    ----------
+    what : str
+        For the error: ``"the graph"``.
+    value : object
+        What must be equal, or a checksum of it.
+
+    Raises
+    ------
+    ValueError
+        If it differs.
+    """
+    found = transport.gather(dict.fromkeys(transport.parts, value))
+    for k, other in enumerate(found):
+        if other != found[0]:
+            raise ValueError(f"{what} differs between rank 0 and rank {k}: {found[0]}, {other}")
+
+
+def raise_together(transport: Transport, errors: Mapping[int, BaseException | None]) -> None:
+    """Raise the error of a part in all processes.
+
+    Parameters
+    ----------
+    errors : dict of int to exception or None
+        The error of each part of this process.
+
+    Raises
+    ------
+    BaseException
+        The first error of a part of this process, if there is one.
+    PartError
+        Otherwise, if a part of another process has one.
+    """
+    shown = {k: e and f"{type(e).__name__}: {e}" for k, e in errors.items()}
+    found = transport.gather(shown)
+    for error in errors.values():
+        if error is not None:
+            raise error
+    for k, message in enumerate(found):
+        if message:
+            raise PartError(f"part {k} has failed: {message}")
