@@ -56,7 +56,7 @@ LAYERS = {
     "mesh": "language runtime mesh",
     "providers": "data graph mesh",  # binds the hooks, see HOOKS
     "validate": "runtime data graph validate",  # no part of the algorithms that it checks
-    "generate": f"{BELOW_LAUNCH} launch prelude generate",
+    "generate": f"{BELOW_LAUNCH} launch prelude partition generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
