@@ -23,6 +23,7 @@ from every_unit import (
     meshes,
     modules,
     queues,
+    wide,
     worklists,
 )
 
@@ -96,7 +97,7 @@ def compile_one(text, name):
 
 @pytest.mark.unchecked  # NVRTC takes minutes for so many checked texts
 def test_algorithms(units):
-    graphs(), batches(), worklists(), edge_maps(), meshes(), generators()
+    graphs(), batches(), worklists(), edge_maps(), meshes(), generators(), wide()
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     morph.refine(mesh, 31, size=0.3, boundary="keep-all", conforming=True)
     with team(1):

@@ -352,8 +352,6 @@ def _graph(
 
     if isinstance(spec, (list, tuple)):
         return partitioned(spec, n, edges_of, directed)
-    if most > ID_LIMIT and not simple:
-        raise ValueError(f"m = {m}: {most} arcs, at most 2^31 - 1 are possible")
     where = device(spec)
     return Graph._of_rows(where, edges_of(where, range(n)), directed)
 
@@ -399,8 +397,6 @@ def _rows(
     keys.sort()
     if simple:
         keys = keys[: _drop_repeated(where, keys)]
-    if keys.size > ID_LIMIT:
-        raise ValueError(f"{keys.size} arcs: at most 2^31 - 1 are possible")
     points = where.xp.arange(own.start, own.stop + 1)
     offsets = where.xp.searchsorted(keys, points << 32)
     dst = empty(where, keys.size, np.int32)
