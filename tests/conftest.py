@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import ranks
 from hypothesis import HealthCheck, settings
 
 import morph
@@ -43,8 +44,16 @@ def nvrtc_loads() -> bool:
         return False
 
 
+def mpi_starts() -> bool:
+    return importlib.util.find_spec("mpi4py") is not None and ranks.MPIEXEC is not None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    needs = {"gpu": (gpu_answers, "no GPU answers"), "nvrtc": (nvrtc_loads, "NVRTC is missing")}
+    needs = {
+        "gpu": (gpu_answers, "no GPU answers"),
+        "nvrtc": (nvrtc_loads, "NVRTC is missing"),
+        "mpi": (mpi_starts, "mpi4py or mpiexec is missing"),
+    }
     for marker, (there, reason) in needs.items():
         marked = [item for item in items if item.get_closest_marker(marker)]
         if marked and not there():

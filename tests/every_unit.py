@@ -286,7 +286,8 @@ def edge_maps() -> None:
             lists = [morph.Collection(g.points) for _ in range(2)]
             lists[0].extend([0, 1, 2, 3])
             s = edge_mapping(g, lower, every, once=once)
-            edge_map.unmark_all(s), edge_map.as_list(s, lists[0]), edge_map.is_dense(s, lists[0])
+            edge_map.unmark_all(s), edge_map.as_list(s, lists[0])
+            edge_map.mark_frontier(s, lists[0])
             assert edge_map.edge_map(s, *lists, 4, 0) == (3 if directed or not once else 1)
             g.points.drop("label")
 

@@ -149,6 +149,7 @@ STANDARD = {
     "run": "to execute",
     "settled": "vertices with final distances (Dijkstra)",
     "spread": "values from rows to their mirrors",
+    "spreads": "columns whose values go to mirrors",
     "stage": "of a search; of staging",
     "sums": "of messages",
     "tail": "of a queue; a source vertex",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import linecache
+import re
 import textwrap
 import traceback
 from pathlib import Path
@@ -14,11 +15,14 @@ import numpy as np
 import pytest
 
 import morph
+from morph.compiler.passes.partitioning import derive
 from morph.data.collection import Collection, Flag, Set
+from morph.data.row import RowRange
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.language.errors import LanguageError
 from morph.language.source import read
+from morph.launch.binding import Request, bind
 from morph.launch.foreach import foreach, kernel
 
 HEAD = """
@@ -73,6 +77,7 @@ def graph() -> Graph:
         p.add(name, np.dtype(dtype))
     p.add("xy", vec(np.float64, 2))
     p.add("next", Ref("points"))
+    g.edges.add("w", np.dtype("f4"))
     g.add_table("triangles", node=Ref("points")[3], bad=np.bool_)
     return g
 
@@ -82,6 +87,7 @@ def load(text: str) -> dict[str, Any]:
     file = f"<rejected {next(counter)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     names: dict[str, Any] = {**ARRAYS, "NAMES": np.array(["a"]), "Scalars": morph.Scalars}
+    names["NUMBERS"] = Collection(np.dtype("i4"), device="python")
     exec(compile(text, file, "exec", dont_inherit=True), names)
     return names
 
@@ -94,6 +100,20 @@ def run(text: str, kind: str = "python", eager: bool = False) -> None:
     if "main" in names:
         main = names["main"]
         (main.eager if eager else main)(g, coll, other, flag, sets, 3, *names.get("more", ()))
+    elif names.get("parts"):  # what to run over, if the graph is partitioned
+        g.points.add("global_id", np.dtype("i4"))
+        sums = morph.Scalars(g, total=0.0, number=0)
+        items = {"slice": g.points[1:], "edges": g.edges, "sums": sums.table}
+        found = items.get(names["parts"], g.points)
+        more = (g.points[0],) if names["parts"] == "row" else (sums,)
+        span = (found.start, found.stop) if isinstance(found, RowRange) else ()
+        where, together = names.get("where"), names.get("together", False)
+        args = (g, coll, flag, sets, 3, *more, *span)
+        request = Request(
+            names["k"], found.store if span else found, args[: len(args) - len(span)], where,
+            g.device, together, until_empty=names.get("until_empty", False), bounded=bool(span),
+        )  # fmt: skip
+        derive(bind(request)[0].unit, {"g"})
     else:
         options = {name: names[name] for name in ("where", "together") if name in names}
         foreach(g.points, names["k"], g, coll, flag, sets, 3, **options)
@@ -102,8 +122,11 @@ def run(text: str, kind: str = "python", eager: bool = False) -> None:
 def split(case: str) -> tuple[str, int, int, int]:
     """A case's text without its caret line, and where that points: line, column, end."""
     text = case
-    if not text.startswith(("@", "def where", "where", "together", "more")):
+    if not text.startswith(("@", "def where", "where", "together", "more", "parts")):
         start = PROGRAM if text.startswith("# program\n") else KERNEL
+        if parts := re.match(r"# parts: (\w+)\n", text):
+            text = text.removeprefix(parts[0])
+            start = f"parts = {parts[1]!r}\n{KERNEL.replace(' n', ' n, sums')}"
         text = start + textwrap.indent(text.removeprefix("# program\n"), "    ")
     lines = (HEAD + text + "\n").split("\n")
     at = next(i for i, line in enumerate(lines) if line.strip() and not line.strip(" ^"))
@@ -120,7 +143,7 @@ def read_cases() -> list[tuple[str, str, str]]:
         elif line.startswith("? "):
             cases.append(("\n".join(lines).strip("\n"), problem, line[2:]))
             lines = []
-        elif not line.startswith("#") or line == "# program":
+        elif not line.startswith("#") or line == "# program" or line.startswith("# parts"):
             lines.append(line)
     return cases
 

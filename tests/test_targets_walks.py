@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
+from small import values
 from targets import everywhere, host, tries
 
 import morph
-from morph.prelude import bool_, f64, i64, incircle, orient2d, single, vector
+from morph.prelude import atomic_add, bool_, f64, i64, incircle, orient2d, single, struct, vector
 
 
 @st.composite
@@ -479,3 +480,102 @@ def test_an_edge_behind_the_first_may_be_no_index(target):
     assert host(g.points.found).tolist() == [1, -1, -1, -1]
     if target == "cpu":
         assert "find_first(" not in bit_of_edge.source()
+
+
+# --- the edge of a loop, whose point is another expression than a local --------------------------
+
+
+@struct
+class Pair:
+    near: morph.Ref("points")
+    far: i64
+
+
+@morph.kernel
+def walk_entries(entry, g):
+    for t in entry.item.outnbrs:
+        atomic_add(entry.item.x, g.weight(entry.item, t))
+    for t in entry.outnbrs:
+        atomic_add(entry.item.y, i64(g.edge(entry.item, t).id))
+
+
+@morph.kernel
+def walk_expressions(p, g):
+    for t in g.points[p.id].outnbrs:
+        p.x += g.weight(g.points[p.id], t)
+    for t in p.next.outnbrs:
+        p.y += g.weight(p.next, t)
+
+
+@morph.kernel
+def walk_structs(p, g):
+    pair = Pair(p.next, 3)
+    mine = g.points.local(2)
+    mine.add(p)
+    for t in pair.near.outnbrs:
+        p.y += g.weight(pair.near, t)
+    for t in mine[0].outnbrs:
+        p.x += g.weight(mine[0], t)
+
+
+@morph.kernel
+def walk_while_it_moves(p, g):
+    """The point of the expression changes: its edges to the same neighbours are meant."""
+    p.next = p
+    for t in p.next.outnbrs:
+        p.x += g.weight(p.next, t)
+        p.next = g.points[1]
+    i = 0
+    for t in g.points[i].outnbrs:
+        i = 1
+        p.y += g.weight(g.points[i], t)
+
+
+@morph.kernel
+def delete_heavy(entry, g):
+    for t in entry.item.outnbrs:
+        if g.weight(entry.item, t) > 5:
+            g.edge(entry.item, t).delete()
+
+
+def parallel(target):
+    """Edges 0 -> 1 three times, and 1 -> 1, 1 -> 2."""
+    ends = [0, 0, 0, 0, 1, 1, 2], [1, 1, 2, 1, 1, 2, 0]
+    g = morph.Graph.from_edges(*ends, weight=[5, 7, 1, 20, 100, 300, 4], n=3, device=target)
+    g.points.add("x", i64)
+    g.points.add("y", i64)
+    g.points.add("next", morph.Ref("points"))
+    for i in range(3):
+        g.points[i].next = g.points[(i + 1) % 3]
+    return g
+
+
+def test_the_edge_of_a_loop_by_equal_expressions(target):
+    def run():
+        g = parallel(target)
+        entries = morph.Collection(g.points, key=i64)
+        entries.extend([0, 1, 2], key=[0, 0, 0])
+        morph.foreach(entries, walk_entries, g)
+        sums = [33, 400, 4]
+        assert values(g.points, "x") == sums and values(g.points, "y") == [6, 9, 6]
+        for kernel in (walk_expressions, walk_structs):
+            g.points.x[:] = 0
+            g.points.y[:] = 0
+            morph.foreach(g.points, kernel, g)
+            assert values(g.points, "x") == sums and values(g.points, "y") == [400, 4, 33]
+        morph.foreach(entries, delete_heavy, g)
+        assert sorted(e.weight for e in g.edges) == [1, 4, 5]
+
+    everywhere(target, run)
+
+
+def test_an_expression_that_changes_is_another_point(target):
+    def run():
+        g = parallel(target)
+        g.points.x[:] = 0
+        morph.foreach(g.points[:1], walk_while_it_moves, g)
+        # the first edge is walked; then those of point 1 to 1, 2 and 1 are sought
+        assert values(g.points, "x")[0] == 5 + 100 + 300 + 100
+        assert values(g.points, "y")[0] == 100 + 100 + 300 + 100
+
+    everywhere(target, run)

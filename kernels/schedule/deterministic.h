@@ -45,7 +45,6 @@ MORPH_FN void decide(const A& a, R& t, const Step& s, I& it) {
 template <class A, class R, class Step>
 MORPH_FN void claims_deterministic(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    if (t.replay) first = 0;
     t.round++;
     if constexpr (TARGET_GPU) {
         typename I::Buffers buffers;

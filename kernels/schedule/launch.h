@@ -110,7 +110,6 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
             if (!Step::REPLAYS || !t.replay) return each_sweep(a, t, s, first, last);
         }
         if constexpr (Step::REPLAYS) {
-            if (t.replay) first = 0;
             if constexpr (Step::ASYNCHRONOUS) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
             if constexpr (Step::FILTERS) {
                 if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
@@ -118,7 +117,6 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
             each_shared_on_warps(a, t, s, first, last);
         }
     } else {
-        if (t.replay) first = 0;
         if constexpr (Step::FILTERS) {
             if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
         }
@@ -158,7 +156,6 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
 // neighbours in the graph, and would claim the same rows.  The barrier after the last round is that of the step.
 template <class A, class R, class Step>
 MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if (t.replay) first = 0;
     i64 n = last - first;
     bool sifted = n > t.threads;
     if (sifted) n = sift_all(a, t, s, first, last);
@@ -212,7 +209,6 @@ MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& 
 
 template <class A, class R, class Step>
 MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if (t.replay) first = 0;
     auto in_order_of_items = [&](i64 from, i64 upto) { each_in_order(a, t, s, from, upto); };
     if constexpr (Step::WORK_SHARING) {
         if constexpr (Step::ASYNCHRONOUS) {
@@ -246,7 +242,6 @@ template <class A, class R, class Step>
 MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     constexpr i32 CHUNK = 32, APART = 16;
-    if (t.replay) first = 0;
     if (t.threads == 1) {
         in_pieces(a, first, last, [&](i64 from, i64 upto) {
             for (i64 i = from; i < upto; i++) {

@@ -6,7 +6,8 @@
 // added, and a batch for each warp.
 //
 // In a program the warps of a GPU begin a step with a share of the capacity left at the last barrier, without an
-// atomic; further reservations leave these shares untouched.
+// atomic; further reservations leave these shares untouched.  A re-execution has no shares: TO is that of the step's
+// begin.
 //
 // Of a Step, `BATCHED` says that its entries reserve in batches; `reservations(a, it, f)` calls f(meta, reservation,
 // each, number) for each store to which entries add: the reservation of `it`, the most rows of an entry, the store's
@@ -41,7 +42,7 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     template <class A, class R>
     MORPH_FN Runner(const A& a, const R& t, const Step& s, i64 sharers) : it(a, t, -1) {
         if constexpr (Step::BATCHED) {
-            if (Step::SHARES) this->sharers = sharers, late = !sharers;
+            if (Step::SHARES && !t.replay) this->sharers = sharers, late = !sharers;
             s.reservations(a, it, [&](i64* meta, i32& reservation, i32 each, i32) { reservation = share(meta, each); });
             s.clear_staged();
         }

@@ -164,18 +164,19 @@ MORPH_FN i64 take(i64* meta, i32 end) {
 }
 
 // Publishing counters, by the master at a barrier, makes added rows visible.  All threads wait for the master, so the
-// counters of all stores are loaded before any is stored.
+// counters of all stores are loaded before any is stored.  After a failed step FROM and TO remain those at its begin:
+// its deferred items see the same sizes as the other items.
 struct TableCounters {
     i64 *meta, count, capacity, head, committed;
 
     explicit MORPH_FN TableCounters(i64* meta)
         : meta(meta), count(load(meta + COUNT)), capacity(load(meta + CAPACITY)), head(load(meta + HEAD)),
           committed(load(meta + COMMITTED)) {}
-    MORPH_FN void publish_counters() const {
+    MORPH_FN void publish_counters(bool failed = false) const {
         i64 used = head > committed ? committed : head;
         store(meta + HEAD, used);
         store(meta + BUDGET, committed - used + capacity - count);
-        store(meta + TO, count);
+        if (!failed) store(meta + TO, count);
     }
 };
 struct CollectionCounters {
@@ -184,14 +185,15 @@ struct CollectionCounters {
     MORPH_FN CollectionCounters(i64* meta, i32 end)
         : meta(meta), count(load(meta + COUNT)), capacity(load(meta + CAPACITY)), head(load(meta + HEAD)),
           last(load(meta + end)) {}
-    MORPH_FN void publish_counters() const { set(head > last ? last : head, count); }
+    MORPH_FN void publish_counters(bool failed = false) const { set(head > last ? last : head, count, failed); }
     MORPH_FN void clear() const {
         store(meta + COUNT, 0);
         set(0, 0);
     }
-    MORPH_FN void set(i64 from, i64 to) const {
+    MORPH_FN void set(i64 from, i64 to, bool failed = false) const {
         store(meta + HEAD, from);
         store(meta + BUDGET, capacity - to);
+        if (failed) return;
         store(meta + FROM, from);
         store(meta + TO, to);
     }

@@ -62,7 +62,11 @@ class Table(Store):
     def __new__(cls, name: str = "", device: Any = "cpu", *args: Any, **columns: Any) -> Any:
         """Make a table; on a partitioned graph, a copy on each part."""
         on_parts = getattr(type(device), "on_parts", None)
-        return object.__new__(cls) if on_parts is None else on_parts(device, cls, name, **columns)
+        return (
+            object.__new__(cls)
+            if on_parts is None
+            else on_parts(device, cls, name, *args, **columns)
+        )
 
     def __init__(
         self,

@@ -98,7 +98,10 @@ single = Intrinsic(
     "if single(x): the branch is run by one item alone.  x is a row (first come), a column place "
     "(0 to 1), or a local collection of rows, all of which the winner owns.",
 )
-local = Intrinsic("local", "local(dtype, capacity): an empty per-item collection of scalars.")
+local = Intrinsic(
+    "local", "local(dtype, capacity): an empty per-item collection of scalars.",
+    lambda elem, capacity: LocalField(elem, capacity),
+)  # fmt: skip
 vector = Intrinsic("vector", "vector(x, y, ...): a fixed-length vector; vector(dtype, n) of zeros.")
 barrier = Intrinsic("barrier", "barrier(): inside a program, wait for every thread.", lambda: None)
 orient2d = Intrinsic("orient2d", "orient2d(a, b, c): 1 if counter-clockwise, 0 on a line; exact.")
@@ -179,6 +182,13 @@ def to_dtype(scalar: Scalar) -> np.dtype[Any]:
     return np.dtype(f"{scalar.kind}{scalar.bits // 8}")
 
 
+class LocalField(NamedTuple):
+    """``local(elem, capacity)`` as the annotation of a field of a struct."""
+
+    elem: Any
+    capacity: int
+
+
 class StructType:
     """A small record of values, made by ``@struct`` from a class with annotated fields."""
 
@@ -195,6 +205,9 @@ class StructType:
 
 def struct(cls: type) -> StructType:
     """Declare a struct: a class whose annotations are scalar types, ``(dtype, n)`` or ``Ref``.
+
+    A field can also be a local collection: ``local(dtype, capacity)``, ``local((dtype, n), ...)``,
+    ``local(struct, ...)`` or, of rows, ``local(Ref(...), ...)``.
 
     Parameters
     ----------

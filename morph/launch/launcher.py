@@ -18,6 +18,7 @@ import numpy as np
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import State, Status
+from morph.compiler.ir.layout import FROM, TO
 from morph.compiler.ir.sites import Violated, past_limit
 from morph.data.reclaim import release
 from morph.data.row import Row
@@ -442,6 +443,8 @@ class Launch:
             if 2 * (last - first - left.size) < queue.capacity:
                 return False
             queue._keep(left)
+            queue._host_meta[[FROM, TO]] = 0, left.size
+            queue._send_counters()
             words, more = divmod(left.size, 32)
             bits[:] = 0
             bits[:words] = np.uint32(2**32 - 1)

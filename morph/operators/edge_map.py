@@ -4,7 +4,7 @@ After Ligra (Shun, Blelloch, PPoPP 2013).  A step takes one of two directions.  
 sparse frontier: its vertices, in a worklist, update the targets of their out-edges.  *Pull*, from a
 dense frontier: each vertex that may still be updated scans its in-edges for sources in the
 frontier, which are marked by a byte; no worklist is built.  A step pulls if the frontier has over a
-`DENSE`-th of the edges of these vertices (Beamer, Asanovic, Patterson, SC 2012): see `is_dense`.
+`DENSE`-th of the edges of these vertices (Beamer, Asanovic, Patterson, SC 2012): see `edge_map`.
 """
 
 from __future__ import annotations
@@ -113,22 +113,13 @@ def unmark_all(s):
 
 
 @program
-def is_dense(s, now):
-    """Mark the vertices of a large frontier; returns whether the step is to pull."""
-    left = s.state[0].left
-    if not now.empty:
-        if s.state[0].step >= LAST:
-            unmark_all(s)
-        left = i64(len(s.graph.edges))
-        s.state[0].edges = 0
-        s.state[0].step = s.state[0].step + 1
-        foreach(now, mark, s.state, u8(s.state[0].step))
-    elif s.state[0].step >= LAST:
-        return False
-    if s.once:
-        left -= s.state[0].edges
-    s.state[0].left = left
-    return s.state[0].edges * DENSE > left
+def mark_frontier(s, now):
+    """Mark the vertices of a worklist with the number of the next step; counts their out-edges."""
+    if s.state[0].step >= LAST:
+        unmark_all(s)
+    s.state[0].edges = 0
+    s.state[0].step = s.state[0].step + 1
+    foreach(now, mark, s.state, u8(s.state[0].step))
 
 
 @program
@@ -156,22 +147,27 @@ def edge_map(s, now, then, size, args):
         Passed to the functions of ``s``.
     """
     then.clear()
-    dense = False
     if s.pulls and size * SPARSE > len(s.graph.points):
-        dense = is_dense(s, now)
-    if not dense:
-        if size > 0:
-            as_list(s, now)
-        foreach(now, s.push, s.update, s.wanted, args, then)
-        return len(then)
-    now.clear()
-    step = s.state[0].step
-    s.state[0].points = 0
-    s.state[0].edges = 0
-    foreach(s.graph.points, s.pull, s.state, u8(step), s.assign, args,
-            where=lambda p: s.wanted(p, args))  # fmt: skip
-    s.state[0].step = step + 1
-    return s.state[0].points
+        left = s.state[0].left
+        if not now.empty:
+            mark_frontier(s, now)
+            left = i64(len(s.graph.edges))
+        edges, step = s.state[0].edges, s.state[0].step
+        if s.once:
+            left -= edges
+        if edges * DENSE > left and step <= LAST:
+            now.clear()
+            s.state[0].left = left
+            s.state[0].points = 0
+            s.state[0].edges = 0
+            s.state[0].step = step + 1
+            foreach(s.graph.points, s.pull, s.state, u8(step), s.assign, args,
+                    where=lambda p: s.wanted(p, args))  # fmt: skip
+            return s.state[0].points
+    if size > 0:
+        as_list(s, now)
+    foreach(now, s.push, s.update, s.wanted, args, then)
+    return len(then)
 
 
 def _state(graph: Any) -> Table:

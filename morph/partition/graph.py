@@ -9,7 +9,7 @@ from morph.data.collection import Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.partition.parts import DIVIDED, GLOBAL_ID, Part
+from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
 from morph.partition.routes import Routes
 from morph.partition.tables import (
     Columns,
@@ -17,6 +17,7 @@ from morph.partition.tables import (
     ReplicatedFlag,
     ReplicatedScalars,
     ReplicatedTable,
+    refuse_divided,
     spec_of_part,
 )
 from morph.partition.transport import Local, Transport
@@ -145,8 +146,10 @@ class PartitionedGraph:
             If it is of another kind.
         """
         if issubclass(kind, Table):
-            name = args[0]
-            return self._replicated(name, lambda g, own: kind(name, g.device, **own), options)
+            name, *more = args
+            return self._replicated(
+                name, lambda g, own: kind(name, g.device, *more, **own), options
+            )
         if not issubclass(kind, Flag | Scalars):
             raise TypeError(f"{kind.__name__} does not take a partitioned graph")
         copies = [None if p is None else kind(p.graph, *args, **options) for p in self.parts]
@@ -167,17 +170,17 @@ class PartitionedGraph:
         for name, table in self.tables.items():
             whole = g.tables[name] if name in DIVIDED else g.add_table(name)
             for column in table.columns.values():
-                if column.name in whole.columns or column.name == GLOBAL_ID:
-                    continue
-                dtype = (column.dtype, column.size) if column.size else column.dtype
-                whole.add(column.name, dtype, column.fill)
-                whole.columns[column.name].ref = column.ref
+                if column.name not in (*whole.columns, GLOBAL_ID):
+                    add_like(whole, column)
             if name not in DIVIDED:
                 whole.extend(len(table))
             for column in list(whole.columns):
                 if column not in ("src", "dst"):
                     getattr(whole, column)[:] = table.read(column, slice(None))
-        if sorted_by_source:
+        by = self.local(self.here[0])._adjacency.sorted_by
+        if by is not None:
+            g.sort_edges(by)
+        elif sorted_by_source:
             g.compact()
         return g
 
@@ -204,9 +207,9 @@ class PartitionedGraph:
         edges = max(len(self.edges), 1)
         cut, most = sum(r.cut for r in rows), max(r.edges for r in rows)
         lines = [
-            f"{len(self.points)} points and {len(self.edges)} edges in {len(rows)} parts; "
-            f"{100 * cut / edges:.1f} % of the edges cut, the largest part has "
-            f"{most * len(rows) / edges:.2f} times the mean of edges"
+            f"{len(self.points)} points, {len(self.edges)} edges, parts: {len(rows)}; "
+            f"edges cut: {100 * cut / edges:.1f} %; "
+            f"edges of the largest part: {most * len(rows) / edges:.2f} times the mean"
         ]
         header = ("part", *Statistics._fields)
         cells = [header, *((str(k), *map(str, r)) for k, r in enumerate(rows))]
@@ -214,11 +217,3 @@ class PartitionedGraph:
         for row in cells:
             lines.append("  ".join(x.rjust(w) for x, w in zip(row, widths, strict=True)))
         return "\n".join(lines)
-
-
-def refuse_divided(table: str, column: str, ref: Any) -> None:
-    """Refuse a reference to points or edges in a table of which every part has a copy."""
-    if ref in DIVIDED:
-        raise ValueError(
-            f"{table}.{column} refers to {ref}, whose rows are divided among the parts"
-        )

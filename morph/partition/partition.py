@@ -9,13 +9,14 @@ import numpy as np
 
 from morph.graph import Graph
 from morph.language.messages import shown
-from morph.partition.graph import PartitionedGraph, refuse_divided
+from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Arcs, HostArray, Maker, Part, Placement
+from morph.partition.tables import refuse_divided
 from morph.partition.transport import Transport
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")
-MOST_PARTS = 1 << 15
+MOST_PARTS = 1 << 10
 BITS = 16  # of each coordinate along the Hilbert curve
 
 
@@ -193,7 +194,7 @@ def _cuts(where: Device, work: Array, fractions: HostArray) -> list[int]:
     if not total.size:
         return [0] * (fractions.size + 1)
     targets = where.asarray(np.rint(fractions.cumsum() * int(total[-1])))
-    inner = where.to_host(where.xp.searchsorted(total, targets[:-1])).tolist()
+    inner = where.to_host(where.xp.searchsorted(total, targets[:-1], side="right")).tolist()
     return [0, *inner, int(total.size)]
 
 

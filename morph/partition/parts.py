@@ -25,6 +25,7 @@ from morph.runtime.device import Array, Device
 HostArray = np.ndarray[Any, Any]
 DIVIDED = ("points", "edges")  # the tables whose rows are divided; all others are replicated
 GLOBAL_ID = "global_id"  # the column of the points of each part
+TAKEN = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
 
 
 @dataclass
@@ -252,7 +253,7 @@ class Maker:
         g = self._graph(where, total, offsets, src, dst)
         own_ids = self.place.ids[k]
         for name, column in self.like.points.columns.items():
-            _add_column(g.points, column)
+            add_like(g.points, column)
             if name in self.points:
                 values = self.points[name]
                 with at.active():
@@ -263,7 +264,7 @@ class Maker:
             _write(g.points, GLOBAL_ID, at, [first, mirrors])
         for name, column in self.like.edges.columns.items():
             if name not in ("src", "dst"):
-                _add_column(g.edges, column)
+                add_like(g.edges, column)
             if name in own.columns:
                 _write(g.edges, name, at, [x.columns[name] for x in groups])
         g.points.pack(*self.like.points.packs)
@@ -346,17 +347,18 @@ def _joined(where: Device, at: Device, row: Array, ends: list[Array]) -> Array:
     for ids in ends:
         piece = made[first : first + ids.size]
         if at.on_host and where.on_host:
-            np.take(row, ids, out=piece, mode="clip")  # without a temporary array
+            for k in range(0, ids.size, TAKEN):
+                np.take(row, ids[k : k + TAKEN], out=piece[k : k + TAKEN], mode="clip")
         else:
             piece[:] = where.asarray(row[ids])
         first += ids.size
     return made
 
 
-def _add_column(table: Table, column: Column) -> None:
+def add_like(table: Table, column: Column) -> None:
     """Add a column like that of another table."""
     dtype = (column.dtype, column.size) if column.size else column.dtype
-    table.add(column.name, dtype, column.fill)
+    table.add(column.name, dtype, -1 if column.ref in DIVIDED else column.fill)
     table.columns[column.name].ref = column.ref
 
 

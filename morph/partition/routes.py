@@ -8,8 +8,8 @@ from morph.runtime.device import Array
 
 OPERATIONS: dict[str, Any] = {
     "add": lambda xp, a, b: a + b,
-    "min": lambda xp, a, b: xp.minimum(a, b),
-    "max": lambda xp, a, b: xp.maximum(a, b),
+    "min": lambda xp, a, b: xp.where(b < a, b, a),  # as the atomics treat NaN
+    "max": lambda xp, a, b: xp.where(a < b, b, a),
     "or": lambda xp, a, b: a | b,
     "and": lambda xp, a, b: a & b,
 }
@@ -67,10 +67,10 @@ class Routes:
                 pieces = [ref.share(j).global_ids(table.device.to_host(a)) for a in pieces]
             outgoing[j] = [[a.reshape(-1)] for a in pieces]
         for k, received in self.table.graph.transport.exchange(outgoing).items():
-            table, first = self.table.local(k), self.table.share(k).owned
+            first = self.table.share(k).owned
             for (values,) in received:
                 if ref is not None:
-                    values = self.table.local_references(k, name, values)
+                    values = ref.local_ids(k, values, f"{self.table.name}.{name}")
                 self._set(k, name, slice(first, first + self._rows(name, values)), values)
                 first += self._rows(name, values)
         self.table.stale.discard(name)

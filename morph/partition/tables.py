@@ -15,9 +15,9 @@ from morph.data.conversion import bind, cast, converted, prepare, raw
 from morph.data.layout import Column
 from morph.data.row import HostElements, Row
 from morph.data.table import Table
-from morph.language.dtypes import Ref
+from morph.language.dtypes import ID_LIMIT, Ref
 from morph.language.messages import shown
-from morph.partition.parts import DIVIDED, HostArray, Share
+from morph.partition.parts import DIVIDED, GLOBAL_ID, HostArray, Share
 from morph.partition.routes import Routes
 from morph.runtime.arrays import to_host
 
@@ -40,7 +40,7 @@ class PartitionedRow(Row):
         value = self.table.read(name, self.id)
         column = self.table.columns[name]
         if column.ref:
-            target = self.table.graph.tables.get(column.ref)
+            target = self.table.graph.tables.get(column.ref, range(ID_LIMIT))
             rows = [None if i < 0 else target[int(i)] for i in np.atleast_1d(value)]
             return tuple(rows) if column.size else rows[0]
         if column.size:
@@ -209,12 +209,21 @@ class Columns:
         return self._tables()[0].no_column(name)
 
     def add(self, name: str, spec: Any, fill: Any = None) -> PartitionedColumn:
-        """Add a column, see `Table.add`."""
-        for k, table in zip(self.graph.here, self._tables(), strict=True):
-            table.add(name, spec_of_part(spec, k), fill)
+        """Add a column, see `Table.add`.
+
+        Raises
+        ------
+        ValueError
+            If the table is replicated and the column refers to points or edges, whose local ids
+            differ between the parts; or if references in points or edges are to be filled.
+        """
+        self._check_ref(name, spec, fill)
+        for k in self.graph.here:
+            self.local(k).add(name, spec_of_part(spec, k), fill)
         return PartitionedColumn(self, name)
 
-    add_column = add
+    def _check_ref(self, name: str, spec: Any, fill: Any) -> None:
+        refuse_divided(self.name, name, getattr(spec, "name", None))
 
     def drop(self, name: str) -> None:
         """Remove a column."""
@@ -277,6 +286,14 @@ class Columns:
         return f"<{kind} {self.name!r} of {len(self)} rows on {places}: {columns}>"
 
 
+def refuse_divided(table: str, column: str, ref: Any) -> None:
+    """Refuse a reference to points or edges in a table of which every part has a copy."""
+    if ref in DIVIDED:
+        raise ValueError(
+            f"{table}.{column} refers to {ref}, whose rows are divided among the parts"
+        )
+
+
 def spec_of_part(spec: Any, k: int) -> Any:
     """Give a column's type for part k: references to partitioned tables are to the part's."""
     if isinstance(spec, Ref) and isinstance(spec.table, Columns):
@@ -287,8 +304,8 @@ def spec_of_part(spec: Any, k: int) -> Any:
 class PartitionedTable(Columns):
     """The points or edges of a partitioned graph: each row belongs to one part.
 
-    ``len``, ids and columns are those of the whole graph.  A value written by the host is written
-    to the mirrors of its row, too.
+    ``len``, ids and columns are those of the whole graph.  A value that the host writes is written
+    to the mirrors of its row, too, except for references to points and edges.
 
     Attributes
     ----------
@@ -322,6 +339,35 @@ class PartitionedTable(Columns):
     def __len__(self) -> int:
         return self._count
 
+    def _check_ref(self, name: str, spec: Any, fill: Any) -> None:
+        if fill is not None and getattr(spec, "name", None) in DIVIDED:
+            raise ValueError(f"{self.name}.{name}: references of a partitioned graph begin as none")
+
+    def drop(self, name: str) -> None:
+        """Remove a column."""
+        self._refuse_own(name)
+        super().drop(name)
+        self.stale.discard(name)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a column."""
+        self._refuse_own(old)
+        super().rename(old, new)
+        if old in self.stale:
+            self.stale.remove(old)
+            self.stale.add(new)
+
+    def _refuse_own(self, name: str) -> None:
+        """Refuse a change of the columns that say how a graph is divided."""
+        if name in ("src", "dst") if self.name == "edges" else name == GLOBAL_ID:
+            raise TypeError(f"{self.name}.{name} of a partitioned graph does not change")
+
+    def _refuse_change(self, *values: Any, **options: Any) -> Any:
+        """Refuse to create or delete rows."""
+        raise TypeError(f"{self.name} of a partitioned graph are not created or deleted")
+
+    new = extend = delete = truncate = compact = _refuse_change
+
     def local_row(self, k: int, id: int) -> int:
         """Give the local id of a row, own or mirror, in part k; -1 if it is not there."""
         return int(self.share(k).rows(np.array([id]))[0])
@@ -345,7 +391,7 @@ class PartitionedTable(Columns):
         for at, values in self.graph.gather(lambda k: self._piece(k, name, ids)):
             out[at] = values
         if ids is not None and ids.ndim != 1:
-            out = out.reshape(*ids.shape, *shape)
+            out = out.reshape((*ids.shape, *shape))
         return out[(..., *inner)] if inner else out[()]
 
     def _piece(self, k: int, name: str, ids: HostArray | None) -> tuple[Any, HostArray]:
@@ -372,8 +418,7 @@ class PartitionedTable(Columns):
         TypeError, OverflowError, ValueError
             If the values do not suit the column; nothing is written then.
         """
-        if self.name == "edges" and name in ("src", "dst"):
-            raise TypeError("the ends of a partitioned graph's edges do not change")
+        self._refuse_own(name)
         key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
         ids, column = self._ids(key), self.columns[name]
         a = self._checked(column, value)
@@ -383,52 +428,60 @@ class PartitionedTable(Columns):
             self.stale.discard(name)
             return
         places: tuple[int, ...] = (self._count,) if ids is None else ids.shape
-        shape = np.empty((*places, *((column.size,) if column.size else ())), np.bool_)
-        shape = shape[(..., *inner)] if inner else shape
+        wanted = (*places, *((column.size,) if column.size else ()))
+        wanted = np.broadcast_to(np.False_, wanted)[(..., *inner)].shape if inner else wanted
         try:
-            values = np.broadcast_to(a, shape.shape).reshape(-1, *shape.shape[len(places) :])
+            values = np.broadcast_to(a, wanted).reshape(-1, *wanted[len(places) :])
         except ValueError as error:
-            where, wanted = f"{self.name}.{name}", shape.shape or "one value"
-            raise ValueError(f"{where}: shape {a.shape} does not fit {wanted}") from error
+            where = f"{self.name}.{name}"
+            raise ValueError(
+                f"{where}: shape {a.shape} does not fit {wanted or 'one value'}"
+            ) from error
         pieces = [self._local_values(k, column, ids, values) for k in self.graph.here]
         for k, (rows, local) in zip(self.graph.here, pieces, strict=True):
             table = self.local(k)
             with table.device.active():
                 at = rows if isinstance(rows, slice) else table.device.asarray(rows)
                 table.columns[name].array[(at, *inner)] = table.device.asarray(local)
-        if ids is None and not inner:
+        if column.ref in DIVIDED:
+            self.stale.add(name)
+        elif ids is None and not inner:
             self.stale.discard(name)
 
     def _local_values(
         self, k: int, column: Column, ids: HostArray | None, values: HostArray
     ) -> tuple[Any, HostArray]:
-        """Choose the values of part k's rows, mirrors too; references become local."""
-        share = self.share(k)
+        """Choose the values of part k's rows.
+
+        References become local ids, and are not written to mirrors: the part may have no copy of
+        what they refer to.
+        """
+        share, refers = self.share(k), column.ref in DIVIDED
         if ids is None:
-            rows: Any = slice(share.owned + share.mirrors)
-            local = share.of_global(values)
+            rows: Any = slice(share.owned if refers else share.owned + share.mirrors)
+            local = values[share.ids] if refers else share.of_global(values)
         else:
-            found = share.rows(ids.reshape(-1))
+            found = (share.own_rows if refers else share.rows)(ids.reshape(-1))
             at = np.flatnonzero(found >= 0)
             rows, local = found[at], values[at]
-        if column.ref in DIVIDED:
-            local = self.local_references(k, column.name, local)
+        if refers:
+            target = self.graph.tables[column.ref]
+            local = target.local_ids(k, local, f"{self.name}.{column.name}")
         return rows, local
 
-    def local_references(self, k: int, name: str, ids: HostArray) -> HostArray:
-        """Give references of a column, global ids, as local ids of part k.
+    def local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
+        """Give references to rows, global ids, as local ids of part k.
 
         Raises
         ------
         ValueError
             If the part has no copy of a row that is referred to.
         """
-        ref = self.columns[name].ref
-        rows: HostArray = self.graph.tables[ref].share(k).rows(ids)
+        rows = self.share(k).rows(ids)
         missing = (rows < 0) & (ids >= 0)
         if bool(missing.any()):
-            found = f"{ref}[{int(ids[missing][0])}]"
-            raise ValueError(f"{self.name}.{name} refers to {found}, not in part {k}")
+            found = f"{self.name}[{int(ids[missing][0])}]"
+            raise ValueError(f"{where} refers to {found}, of which part {k} has no copy")
         return rows
 
     def _checked(self, column: Column, value: Any) -> HostArray:
@@ -611,33 +664,46 @@ class PartitionedCollection:
 
     def extend(self, items: Any = None, n: int | None = None, **columns: Any) -> None:
         """Append many items, see `Collection.extend`, each on the part that owns its row."""
-        if items is not None:
-            columns = {"item": items, **columns}
-        store = self.local(self.graph.here[0])
-        ids = self._item_ids(columns.pop("item", None), n)
-        n = ids.size if n is None and ids.ndim else n
-        n, checked = prepare(store, 1 if n is None else n, columns)
-        ids = np.broadcast_to(ids, (n,))
-        for k in self.graph.here:
-            rows = self.table.share(k).own_rows(ids)
-            at = np.flatnonzero(rows >= 0)
-            inner = {name: bool(store.columns[name].size) for name in checked}
-            own = {name: a[at] if a.ndim > inner[name] else a for name, a in checked.items()}
-            if at.size:
-                self.local(k).extend(rows[at], at.size, **own)
-
-    def _item_ids(self, items: Any, n: int | None) -> HostArray:
-        """Check the global ids of new items."""
         if items is None:
             raise TypeError("an item of a partitioned collection is a row: give `items`")
-        where, column = f"collection.item of {self.table.name}", self.columns["item"]
-        target: Any = self.table
-        a = to_host(cast(raw(items, column, target, where), column, len(target), where))
-        if bool((a < 0).any()):
-            raise ValueError(f"{where}: an item of a partitioned collection is a row, not None")
-        if n is not None and a.ndim and a.size != n:
-            raise ValueError(f"{where} has {a.size} values for {n} rows")
-        return a
+        store = self.local(self.graph.here[0])
+        given = {"item": items, **columns}
+        known = {name: c.ref for name, c in store.columns.items() if c.ref in DIVIDED}
+        global_ids = {name: self._global(name, given.pop(name)) for name in known if name in given}
+        if n is None:
+            n = max((int(a.size) for a in global_ids.values() if a.ndim), default=None)
+        n, checked = prepare(store, n, given)
+        for name, a in global_ids.items():
+            if a.ndim and a.shape != (n,):
+                raise ValueError(f"{store.name}.{name} has {a.size} values for {n} rows")
+        rows = np.broadcast_to(global_ids.pop("item"), (n,))
+        if bool((rows < 0).any()):
+            raise ValueError("an item of a partitioned collection is a row, not None")
+        inner = {name: (c.size,) if c.size else () for name, c in store.columns.items()}
+        pieces = []
+        for k in self.graph.here:
+            own = self.table.share(k).own_rows(rows)
+            at = np.flatnonzero(own >= 0)
+            values = {
+                name: a[at] if a.ndim > len(inner[name]) else a for name, a in checked.items()
+            }
+            for name, ids in global_ids.items():
+                picked = np.broadcast_to(ids, (n, *inner[name]))[at]
+                values[name] = self._target(known[name]).local_ids(k, picked, f"collection.{name}")
+            pieces.append((k, own[at], values))
+        for k, items, values in pieces:
+            self.local(k).extend(items, items.size, **values)
+
+    def _target(self, ref: str) -> PartitionedTable:
+        found: PartitionedTable = self.graph.tables[ref]
+        return found
+
+    def _global(self, name: str, value: Any) -> HostArray:
+        """Check the references to points or edges of new items."""
+        column = self.columns[name]
+        target: Any = self._target(str(column.ref))
+        where = f"collection.{name}"
+        return to_host(cast(raw(value, column, target, where), column, len(target), where))
 
     def clear(self) -> None:
         """Remove every item; the memory is kept."""

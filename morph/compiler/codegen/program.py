@@ -44,10 +44,9 @@ def emit_program(e: Emission) -> None:
     _publish(e)
 
 
-def publish_lines(
-    e: Emission, resized: Sequence[str], clears: Sequence[str] = (), failed: str = ""
-) -> tuple[list[str], list[str]]:
-    """What the last thread at a barrier loads, and does unless ``failed``."""
+def publish_lines(e: Emission, s: StepPlan, failed: str) -> tuple[list[str], list[str]]:
+    """What the last thread at the barrier after a step loads, and does unless ``failed``."""
+    resized, clears = s.resized, s.clears
     lines = [x for slot in resized for x in close_gaps(e, slot)]
     for slot in (*resized, *(s for s in clears if s not in resized)):
         words, meta = f"{e.names.prefix[slot]}_counters", f"{e.names.base(slot)}_meta"
@@ -58,7 +57,10 @@ def publish_lines(
             lines.append(f"CollectionCounters {words}({meta}, {end});")
     if failed:
         lines.append(f"bool failed = {failed};")
-    does = [f"{e.names.prefix[s]}_counters.publish_counters();" for s in resized]
+    # the items of a queue that a failed step adds are items of its re-execution
+    queue = s.node.slot if isinstance(s.node, ir.Foreach) and s.node.until_empty else ""
+    given = {x: "failed" if failed and x != queue else "" for x in resized}
+    does = [f"{e.names.prefix[x]}_counters.publish_counters({y});" for x, y in given.items()]
     unless = "if (!failed) " if failed else ""
     return lines, does + [f"{unless}{e.names.prefix[s]}_counters.clear();" for s in clears]
 
@@ -66,7 +68,7 @@ def publish_lines(
 def _end(e: Emission, s: StepPlan) -> None:
     """The barrier after a step at which the last thread has work to do."""
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
-    lines, does = publish_lines(e, s.resized, s.clears, failed)
+    lines, does = publish_lines(e, s, failed)
     does += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
     does += ["broadcast(t, failed);"] if s.can_fail else []
     does += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []

@@ -293,8 +293,9 @@ def _one_step(e: Emission) -> None:
             f"    while (high_degree_list_waits(a, t, {waits})) run_high_degree_list(a, t, {made});"
         )
     e.put("}")
-    failed = "load(a.status + FAILED) != 0" if s.clears and s.can_fail else ""
-    lines, does = publish_lines(e, e.plan.resized, s.clears, failed)
+    depends = s.clears or (s.resized and e.plan.snapshot)
+    failed = "load(a.status + FAILED) != 0" if depends and s.can_fail else ""
+    lines, does = publish_lines(e, s, failed)
     does += ["end_queue(a);"] if s.node.until_empty else []
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     e.put(*(f"    {line}" for line in (*lines, *does)))
@@ -316,15 +317,18 @@ def _heavy(e: Emission) -> None:
 
 
 def _prepare(e: Emission) -> None:
-    """What the master does before the first step."""
+    """What the master does before the first step; deferred items see the extents of before."""
     e.put("", "MORPH_FN void prepare(const Args& a) {")
+    lines = []
     for f in abi.fields(e.unit):
         if f.kind == "meta" and e.plan.snapshot and f.permutation <= 0:
             collection = e.names.stores[f.slot].kind == "collection"
             words = f"a.{f.name}" if f.permutation else f"a.permutations[0].{f.name}"
-            e.put(f"    publish_extent({words}, {'true' if collection else 'false'});")
+            lines.append(f"    publish_extent({words}, {'true' if collection else 'false'});")
         if f.kind == "rebuild":
-            e.put(f"    if (!a.replay) adjacency_is_valid(a.{f.name});")
+            lines.append(f"    adjacency_is_valid(a.{f.name});")
+    if lines:
+        e.put("    if (!a.replay) {", *(f"    {x}" for x in lines), "    }")
     if e.plan.sections > 1:
         e.put(f"    rewind_sections(a, {e.plan.sections});")
     e.put("}")

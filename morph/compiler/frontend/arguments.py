@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.values import coerce
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
-from morph.language.intrinsics import StructType, scalar_of
+from morph.language.intrinsics import LocalField, StructType, scalar_of
 from morph.language.position import Pos
-from morph.language.types import Local, Store, Type, Vector
+from morph.language.types import Handle, Local, Store, Struct, Type, Vector
 
 
 def no_keywords(c: Context, node: ast.Call) -> None:
@@ -66,10 +67,28 @@ def column_values(c: Context, node: ast.Call, store: Store) -> tuple[tuple[str, 
     return tuple(values)
 
 
-def field_type(struct: StructType, name: str, pos: Pos) -> Type | None:
+def element_type(c: Context, elem: Any, size: int, pos: Pos) -> Type | None:
+    """The type of the values of a local collection, None if ``elem`` stands for none."""
+    if not isinstance(elem, StructType):
+        scalar = scalar_of(elem)
+        return Vector(scalar, size) if size and scalar else scalar
+    fields = [(field, field_type(c, elem, field, pos)) for field in elem.annotations]
+    known = tuple((field, kind) for field, kind in fields if kind is not None)
+    if len(known) < len(fields):
+        hint = "keep the rows in a local collection of their own"
+        reject(f"{elem.name} has rows of tables that are not known here", pos, hint)
+    if any(isinstance(kind, Local) for _, kind in known):
+        hint = "keep their values in a local collection of their own"
+        reject(f"{elem.name} holds local collections, and no collection holds those", pos, hint)
+    return None if size else Struct(elem.name, known)
+
+
+def field_type(c: Context, struct: StructType, name: str, pos: Pos) -> Type | None:
     """The type of a field; None for a reference, whose table the value decides."""
     t = struct.annotations[name]
     t = eval(t, struct.names) if isinstance(t, str) else t
+    if isinstance(t, LocalField):
+        return _local_type(c, t, f"{struct.name}.{name}", pos)
     if hasattr(t, "table") and not t.size:  # a Ref
         return None
     elem, size = t if isinstance(t, tuple) and len(t) == 2 else (t, 0)
@@ -81,3 +100,30 @@ def field_type(struct: StructType, name: str, pos: Pos) -> Type | None:
             'annotate it with a dtype, (dtype, n) or Ref("table")',
         )
     return Vector(scalar, size) if size else scalar
+
+
+def _local_type(c: Context, t: LocalField, name: str, pos: Pos) -> Local:
+    """The type of a field that is a local collection."""
+    if not isinstance(t.capacity, int) or t.capacity < 1:
+        reject(f"the capacity of {name} is {t.capacity}", pos, "a positive integer")
+    if hasattr(t.elem, "table"):  # a Ref
+        return Local(_row_type(c, t.elem, name, pos), t.capacity)
+    elem, size = t.elem if isinstance(t.elem, tuple) and len(t.elem) == 2 else (t.elem, 0)
+    kind = element_type(c, elem, size, pos)
+    if kind is None:
+        hint = 'local(dtype, n), local((dtype, k), n), local(struct, n) or local(Ref("table"), n)'
+        reject(f"{name} is a local collection of no type of the language", pos, hint)
+    return Local(kind, t.capacity)
+
+
+def _row_type(c: Context, ref: Any, name: str, pos: Pos) -> Handle:
+    """The rows of the table that a ``Ref`` means: given, or of the only graph that has its name."""
+    tables = [dict(g.tables) for g in c.builder.graphs.values()]
+    found = {t[ref.name] for t in tables if ref.name in t}
+    if ref.table is not None:
+        known = c.builder.capture(ref.table, ref.name)
+        found = {known.slot} if known else set()
+    if len(found) != 1:
+        number = "several tables" if found else "no table"
+        reject(f"{name} refers to {number} {ref.name!r} here", pos, "Ref(table), or one graph")
+    return Handle(found.pop())

@@ -12,6 +12,7 @@ from morph.compiler.frontend.operators import OPS, binary, part
 from morph.compiler.frontend.scope import Retype
 from morph.compiler.frontend.selectors import columns_of, field, same_columns
 from morph.compiler.frontend.values import (
+    Bundle,
     Static,
     cast,
     coerce,
@@ -22,9 +23,10 @@ from morph.compiler.frontend.values import (
 )
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
+from morph.language.bundles import field_name
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import Handle, Local, Nothing, Rows, Tuple
+from morph.language.types import Handle, Local, Nothing, Rows, Tuple, Type
 
 TEMPORARY = re.compile(r"t\d+_")
 
@@ -34,7 +36,13 @@ def check_assign(c: Context, node: ast.Assign) -> None:
     if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
         _unpack(c, node.targets[0], node.value)
         return
-    x = c.expr(node.value)
+    v = c.value(node.value)
+    if isinstance(v, Bundle) and v.struct and isinstance(node.value, ast.Call):
+        if len(node.targets) > 1:
+            reject(f"{describe(v)} has one name", c.pos(node), "make one for each")
+        _assign_struct(c, node.targets[0], v)
+        return
+    x = c.evaluated(v, node.value)
     if len(node.targets) > 1:
         if isinstance(x, ir.MakeLocal):
             reject("a local collection has one name", c.pos(node), "make one for each")
@@ -74,6 +82,29 @@ def _assign(c: Context, target: ast.expr, x: ir.Expr) -> None:
     _store(c, at, c.evaluate_before(x, later), c.pos(target))
 
 
+def _assign_struct(c: Context, target: ast.expr, x: Bundle) -> None:
+    """``name = Heap()`` of a struct that holds local collections: each field is a local."""
+    if not isinstance(target, ast.Name):
+        hint = "assign it to a name; its fields are assigned one by one"
+        reject(f"{describe(x)} holds local collections", c.pos(target), hint)
+    name, pos = ir_name(target.id), c.pos(target)
+    known = c.params.get(name) or c.locals.get(name) or c.structs.get(name, x)
+    if not isinstance(known, Bundle) or known.struct != x.struct or name in c.params:
+        kind = str(known) if isinstance(known, Type) else describe(known)
+        reject(f"{user_name(name)!r} is {kind}", pos, "use another name")
+    fields: list[tuple[str, ir.Expr]] = []
+    for f, v in x.fields:  # an assignment may change what the next one reads
+        assert isinstance(v, ir.Expr)
+        plain = isinstance(v, ir.Const | ir.MakeLocal)
+        fields.append((f, v if plain else c.copy(v)))
+    for f, v in fields:
+        assign_name(c, field_name(name, f), v, pos)
+    own = ((f, field_name(name, f)) for f, _ in fields)
+    made = tuple((f, ir.Var(name=n, type=c.locals[n], pos=pos)) for f, n in own)
+    c.structs[name] = replace(x, fields=made)
+    c.path().assigned |= {name}
+
+
 def _target(c: Context, node: ast.expr) -> ir.Expr:
     """What an assignment changes, as it would be read: a place, an element or a field."""
     v = c.value(node) if isinstance(node, ast.Attribute | ast.Subscript) else None
@@ -84,6 +115,10 @@ def _target(c: Context, node: ast.expr) -> ir.Expr:
             return v
     if isinstance(v, ir.Expr) and _is_row(v):
         return v
+    if isinstance(v, ir.Var) and isinstance(node, ast.Attribute):
+        struct = c.value(node.value)
+        if isinstance(struct, Bundle) and struct.struct:
+            return v
     problem = f"cannot assign to {type(node).__name__.lower() if v is None else describe(v)}"
     hint = "assign to a local, an element or field of a local, or a column of a row"
     reject(problem, c.pos(node), hint)
@@ -99,6 +134,13 @@ def _store(c: Context, at: ir.Expr, x: ir.Expr, pos: Pos) -> None:
         return
     if _is_row(at):
         _copy_row(c, at, x, pos)
+        return
+    if isinstance(at, ir.Var):  # a field of a struct that holds local collections
+        if at.name in c.params:
+            problem = f"{user_name(at.name)!r} is a field of a parameter"
+            hint = "return the value: functions change local collections of their caller only"
+            reject(problem, pos, hint)
+        assign_name(c, at.name, x, pos)
         return
     assert isinstance(at, ir.Item | ir.Field) and isinstance(at.x, ir.Var)
     name = at.x.name
@@ -136,7 +178,7 @@ def _copy_row(c: Context, to: ir.Expr, x: ir.Expr, pos: Pos) -> None:
 
 def assign_name(c: Context, name: str, x: ir.Expr, pos: Pos) -> None:
     """``name = x``."""
-    param = c.params.get(name)
+    param = c.params.get(name) or c.structs.get(name)
     if isinstance(param, ir.Expr | Static):
         problem = f"{user_name(name)!r} is {describe(param)} and cannot be assigned"
         reject(problem, pos, "use another name")

@@ -23,7 +23,7 @@ from morph.language.bundles import is_bundle
 from morph.language.definition import definition_of
 from morph.language.errors import reject
 from morph.language.intrinsics import StructType, name_of, scalar_of
-from morph.language.types import I32, Handle, Scalar, Struct, Weak
+from morph.language.types import I32, Handle, Local, Scalar, Struct, Weak
 
 KERNEL_ONLY = ("popcount", "ctz", "clz", "sat_add", "exponent")  # plain Python lacks them
 
@@ -101,20 +101,29 @@ def _cast(c: Context, node: ast.Call, scalar: Scalar) -> ir.Expr:
     return cast(x, scalar)
 
 
-def _struct(c: Context, node: ast.Call, struct: StructType) -> ir.Expr:
-    names, pos = list(struct.annotations), c.pos(node)
+def _struct(c: Context, node: ast.Call, struct: StructType) -> Value:
+    """``Box(1.0, high=2.0)``; fields that are local collections are empty, and not given."""
+    pos = c.pos(node)
+    types = {name: field_type(c, struct, name, pos) for name in struct.annotations}
+    names = [name for name, t in types.items() if not isinstance(t, Local)]
     given = dict(zip(names, node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
     if set(given) != set(names) or len(node.args) + len(node.keywords) != len(names):
-        reject(f"{struct.name} takes {', '.join(names)}", pos, "in order, or by name")
+        taken = ", ".join(names) or "no values"
+        reject(f"{struct.name} takes {taken}", pos, "in order, or by name")
     values = dict(zip(given, c.exprs(list(given.values())), strict=True))
-    parts = []
-    for name in names:
-        x, t = values[name], field_type(struct, name, pos)
+    fields: list[tuple[str, ir.Expr]] = []
+    for name, t in types.items():
+        if isinstance(t, Local):
+            fields.append((name, ir.MakeLocal(type=t, pos=pos)))
+            continue
+        x = values[name]
         if t is not None:
             x = coerce(x, t, f"{struct.name}.{name}")
         elif not isinstance(x.type, Handle):
             problem = f"{struct.name}.{name} is a row, but the value is {x.type}"
             reject(problem, x.pos, "g.points[i] is row i")
-        parts.append(x)
-    fields = tuple(zip(names, (p.type for p in parts), strict=True))
-    return ir.Make(parts=tuple(parts), type=Struct(struct.name, fields), pos=pos)
+        fields.append((name, x))
+    if len(names) < len(types):
+        return Bundle(pos, tuple(fields), struct.name)
+    made = Struct(struct.name, tuple((name, x.type) for name, x in fields))
+    return ir.Make(parts=tuple(x for _, x in fields), type=made, pos=pos)

@@ -54,6 +54,7 @@ class Context:
     hints: dict[str, Type] = field(default_factory=dict)  # types of locals that begin as None
     # the scope
     locals: dict[str, Type] = field(init=False)
+    structs: dict[str, Bundle] = field(default_factory=dict)  # locals that hold local collections
     stored: frozenset[str] = field(init=False)  # names that some statement assigns
     extra: dict[str, Type] = field(default_factory=dict)  # parameters for numbers from outside
     nones: dict[str, Pos] = field(default_factory=dict)  # where a local was given None first

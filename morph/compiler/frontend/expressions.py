@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from types import ModuleType
 from typing import Any
@@ -48,10 +49,12 @@ def check_name(c: Context, node: ast.Name) -> Value:
         if isinstance(p, Type):
             return ir.Var(name=name, type=c.locals.get(name, p), pos=pos)
         return p
-    if name in c.locals:
+    if name in c.locals or name in c.structs:
         if c.flow is not None and name not in c.flow.assigned:
             problem = f"{user_name(name)!r} may have no value here"
             reject(problem, pos, "give it a value on every path")
+        if name in c.structs:
+            return replace(c.structs[name], pos=pos)
         return ir.Var(name=name, type=c.locals[name], pos=pos)
     if node.id in c.stored:
         reject(f"{user_name(name)!r} has no value yet", pos, "assign it before this line")

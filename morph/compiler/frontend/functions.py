@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from morph.compiler.frontend import branches, calls, expressions, loops, selectors, statements
@@ -270,7 +271,7 @@ def _parameter(name: str, v: Value) -> Params:
         more |= _parameter(own, x)
         t = more[own]
         fields.append((f, ir.Var(name=own, type=t, pos=v.pos) if isinstance(t, Type) else t))
-    return {name: Bundle(v.pos, tuple(fields)), **more}
+    return {name: replace(v, fields=tuple(fields)), **more}
 
 
 def _typed(params: Params) -> tuple[tuple[str, Type], ...]:
@@ -297,7 +298,7 @@ def retyped(check: Callable[[dict[str, Type]], T]) -> T:
 
 def call_function(c: Context, definition: Definition, args: list[Value], pos: Pos) -> ir.Expr:
     """A call of a ``@func``."""
-    for a in args:
+    for a in flattened(args):
         if isinstance(a, ir.MakeLocal):
             reject("a local collection is passed by its name", a.pos, "assign it first")
     args = fix_statics(definition, args)

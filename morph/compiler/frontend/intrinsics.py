@@ -9,7 +9,7 @@ from typing import NoReturn
 from morph.compiler.frontend.arguments import (
     arity,
     constant_int,
-    field_type,
+    element_type,
     make_local,
     no_keywords,
 )
@@ -30,7 +30,7 @@ from morph.compiler.frontend.values import (
 )
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
-from morph.language.intrinsics import FUNCTIONS, RANDOM, StructType, scalar_of
+from morph.language.intrinsics import FUNCTIONS, RANDOM, scalar_of
 from morph.language.types import (
     BOOL,
     F64,
@@ -44,7 +44,6 @@ from morph.language.types import (
     Nothing,
     Rows,
     Scalar,
-    Struct,
     Tuple,
     Type,
     Vector,
@@ -128,19 +127,11 @@ def _check_local(c: Context, node: ast.Call, name: str) -> ir.Expr:
         size = constant_int(c, given.elts[1], "vector size")
         given = given.elts[0]
     t = c.value(given)
-    value = t.value if isinstance(t, PythonValue) else None
-    elem: Type | None = scalar_of(value)
-    if isinstance(value, StructType) and not size:
-        fields = [(field, field_type(value, field, pos)) for field in value.annotations]
-        known = tuple((field, kind) for field, kind in fields if kind is not None)
-        if len(known) < len(fields):
-            hint = "keep the rows in a local collection of their own"
-            reject(f"{value.name} has rows of tables that are not known here", pos, hint)
-        elem = Struct(value.name, known)
+    elem = element_type(c, t.value if isinstance(t, PythonValue) else None, size, pos)
     if elem is None:
         hint = "rows: g.points.local(capacity)"
         reject("local takes a dtype and a capacity", pos, hint)
-    return make_local(c, node, Vector(elem, size) if size else elem)
+    return make_local(c, node, elem)
 
 
 def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:

@@ -14,6 +14,7 @@ from morph.compiler.frontend.statements import check_block
 from morph.compiler.frontend.values import Chain, Iterator, ObjectValue, Slice, describe
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
+from morph.language.bundles import field_name
 from morph.language.errors import reject
 from morph.language.types import BOOL, I64, U64, Handle, Local, Nothing, Rows, Type, Vector
 
@@ -120,7 +121,8 @@ def _over_edges(c: Context, node: ast.For, var: str, x: Iterator, part: Slice) -
     else:
         edge, other = f"{var}_edge_", var
         c.locals[edge] = edges
-        bound = BoundEdge(x.graph, point.name if isinstance(point, ir.Var) else "", edge)
+        at = point.name if isinstance(point, ir.Var) else ""
+        bound = BoundEdge(x.graph, at, x.point, edge)
         body = _body(c, node, Handle(f"{x.graph}.points"), bound)
     c.out.append(
         ir.ForEdges(
@@ -174,7 +176,7 @@ def _body(c: Context, node: ast.For, t: Type, bound: BoundEdge | None = None) ->
     """The body of a loop whose variable has type ``t``, and may be the end of an edge."""
     assert isinstance(node.target, ast.Name)
     name, start, loop = ir_name(node.target.id), c.path(), Loop()
-    known = c.locals.get(name) or c.hints.get(name) or c.params.get(name)
+    known = c.locals.get(name) or c.hints.get(name) or c.params.get(name) or c.structs.get(name)
     if isinstance(known, Nothing) and isinstance(t, Handle):
         raise Retype(name, t)
     if known is not None and known != t:
@@ -201,24 +203,33 @@ def _body(c: Context, node: ast.For, t: Type, bound: BoundEdge | None = None) ->
 
 def _assigned(body: Sequence[ast.stmt]) -> set[str]:
     """The names that statements assign; writing a column of a row assigns none."""
-    return {
-        ir_name(n.id)
-        for stmt in body
-        for n in ast.walk(stmt)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    return {name for stmt in body for n in ast.walk(stmt) if (name := _stored(n))}
 
 
 def _changed(body: Sequence[ast.stmt]) -> set[str]:
     """The names whose values statements change, if these are vectors: by an element, too."""
-    return _assigned(body) | {
-        ir_name(n.value.id)
+    elements = (
+        n.value
         for stmt in body
         for n in ast.walk(stmt)
-        if isinstance(n, ast.Attribute | ast.Subscript)
-        and isinstance(n.ctx, ast.Store)
-        and isinstance(n.value, ast.Name)
-    }
+        if isinstance(n, ast.Attribute | ast.Subscript) and isinstance(n.ctx, ast.Store)
+    )
+    return _assigned(body) | {name for x in elements if (name := _local(x))}
+
+
+def _stored(node: ast.AST) -> str:
+    """The local that a node stores, "" if none."""
+    return _local(node) if isinstance(getattr(node, "ctx", None), ast.Store) else ""
+
+
+def _local(node: ast.AST) -> str:
+    """The local of a name, or of a field of a struct whose fields are locals; "" if neither."""
+    match node:
+        case ast.Name(id=name):
+            return ir_name(name)
+        case ast.Attribute(value=ast.Name(id=name), attr=field):
+            return field_name(ir_name(name), field)
+    return ""
 
 
 def _without(edges: Edges, names: set[str]) -> Edges:

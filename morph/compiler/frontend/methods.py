@@ -73,14 +73,23 @@ def refuse_claimed(name: str, pos: Pos) -> NoReturn:
 
 
 def check_edge(c: Context, node: ast.Call, g: Object, name: str = "edge") -> ir.Expr:
-    """``g.edge(x, y)``; in a loop over the neighbours ``y`` of ``x``, the edge of the loop."""
+    """``g.edge(x, y)``; in a loop over the neighbours ``y`` of ``x``, the edge of the loop.
+
+    Another expression than a local is equal to that of the loop as long as its value is the same.
+    """
     arity(c, node, f"{g.slot}.{name}", 2)
     pos, point, edges = c.pos(node), Handle(f"{g.slot}.points"), Handle(f"{g.slot}.edges")
     x, y = (coerce(v, point, "point") for v in c.exprs(node.args))
     if isinstance(node.args[1], ast.Name) and isinstance(y, ir.Var) and y.name in c.edges:
         bound = c.edges[y.name]
-        if bound.graph == g.slot and isinstance(x, ir.Var) and x.name == bound.point:
-            return ir.Var(name=bound.edge, type=edges, pos=pos)
+        if bound.graph == g.slot and ir.equal(x, bound.given):
+            walked = ir.Var(name=bound.edge, type=edges, pos=pos)
+            if isinstance(x, ir.Var):
+                return walked
+            x, start = c.bind(x), ir.Var(name=bound.point, type=point, pos=pos)
+            same = ir.Compare(op="==", x=x, y=start, type=BOOL, pos=pos)
+            found = ir.FindEdge(graph=g.slot, x=x, y=y, type=edges, pos=pos)
+            return ir.Select(cond=same, x=walked, y=found, type=edges, pos=pos)
     return ir.FindEdge(graph=g.slot, x=x, y=y, type=edges, pos=pos)
 
 

@@ -172,6 +172,7 @@ class _Blocks:
                     restores="" if b.restores in unchanged else b.restores)
             for b in blocks
         ]  # fmt: skip
+        self.state(blocks)  # refuses variables of other types, used or not
         blocks = simplify(blocks, frozenset({RESULT}))
         state, bindings = self.state(blocks), permutations(tuple(blocks))
         if bindings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from morph.compiler.ir import nodes as ir
 from morph.language.position import Pos
 from morph.language.types import Type
 
@@ -14,6 +15,7 @@ class BoundEdge(NamedTuple):
 
     graph: str
     point: str  # the variable whose neighbours the loop visits
+    given: ir.Expr  # what the loop gives it: the variable itself, or another expression
     edge: str  # the variable of the edge
 
 

@@ -140,7 +140,8 @@ def check_attribute(c: Context, node: ast.Attribute) -> Value:
         case Bundle(fields=given):
             fields = dict(given)
             if name not in fields:
-                reject(f"the named tuple has no {name!r}", pos, f"it has {', '.join(fields)}")
+                what = describe(x) if x.struct else "the named tuple"
+                reject(f"{what} has no {name!r}", pos, f"it has {', '.join(fields)}")
             return replace(fields[name], pos=pos)
         case ir.Expr():
             return _of_value(c, x, name, pos)

@@ -240,6 +240,9 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     if definition is None or definition.kind != "kernel":
         reject(f"foreach runs a @kernel, not {describe(f)}", pos, "decorate it")
     args = fix_statics(definition, c.arguments(call.args[2:]), 1)
+    for a in flattened(args):
+        if isinstance(a, ir.MakeLocal):
+            reject("a local collection belongs to an item", a.pos, "make it in the kernel")
     steps = [_step(c, call, domain, part, args) for part in definition.parts or (definition,)]
     kernels = [builder.funcs[s.kernel] for s in steps]
     if len(steps) > 1:

@@ -52,9 +52,13 @@ class PythonValue(Static):
 
 @dataclass(frozen=True, slots=True)
 class Bundle(Static):
-    """A named tuple that is a parameter: its fields, which are parameters of their own."""
+    """A named tuple that is a parameter: its fields, which are parameters of their own.
+
+    So is a ``struct`` that holds local collections; if it is a local, its fields are locals.
+    """
 
     fields: tuple[tuple[str, Value], ...]
+    struct: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,8 @@ def describe(v: Value) -> str:
             return str(t)
         case PythonValue(value=ModuleType() as x):
             return f"module {x.__name__!r}"
+        case Bundle(struct=name) if name:
+            return f"struct {name}"
         case Bundle() | PythonValue(value=tuple()):
             return "a named tuple"
         case PythonValue(value=x):

@@ -109,10 +109,11 @@ class Kind(IntEnum):
 STEP_BITS, ITEM_BITS, SITE_BITS = 24, 28, 12  # of a shadow word
 MOST_TOTALS = 4  # places to which all items add, by partial sums of each block
 
-# Words that only kernels use: sizes as of the last barrier, the number of foreach steps of programs
-# with single(row), and what single(row) of the current step compares.
+FROM, TO = 6, 7  # of ``meta``: the extent at the last barrier, kept while deferred items run again
+# Words that only kernels use: extents, the number of foreach steps of programs with single(row),
+# and what single(row) of the current step compares.
 KERNEL_COUNTERS: dict[type[IntEnum], dict[str, int]] = {
-    Meta: {"FROM": 6, "TO": 7},
+    Meta: {"FROM": FROM, "TO": TO},
     Status: {"LOCKS": 6},
     State: {"LAUNCH": 3},
 }

@@ -76,16 +76,48 @@ def rewrite_bodies(node: N, change: Callable[[Any], Any]) -> N:
     return replace(node, **changed) if changed else node
 
 
+def rewritten(node: Any, change: Callable[[Node], Any]) -> Any:
+    """The same tree with other nodes: ``change`` gives one, or None to go on below; parents first.
+
+    What does not change is the same object.
+    """
+    if isinstance(node, tuple):
+        items = tuple(rewritten(x, change) for x in node)
+        return items if any(a is not b for a, b in zip(items, node, strict=True)) else node
+    if not isinstance(node, Node):
+        return node
+    if (other := change(node)) is not None:
+        return other
+    return with_parts(node, lambda x: rewritten(x, change))
+
+
+def with_parts(node: N, change: Callable[[Any], Any], **more: Any) -> N:
+    """The same node with what is directly below it changed, and ``more`` fields."""
+    kind: Any = type(node)
+    old = {name: getattr(node, name) for name in _below(kind)}
+    new = {name: change(x) for name, x in old.items()} | more
+    changed = {name: x for name, x in new.items() if x is not old.get(name)}
+    return replace(node, **changed) if changed else node
+
+
 def renamed(node: Any, names: Mapping[str, str]) -> Any:
     """The same tree with other names of locals."""
     if isinstance(node, tuple):
         return tuple(renamed(x, names) for x in node)
     if not isinstance(node, Node):
         return node
-    kind: Any = type(node)
-    changed = {name: renamed(getattr(node, name), names) for name in _below(kind)}
-    changed |= {f: names.get(getattr(node, f), getattr(node, f)) for f in node.binds + node.uses}
-    return replace(node, **changed)
+    own = {f: names.get(getattr(node, f), getattr(node, f)) for f in node.binds + node.uses}
+    return with_parts(node, lambda x: renamed(x, names), **own)
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two trees are equal but for positions."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if not isinstance(a, Node) or type(a) is not type(b):
+        return bool(a == b)
+    names = (f.name for f in fields(a) if f.name != "pos")
+    return all(equal(getattr(a, name), getattr(b, name)) for name in names)
 
 
 def replaced(node: Any, change: Callable[[Node], Node | None]) -> Any:

@@ -15,13 +15,16 @@ from morph.compiler.ir.node import accesses as accesses
 from morph.compiler.ir.node import bodies as bodies
 from morph.compiler.ir.node import bound as bound
 from morph.compiler.ir.node import columns as columns
+from morph.compiler.ir.node import equal as equal
 from morph.compiler.ir.node import operands as operands
 from morph.compiler.ir.node import renamed as renamed
 from morph.compiler.ir.node import replaced as replaced
 from morph.compiler.ir.node import rewrite_bodies as rewrite_bodies
+from morph.compiler.ir.node import rewritten as rewritten
 from morph.compiler.ir.node import slots as slots
 from morph.compiler.ir.node import used as used
 from morph.compiler.ir.node import walk as walk
+from morph.compiler.ir.node import with_parts as with_parts
 from morph.language.position import Pos as Pos
 from morph.language.types import GraphInfo, Scalar, Store, Type
 

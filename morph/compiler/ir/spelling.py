@@ -52,10 +52,12 @@ def inlined_name(name: str, number: int) -> str:
 
 
 def user_name(name: str) -> str:
-    """The user's own spelling of a name in the IR, for messages."""
+    """The user's own spelling of a name in the IR, for messages; of a field with a dot."""
     if "@" in name:
         return name.partition("@")[0]
-    return name[:-1] if name.endswith("_") else name
+    if not name.endswith("_"):
+        return name
+    return name[:-1] if name.endswith("__") else name[:-1].replace("__", ".")
 
 
 def ascii_name(name: str) -> str:

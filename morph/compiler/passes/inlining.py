@@ -34,17 +34,25 @@ def inline_effects(
     return found
 
 
+def inline_all(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
+    """The kernel, without reservations, with all calls inlined that stand as statements."""
+    return _Inliner(funcs, kernel, allocating=True).kernel(loop=True)
+
+
 class _Inliner:
     """Inlines calls in one kernel, and collects the locals that it gets."""
 
-    def __init__(self, funcs: Mapping[str, ir.Func], kernel: ir.Kernel) -> None:
+    def __init__(
+        self, funcs: Mapping[str, ir.Func], kernel: ir.Kernel, allocating: bool = False
+    ) -> None:
         self.funcs, self.effects, self.old = funcs, Effects(funcs), kernel
+        self.allocating = allocating  # else the kernel reserves for the call
         self.locals: dict[str, Type] = dict(kernel.locals)
         self.calls = 0
 
-    def kernel(self) -> ir.Kernel:
+    def kernel(self, loop: bool = False) -> ir.Kernel:
         """The kernel without calls of functions with effects in its loops, as far as possible."""
-        body = self.body(self.old.body, False)
+        body = self.body(self.old.body, loop)
         return replace(self.old, body=body, locals=tuple(self.locals.items()))
 
     def body(self, body: ir.Body, loop: bool) -> ir.Body:
@@ -64,7 +72,7 @@ class _Inliner:
         func = self.funcs[call.func] if isinstance(call, ir.Call) else None
         if func is None or func.cpp is not None or not self.effects.has_effect(func):
             return None
-        if any(n.allocates for n in self.effects.reached(func)):  # the kernel reserves for the call
+        if not self.allocating and any(n.allocates for n in self.effects.reached(func)):
             return None
         assert isinstance(call, ir.Call)
         names, given = self._named(func, call)
@@ -79,6 +87,8 @@ class _Inliner:
         sets = {n.name for n in nodes if isinstance(n, ir.SetItem | ir.SetField)}
         changed = ir.bound(nodes) | sets
         types = {n: t for n, t in (*func.params, *func.locals) if not isinstance(t, Object)}
+        while f"{next(iter(types), '')}_{func.name}{self.calls}_" in self.locals:
+            self.calls += 1  # of a call that was inlined before
         names, given = {n: f"{n}_{func.name}{self.calls}_" for n in types}, list[ir.Stmt]()
         for param, x in zip(value_params(func), call.args, strict=True):
             if isinstance(x, ir.Var) and param not in changed:

@@ -8,6 +8,7 @@ import numpy as np
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Meta, Status
+from morph.compiler.ir.layout import FROM, TO
 from morph.compiler.ir.sites import Kind
 from morph.language.types import GraphInfo, Store
 from morph.runtime.interpreter.checks import Checks
@@ -45,8 +46,11 @@ class BoundStore:
         self.columns: dict[str, Any] = {}
         self.span = range(0)  # rows in use, or a collection's entries, at the last barrier
 
-    def bind(self, obj: Any) -> None:
-        """Take the arrays, which may have moved since the last launch."""
+    def bind(self, obj: Any, reexecution: bool) -> None:
+        """Take the arrays, which may have moved since the last launch.
+
+        The extent of a re-execution is that of the first one.
+        """
         self.obj = obj
         if self.info.kind not in ("table", "collection"):
             return
@@ -54,9 +58,11 @@ class BoundStore:
         self.columns = {c.name: obj.columns[c.name].array for c in self.info.columns}
         self.dead = obj.hidden("dead") if self.info.deletes else None
         self.free = obj.hidden("free") if self.info.deletes else None
-        count = int(self.meta[COUNT])
-        first = 0 if self.info.kind == "table" else min(int(self.meta[HEAD]), count)
-        self.span = range(first, count)
+        if not reexecution:
+            count = int(self.meta[COUNT])
+            first = 0 if self.info.kind == "table" else min(int(self.meta[HEAD]), count)
+            self.meta[[FROM, TO]] = first, count
+        self.span = range(int(self.meta[FROM]), int(self.meta[TO]))
 
     def is_dead(self, row: int) -> bool:
         """Whether a row is deleted."""
@@ -185,7 +191,7 @@ class Memory:
         """Bind the host objects; locks held by items stay held when deferred items run again."""
         self.status = status
         for slot, store in self.stores.items():
-            store.bind(stores[slot])
+            store.bind(stores[slot], reexecution)
         for slot in self.locks if not reexecution else ():
             stores[slot].hidden("lock")[:] = 0
         for graph, direction in self.walks:

@@ -1,0 +1,559 @@
+"""Changes at the other end of an edge, whose row may be a mirror: combined, or sent to the owner.
+
+An atomic whose result is not used changes the mirror, and the mirrors are combined with the owner's
+value after the step.  Any other change is cut out of the kernel together with the statements that
+depend on it (a *slice*).  For own rows the slice is executed where it stands.  For a mirror the
+values that it uses are sent in a message, and a kernel over messages, the slice, is executed by the
+owner.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.sites import declared
+from morph.compiler.ir.spelling import user_name
+from morph.compiler.passes.liveness import read_first
+from morph.compiler.passes.ownership import ENDS, GLOBAL_ID, Ownership, bare
+from morph.language.errors import reject
+from morph.language.position import Pos
+from morph.language.types import (
+    BOOL,
+    I32,
+    I64,
+    NOTHING,
+    Column,
+    Handle,
+    Scalar,
+    Store,
+    Type,
+    Vector,
+)
+
+COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
+CARRIED = (  # expressions that are computed by the sender
+    ir.Const, ir.Var, ir.Unary, ir.Binary, ir.Compare, ir.Logic, ir.Select, ir.Cast, ir.Builtin,
+    ir.Load, ir.Place, ir.Field, ir.Degree, ir.Item,
+)  # fmt: skip
+HINT = "keep what the item itself changes, and what it computes for later, out of these statements"
+
+
+@dataclass
+class Slice:
+    """Statements that the owner of a row executes.
+
+    Attributes
+    ----------
+    store : Store
+        The collection of messages: the row in ``item``, and the values that the statements use.
+    body : tuple of Stmt
+        The statements, in terms of ``entry``, a message.
+    locals : dict of str to Type
+    locks : bool
+        Own rows are sent, too, since rows are locked: once in all of the step.
+    """
+
+    store: Store
+    body: ir.Body
+    locals: dict[str, Type]
+    locks: bool
+    pos: Pos
+
+
+@dataclass
+class Cutter:
+    """Cuts the changes at other ends out of a kernel, whose ids are global and calls inlined."""
+
+    rows: Ownership
+    kernel: ir.Kernel
+    owned: dict[str, str]  # by table, the scalar with the number of own rows
+    taken: set[str]  # names of slots
+    combines: dict[tuple[str, str], str] = field(default_factory=dict)
+    spreads: set[tuple[str, str]] = field(default_factory=set)
+    slices: list[Slice] = field(default_factory=list)
+    by_owner: set[int] = field(default_factory=set)  # `id` of nodes that the owner executes
+    locals: dict[str, Type] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.locals = dict(self.kernel.locals)
+        self.types = dict(self.kernel.params) | self.locals
+        self.uniform = {n for n, _ in self.kernel.params[1:]}
+        funcs = [f for f in self.rows.funcs.values() if f.name != self.kernel.name]
+        nodes = list(ir.walk((self.kernel.body, *funcs)))
+        self.ops: dict[tuple[str, str], set[str]] = defaultdict(set)  # of changes, by column
+        self.remote_ops: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for n in nodes:
+            if n.writes:
+                self.ops[self._column(n)].add(_operation(n))
+        unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
+        for n, _ in self._remote(self.kernel.body):
+            if n.writes:
+                how = n.op if isinstance(n, ir.Atomic) else ""
+                if n.writes and COMBINED.get(how) == "add" and (id(n) not in unused or n.flag):
+                    how = ""  # the value of an accumulator is not that of the row
+                self.remote_ops[self._column(n)].add(COMBINED.get(how, ""))
+        self.read = {
+            (n.place.slot, n.place.column)
+            for f in self.rows.funcs.values()
+            for n in ir.walk(f)
+            if isinstance(n, ir.Load) and not self.rows.owns(n.place.row, f.name)
+        }
+
+    def kernel_of_sender(self) -> ir.Kernel:
+        """The kernel without changes at other ends."""
+        body = self._body((), self.kernel.body)
+        return replace(self.kernel, body=body, locals=tuple(self.locals.items()))
+
+    # --- where a slice begins and ends -----------------------------------------------------------
+
+    def _body(self, after: ir.Body, body: ir.Body) -> ir.Body:
+        """Statements; those ``after`` them may be executed later."""
+        done: list[ir.Stmt] = []
+        i = 0
+        while i < len(body):
+            s, rest = body[i], (*body[i + 1 :], *after)
+            i += 1
+            if not self._remote(s):
+                done.append(s)
+            elif s.loop:
+                again = (s, *rest)
+                done.append(ir.rewrite_bodies(s, partial(self._body, again)))
+            elif isinstance(s, ir.If) and self._is_entered(s, rest):
+                done.append(ir.rewrite_bodies(s, partial(self._body, rest)))
+            elif self._is_combined(s):
+                done.append(self._combined(s))
+            else:
+                last = self._end(body, i)
+                done += self._sent(body[i - 1 : last], (*body[last:], *after))
+                i = last
+        return tuple(done)
+
+    def _is_entered(self, s: ir.If, rest: ir.Body) -> bool:
+        """Whether the condition of a branch is evaluated by the sender, and slices are in it."""
+        if ir.bound(ir.walk((s.then, s.orelse))) & read_first(rest):
+            return False
+        if not self._unsettled(s.cond):
+            return True
+        combined = all(self._is_combinable(n) for n, _ in self._remote(s))
+        return combined and not s.orelse and self._stays_false(s.cond)
+
+    def _end(self, body: ir.Body, first: int) -> int:
+        """The end of a slice before whose statement ``first`` all belong to it."""
+        last = first
+        while True:
+            made = ir.bound(ir.walk(body[first - 1 : last]))
+            here = [k for k in range(last, len(body)) if ir.used(ir.walk(body[k])) & made]
+            if not here:
+                return last
+            last = here[-1] + 1
+
+    def _is_combinable(self, n: Any) -> bool:
+        """Whether an atomic without a used result may change the mirror."""
+        if not isinstance(n, ir.Atomic) or n.place.slot not in self.rows.points:
+            return False
+        column = self._column(n)
+        how, ops = COMBINED.get(n.op), self.remote_ops[column]
+        return how is not None and ops == {how} and (how != "add" or column not in self.read)
+
+    def _is_combined(self, s: ir.Stmt) -> bool:
+        return isinstance(s, ir.Eval) and self._is_combinable(s.value)
+
+    def _combined(self, s: Any) -> ir.Stmt:
+        column, how = self._column(s.value), COMBINED[s.value.op]
+        self.combines[column] = how
+        if how != "add":
+            self.spreads.add(column)
+        return s  # type: ignore[no-any-return]
+
+    # --- a slice ---------------------------------------------------------------------------------
+
+    def _sent(self, body: ir.Body, after: ir.Body) -> ir.Body:
+        """The statements of a slice for own rows, and the message for others."""
+        name, pos = self.kernel.name, body[0].pos
+        changes = self._remote(body)
+        targets = {self.rows.name(row, name): row for _, row in changes}
+        if len(targets) != 1:
+            problem = "what is done at the other end of one edge depends on that of another"
+            reject(problem, pos, "change one of the two rows here, the other in a step of its own")
+        ((key, target),) = targets.items()
+        self._check(body, after, key)
+        assert isinstance(target.type, Handle)
+        made = _Writer(self, body, key, target.type)
+        found = Slice(
+            made.store(self._slot(), target.type.slot), made.body(), made.locals,
+            any(isinstance(n, ir.Lock) and n.slot in self.rows.tables for n in ir.walk(body)), pos,
+        )  # fmt: skip
+        self.slices.append(found)
+        values = (("item", target), *made.sent)
+        add = ir.Add(slot=found.store.slot, values=values, type=NOTHING, pos=pos)
+        send: ir.Body = (ir.Eval(value=add, pos=pos),)
+        send = self._filtered(body, send, found.locks, ir.bound(ir.walk(body)))
+        if found.locks:
+            return send
+        number = ir.Cast(x=target, type=I64, pos=pos)
+        limit = ir.Var(name=self.owned[target.type.slot], type=I64, pos=pos)
+        cond = ir.Compare(op="<", x=number, y=limit, type=BOOL, pos=pos)
+        return (ir.If(cond=cond, then=body, orelse=send, pos=pos),)
+
+    def _slot(self) -> str:
+        slot = next(
+            s for k in range(len(self.taken) + 1) if (s := f"messages{k}") not in self.taken
+        )
+        self.taken.add(slot)
+        return slot
+
+    def _check(self, body: ir.Body, after: ir.Body, key: ir.Expr) -> None:
+        """Refuse a slice that another part cannot execute; note what the owner executes."""
+        name, nodes = self.kernel.name, list(ir.walk(body))
+        made = ir.bound(nodes) | ir.used(
+            n for n in nodes if isinstance(n, ir.SetItem | ir.SetField)
+        )
+        if escaping := sorted((made & read_first(after)) - self.uniform):
+            problem = (
+                f"{user_name(escaping[0])!r} is used after a change at the other end of an edge"
+            )
+            reject(problem, body[0].pos, HINT)
+        for n in _leaving(body):
+            reject("a loop ends where the other end of an edge is changed", n.pos, HINT)
+        for n in nodes:
+            row = self.rows.changed_row(n)
+            if row is not None and self.rows.owns(row, name):
+                problem = "what is done at an item depends on a change at the other end of an edge"
+                reject(problem, n.pos, "do it in another step")
+            if isinstance(n, ir.ForEdges | ir.ForRows):
+                reject("this loop belongs to a change at the other end of an edge", n.pos, HINT)
+            for x in ir.operands(n):
+                if isinstance(x, ir.Expr) and self.rows.name(x, name) == key:
+                    self.by_owner.add(id(n))
+            if isinstance(n, ir.Load) and self.rows.name(n.place.row, name) == key:
+                self.by_owner.add(id(n))
+        self._check_writes(body, False, ir.bound(nodes))
+
+    def _check_writes(self, body: ir.Body, conditional: bool, made: set[str]) -> None:
+        """Refuse plain writes of different values to one row."""
+        for s in body:
+            if isinstance(s, ir.Write) and s.place.slot in self.rows.tables and not conditional:
+                if not self._is_uniform(s.value) and not declared(s.pos):
+                    problem = (
+                        "several items may write different values at the other end of their edges"
+                    )
+                    reject(problem, s.pos, "use an atomic; or declare it: # race: and a reason")
+            inner = conditional
+            if isinstance(s, ir.If):
+                inner = inner or bool(ir.used(ir.walk(s.cond)) & made)
+            for b in ir.bodies(s):
+                self._check_writes(b, inner, made)
+
+    # --- which messages are not needed -----------------------------------------------------------
+
+    def _filtered(self, body: ir.Body, send: ir.Body, locks: bool, made: set[str]) -> ir.Body:
+        """Send a message only if the mirror does not already show that the slice does nothing."""
+        s = body[0]
+        if len(body) == 1 and isinstance(s, ir.If) and not s.orelse:
+            inner = self._filtered(s.then, send, locks, made)
+            tested = takewhile(
+                lambda c: not ir.used(ir.walk(c)) & made and self._stays_false(c),
+                _conjuncts(s.cond),
+            )
+            for c in reversed(list(tested)):
+                self._note_spreads(c)
+                inner = (ir.If(cond=c, then=inner, orelse=(), pos=c.pos),)
+            return inner
+        if isinstance(s, ir.Assign) and isinstance(s.value, ir.Atomic) and not locks:
+            a = s.value
+            if a.op in ("min", "max") and not ir.used(ir.walk((a.place, a.args))) & made:
+                if self.remote_ops[self._column(a)] == {a.op}:
+                    return self._improving(s.name, a, body[1:], send)
+        return send
+
+    def _improving(self, name: str, a: ir.Atomic, rest: ir.Body, send: ir.Body) -> ir.Body:
+        """Send a message only if its value is better than all that were sent before."""
+        better = (">", ">=", "==") if a.op == "min" else ("<", "<=", "==")
+        for strict in (True, False):
+            false = {
+                (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(a.args[0]))
+                for op in (better[:1] if strict else better)
+            }
+            if not _acts(rest, false, {}):
+                seen = f"{name}_seen{len(self.slices)}_"
+                self.locals[seen] = a.type
+                old = ir.Var(name=seen, type=a.type, pos=a.pos)
+                op = better[0] if strict else better[1]
+                cond = ir.Compare(op=op, x=old, y=a.args[0], type=BOOL, pos=a.pos)
+                self.spreads.add(self._column(a))
+                value = replace(a, flag=None)
+                return (
+                    ir.Assign(name=seen, value=value, pos=a.pos),
+                    ir.If(cond=cond, then=send, orelse=(), pos=a.pos),
+                )
+        return send
+
+    def _stays_false(self, c: ir.Expr) -> bool:
+        """Whether a condition that is false before the step, for a mirror, is so for its owner."""
+        if not self._unsettled(c):
+            return True
+        if isinstance(c, ir.Logic):
+            return c.op == "and" and self._stays_false(c.x) and self._stays_false(c.y)
+        if not isinstance(c, ir.Compare) or c.op not in (">", ">=", "<", "<="):
+            return False
+        for x, y, falling in ((c.x, c.y, c.op in (">", ">=")), (c.y, c.x, c.op in ("<", "<="))):
+            load = _widened(x)
+            if isinstance(load, ir.Load) and not self._unsettled(y):
+                inner = self._unsettled((load.place.row, load.place.index))
+                ops = self.ops[load.place.slot, load.place.column]
+                return not inner and ops <= ({"min", "down"} if falling else {"max", "up"})
+        return False
+
+    def _unsettled(self, node: object) -> bool:
+        """Whether an expression reads at other ends what the kernel changes there."""
+        funcs = self.rows.funcs
+        todo, seen = [(node, self.kernel.name)], set[str]()
+        while todo:
+            top, f = todo.pop()
+            for n in ir.walk(top):
+                if isinstance(n, ir.Load) and not self.rows.owns(n.place.row, f):
+                    if self._column(n) in self.remote_ops:
+                        return True
+                if isinstance(n, ir.Call) and n.func not in seen:
+                    seen.add(n.func)
+                    todo.append((funcs[n.func].body, n.func))
+        return False
+
+    def _note_spreads(self, node: object) -> None:
+        for n in ir.walk(node):
+            if isinstance(n, ir.Load) and not self.rows.owns(n.place.row, self.kernel.name):
+                if n.place.column not in (*ENDS, GLOBAL_ID):
+                    self.spreads.add(self._column(n))
+
+    def _is_uniform(self, x: object) -> bool:
+        """Whether an expression has one value for all items."""
+        for n in ir.walk(x):
+            if isinstance(n, ir.Var) and n.name not in self.uniform:
+                return False
+            if isinstance(n, ir.Place) and n.slot in {*self.rows.tables, *self.rows.lists}:
+                return False
+            if isinstance(n, ir.Degree | ir.Call | ir.FindEdge):
+                return False
+        return True
+
+    def _remote(self, node: object) -> list[tuple[Any, ir.Expr]]:
+        return self.rows.remote(node, self.kernel.name)
+
+    def _column(self, n: Any) -> tuple[str, str]:
+        return n.place.slot, n.place.column
+
+
+class _Writer:
+    """Writes the statements of a slice as those of a kernel over messages."""
+
+    def __init__(self, cutter: Cutter, body: ir.Body, key: ir.Expr, target: Handle) -> None:
+        self.cutter, self.rows, self.f = cutter, cutter.rows, cutter.kernel.name
+        self.old, self.key, self.pos = body, key, body[0].pos
+        self.target = ir.Var(name="target_", type=target, pos=self.pos)
+        self.made = ir.bound(ir.walk(body))
+        self.columns: list[Column] = []
+        self.sent: list[tuple[str, ir.Expr]] = []  # columns of a message, and their values
+        self._known: dict[ir.Expr, str] = {}
+        self.locals: dict[str, Type] = {"target_": target}
+        self.locals |= {n: t for n, t in cutter.locals.items() if n in self.made}
+        before = sorted(self.made & read_first(body))
+        given = [ir.Var(name=n, type=cutter.locals[n], pos=self.pos) for n in before]
+        first = [ir.Assign(name=x.name, value=self._carried(x), pos=self.pos) for x in given]
+        self._body = (*first, *ir.rewritten(body, self._received))
+
+    def store(self, slot: str, table: str) -> Store:
+        """The collection of messages."""
+        self.slot = slot
+        return Store(slot, "collection", (Column("item", I32, 0, table, 4), *self.columns))
+
+    def body(self) -> ir.Body:
+        """The statements, with the values of the message ``entry``."""
+
+        def load(n: ir.Node) -> Any:
+            if not isinstance(n, ir.Place) or n.slot:
+                return None
+            return replace(n, slot=self.slot, row=self._entry())
+
+        item = ir.Place(
+            slot=self.slot, column="item", row=self._entry(), index=None, type=self.target.type,
+            pos=self.pos,
+        )  # fmt: skip
+        value: ir.Expr = ir.Load(place=item, type=item.type, pos=self.pos)
+        if not self.columns:  # then an item of the collection is the row
+            value = ir.Var(name="entry_", type=item.type, pos=self.pos)
+        first = ir.Assign(name=self.target.name, value=value, pos=self.pos)
+        return (first, *ir.rewritten(self._body, load))
+
+    def _entry(self) -> ir.Var:
+        return ir.Var(name="entry_", type=Handle(self.slot), pos=self.pos)
+
+    def _received(self, n: ir.Node) -> Any:
+        """What the owner evaluates in place of a node; None if parts of it are carried."""
+        if not isinstance(n, ir.Expr) or n.effect:
+            return None
+        if self.rows.partitioned(n.type) and self.rows.name(n, self.f) == self.key:
+            return self.target
+        if self.cutter._is_uniform(n):
+            return n
+        if isinstance(n, ir.Call) and self._is_local(n.args):
+            for x in n.args:
+                if self.rows.partitioned(x.type) and self.rows.name(x, self.f) != self.key:
+                    self._refuse(x)
+            return None
+        return None if self._is_local(n) else self._carried(n)
+
+    def _is_local(self, x: object) -> bool:
+        """Whether an expression depends on the owner's row, or on what the slice computes."""
+        for n in ir.walk(x):
+            if isinstance(n, ir.Var) and n.name in self.made:
+                return True
+            if isinstance(n, ir.Expr) and self.rows.partitioned(n.type):
+                if self.rows.name(n, self.f) == self.key:
+                    return True
+        return False
+
+    def _carried(self, x: ir.Expr) -> ir.Expr:
+        """A value of the sender, in a column of the message."""
+        if isinstance(x, ir.Const):
+            return x
+        t = x.type
+        of_points = isinstance(t, Handle) and t.slot in self.rows.points
+        plain = t.elem if isinstance(t, Vector) else t
+        if not (of_points or isinstance(plain, Scalar)) or not self._is_safe(x):
+            self._refuse(x)
+        name = self._known.setdefault(bare(x), f"value{len(self.columns)}")
+        kind = I32 if of_points else plain
+        assert isinstance(kind, Scalar)
+        if name not in dict(self.sent):
+            size = t.size if isinstance(t, Vector) else 0
+            stride = max(size, 1) * kind.bits // 8
+            self.columns.append(Column(name, kind, size, None, stride))
+            self.sent.append((name, self.rows_id(x) if of_points else x))
+        place = ir.Place(
+            slot="", column=name, row=x, index=None, type=kind if of_points else t, pos=x.pos
+        )
+        load = ir.Load(place=place, type=place.type, pos=x.pos)
+        if not of_points:
+            return load
+        row = ir.Cast(x=load, type=t, pos=x.pos)
+        if self.rows.exists(x, self.f):
+            return row
+        zero = ir.Const(value=0, type=I32, pos=x.pos)
+        none = ir.Const(value=-1, type=t, pos=x.pos)
+        cond = ir.Compare(op="<", x=load, y=zero, type=BOOL, pos=x.pos)
+        return ir.Select(cond=cond, x=none, y=row, type=t, pos=x.pos)
+
+    def rows_id(self, x: ir.Expr) -> ir.Expr:
+        """The global id of a row."""
+        return global_id(x, self.rows.exists(x, self.f))
+
+    def _is_safe(self, x: object) -> bool:
+        """Whether the sender may evaluate an expression that the slice may not need."""
+        for n in ir.walk(x):
+            if not isinstance(n, CARRIED):
+                return False
+            if isinstance(n, ir.Place | ir.Item) and not isinstance(n.index, ir.Const | None):
+                return False
+            row = (
+                n.row if isinstance(n, ir.Place) else n.point if isinstance(n, ir.Degree) else None
+            )
+            if row is not None and not self.rows.exists(row, self.f):
+                if not isinstance(n, ir.Place) or n.slot in self.rows.tables:
+                    return False
+        return True
+
+    def _refuse(self, x: ir.Expr) -> None:
+        problem = "this value cannot be sent with a change at the other end of an edge"
+        reject(problem, x.pos, "assign what is needed, numbers or points, to locals before")
+
+
+def global_id(row: ir.Expr, exists: bool) -> ir.Expr:
+    """The id of a row that users see; -1 for None."""
+    assert isinstance(row.type, Handle)
+    place = ir.Place(
+        slot=row.type.slot, column=GLOBAL_ID, row=row, index=None, type=I32, pos=row.pos
+    )
+    load = ir.Load(place=place, type=I32, pos=row.pos)
+    if exists:
+        return load
+    none = ir.Const(value=-1, type=row.type, pos=row.pos)
+    cond = ir.Compare(op="!=", x=row, y=none, type=BOOL, pos=row.pos)
+    missing = ir.Const(value=-1, type=I32, pos=row.pos)
+    return ir.Select(cond=cond, x=load, y=missing, type=I32, pos=row.pos)
+
+
+def _operation(n: Any) -> str:
+    """How a change moves a value: ``min``, ``max``, ``down`` or ``up``; empty if unknown."""
+    if not isinstance(n, ir.Atomic):
+        return ""
+    if n.op in ("add", "sub"):
+        step = n.args[0]
+        known = isinstance(step, ir.Const) and step.value >= 0
+        return ("up" if n.op == "add" else "down") if known else ""
+    return n.op if n.op in ("min", "max") else ""
+
+
+def _leaving(body: ir.Body) -> Iterator[ir.Node]:
+    """The statements that leave a body."""
+    for s in body:
+        if s.leaves:
+            yield s
+        for b in ir.bodies(s):
+            yield from (n for n in _leaving(b) if not s.loop or isinstance(n, ir.Return))
+
+
+def _conjuncts(c: ir.Expr) -> Iterator[ir.Expr]:
+    if isinstance(c, ir.Logic) and c.op == "and":
+        yield from _conjuncts(c.x)
+        yield from _conjuncts(c.y)
+    else:
+        yield c
+
+
+def _widened(x: ir.Expr) -> ir.Expr:
+    """The value that a cast to a wider type of the same kind widens."""
+    while isinstance(x, ir.Cast) and isinstance(x.type, Scalar) and isinstance(x.x.type, Scalar):
+        if x.type.kind != x.x.type.kind or x.type.bits < x.x.type.bits:
+            break
+        x = x.x
+    return x
+
+
+def _acts(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
+    """Whether statements have an effect where some comparisons are false."""
+    for s in body:
+        match s:
+            case ir.Assign(value=ir.Const(value=bool(x))):
+                known[s.name] = x
+            case ir.Assign() if not s.value.effect and not isinstance(s.value, ir.Call):
+                known.pop(s.name, None)
+            case ir.If():
+                c = s.cond
+                if isinstance(c, ir.Var) and c.name in known:
+                    taken = [s.then if known[c.name] else s.orelse]
+                elif isinstance(c, ir.Compare) and _same(c) & false:
+                    taken = [s.orelse]
+                else:
+                    taken = [s.then, s.orelse]
+                inner = known if len(taken) == 1 else {}
+                if any(_acts(b, false, inner) for b in taken):
+                    return True
+                if len(taken) > 1:
+                    for name in ir.bound(ir.walk(tuple(taken))):
+                        known.pop(name, None)
+            case _:
+                return True
+    return False
+
+
+def _same(c: ir.Compare) -> set[Any]:
+    """A comparison, and the same one with its operands exchanged."""
+    flipped = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(c.op, c.op)
+    x, y = bare(_widened(c.x)), bare(_widened(c.y))
+    return {(c.op, x, y), (flipped, y, x)}

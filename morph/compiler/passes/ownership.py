@@ -1,0 +1,165 @@
+"""Which rows of partitioned tables belong to the part that executes a kernel.
+
+A part of a partitioned graph has its own rows and mirrors, copies of rows of other parts that its
+edges lead to.  The item of a kernel is an own row; the other end of an edge may be a mirror.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.effects import value_params
+from morph.language.position import Pos
+from morph.language.types import Handle, Store
+
+GLOBAL_ID = "global_id"  # the column with the ids that users see
+ENDS = ("src", "dst")
+NOWHERE = Pos("", 0, 0, 0)
+
+
+class Ownership:
+    """What is known of the rows that functions use.
+
+    Attributes
+    ----------
+    points, edges : dict of str to GraphInfo
+        The partitioned tables by slot.
+    lists : dict of str to str
+        The collections of their rows, and the slot of the table.
+    """
+
+    def __init__(self, unit: ir.Unit, graphs: Container[str], funcs: Iterable[ir.Func]) -> None:
+        infos = [g for g in unit.graphs if g.slot in graphs]
+        self.points = {dict(g.tables)["points"]: g for g in infos}
+        self.edges = {dict(g.tables)["edges"]: g for g in infos}
+        self.stores = {s.slot: s for s in unit.stores}
+        self.lists = {
+            s.slot: t.slot for s in unit.stores if (t := _item_type(s)) and t.slot in self.tables
+        }
+        self.funcs = {f.name: f for f in funcs}
+        self.values: dict[tuple[str, str], list[Any]] = defaultdict(list)  # None: no expression
+        for f in self.funcs.values():
+            for n in ir.walk(f):
+                for name in ir.bound([n]):
+                    self.values[f.name, name].append(n.value if isinstance(n, ir.Assign) else None)
+        self.other: set[tuple[str, str]] = set()  # locals, of functions, that may name a mirror
+        size = -1
+        while size < len(self.other):
+            size = len(self.other)
+            for f in self.funcs.values():
+                self.other.update(x for n in ir.walk(f) for x in self._others(n, f.name))
+
+    @property
+    def tables(self) -> set[str]:
+        """The slots of the partitioned tables."""
+        return {*self.points, *self.edges}
+
+    def _others(self, n: ir.Node, f: str) -> Iterator[tuple[str, str]]:
+        """The locals to which a node gives a row that may be a mirror."""
+        match n:
+            case ir.ForEdges():
+                if n.var is not None:
+                    yield f, n.var
+                if n.direction != "out" or not self.owns(n.point, f):
+                    yield f, n.edge
+            case ir.ForItems() if not self.owns(n.x, f):
+                yield f, n.var
+            case ir.Assign() | ir.LocalAdd() | ir.SetItem() | ir.SetField():
+                if not self.owns(n.value, f):
+                    yield f, n.name
+            case ir.Return(value=ir.Expr() as x) if not self.owns(x, f):
+                yield f, ""
+            case ir.Call():
+                params = value_params(self.funcs[n.func])
+                pairs = zip(params, n.args, strict=True)
+                yield from ((n.func, name) for name, x in pairs if not self.owns(x, f))
+
+    def owns(self, x: Any, f: str) -> bool:
+        """Whether the rows that an expression of function ``f`` names belong to the part."""
+        match x:
+            case ir.Var():
+                return (f, x.name) not in self.other
+            case ir.Load(place=p) if p.slot in self.lists and p.column == "item":
+                return True
+            case ir.Load(place=p) if p.slot in self.edges and p.column in ENDS:
+                return p.column == "src" and self.owns(p.row, f)
+            case ir.Load(place=p):
+                return self.referred(p) is None
+            case ir.Select():
+                return self.owns(x.x, f) and self.owns(x.y, f)
+            case ir.Item() | ir.Field():
+                return self.owns(x.x, f)
+            case ir.Make():
+                return all(self.owns(a, f) for a in x.parts)
+            case ir.Call():
+                return (x.func, "") not in self.other
+            case ir.Cast():
+                return not self.partitioned(x.type)
+        return True
+
+    def partitioned(self, t: Any) -> bool:
+        """Whether a type is that of rows of a partitioned table."""
+        return isinstance(t, Handle) and t.slot in self.tables
+
+    def referred(self, p: ir.Place) -> str | None:
+        """The slot of the partitioned table to which the column of a place refers, or None."""
+        column = self.stores[p.slot].column(p.column)
+        assert column is not None
+        return column.ref if column.ref in self.tables else None
+
+    def changed_row(self, n: Any) -> ir.Expr | None:
+        """The row of a partitioned table that a node changes, or adds to a collection."""
+        row: ir.Expr | None = None
+        match n:
+            case ir.Add() if n.slot in self.lists:
+                row = next(x for name, x in n.values if name == "item")
+            case ir.Lock() if n.slot in self.tables:
+                row = n.row
+            case _ if n.writes and n.place.slot in self.tables:
+                row = n.place.row
+        return row
+
+    def remote(self, node: object, f: str) -> list[tuple[Any, ir.Expr]]:
+        """The nodes below a node that change rows that may be mirrors, and these rows."""
+        found = ((n, self.changed_row(n)) for n in ir.walk(node))
+        return [(n, row) for n, row in found if row is not None and not self.owns(row, f)]
+
+    def exists(self, x: ir.Expr, f: str, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether a row is never None: the item, a variable of a loop, or an end of an edge."""
+        match x:
+            case ir.Var():
+                made = self.values[f, x.name] if x.name not in seen else [None]
+                seen |= {x.name}
+                return all(v is None or self.exists(v, f, seen) for v in made)
+            case ir.Load(place=p):
+                end = p.slot in self.edges and p.column in ENDS
+                return p.column == "item" and p.slot in self.lists or end and self.exists(p.row, f)
+        return False
+
+    def name(self, x: ir.Expr, f: str) -> ir.Expr:
+        """An expression that is equal for rows known to be the same."""
+        made = self.values[f, x.name] if isinstance(x, ir.Var) else []
+        if len(made) == 1 and isinstance(made[0], ir.Var | ir.Load):
+            y = made[0]
+            if isinstance(y, ir.Var) or (y.place.slot in self.edges and y.place.column in ENDS):
+                return self.name(y, f)
+        found: ir.Expr = bare(x)
+        return found
+
+
+def bare(node: Any) -> Any:
+    """A tree without positions: equal to that of equal code elsewhere."""
+    if isinstance(node, tuple):
+        return tuple(map(bare, node))
+    if not isinstance(node, ir.Node):
+        return node
+    return ir.with_parts(node, bare, pos=NOWHERE)
+
+
+def _item_type(s: Store) -> Handle | None:
+    """The type of the rows that a collection lists."""
+    column = s.column("item") if s.kind == "collection" else None
+    return column.elem if column is not None and isinstance(column.elem, Handle) else None

@@ -1,0 +1,532 @@
+"""What has to be exchanged between the parts of a graph before and after a step.
+
+`derive` takes the unit of one ``foreach`` and the graphs that are partitioned.  It gives the unit
+that each part executes over its own rows, and what is exchanged: columns that are read at the other
+end of an edge (*spreads*), columns that are changed there by an atomic (*combines*), messages for
+all other changes there, and what all parts share (*totals*, flags).  Where this cannot be derived,
+the kernel is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import user_name
+from morph.compiler.passes.effects import Effects
+from morph.compiler.passes.inlining import inline_all
+from morph.compiler.passes.liveness import read_first
+from morph.compiler.passes.messages import COMBINED, Cutter, Slice, global_id
+from morph.compiler.passes.ownership import ENDS, GLOBAL_ID, Ownership
+from morph.compiler.passes.reservations import place_reservations
+from morph.compiler.passes.work_sharing import shared_loop
+from morph.language.errors import reject
+from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Scalar
+
+ARBITRARY = "a row by its number may belong to another part"
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """A column of points whose mirrors are combined with the owner's value after the step.
+
+    ``op`` is ``add`` (mirrors are 0 before the step), ``min``, ``max``, ``or`` or ``and``.
+    """
+
+    slot: str
+    column: str
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Changes at other ends that the owners of the rows execute after the step.
+
+    Attributes
+    ----------
+    slot : str
+        Of the collection of messages, of the unit that sends and of the one that receives.  Its
+        ``item`` is a local id: of a mirror, or (only if ``own``) of an own row.
+    columns : tuple of Column
+        Its other columns.
+    points : tuple of str
+        Those that hold a global id of a point, or -1; the receiver gets a local id.
+    unit : Unit
+        One ``foreach`` over the messages that a part has received.  It sends none.
+    own : bool
+        Messages to own rows are received as those from others, all in one launch.
+    """
+
+    slot: str
+    columns: tuple[Column, ...]
+    points: tuple[str, ...]
+    unit: ir.Unit
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A column that every part has whole, and how it gets one value again after the step.
+
+    ``op``: ``add``, the value before and what each part has added; ``min``, ``max``, ``or``,
+    ``and`` of all parts' values; ``sum`` of these; ``set``, the value of a part that has changed
+    it; ``first``, that of the first part.
+    """
+
+    slot: str
+    column: str
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A scalar argument of the derived units, of type i64.
+
+    ``what``: ``points`` or ``edges``, the number in all of the graph in slot ``graph``;
+    ``owned_points`` or ``owned_edges``, the number of the part's own.
+    """
+
+    name: str
+    what: str
+    graph: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """One step over a partitioned graph.
+
+    Attributes
+    ----------
+    unit : Unit
+        What each part executes; its domain is the part's own rows.
+    spreads : tuple of (slot, column)
+        Columns whose mirrors have to be equal to the owner's values before the step.
+    combines : tuple of Combine
+    writes : tuple of (slot, column)
+        Columns whose mirrors may differ from the owner's values after the step.
+    messages : tuple of Message
+    totals : tuple of Total
+    flags : tuple of str
+        Flags that are raised for all parts if one part has raised them.
+    hidden : tuple of Hidden
+    """
+
+    unit: ir.Unit
+    spreads: tuple[tuple[str, str], ...]
+    combines: tuple[Combine, ...]
+    writes: tuple[tuple[str, str], ...]
+    messages: tuple[Message, ...]
+    totals: tuple[Total, ...]
+    flags: tuple[str, ...]
+    hidden: tuple[Hidden, ...]
+
+
+def derive(unit: ir.Unit, graphs: Container[str]) -> Partitioning:
+    """Derive what is exchanged when the unit of a ``foreach`` is executed by parts.
+
+    Parameters
+    ----------
+    unit : Unit
+        Of one ``foreach``; points have the column `GLOBAL_ID`.
+    graphs : set of str
+        The slots of the partitioned graphs.
+
+    Raises
+    ------
+    LanguageError
+        If the kernel does what cannot be done by parts.
+    """
+    (block,) = unit.blocks
+    (step,) = block.steps
+    assert isinstance(step, ir.Foreach) and not unit.fused
+    return _Derivation(unit, step, graphs).partitioning()
+
+
+def describe(found: Partitioning) -> list[str]:
+    """Lines that say what a step exchanges."""
+
+    def named(pairs: Iterable[tuple[str, str]]) -> str:
+        return ", ".join(f"{slot}.{column}" for slot, column in pairs)
+
+    lines = [f"before: mirrors of {named(found.spreads)}, where stale"] if found.spreads else []
+    lines += [f"combined by {c.op}: mirrors of {c.slot}.{c.column}" for c in found.combines]
+    for m in found.messages:
+        (first,) = m.unit.blocks
+        (step,) = first.steps
+        values = ", ".join(f"{c.name}: {c.dtype}" for c in m.columns) or "no values"
+        lines.append(f"{m.slot}: line {step.pos.line}, executed by the owner; {values}")
+    lines += [f"of all parts, {t.op}: {t.slot}.{t.column}" for t in found.totals]
+    lines += [f"of all parts, or: {slot}" for slot in found.flags]
+    lines += [f"after: mirrors of {named(found.writes)} are stale"] if found.writes else []
+    return lines or ["nothing is exchanged"]
+
+
+class _Derivation:
+    """The derivation of one unit."""
+
+    def __init__(self, unit: ir.Unit, step: ir.Foreach, graphs: Container[str]) -> None:
+        self.unit, self.step, self.graphs = unit, step, graphs
+        funcs = {f.name: f for f in unit.funcs}
+        kernel = funcs[step.kernel]
+        assert isinstance(kernel, ir.Kernel)
+        self.rows = Ownership(unit, graphs, unit.funcs)
+        self.kernel = self._inlined(kernel, funcs)
+        self.divided = step.slot in {*self.rows.tables, *self.rows.lists}
+        self.hidden: dict[str, Hidden] = {}
+        self._refuse_options()
+        others = _reached(self.kernel, funcs)[:-1]
+        self.kernel = self._localised(self.kernel)
+        self.funcs = {f.name: self._localised(f) for f in others}
+        self.rows = Ownership(unit, graphs, (*self.funcs.values(), self.kernel))
+
+    def _inlined(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
+        """The kernel; without calls and reservations if it changes rows at other ends."""
+        if not any(self.rows.remote(f.body, f.name) for f in _reached(kernel, funcs)):
+            return kernel
+        for n in ir.walk(kernel):
+            if isinstance(n, ir.Exceed):
+                problem = "a kernel that changes other ends of edges reserves no capacity itself"
+                reject(problem, n.pos, "leave out reserve(...)")
+        bare = _without_reservations(kernel.body)
+        return inline_all(replace(kernel, body=bare), funcs)
+
+    def _refuse_options(self) -> None:
+        """Refuse what a step over parts cannot do."""
+        s = self.step
+        if s.together or s.until_empty or self.kernel.commit is not None:
+            what = "until_empty" if s.until_empty else "single(collection)"
+            reject(f"{what} is not possible on a partitioned graph", s.pos, "use one device")
+        if s.start is not None or s.stop is not None:
+            if self.divided:
+                hint = "use a filter: where=lambda p: p.id < n"
+                reject("a slice of a partitioned table is no domain of a step", s.pos, hint)
+        for x in (*s.args, *s.where_args):
+            if self.rows.partitioned(x.type):
+                reject(ARBITRARY, s.pos, "pass its id, and compare it with p.id")
+
+    # --- numbers of rows ------------------------------------------------------------------------
+
+    def _scalar(self, what: str, slot: str) -> str:
+        """The name of a scalar with a number of rows of a partitioned table."""
+        tables = self.rows.points if slot in self.rows.points else self.rows.edges
+        graph, kind = tables[slot].slot, "points" if slot in self.rows.points else "edges"
+        name = f"{what}{kind}_of_{graph.replace('.', '_')}_"
+        self.hidden[name] = Hidden(name, what + kind, graph)
+        return name
+
+    def _localised(self, f: Any) -> Any:
+        """A function that uses ids and sizes of the whole graph."""
+        tables = self.rows.tables
+
+        def change(n: ir.Node) -> Any:
+            match n:
+                case ir.Reserve():
+                    return n
+                case ir.Cast(x=x, type=Scalar()) if self.rows.partitioned(x.type):
+                    return self._id(n, f.name)
+                case ir.StoreSize() if n.slot in tables:
+                    return ir.Var(name=self._scalar("", n.slot), type=I64, pos=n.pos)
+                case ir.ForRows() if n.slot in tables:
+                    row = ir.Var(name=n.var, type=Handle(n.slot), pos=n.pos)
+                    number = ir.Cast(x=row, type=I64, pos=n.pos)
+                    owned = ir.Var(name=self._scalar("owned_", n.slot), type=I64, pos=n.pos)
+                    cond = ir.Compare(op="<", x=number, y=owned, type=BOOL, pos=n.pos)
+                    body = ir.rewritten(n.body, change)
+                    return replace(n, body=(ir.If(cond=cond, then=body, orelse=(), pos=n.pos),))
+            return None
+
+        return replace(f, body=ir.rewritten(f.body, change))
+
+    def _id(self, n: ir.Cast, f: str) -> ir.Expr:
+        """The id of a row in the whole graph."""
+        assert isinstance(n.x.type, Handle)
+        if self.rows.stores[n.x.type.slot].column(GLOBAL_ID) is None:
+            reject("an edge of a partitioned graph has no id in a kernel", n.pos, "use a column")
+        found = global_id(n.x, self.rows.exists(n.x, f))
+        return found if n.type == found.type else replace(n, x=found)
+
+    # --- the result ------------------------------------------------------------------------------
+
+    def partitioning(self) -> Partitioning:
+        """All that is derived."""
+        rows = self.rows
+        remote = rows.remote(self.kernel.body, self.kernel.name)
+        for f in self.funcs.values():
+            for n, _ in rows.remote(f.body, f.name):
+                problem = f"{user_name(f.name)!r} changes the other end of an edge"
+                reject(f"{problem}, and cannot be inlined", n.pos, "write it in the kernel")
+        for n, _ in remote:
+            if n.writes and n.place.slot in rows.edges:
+                problem = "an edge into a point of a directed graph may belong to another part"
+                reject(problem, n.pos, "change it from its source: for e in p.outedges")
+        owned = {slot: self._scalar("owned_", slot) for slot in rows.points} if remote else {}
+        cutter = Cutter(rows, self.kernel, owned, {s.slot for s in self.unit.stores})
+        kernel = cutter.kernel_of_sender()
+        self._refuse_nodes(kernel, cutter.by_owner)
+        spreads = cutter.spreads | self._spreads(kernel, cutter.by_owner)
+        totals, flags = self._totals(), self._flags()
+        nodes = list(ir.walk((self.kernel, *self.funcs.values())))
+        writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
+        messages = tuple(self._message(s) for s in cutter.slices)
+        unit = self._unit(kernel, self.step, tuple(s.store for s in cutter.slices), bool(remote))
+        used = {n for u in (unit, *(m.unit for m in messages)) for n, _ in u.scalars}
+        return Partitioning(
+            unit, tuple(sorted(spreads)),
+            tuple(Combine(*c, how) for c, how in sorted(cutter.combines.items())),
+            tuple(sorted(writes)), messages, totals, flags,
+            tuple(h for n, h in self.hidden.items() if n in used),
+        )  # fmt: skip
+
+    def _message(self, s: Slice) -> Message:
+        """The message of a slice, and the unit of those who receive it."""
+        name = f"{self.kernel.name}_at_owner{s.store.slot.removeprefix('messages')}"
+        item = Handle(s.store.slot) if len(s.store.columns) > 1 else s.locals["target_"]
+        made = ir.Kernel(
+            name=name, params=(("entry_", item), *self.kernel.params[1:]), result=NOTHING,
+            locals=tuple(s.locals.items()), body=s.body, pos=s.pos,
+        )  # fmt: skip
+        step = replace(
+            self.step, slot=s.store.slot, kernel=name, where_args=(), start=None, stop=None,
+            balance="auto", pos=s.pos,
+        )  # fmt: skip
+        casts = (n for n in ir.walk(s.body) if isinstance(n, ir.Cast))
+        points = {
+            n.x.place.column
+            for n in casts
+            if self.rows.partitioned(n.type) and isinstance(n.x, ir.Load)
+        }
+        return Message(
+            s.store.slot, s.store.columns[1:], tuple(sorted(points)),
+            self._unit(made, step, (s.store,), True), s.locks,
+        )  # fmt: skip
+
+    def _unit(
+        self, kernel: ir.Kernel, step: ir.Foreach, more: tuple[Any, ...], reserve: bool
+    ) -> ir.Unit:
+        """A unit of one kernel, with the scalars that its functions need."""
+        stores = {s.slot: s for s in (*self.unit.stores, *more)}
+        kept = {f.name: f for f in _reached(kernel, self.funcs)}
+        if reserve:
+            kept[kernel.name] = place_reservations(kernel, stores, Effects(kept))
+        needs = self._needs(kept)
+        funcs = tuple(self._with_scalars(f, needs) for f in kept.values())
+        asked = {n: ir.Var(name=n, type=I64, pos=kernel.pos) for n in sorted(self.hidden)}
+        args = (*step.args, *(asked[n] for n in needs[kernel.name]))
+        where_args = step.where_args
+        if kernel.where is not None:
+            where_args = (*where_args, *(asked[n] for n in needs[kernel.where]))
+        if step.slot in self.rows.tables:
+            stop = ir.Var(name=self._scalar("owned_", step.slot), type=I64, pos=step.pos)
+            step = replace(step, start=ir.Const(value=0, type=I64, pos=step.pos), stop=stop)
+        step = replace(step, args=args, where_args=where_args)
+        used = {n.name for n in ir.walk(step) if isinstance(n, ir.Var)}
+        scalars = dict(self.unit.scalars) | dict.fromkeys(self.hidden, I64)
+        reserved = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
+        return replace(
+            self.unit, name=f"morph_{kernel.name}", funcs=funcs,
+            stores=tuple(sorted(stores.values(), key=lambda s: s.slot not in reserved)),
+            scalars=tuple((n, t) for n, t in scalars.items() if n in used),
+            blocks=(replace(self.unit.blocks[0], steps=(step,)),),
+        )  # fmt: skip
+
+    def _needs(self, funcs: Mapping[str, ir.Func]) -> dict[str, list[str]]:
+        """The hidden scalars that each function uses, itself or in those that it calls."""
+        needs: dict[str, set[str]] = {}
+        for f in funcs.values():  # callees first
+            nodes = list(ir.walk((f.body, getattr(f, "commit", None))))
+            needs[f.name] = {n.name for n in nodes if isinstance(n, ir.Var)} & set(self.hidden)
+            for n in nodes:
+                if isinstance(n, ir.Call):
+                    needs[f.name] |= needs[n.func]
+        return {name: sorted(found) for name, found in needs.items()}
+
+    def _with_scalars(self, f: ir.Func, needs: Mapping[str, list[str]]) -> ir.Func:
+        """A function with parameters for hidden scalars, which it passes on."""
+
+        def change(n: ir.Node) -> Any:
+            if not isinstance(n, ir.Call) or not needs[n.func]:
+                return None
+            more = (ir.Var(name=x, type=I64, pos=n.pos) for x in needs[n.func])
+            return replace(n, args=(*ir.rewritten(n.args, change), *more))
+
+        params = (*f.params, *((n, I64) for n in needs[f.name]))
+        return replace(f, params=params, body=ir.rewritten(f.body, change))
+
+    # --- rows of others --------------------------------------------------------------------------
+
+    def _each(self, kernel: ir.Kernel) -> Iterator[tuple[Any, str]]:
+        """All nodes, and the functions that they are in."""
+        for f in (*self.funcs.values(), kernel):
+            yield from ((n, f.name) for n in ir.walk(f.body))
+
+    def _spreads(self, kernel: ir.Kernel, by_owner: set[int]) -> set[tuple[str, str]]:
+        """The columns that are read at other ends."""
+        found = set()
+        for n, f in self._each(kernel):
+            if isinstance(n, ir.Load) and n.place.slot in self.rows.tables:
+                if id(n) in by_owner or self.rows.owns(n.place.row, f):
+                    continue
+                if n.place.column in (*ENDS, GLOBAL_ID):
+                    continue
+                if self.rows.referred(n.place) is not None:
+                    problem = "a row that the other end of an edge refers to may be on no part"
+                    reject(problem, n.pos, "keep its id in a column of numbers")
+                found.add((n.place.slot, n.place.column))
+        return found
+
+    def _refuse_nodes(self, kernel: ir.Kernel, by_owner: set[int]) -> None:
+        """Refuse what parts cannot do apart from each other."""
+        for n, f in self._each(kernel):
+            if id(n) not in by_owner:
+                self._refuse_far(n, f)
+            self._refuse_node(n)
+
+    def _refuse_far(self, n: Any, f: str) -> None:
+        """Refuse uses of what a part does not know of a mirror, and rows by their number."""
+        far = "edges"
+        match n:
+            case ir.ForEdges() | ir.Degree() if n.graph in self.graphs:
+                if self.rows.owns(n.point, f):
+                    far = "inedges" if n.direction == "in" and not self._directed(n.graph) else ""
+            case ir.FindEdge() if n.graph in self.graphs:
+                far = "" if self.rows.owns(n.x, f) else far
+            case ir.Cast(x=x) if self.rows.partitioned(n.type) and isinstance(x.type, Scalar):
+                reject(ARBITRARY, n.pos, "follow an edge, or use a filter on p.id")
+            case _:
+                far = ""
+        if far:
+            which = "of the other end of an edge" if far == "edges" else "into a point"
+            hint = "keep what is needed in a column, in a step before"
+            hint = hint if far == "edges" else "p.outedges: each edge is stored in both directions"
+            reject(f"the edges {which} may be on another part", n.pos, hint)
+
+    def _directed(self, graph: str) -> bool:
+        return next(g.directed for g in self.unit.graphs if g.slot == graph)
+
+    def _refuse_node(self, n: Any) -> None:
+        """Refuse what depends on all parts at once, and changes of the graph."""
+        lists, tables, edges = self.rows.lists, self.rows.tables, self.rows.edges
+        store = self.rows.stores.get(getattr(n, "slot", ""))
+        kind = store.kind if store is not None else ""
+        hint = "use one device, or do it between the steps"
+        match n:
+            case ir.SetFind() | ir.SetUnion():
+                reject("a Set is not possible on a partitioned graph", n.pos, "use labels")
+            case ir.Take():
+                reject("parts do not take from one collection", n.pos, hint)
+            case ir.New() | ir.NewRows() | ir.Delete():
+                reject("a step on a partitioned graph neither makes nor deletes rows", n.pos, hint)
+            case ir.Write() if n.place.slot in edges and n.place.column in ENDS:
+                reject("a step on a partitioned graph changes no ends of edges", n.pos, hint)
+            case ir.StoreSize() | ir.ForRows() if kind == "collection":
+                reject("a part has only its own items of a collection", n.pos, hint)
+            case ir.ForRows() if n.slot in tables and self.divided:
+                problem = "a loop over all points or edges is for a kernel over scalars"
+                reject(problem, n.pos, "foreach(scalars, kernel, g)")
+            case ir.Add() if store is not None and n.slot not in lists:
+                problem = "a collection of a partitioned graph has its points or edges as items"
+                reject(problem, n.pos, "Collection(g.points, ...)")
+            case ir.Lock() if n.slot not in tables:
+                problem = "a row that every part has is not locked once for all"
+                reject(problem, n.pos, "use atomic_min, and compare in the next step")
+            case ir.FlagSet(value=False):
+                reject("a step on a partitioned graph lowers no flag", n.pos, "flag.take()")
+
+    # --- what all parts share --------------------------------------------------------------------
+
+    def _flags(self) -> tuple[str, ...]:
+        """The flags that a step may raise."""
+        nodes = list(ir.walk((self.kernel.body, *(f.body for f in self.funcs.values()))))
+        found = {n.slot for n in nodes if isinstance(n, ir.FlagSet)}
+        return tuple(sorted(found | {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}))
+
+    def _totals(self) -> tuple[Total, ...]:
+        """The columns of rows that every part has, where parts may change them differently."""
+        partial = self._partial_sums()
+        loops = [n for n in ir.walk(self.kernel.body) if self._is_divided(n)]
+        inside = {id(n) for s in loops for n in ir.walk(s)}
+        unused = {id(n.value) for n, _ in self._each(self.kernel) if isinstance(n, ir.Eval)}
+        found: dict[tuple[str, str], str] = {}
+        for n, f in self._each(self.kernel):
+            if not n.writes or n.place.slot in {*self.rows.tables, *self.rows.lists}:
+                continue
+            divided = self.divided or id(n) in inside or (f != self.kernel.name and bool(loops))
+            how = self._total(n, divided, id(n) in unused, partial)
+            column = n.place.slot, n.place.column
+            if how and found.setdefault(column, how) != how:
+                problem = (
+                    f"{user_name(column[1])!r}, of which every part has a copy, changes in two ways"
+                )
+                reject(problem, n.pos, "use one operation, or two steps")
+        return tuple(Total(*column, how) for column, how in sorted(found.items()))
+
+    def _total(self, n: Any, divided: bool, unused: bool, partial: Mapping[str, str]) -> str:
+        """How a change of what every part has is combined; empty if all parts do the same."""
+        if isinstance(n, ir.Write):
+            if isinstance(n.value, ir.Var) and n.value.name in partial:
+                return partial[n.value.name]
+            item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
+            return "set" if divided else "" if item or _is_first(n.place.row) else "first"
+        how = COMBINED.get(n.op, "") if isinstance(n, ir.Atomic) else ""
+        if not unused or not how:
+            problem = "every part has a copy of this value: what it was before is not known"
+            reject(problem, n.pos, "use atomic_add, min, max, or, and without their result")
+        if divided:
+            return how
+        return "first" if how == "add" and n.place.type.kind == "f" else ""
+
+    def _is_divided(self, n: ir.Node) -> bool:
+        """Whether a loop runs over the rows of a partitioned table."""
+        return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
+
+    def _partial_sums(self) -> dict[str, str]:
+        """The locals that loops over partitioned tables reduce to, and how parts' are combined."""
+        body, found = self.kernel.body, dict[str, str]()
+        shared = shared_loop(self.kernel, self.funcs, self.rows.tables)
+        known = dict(shared.reductions) if shared is not None else {}
+        hint = "add to it, or take the minimum or maximum; and write it to scalars after the loop"
+        for n in ir.walk(body):
+            if self._is_divided(n) and not any(n is s for s in body):
+                reject("a loop over all points or edges stands at the top level", n.pos, hint)
+        for i, s in enumerate(body):
+            if not self._is_divided(s):
+                continue
+            after, before = body[i + 1 :], list(ir.walk(body[:i]))
+            for name in sorted(ir.bound(ir.walk(s)) & read_first(after)):
+                writes = [n for n in ir.walk(after) if isinstance(n, ir.Write)]
+                kept = sum(isinstance(w.value, ir.Var) and w.value.name == name for w in writes)
+                uses = sum(isinstance(n, ir.Var) and n.name == name for n in ir.walk(after))
+                first = [n.value for n in before if isinstance(n, ir.Assign) and n.name == name]
+                zero = len(first) == 1 and isinstance(first[0], ir.Const) and first[0].value == 0
+                how = known.get(name, "")
+                if not how or kept != uses or (how == "+" and not zero):
+                    problem = f"{user_name(name)!r} is that of the points or edges of one part"
+                    reject(problem, s.pos, hint)
+                found[name] = "sum" if how == "+" else how
+        return found
+
+
+def _is_first(row: ir.Expr) -> bool:
+    """Whether a row is the only one of scalars."""
+    return isinstance(row, ir.Cast) and isinstance(row.x, ir.Const)
+
+
+def _reached(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> list[ir.Func]:
+    """The functions of a kernel and of its filter, callees first, and the kernel."""
+    names, todo = set[str](), [*([kernel.where] if kernel.where else []), *_called(kernel)]
+    while todo:
+        if (name := todo.pop()) not in names:
+            names.add(name)
+            todo += _called(funcs[name])
+    return [*(f for n, f in funcs.items() if n in names), kernel]
+
+
+def _called(f: ir.Func) -> list[str]:
+    return [n.func for n in ir.walk(f) if isinstance(n, ir.Call)]
+
+
+def _without_reservations(body: ir.Body) -> ir.Body:
+    kept = (s for s in body if not isinstance(s, ir.Reserve))
+    return tuple(ir.rewrite_bodies(s, _without_reservations) for s in kept)

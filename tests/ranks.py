@@ -1,0 +1,40 @@
+"""Runs scripts on several MPI ranks of this machine."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOUND = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+MPIEXEC = FOUND if os.path.exists(FOUND) else shutil.which("mpiexec")
+HEAD = """
+import numpy as np
+import morph
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+"""
+
+
+def run_on_ranks(
+    n: int, code: str, *args: str, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python code on ``n`` ranks, also as root and on fewer cores than ranks."""
+    settings = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
+    command = [MPIEXEC, "-n", str(n), sys.executable, "-c", HEAD + code, *args]
+    return subprocess.run(
+        command, env=os.environ | settings, cwd=folder, capture_output=True, text=True, timeout=300
+    )
+
+
+def output_of_ranks(n: int, code: str, *args: str) -> list[str]:
+    """Run code on ranks, all of which must succeed; return the lines that they print, sorted."""
+    done = run_on_ranks(n, code, *args)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sorted(done.stdout.splitlines())

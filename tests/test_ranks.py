@@ -1,0 +1,112 @@
+"""Parts on MPI ranks: exchange of arrays, errors; programs give the results of one device."""
+
+import signal
+import time
+
+import numpy as np
+import pytest
+from ranks import output_of_ranks, run_on_ranks
+
+from morph.partition.transport import Local, PartError, agree, raise_together
+
+# what part k sends to part j, as a function of both, for every transport
+SENT = """
+def sent_by(k, size):
+    return [
+        [np.arange(k * j, dtype=np.int32), np.full((j, 2), k / 8), np.arange(k) % 2 == 0]
+        for j in range(size)
+    ]
+"""
+exec(SENT)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_parts_of_one_process_exchange_arrays(size):
+    local = Local(size)
+    found = local.exchange({k: sent_by(k, size) for k in local.parts})  # noqa: F821
+    for j in local.parts:
+        for k in local.parts:
+            for got, wanted in zip(found[j][k], sent_by(k, size)[j], strict=True):  # noqa: F821
+                assert got.dtype == wanted.dtype and np.array_equal(got, wanted)
+    assert local.gather({k: k * k for k in local.parts}) == [k * k for k in range(size)]
+
+
+def test_errors_of_parts_are_raised_after_all():
+    local = Local(2)
+    raise_together(local, {0: None, 1: None})
+    with pytest.raises(KeyError, match="lost"):
+        raise_together(local, {0: None, 1: KeyError("lost")})
+    with pytest.raises(ValueError, match="the graph differs between rank 0 and rank 1: a, b"):
+        agree(OtherRank("b"), "the graph", "a")
+    with pytest.raises(PartError, match="part 1 has failed: ValueError: bad"):
+        raise_together(OtherRank("ValueError: bad"), {0: None})
+
+
+class OtherRank(Local):
+    """Part 0 of two; part 1 is elsewhere and has a value of its own."""
+
+    def __init__(self, other):
+        self.size, self.parts, self.other = 2, range(1), other
+
+    def gather(self, values):
+        return [values[0], self.other]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_ranks_exchange_arrays(size):
+    code = """
+from morph.partition.ranks import Ranks
+ranks = Ranks(comm)
+me, P = comm.rank, comm.size
+assert (ranks.size, list(ranks.parts)) == (P, [me])
+found = ranks.exchange({me: sent_by(me, P)})
+assert list(found) == [me]
+for k in range(P):
+    for got, wanted in zip(found[me][k], sent_by(k, P)[me], strict=True):
+        assert got.dtype == wanted.dtype and got.shape == wanted.shape, (got, wanted)
+        assert np.array_equal(got, wanted)
+        got[:] = 0  # it may be written
+print(*ranks.gather({me: me * me}))
+"""
+    wanted = " ".join(str(k * k) for k in range(size))
+    assert output_of_ranks(size, SENT + code) == [wanted] * size
+
+
+@pytest.mark.mpi
+def test_ranks_of_different_versions_are_refused():
+    code = """
+from morph.partition import ranks
+ranks.VERSION += comm.rank
+try:
+    ranks.Ranks(comm)
+except ValueError as error:
+    print(error)
+"""
+    text = "the version of Morph's messages differs between rank 0 and rank 1: 1, 2"
+    assert output_of_ranks(2, code) == [text] * 2
+
+
+WAITING = """
+from morph.partition.ranks import Ranks
+ranks = Ranks(comm)
+if comm.rank == 1:
+    %s
+ranks.gather({comm.rank: 0})  # waits for rank 1
+"""
+
+
+@pytest.mark.mpi
+def test_a_rank_that_raises_ends_all():
+    start = time.monotonic()
+    done = run_on_ranks(2, WAITING % "raise OSError('no such disk')")
+    assert done.returncode and time.monotonic() - start < 15  # 10 s, and the start of Python
+    assert "rank 1 ends all 2: OSError: no such disk" in done.stderr
+
+
+@pytest.mark.mpi
+def test_a_rank_that_is_killed_ends_all():
+    start = time.monotonic()
+    done = run_on_ranks(2, "import os\n" + WAITING % "os.kill(os.getpid(), 9)")
+    assert done.returncode and time.monotonic() - start < 15
+    assert f"signal {int(signal.SIGKILL)}" in done.stderr + done.stdout
