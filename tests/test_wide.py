@@ -9,7 +9,7 @@ from targets import everywhere, host
 import morph
 from morph import Ref, generate
 from morph.data.store import Store
-from morph.prelude import atomic_add, atomic_min, i64, single
+from morph.prelude import atomic_add, atomic_max, atomic_min, i64, single
 
 
 @contextmanager
@@ -128,8 +128,54 @@ def lock(e):
 
 
 @morph.kernel
+def claim(e, g):
+    ends = g.points.local(2)
+    ends.add(e.src)
+    ends.add(e.dst)
+    if single(ends):
+        e.weight += 1
+
+
+@morph.kernel
 def insert(p, g):
     g.edges.new(p, p)
+
+
+@morph.kernel
+def count_beyond(p, g, found):
+    for e in p.outedges:
+        if e.id >= 2**31:
+            atomic_add(found[0].number, 1)
+            atomic_max(found[0].largest, e.id)
+
+
+@pytest.mark.gpu
+def test_a_graph_that_is_so_large():  # takes 75 GB of GPU memory
+    g = generate.rmat(27, device="cuda")
+    xp, n, m, part = g.device.xp, len(g.points), len(g.edges), 1 << 27
+    src, dst, offsets = g.edges.src.array, g.edges.dst.array, g.adjacency()[0]
+    assert m > 2**31 and int(offsets[-1]) == m
+    for start in range(0, m - 1, part):
+        keys = src[start : start + part + 1].astype(np.int64) << 32 | dst[start : start + part + 1]
+        assert (keys[1:] > keys[:-1]).all()
+    found = morph.Table("found", "cuda", number=i64, largest=i64)
+    found.extend(1)
+    morph.foreach(g.points, count_beyond, g, found)
+    assert (int(found.number[0]), int(found.largest[0])) == (m - 2**31, m - 1)
+
+    distance, rank = morph.bfs(g).distance, morph.pagerank(g).rank
+    nearest, got = xp.full(n, 2**30, np.int32), xp.zeros(n)
+    share = rank / xp.maximum(g.degree(), 1)
+    for start in range(0, m, part):
+        u, v = src[start : start + part], dst[start : start + part]
+        assert ((distance[u] < 0) == (distance[v] < 0)).all()
+        assert (abs(distance[u] - distance[v]) <= 1).all()
+        xp.minimum.at(nearest, u, xp.where(distance[v] < 0, 2**30, distance[v]))
+        xp.add.at(got, v, share[u])
+    reached = distance > 0
+    assert (nearest[reached] == distance[reached] - 1).all()
+    lost = rank[g.degree() == 0].sum() / n
+    assert float(abs(0.15 / n + 0.85 * (got + lost) - rank).sum()) < 1e-5
 
 
 def test_refused():
@@ -149,6 +195,8 @@ def test_refused():
                 call()
         with pytest.raises(ValueError, match="are possible with locks or deletion"):
             morph.foreach(g.edges, lock)
+        with pytest.raises(ValueError, match="are possible in kernels with single.collection"):
+            morph.foreach(g.edges, claim, g)
         with pytest.raises(ValueError, match="are possible where collection.item refers to them"):
             morph.foreach(morph.Collection(g.edges), copied)
         g.points.add("edge", Ref("edges"))
