@@ -41,7 +41,7 @@ def partitioned(
         By default all parts lie in this process.
     """
     where = _checked_devices(devices)
-    transport = Local(len(where)) if transport is None else transport
+    transport = Local(where) if transport is None else transport
     bounds = [0, *np.rint(np.full(len(where), 1 / len(where)).cumsum() * n).astype(int).tolist()]
     places = {at: Placement.of_ranges(at, bounds) for at in {where[k] for k in transport.parts}}
     rows = {k: edges_of(where[k], range(bounds[k], bounds[k + 1])) for k in transport.parts}
