@@ -88,6 +88,19 @@ def results(target):
     return [host(x[0]).tolist() for x in found]
 
 
+@morph.kernel
+def weigh(p, e):
+    p.sum_ += e.weight + e.id
+
+
+def test_an_edge_as_an_argument():
+    with wide():
+        g = a_graph("cpu")
+        g.points.add("sum_", i64)
+        morph.foreach(g.points, weigh, g.edges[7])
+        assert (g.points.sum_[:] == g.edges.weight[7] + 7).all()
+
+
 @pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_algorithms(target):
     expected = results("cpu")

@@ -408,7 +408,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         elif isinstance(arg, Row):
             row = slots.of(arg.table, f"{own_name(name)}s")
             assert row is not None
-            scalars[key], getters[key] = I64 if arg.table.wide else I32, i
+            scalars[key], getters[key] = I64 if slots.stores[row.slot].wide else I32, i
             index = ir.Var(name=name if fused else key, type=scalars[key], pos=pos)
             values.append(ir.Cast(x=index, type=Handle(row.slot), pos=pos))
         elif name in statics:
