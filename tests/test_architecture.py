@@ -160,8 +160,7 @@ STANDARD = {
 
 # Words not yet renamed, and the packages that still have them: none may be added.
 REMAINING = {
-    "cut": "algorithms.dynamic",
-    "told": "io.graph",  # `Journal(told=)` is public
+    "told": "io.graph.journal",  # `Journal(told=)`, deprecated
 }
 
 
