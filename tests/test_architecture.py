@@ -160,7 +160,6 @@ STANDARD = {
 
 # Words not yet renamed, and the packages that still have them: none may be added.
 REMAINING = {
-    "cell": "algorithms.dynamic algorithms.graph io.mesh",  # `cell_data` is meshio's
     "told": "io.graph.journal",  # `Journal(told=)`, deprecated
 }
 

@@ -214,7 +214,7 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     )
     head = f"{head}, {name}_live_in& live_in_{rest})"
     first = partial(Prologue, shared=shared)
-    e.define(k, head, shared.prologue, sharing.prologue, gives=" false", make=first)
+    e.define(k, head, sharing.prologue, gives=" false", make=first)
     around = list(zip(bound(shared.loop), _bound_types(shared.loop), strict=False))
     sums = f", {name}_reductions& reductions_" if shared.completes else ""
     head = (
@@ -228,12 +228,12 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
         x: "reductions_" for x, _ in shared.reductions
     }
     inner = partial(LoopBody, sharing=sharing, kernel=name)
-    e.define(k, f"{head})", shared.body, sharing.body, members, make=inner)
+    e.define(k, f"{head})", sharing.body, members, make=inner)
     if shared.completes:
         head = f"MORPH_BODY void {name}_epilogue(const Args& a, Item& it"
         head += f", {name}_live_out& live_out_{e.signature(given)})"
         members = dict.fromkeys(shared.live_out, "live_out_")
-        e.define(k, head, shared.epilogue, sharing.epilogue, members)
+        e.define(k, head, sharing.epilogue, members)
 
 
 def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:

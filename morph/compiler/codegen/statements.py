@@ -8,8 +8,8 @@ from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
-from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent, groups
-from morph.compiler.passes.plan import BodyPlan, Plan, total_place
+from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent
+from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import I64, Column, Handle, Local, Store, Vector
 
 
@@ -51,7 +51,7 @@ class Body(Expressions):
 
     def body(self, body: ir.Body) -> None:
         """Statements in order; those of a group become one access."""
-        for group in groups(body, self.names.stores, self.plan.consecutive):
+        for group in self.body_plan.groups[id(body)]:
             match group:
                 case Reads(reads):
                     self._read(reads)
@@ -185,11 +185,8 @@ class Body(Expressions):
         if e.op != "add":
             monotone = (e.place.slot, e.place.column) in self.body_plan.monotone
             return f"move_to({e.op.capitalize()}(), " if monotone else ""
-        place = total_place(e, self.body_plan.constants)
-        if place is None:
-            return "add_to("
-        totals = self.plan.totals
-        return f"add_for_all<{totals.index(place) if place in totals else 'MOST_TOTALS'}>("
+        total = self.body_plan.totals.get(id(e))
+        return f"add_for_all<{total}>(" if total else "add_to("
 
     def _stmt_if(self, s: ir.If) -> None:
         cond = self.expr(s.cond)
@@ -251,6 +248,9 @@ class Body(Expressions):
             self.put(f"publish_item(a, it, {n.base(store.slot)}_meta, {row});")
         if target:
             self.put(f"{target} = {row};")
+        if points := self.body_plan.prefetches.get(id(e)):
+            offset = f"a.{n.prefix[points[0]]}_{points[1]}_offset"
+            self.put(f"prefetch({offset} + {given['item']});")
 
     def _fill(self, store: Store, row: str, given: set[str]) -> None:
         s, offset = self.names.base(store.slot), 0
@@ -373,8 +373,8 @@ class Body(Expressions):
         return self.names.end(s.graph, direction, entry, edge)
 
     def _stmt_foredges(self, s: ir.ForEdges) -> None:
-        if id(s) in self.plan.searches and self.body_plan.live.isdisjoint((s.edge, s.var)):
-            self._find_first(s)
+        if id(s) in self.body_plan.searches:
+            self._find_first(s, self.body_plan.searches[id(s)])
             return
         n, g = self.names, f"a.{self.names.prefix[s.graph]}"
         skip = ""
@@ -404,8 +404,8 @@ class Body(Expressions):
             self.put(f"if ({edge} == {skip}) continue;")
         self._bound(s.body, [(s.var, end)])
 
-    def _find_first(self, s: ir.ForEdges) -> None:
-        """A loop that searches for the first edge with a property."""
+    def _find_first(self, s: ir.ForEdges, then: ir.Body) -> None:
+        """A loop that searches for the first edge with a property; what is done with it."""
         n, edge, var = self.names, self.resolve(s.edge), self.resolve(s.var) if s.var else "_"
         (test,) = s.body
         assert isinstance(test, ir.If)
@@ -434,7 +434,7 @@ class Body(Expressions):
         if s.var:
             self.put(f"    {var} = {n.end(s.graph, s.direction, k, edge)};")
         self.put("}")
-        self.block(f"if ({found})", test.then[:-1])
+        self.block(f"if ({found})", then)
 
 
 def heads(s: ir.Stmt) -> list[object]:

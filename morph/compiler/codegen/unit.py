@@ -12,9 +12,7 @@ from pathlib import Path
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
-from morph.compiler.codegen.single_thread import SingleThreaded
 from morph.compiler.codegen.slot_cache import slot_caches
-from morph.compiler.codegen.statements import Body
 from morph.compiler.codegen.steps import step_text
 from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
@@ -243,14 +241,13 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         return
     if isinstance(f, ir.Kernel) and plan.commit and plan.abort:
         live, given = dict.fromkeys(plan.live, "it"), f"(const Args& a, {name}_item& it{listed})"
-        e.define(f, f"MORPH_BODY bool {name}{given}", f.body, plan.main, live, " false")
-        e.define(f, f"MORPH_BODY void {name}_commit{given}", f.commit or (), plan.commit, live)
-        e.define(f, f"MORPH_BODY void {name}_abort{given}", f.abort or (), plan.abort, live)
+        e.define(f, f"MORPH_BODY bool {name}{given}", plan.main, live, " false")
+        e.define(f, f"MORPH_BODY void {name}_commit{given}", plan.commit, live)
+        e.define(f, f"MORPH_BODY void {name}_abort{given}", plan.abort, live)
         return
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
-    make = SingleThreaded if plan.single_threaded else Body
     gives = "" if result == "void" else " {}"
-    e.define(f, f"{kind} {head}", f.body, plan.main, gives=gives, make=make)
+    e.define(f, f"{kind} {head}", plan.main, gives=gives)
     if plan.sharing:
         shared_functions(e, plan, plan.sharing)
 
