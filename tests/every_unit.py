@@ -14,6 +14,7 @@ import numpy as np
 import morph
 from morph.algorithms.graph import sssp, triangles
 from morph.algorithms.registry import ROWS
+from morph.data.store import Store
 from morph.generate import draws
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
@@ -139,6 +140,23 @@ def generators() -> None:
     assert draws.bits_of_states(where, streams, 3)[1, 0] == np.random.PCG64(1).random_raw()
     least = draws.Thresholds(*map(np.uint32, (2**31, 3 << 30, 7 << 29)))
     draws.quadrants_of_states(where, streams, 4, 3, least)
+
+
+@morph.kernel
+def read_wide(p, g):
+    for e in p.outedges:
+        p.found = e.id
+    for t in p.outnbrs:
+        p.found += g.edge(p, t).id
+
+
+def wide() -> None:
+    """Edges with 64-bit ids, as in a graph of 2^31 edges or more."""
+    with mock.patch.object(Store, "wide", property(lambda s: s.name == "edges" and s.capacity)):
+        g = morph.Graph.from_edges([0, 0, 1], [1, 2, 2])
+        g.points.add("found", np.int64)
+        morph.foreach(g.points, read_wide, g)
+        assert g.points.found[:].tolist() == [2, 4, 0]
 
 
 @morph.func
