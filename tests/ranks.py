@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 FOUND = os.path.join(os.path.dirname(sys.executable), "mpiexec")
@@ -16,9 +17,7 @@ comm = MPI.COMM_WORLD
 """
 
 
-def run_on_ranks(
-    n: int, code: str, *args: str, folder: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_on_ranks(n: int, code: str, *args: str) -> subprocess.CompletedProcess[str]:
     """Run Python code on ``n`` ranks, also as root and on fewer cores than ranks."""
     settings = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -27,10 +26,13 @@ def run_on_ranks(
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
-    command = [MPIEXEC, "-n", str(n), sys.executable, "-c", HEAD + code, *args]
-    return subprocess.run(
-        command, env=os.environ | settings, cwd=folder, capture_output=True, text=True, timeout=300
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "script.py")  # kernels need a file
+        script.write_text(HEAD + code)
+        command = [MPIEXEC, "-n", str(n), sys.executable, str(script), *args]
+        return subprocess.run(
+            command, env=os.environ | settings, capture_output=True, text=True, timeout=300
+        )
 
 
 def output_of_ranks(n: int, code: str, *args: str) -> list[str]:

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 
 import morph
 from morph.generate import grid, rmat
 from morph.language.dtypes import Ref, f64, i32, vec
 from morph.partition.parts import GLOBAL_ID
+from morph.runtime.device import DeviceError
 
 DEVICES = ("cpu", "python")
 
@@ -360,6 +362,81 @@ def test_hilbert_sections_are_compact():
     same_graph(g, parts.to("cpu"))
 
 
+def host_work(home, devices, by, directed):
+    """What the host reads of a graph in parts after various changes."""
+    g = small(directed).to(home)
+    g.edges.add("weight", f64)[:] = np.arange(len(g.edges)) * 1.5
+    g.points.add("xy", vec(f64, 2))
+    g.points.add("up", Ref("points"))
+    for c in "xy":
+        g.points.add(c, f64)[:] = np.arange(5) % 3
+    g.points.pack("dist", "x")
+    parts = morph.partition(g, devices, by)
+    found = [s[1:] for s in parts.statistics()]
+    dist, xy, up = parts.points.dist, parts.points.xy, parts.points.up
+    dist[:] = np.arange(5)
+    dist[2], dist[[3, 4]] = 7, 1
+    dist[dist == 1] = 2
+    dist += 1
+    dist[:2] = g.device.asarray(np.array([4, 5]))
+    xy[3], xy[:, 1], xy[[0, 2], 0] = [1, 2], 5, [7, 8]
+    up[int(parts.edges.src[0])] = int(parts.edges.dst[0])
+    for column in ("dist", "xy"):
+        for op in ("min", "max", "add"):
+            parts.routes.combine(column, op)
+            found.append(getattr(parts.points, column)[:].tolist())
+            parts.routes.spread(column)
+    parts.edges.weight[1:] = 2
+    parts.edges.routes.spread("weight")
+    chosen = morph.Collection(parts.points, key=f64, via=Ref(parts.points))
+    chosen.extend([0, 3], key=[1, 2], via=[0, 3])
+    chosen.add(2)
+    found += [chosen.items.tolist(), chosen.key.tolist(), chosen.via.tolist()]
+    totals, flag = morph.Scalars(parts, x=1, v=np.zeros(3)), morph.Flag(parts)
+    totals.x += 1
+    totals.v = [1, 2, 3]
+    flag.set()
+    table = parts.add_table("kinds", a=i32)
+    table.extend(3)
+    table.a, table[1].a = 3, 2
+    found += [totals.x, totals.v.tolist(), flag.take(), flag.take(), table.a[:].tolist()]
+    with parts.points.temporary_columns(q=(i32, 1)):
+        found.append(parts.points.q[:].tolist())
+    for h in (parts.to(home), parts.to("cpu")):
+        for t in (h.points, h.edges):
+            found += [np.asarray(getattr(t, c)).tolist() for c in t.columns]
+    return found
+
+
+@pytest.mark.parametrize("by", ["range", "degree", "hilbert", [0, 1, 2, 0, 1]], ids=str)
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_pretended_gpu_gives_the_same(by, directed, monkeypatch):
+    gpu = pretended(monkeypatch)
+    wanted = host_work("cpu", ["cpu"] * 3, by, directed)
+    assert host_work(gpu, [gpu, "cpu", gpu], by, directed) == wanted
+    assert host_work("cpu", [gpu, "cpu", gpu], by, directed) == wanted
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("by", ["range", "degree", "hilbert", [0, 1, 2, 0, 1]], ids=str)
+@pytest.mark.parametrize("home", ["cpu", "cuda"])
+def test_a_gpu_gives_the_same(by, home):
+    for directed in (True, False):
+        wanted = host_work("cpu", ["cpu"] * 3, by, directed)
+        assert host_work(home, ["cuda", "cpu", "cuda"], by, directed) == wanted
+
+
+@pytest.mark.gpu
+def test_two_gpus_give_the_same():
+    try:
+        morph.device("cuda:1")
+    except DeviceError:
+        pytest.skip("there is one GPU")
+    wanted = host_work("cpu", ["cpu"] * 3, "degree", True)
+    for home in ("cuda:0", "cuda:1"):
+        assert host_work(home, ["cuda:0", "cuda:1", "cpu"], "degree", True) == wanted
+
+
 def test_to_takes_a_list_of_devices():
     parts = small().to(["cpu", "python"])
     assert [d.name for d in parts.devices] == ["cpu", "python"] and parts.directed
@@ -408,6 +485,12 @@ def test_refused_graphs():
     g.points.add("up", Ref("points"), fill=1)
     with pytest.raises(ValueError, match=r"points.up refers to points\[1\], of which part 1"):
         morph.partition(g, ["cpu"] * 3)
+
+
+def test_algorithms_of_one_device_refuse_parts():
+    for algorithm in (morph.bfs, morph.connected_components, morph.DynamicSSSP):
+        with pytest.raises(TypeError, match=r"takes a graph on one device, not in parts"):
+            algorithm(three())
 
 
 def test_refused_changes():

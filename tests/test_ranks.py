@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ranks import output_of_ranks, run_on_ranks
 
+import morph
 from morph.partition.transport import Local, PartError, agree, raise_together
 
 # what part k sends to part j, as a function of both, for every transport
@@ -22,7 +23,7 @@ exec(SENT)
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_parts_of_one_process_exchange_arrays(size):
-    local = Local(size)
+    local = Local([morph.device("cpu")] * size)
     found = local.exchange({k: sent_by(k, size) for k in local.parts})  # noqa: F821
     for j in local.parts:
         for k in local.parts:
@@ -32,7 +33,7 @@ def test_parts_of_one_process_exchange_arrays(size):
 
 
 def test_errors_of_parts_are_raised_after_all():
-    local = Local(2)
+    local = Local([morph.device("cpu")] * 2)
     raise_together(local, {0: None, 1: None})
     with pytest.raises(KeyError, match="lost"):
         raise_together(local, {0: None, 1: KeyError("lost")})
@@ -110,3 +111,63 @@ def test_a_rank_that_is_killed_ends_all():
     done = run_on_ranks(2, "import os\n" + WAITING % "os.kill(os.getpid(), 9)")
     assert done.returncode and time.monotonic() - start < 15
     assert f"signal {int(signal.SIGKILL)}" in done.stderr + done.stdout
+
+
+PROGRAMS = """
+from test_parts_programs import *
+rng = np.random.default_rng(5)
+for directed in (True, False):
+    ends, weight = rng.integers(0, 40, (2, 90)), rng.integers(1, 9, 90)
+    g = morph.Graph.from_edges(*ends, weight=weight, n=40, directed=directed, device="cpu")
+    for by in ("degree", rng.integers(0, comm.size, 40)):
+        for program in PROGRAMS:
+            found = values(program(morph.partition(g, by=by, comm=comm)))
+            for a, b in zip(found, values(program(g.copy())), strict=True):
+                assert np.array_equal(a, b), (program, directed, by)
+        found = np.array(pagerank(morph.partition(g, by=by, comm=comm)))
+        np.testing.assert_allclose(found, np.array(pagerank(g.copy())), rtol=1e-12)
+print("equal")
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_programs_on_ranks(size):
+    assert output_of_ranks(size, PROGRAMS) == ["equal"] * size
+
+
+@pytest.mark.mpi
+def test_a_graph_that_differs_between_ranks_is_refused():
+    code = """
+g = morph.Graph.from_edges([0, 1], [1, comm.rank], n=3, device="cpu")
+for devices in (None, ["cpu"]):
+    try:
+        morph.partition(g, devices, comm=comm)
+    except ValueError as error:
+        print(str(error).split(":")[0])
+"""
+    differs = "the graph differs between rank 0 and rank 1"
+    assert output_of_ranks(2, code) == [differs] * 2 + ["there are 2 ranks, but devices for 1"] * 2
+
+
+@pytest.mark.mpi
+def test_an_error_of_one_part_is_raised_on_all_ranks():
+    code = """
+from morph.prelude import *
+
+@morph.kernel
+def read_ahead(p, x):
+    p.x = x[p.id * 3]
+
+g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0], n=4, device="cpu")
+parts = morph.partition(g, comm=comm)
+parts.points.add("x", i64)
+numbers = morph.Table("numbers", parts, x=i64)
+numbers.extend(4)
+try:
+    with morph.checked():
+        morph.foreach(parts.points, read_ahead, numbers.x)
+except RuntimeError as error:
+    print(comm.rank, type(error).__name__, "part 1" in str(error))
+"""
+    assert output_of_ranks(2, code) == ["0 PartError True", "1 CheckError False"]

@@ -9,10 +9,12 @@ from types import FunctionType
 from typing import Any, Self
 
 from morph.language.definition import Definition, static_params
+from morph.language.hooks import Hook
 from morph.language.lines import remember
 from morph.language.source import read
 
 TARGETS = ("cpu", "cuda")  # of generated C++
+launch_on_parts: Hook[Any] = Hook()  # partition.execution
 
 
 class Function:

@@ -27,10 +27,10 @@ from morph.launch.binding import (
     filter_key,
     picker,
 )
-from morph.launch.kernels import Launchable
+from morph.launch.kernels import Launchable, launch_on_parts
 from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.locks import lock_of
-from morph.launch.slots import OBJECTS, Slots, owner
+from morph.launch.slots import OBJECTS, Slots, in_parts, owner
 from morph.runtime.device import Device
 
 MOST_LAUNCHES = 64  # bound launches that one kernel remembers
@@ -95,9 +95,9 @@ def launch_for(
     found = what.launches.get(key)
     if found is not None and found.fits():
         return None if found.by_steps() else found, args
-    if what.kind == "kernel" and not isinstance(items, Table | Collection):
-        raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
-    device = _device(items, args)
+    if in_parts(items) or any(map(in_parts, args)):
+        return launch_on_parts(what, items, given, where, *options), args
+    device = _device(what, items, args)
     with lock_of(_objects(items, args)), _binding, deep():
         found = what.launches.get(key)
         if found is not None and found.fits():  # another thread was first
@@ -120,8 +120,16 @@ def launch_for(
 
 def accept(what: Launchable, args: tuple[Any, ...]) -> None:
     """Refuse a program that does not compile, before it runs as plain Python."""
+    if any(map(in_parts, flat(args))):
+        launch_on_parts(what, None, args, None)
+        return
+    accepted(Request(what, None, args, None, _device(what, None, args)))
+
+
+def accepted(request: Request) -> tuple[Compiled, Slots]:
+    """Bind a request, one thread at a time."""
     with _binding, deep():
-        _accepted(Request(what, None, args, None, _device(None, args)))
+        return _accepted(request)
 
 
 def _accepted(request: Request) -> tuple[Compiled, Slots]:
@@ -149,7 +157,9 @@ def _other_key(a: Any) -> Any:
     return id(a.table) if isinstance(a, Row) else None
 
 
-def _device(items: Any, args: tuple[Any, ...]) -> Device:
+def _device(what: Launchable, items: Any, args: tuple[Any, ...]) -> Device:
+    if what.kind == "kernel" and not isinstance(items, Table | Collection):
+        raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
     objects = _objects(items, args)
     if not objects:
         raise TypeError("a program needs a graph, table or collection among its arguments")

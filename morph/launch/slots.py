@@ -42,11 +42,17 @@ def owner(x: Any) -> Any:
     return x.table if isinstance(x, Row) else x.store if isinstance(x, ColumnView) else x
 
 
+def in_parts(x: Any) -> bool:
+    """Whether an object is one of a partitioned graph: ``x.local(k)`` is that of part k."""
+    return hasattr(type(x), "local")
+
+
 class Slots:
     """The objects of one launch, by slot, and their descriptions for the compiler."""
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device  # where captured arrays are copied to
+        self.arrays: set[str] = set()  # slots of captured arrays
         self.objects: dict[str, Any] = {}
         self.stores: dict[str, Store] = {}
         self.graphs: dict[str, GraphInfo] = {}
@@ -57,7 +63,9 @@ class Slots:
         """Give an object its slot; None if it is no object of the engine."""
         if isinstance(obj, np.ndarray) and self.device is not None:
             held = self.of(_held(obj, name, self.device), name)
-            return Object("array", held.slot, "value") if held is not None else None
+            assert held is not None
+            self.arrays.add(held.slot)
+            return Object("array", held.slot, "value")
         if isinstance(obj, VIEWS):
             held = self.of(owner(obj), name)
             assert held is not None

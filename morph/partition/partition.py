@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,9 @@ from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Arcs, HostArray, Maker, Part, Placement
+from morph.partition.ranks import Ranks
 from morph.partition.tables import refuse_divided
-from morph.partition.transport import Transport
+from morph.partition.transport import Transport, agree
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")
@@ -22,9 +24,10 @@ BITS = 16  # of each coordinate along the Hilbert curve
 
 def partition(
     g: Graph,
-    devices: Sequence[str | Device],
+    devices: Sequence[str | Device] | None = None,
     by: Any = "range",
     shares: Sequence[float] | None = None,
+    comm: Any = None,
 ) -> PartitionedGraph:
     """Divide a graph into parts, one on each device.
 
@@ -33,13 +36,16 @@ def partition(
     g : Graph
         Without deleted rows.  It is copied.
     devices : sequence of str or Device
-        One for each part; a device may have several.
+        One for each part; a device may have several.  Of ranks, by default the CPU of each.
     by : {"range", "degree", "hilbert"} or array of int, shape (n,)
         Ranges of equally many points; ranges with equally many points and out-edges together;
         sections of the Hilbert curve through the points' columns ``x`` and ``y``, of equal size
         as those by degree; or the part of each point.
     shares : sequence of float, optional
         The share of each part, such as the measured speeds of the devices; by default all equal.
+    comm : mpi4py.MPI.Comm, optional
+        Part k lies on rank k, and each rank makes its own part of the same graph.  From now on all
+        ranks make the same calls in the same order, and an uncaught exception on one ends all.
 
     Returns
     -------
@@ -48,13 +54,29 @@ def partition(
     Raises
     ------
     TypeError, ValueError
-        Before any part is made.
+        Before any part is made; also if the graphs of the ranks differ.
     """
-    where = _checked_devices(devices)
+    ranks = None if comm is None else Ranks(comm)
+    where = _checked_devices(["cpu"] * ranks.size if ranks and devices is None else devices)
+    if ranks is not None and len(where) != ranks.size:
+        raise ValueError(f"there are {ranks.size} ranks, but devices for {len(where)}")
     _check_graph(g)
     fractions = _checked_shares(shares, len(where))
     place = placement(g, by, fractions)
-    return divided(g, where, place)
+    if ranks is not None:
+        agree(ranks, "the graph", _checksum(g, place))
+    return divided(g, where, place, ranks)
+
+
+def _checksum(g: Graph, place: Placement) -> int:
+    """A number that differs, most probably, if graphs, columns or owners do."""
+    tables = g.points, g.edges
+    columns = [(t.name, c.name, c.array[: len(t)]) for t in tables for c in t.columns.values()]
+    found = zlib.crc32(repr((g.directed, [x[:2] for x in columns])).encode())
+    for a in (place.owner, *(x[2] for x in columns)):
+        host: Any = np.ascontiguousarray(g.device.to_host(a))
+        found = zlib.crc32(host.view(np.uint8), found)
+    return found
 
 
 def placement(g: Graph, by: Any, fractions: HostArray) -> Placement:
@@ -142,7 +164,7 @@ def _replicate(parts: PartitionedGraph, name: str, table: Any) -> None:
         copy._take_rows(table)
 
 
-def _checked_devices(devices: Sequence[str | Device]) -> list[Device]:
+def _checked_devices(devices: Sequence[str | Device] | None) -> list[Device]:
     if isinstance(devices, str | Device) or not isinstance(devices, Sequence):
         raise TypeError(f"devices is a list with a device for each part, not {shown(devices)}")
     if not 0 < len(devices) <= MOST_PARTS:

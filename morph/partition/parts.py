@@ -257,16 +257,16 @@ class Maker:
             if name in self.points:
                 values = self.points[name]
                 with at.active():
-                    _write(g.points, name, at, [values[own_ids], values[mirrors]])
+                    _write(g.points, name, [values[own_ids], values[mirrors]])
         g.points.add(GLOBAL_ID, np.int32)
         with at.active():
             first = xp.arange(own_ids.start, own_ids.stop) if points.is_range else own_ids
-            _write(g.points, GLOBAL_ID, at, [first, mirrors])
+            _write(g.points, GLOBAL_ID, [first, mirrors])
         for name, column in self.like.edges.columns.items():
             if name not in ("src", "dst"):
                 add_like(g.edges, column)
             if name in own.columns:
-                _write(g.edges, name, at, [x.columns[name] for x in groups])
+                _write(g.edges, name, [x.columns[name] for x in groups])
         g.points.pack(*self.like.points.packs)
         g.edges.pack(*self.like.edges.packs)
         if offsets is None:
@@ -297,10 +297,8 @@ class Maker:
         at, xp, parts = self.at, self.at.xp, len(self.place.ids)
         owned = int(own.src.size)
         if copies is None:
-            none = np.zeros(0, np.int32)
-            return Share(
-                _on_host(at, own.ids), owned, none, np.zeros(parts + 1, np.int64), none
-            ), None
+            none, bounds = np.zeros(0, np.int32), np.zeros(parts + 1, np.int64)
+            return Share(_on_host(at, own.ids), owned, none, bounds, none), None
         order = xp.argsort(row[copies.src], kind="stable")
         columns = {name: a[order] for name, a in copies.columns.items()}
         copies = Arcs(copies.ids[order], copies.src[order], copies.dst[order], columns)
@@ -350,7 +348,9 @@ def _joined(where: Device, at: Device, row: Array, ends: list[Array]) -> Array:
             for k in range(0, ids.size, TAKEN):
                 np.take(row, ids[k : k + TAKEN], out=piece[k : k + TAKEN], mode="clip")
         else:
-            piece[:] = where.asarray(row[ids])
+            local = row[ids]
+            with where.active():
+                piece[:] = where.asarray(local)
         first += ids.size
     return made
 
@@ -362,8 +362,8 @@ def add_like(table: Table, column: Column) -> None:
     table.columns[column.name].ref = column.ref
 
 
-def _write(table: Table, name: str, at: Device, pieces: list[Array]) -> None:
-    """Write the values of a column, which lie on device ``at``."""
+def _write(table: Table, name: str, pieces: list[Array]) -> None:
+    """Write the values of a column, which lie on any device."""
     array, first = table.columns[name].array, 0
     with table.device.active():
         for a in pieces:

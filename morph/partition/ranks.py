@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.partition.transport import Arrays, Local, agree
+from morph.partition.transport import Arrays, agree
 from morph.runtime.arrays import to_host
 
 VERSION = 1  # of the messages between ranks
@@ -70,11 +70,6 @@ class Ranks:
         """Give all ranks a value of each part, in the order of the parts."""
         found: list[Any] = self.comm.allgather(values[self.rank])
         return found
-
-
-def transport(comm: Any, parts: int) -> Local | Ranks:
-    """Return the transport between ``parts`` parts of this process, or those of the ranks."""
-    return Local(parts) if comm is None else Ranks(comm)
 
 
 _ending = [False]  # whether the hook is installed

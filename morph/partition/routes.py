@@ -91,7 +91,8 @@ class Routes:
             share, array = self.table.share(k), self.table.local(k).columns[name].array
             bounds = (share.mirrors_of + share.owned).tolist()
             pairs = zip(bounds[:-1], bounds[1:], strict=True)
-            outgoing[k] = [[array[a:b].reshape(-1)] for a, b in pairs]
+            with self.table.local(k).device.active():
+                outgoing[k] = [[array[a:b].reshape(-1)] for a, b in pairs]
         for j, received in self.table.graph.transport.exchange(outgoing).items():
             device, array = self.table.local(j).device, self.table.local(j).columns[name].array
             with device.active():

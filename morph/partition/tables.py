@@ -423,8 +423,9 @@ class PartitionedTable(Columns):
         ids, column = self._ids(key), self.columns[name]
         a = self._checked(column, value)
         if not a.ndim and not inner and ids is None and column.ref not in DIVIDED:
-            for k in self.graph.here:
-                self.local(k).columns[name].array[: len(self.local(k))] = a[()]
+            for table in self._tables():
+                with table.device.active():
+                    table.columns[name].array[: len(table)] = a[()]
             self.stale.discard(name)
             return
         places: tuple[int, ...] = (self._count,) if ids is None else ids.shape
@@ -502,7 +503,7 @@ class PartitionedTable(Columns):
             return np.arange(*key.indices(self._count))
         if isinstance(key, PartitionedColumn):
             key = key.__array__()
-        ids = np.asarray(key.id if isinstance(key, Row) else key)
+        ids = to_host(key.id if isinstance(key, Row) else key)
         if not ids.size and ids.dtype.kind == "f":  # of an empty list
             ids = ids.astype(np.int64)
         if ids.dtype.kind == "b":

@@ -13,6 +13,7 @@ from morph.data.collection import Collection, Set
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.messages import shown
+from morph.partition.graph import PartitionedGraph
 
 SMALL = "weights"  # key of the scalars that are always kept
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
@@ -176,6 +177,10 @@ def of_graph(algorithm: F) -> F:
 
 def as_graph(graph: Any) -> Graph:
     """Give a graph as it is, and one of another library as `Graph.of` makes it."""
+    if isinstance(graph, PartitionedGraph):
+        raise TypeError(
+            "this algorithm takes a graph on one device, not in parts: parts.to(device)"
+        )
     return graph if isinstance(graph, Graph) else Graph.of(graph)
 
 

@@ -1,0 +1,461 @@
+"""`foreach` on a graph in parts: a launch on each part, and the exchanges that its unit needs.
+
+A step brings the mirrors up to date that the kernel reads, launches the kernel on all parts,
+combines what they wrote into mirrors with the values of the owners, and delivers messages.  A
+program runs as plain Python, launch by launch.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+
+from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
+from morph.data.collection import Collection
+from morph.data.versions import latest
+from morph.language.bundles import flat, is_bundle
+from morph.language.dtypes import vec
+from morph.language.intrinsics import to_dtype
+from morph.launch import lookup
+from morph.launch.binding import Compiled, Request, Where, closure_key, filter_key
+from morph.launch.kernels import Launchable
+from morph.launch.launcher import InterpretedLaunch, Launch
+from morph.launch.scratch import scratch
+from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
+from morph.partition.graph import PartitionedGraph
+from morph.partition.messages import received_messages, sent_messages
+from morph.partition.routes import OPERATIONS
+from morph.partition.tables import (
+    PartitionedColumn,
+    PartitionedRange,
+    PartitionedRow,
+    ReplicatedScalars,
+)
+from morph.partition.transport import raise_together
+from morph.runtime.device import Device
+
+
+class Call(NamedTuple):
+    """A call of ``foreach``; ``options`` are the last arguments of `lookup.launch_for`."""
+
+    what: Launchable
+    items: Any
+    args: tuple[Any, ...]
+    where: Where
+    options: tuple[Any, ...]
+
+
+def launch_on_parts(
+    what: Launchable, items: Any, args: tuple[Any, ...], where: Where, *options: Any
+) -> PartitionedLaunch | None:
+    """Find or make the launch of a kernel on parts; accept a program, which runs launch by launch.
+
+    Parameters
+    ----------
+    what, items, args, where, *options
+        As in `morph.launch.lookup.launch_for`; some of the objects are in parts.
+
+    Raises
+    ------
+    LanguageError
+        If the kernel is not in the language, or cannot run on parts.
+    TypeError
+        If an object is not in the same parts.
+    """
+    graph = _common_graph(what, (*(() if items is None else (items,)), *flat(args)))
+    if what.kind == "program":
+        lookup.accept(what, _local(args, graph.here[0]))
+        return None
+    key = ("parts", _key(items), *map(_key, flat(args)), *options)
+    key = (*key, *(filter_key(where) if where else ()), closure_key(where))
+    key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
+    found = what.launches.get(key)
+    if found is None or not found.fits():
+        what.launches.pop(key, None)
+        while len(what.launches) >= lookup.MOST_LAUNCHES:
+            del what.launches[next(iter(what.launches))]
+        found = PartitionedLaunch(graph, Call(what, items, args, where, options))
+        what.launches[key] = found
+    return found
+
+
+class Derived(NamedTuple):
+    """What follows from a unit: what is exchanged, what the parts launch, and what receivers do."""
+
+    partitioning: Partitioning
+    local: Compiled
+    receiving: tuple[Compiled, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartLaunch:
+    """What one part does in a step.
+
+    Attributes
+    ----------
+    number : int
+        Of the part.
+    launch : Launch
+        Of the kernel over the part's own items.
+    receiving : tuple of Launch
+        For each kind of messages, what runs over those that the part has received.
+    sizes : tuple of int
+        Further arguments of the launches: sizes of the graph and of the part.
+    """
+
+    number: int
+    launch: Launch
+    receiving: tuple[Launch, ...]
+    sizes: tuple[int, ...]
+
+    def object(self, slot: str) -> Any:
+        """The part's object in a slot."""
+        return self.launch.refs[slot]()
+
+
+class PartitionedLaunch:
+    """One kernel on the parts of a graph, with the exchanges that it needs.
+
+    The references to the graph and its objects are weak.
+    """
+
+    def __init__(self, graph: PartitionedGraph, call: Call) -> None:
+        self._graph = ref(graph)
+        self.parts: list[PartLaunch] = []
+        for k in graph.here:
+            derived, slots = _derived(k, graph, call)
+            if not self.parts:
+                self.partitioning = derived.partitioning
+                owners = _owners(k, graph, call, slots)
+                self.objects = {slot: ref(x) for slot, x in owners.items()}
+            self.parts.append(_part(k, graph, call, derived, slots))
+
+    @property
+    def graph(self) -> PartitionedGraph:
+        """The partitioned graph."""
+        graph = self._graph()
+        assert graph is not None
+        return graph
+
+    @property
+    def compiled(self) -> PartitionedLaunch:
+        """What `Launchable.source` asks for the text."""
+        return self
+
+    @property
+    def text(self) -> str:
+        """The C++ of the kernel and of the receivers of messages, after what is exchanged."""
+        lines = ["between the parts:", *describe(self.partitioning)]
+        first = self.parts[0]
+        texts = [x.compiled.text for x in (first.launch, *first.receiving)]
+        return "".join(f"// {line}\n" for line in lines) + "\n".join(texts)
+
+    def edit(self, text: str) -> None:
+        """Refuse: the parts run several units."""
+        raise ValueError("the text of a launch on parts cannot be replaced")
+
+    def fits(self) -> bool:
+        """Whether the units still fit the objects and the captured values."""
+        if self._graph() is None or any(x() is None for x in self.objects.values()):
+            return False
+        return all(x.fits() for p in self.parts for x in (p.launch, *p.receiving))
+
+    def by_steps(self) -> bool:
+        """A kernel is no program."""
+        return False
+
+    def run(self, args: tuple[Any, ...], where: Where) -> None:
+        """Run the step.
+
+        Raises
+        ------
+        PartError
+            If a part of another process has failed.
+        """
+        found = self.partitioning
+        with _state(self.graph).lock:
+            self._prepare_mirrors()
+            before = self._totals()
+            try:
+                self._launch(self.parts, lambda p: p.launch.run((*args, *p.sizes), where))
+                for c in found.combines:
+                    self._table(c.slot).routes.combine(c.column, c.op)
+                for i, message in enumerate(found.messages):
+                    self._deliver(i, message, args, where)
+            finally:
+                for slot, column in found.writes:
+                    self._table(slot).stale.add(column)
+            if found.totals or found.flags:
+                self._agree(before)
+
+    def _table(self, slot: str) -> Any:
+        """The points or edges of all parts that fill a slot."""
+        return self.objects[slot]()
+
+    def _prepare_mirrors(self) -> None:
+        """Bring mirrors up to date; those to which the step adds become 0."""
+        for slot, column in self.partitioning.spreads:
+            table = self._table(slot)
+            if column in table.stale:
+                table.routes.spread(column)
+        for c in self.partitioning.combines:
+            if c.op == "add":
+                self._table(c.slot).routes.fill(c.column, 0)
+
+    def _launch(self, parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]) -> None:
+        """Launch on some parts of this process; raise an error of any part when all have ended."""
+        errors = _on_devices(parts, run)
+        raise_together(self.graph.transport, {k: errors.get(k) for k in self.graph.here})
+
+    def _deliver(self, i: int, message: Message, args: tuple[Any, ...], where: Where) -> None:
+        """Send the messages of one kind to the owners of their items, and let these run them."""
+        graph = self.graph
+        boxes = {p.number: p.object(message.slot) for p in self.parts}
+        if not any(graph.transport.gather({k: len(box) for k, box in boxes.items()})):
+            return
+        columns = [c.name for c in message.columns]
+        try:
+            table = next(iter(boxes.values())).table.name
+            sent = {k: sent_messages(graph, k, table, box, columns) for k, box in boxes.items()}
+            received = graph.transport.exchange(sent)
+            points = [name in message.points for name in columns]
+            for k, box in boxes.items():
+                found = received_messages(graph, k, table, received[k], points)
+                box.clear()
+                box.extend(**dict(zip(("item", *columns), found, strict=True)))
+            parts = [p for p in self.parts if len(boxes[p.number])]
+            self._launch(parts, lambda p: p.receiving[i].run((*args, *p.sizes), where))
+        finally:
+            for box in boxes.values():
+                box.clear()
+
+    # --- what every part has whole ---------------------------------------------------------------
+
+    def _totals(self) -> list[list[Any]]:
+        """The values of the totals, of each part of this process."""
+        return [
+            [
+                np.array(p.launch.device.to_host(getattr(p.object(t.slot), t.column).array))
+                for t in self.partitioning.totals
+            ]
+            for p in self.parts
+        ]
+
+    def _agree(self, before: list[list[Any]]) -> None:
+        """Give all parts one value of what every part has whole."""
+        found = self.partitioning
+        raised = [[bool(p.object(slot)) for slot in found.flags] for p in self.parts]
+        values = zip(self._totals(), raised, strict=True)
+        parts = self.graph.transport.gather(dict(zip(self.graph.here, values, strict=True)))
+        for i, t in enumerate(found.totals):
+            agreed = _agreed(t.op, before[0][i], [totals[i] for totals, _ in parts])
+            for p in self.parts:
+                with p.launch.device.active():
+                    array = getattr(p.object(t.slot), t.column).array
+                    array[...] = p.launch.device.asarray(agreed)
+        for i, slot in enumerate(found.flags):
+            if any(flags[i] for _, flags in parts):
+                for p in self.parts:
+                    p.object(slot).set()
+
+
+def _agreed(op: str, before: Any, after: list[Any]) -> Any:
+    """The value of a total after a step, from that before and those of all parts."""
+    agreed, combine = after[0], OPERATIONS.get("add" if op == "sum" else op)
+    for a in after[1:]:
+        if op == "set":
+            agreed = np.where(agreed == before, a, agreed)
+        elif op == "add":
+            agreed = agreed + (a - before)
+        elif combine is not None:
+            agreed = combine(np, agreed, a)
+    return agreed
+
+
+def _on_devices(
+    parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]
+) -> dict[int, Exception]:
+    """Run a function for each part, a thread for each device; return the errors by part.
+
+    An exception of a signal handler ends all launches.
+    """
+    errors: dict[int, Exception] = {}
+    groups: dict[Device, list[PartLaunch]] = {}
+    for p in parts:
+        groups.setdefault(p.launch.device, []).append(p)
+
+    def run_group(group: list[PartLaunch]) -> None:
+        for p in group:
+            try:
+                run(p)
+            except Exception as error:
+                errors[p.number] = error
+
+    # a launch on the host handles signals only in this thread
+    devices = sorted(groups, key=lambda d: not d.on_host)
+    first, others = devices[:1], devices[1:]
+    waiting = [_pool.submit(copy_context().run, run_group, groups[d]) for d in others]
+    try:
+        for d in first:
+            run_group(groups[d])
+        wait(waiting)
+    except BaseException:
+        for d in others:
+            scratch(d).stop()
+        wait(waiting)
+        raise
+    return errors
+
+
+_pool = ThreadPoolExecutor(256, "morph-parts")
+
+
+def _forked() -> None:
+    """In a child process: the threads of the pool are gone."""
+    global _pool
+    _pool = ThreadPoolExecutor(256, "morph-parts")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+# --- objects of parts ----------------------------------------------------------------------------
+
+
+def _key(x: Any) -> Any:
+    """The property of an argument that its launch depends on."""
+    if isinstance(x, PartitionedColumn):
+        return id(x.table), x.name
+    if isinstance(x, PartitionedRow):
+        return id(x.table), "row"
+    return id(x) if in_parts(x) or callable(x) else type(x)
+
+
+def _common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGraph:
+    """The graph of all objects among the arguments."""
+    name, graphs = what.__name__, []
+    for x in filter(in_parts, objects):
+        if isinstance(x, PartitionedRange):
+            hint = "use a filter: where=lambda p: p.id < n"
+            raise TypeError(f"foreach on a partitioned graph takes no slice: {hint}")
+        x = x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+        graphs.append(x if isinstance(x, PartitionedGraph) else x.graph)
+    for x in objects:
+        if isinstance(x, (*OBJECTS, *VIEWS)):
+            place = owner(x).device.name
+            raise TypeError(f"{x!r} is on {place}, but the launch is on {graphs[0]!r}")
+        if isinstance(x, PartitionedRow) and x.table.name in PartitionedGraph.divided:
+            raise TypeError(f"{name} takes no row of a partitioned table: pass its id")
+    if any(g is not graphs[0] for g in graphs):
+        raise TypeError(f"{name} takes objects of one partitioned graph, not of several")
+    found: PartitionedGraph = graphs[0]
+    return found
+
+
+def _local(x: Any, k: int) -> Any:
+    """An argument as part k has it; of a bundle, and of arguments, all of them."""
+    if isinstance(x, tuple):
+        fields = [_local(a, k) for a in x]
+        return type(x)(*fields) if is_bundle(type(x)) else tuple(fields)
+    return x.local(k) if in_parts(x) else x
+
+
+def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slots]:
+    """What part k launches, and its objects."""
+    together, balance, checked, until_empty = call.options
+    items = call.items.table if isinstance(call.items, ReplicatedScalars) else call.items
+    compiled, slots = lookup.accepted(Request(
+        call.what, _local(items, k), _local(call.args, k), call.where, graph.local(k).device,
+        together, balance, checked, until_empty,
+    ))  # fmt: skip
+    if compiled not in _derivations:
+        graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
+        found = derive(compiled.unit, graphs)
+        first = len(flat(call.args))  # of the hidden arguments
+        getters = dict(compiled.getters)
+        getters.update((h.name, first + i) for i, h in enumerate(found.hidden))
+        units = []
+        for unit in (found.unit, *(m.unit for m in found.messages)):
+            made = Compiled(unit, getters, compiled.device, compiled.interruptible)
+            made.dependencies = compiled.dependencies
+            units.append(made)
+        _derivations[compiled] = Derived(found, units[0], tuple(units[1:]))
+    return _derivations[compiled], slots
+
+
+_derivations: WeakKeyDictionary[Compiled, Derived] = WeakKeyDictionary()
+
+
+def _part(
+    k: int, graph: PartitionedGraph, call: Call, derived: Derived, slots: Slots
+) -> PartLaunch:
+    """Bind the launches of one part."""
+    for message in derived.partitioning.messages:
+        slots.objects[message.slot] = _state(graph).box(k, message, slots)
+    bound = InterpretedLaunch if derived.local.device.interprets else Launch
+    launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
+    for launch in launches:
+        launch.checked = latest.epoch
+    sizes = tuple(_size(h, graph, k) for h in derived.partitioning.hidden)
+    return PartLaunch(k, launches[0], tuple(launches[1:]), sizes)
+
+
+def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[str, Any]:
+    """The objects in parts, by slot."""
+    known: dict[int, Any] = {id(graph.local(k)): graph}
+    known |= {id(t.local(k)): t for t in graph.tables.values()}
+    for x in filter(in_parts, (call.items, *flat(call.args))):
+        x = x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+        known[id(x.local(k))] = x
+    for slot, x in slots.objects.items():
+        if id(x) not in known and slot not in slots.arrays:
+            raise TypeError(f"{x!r} is on {x.device.name}, but the launch is on {graph!r}")
+    return {slot: known[id(x)] for slot, x in slots.objects.items() if id(x) in known}
+
+
+def _size(hidden: Hidden, graph: PartitionedGraph, k: int) -> int:
+    """The value of a hidden argument of part k."""
+    table = graph.tables[hidden.what.removeprefix("owned_")]
+    return table.share(k).owned if hidden.what.startswith("owned_") else len(table)
+
+
+class State:
+    """What the launches on one partitioned graph share.
+
+    Attributes
+    ----------
+    lock : RLock
+        One host thread at a time launches.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._boxes: dict[Any, Collection] = {}
+
+    def box(self, k: int, message: Message, slots: Slots) -> Collection:
+        """The messages of one kind of part k: first those to be sent, then those received."""
+        store = next(s for s in message.unit.stores if s.slot == message.slot)
+        table = slots.objects[str(store.columns[0].ref)]
+        key = k, table.name, message.slot, message.columns
+        if key not in self._boxes:
+            types: dict[str, Any] = {}
+            for c in message.columns:
+                types[c.name] = vec(to_dtype(c.dtype), c.size) if c.size else to_dtype(c.dtype)
+            self._boxes[key] = Collection(table, name=message.slot, **types)
+        return self._boxes[key]
+
+
+_states: WeakKeyDictionary[PartitionedGraph, State] = WeakKeyDictionary()
+
+
+def _state(graph: PartitionedGraph) -> State:
+    return _states.setdefault(graph, State())

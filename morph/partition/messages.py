@@ -1,0 +1,89 @@
+"""Messages from the parts that hold mirrors to the parts that own the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from morph.data.collection import Collection
+from morph.runtime.device import Array
+
+
+def sent_messages(
+    graph: Any, k: int, table: str, box: Collection, names: Sequence[str]
+) -> list[list[Array]]:
+    """Divide the messages of part k by the owners of their items.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph
+    k : int
+    table : str
+        The table of the items.
+    box : Collection
+        Its items are local ids of mirrors, or of own rows.
+    names : sequence of str
+        The columns beside ``item``.
+
+    Returns
+    -------
+    list of list of array
+        For each part the items and the columns.  An item is a position among the mirrors of the
+        receiver's rows; for part k itself it is the local id.
+    """
+    share, device = graph.tables[table].share(k), box.device
+    xp, items = device.xp, box.items
+    with device.active():
+        bounds = device.asarray(share.mirrors_of)
+        mirror = items - share.owned
+        owner = xp.where(mirror < 0, k, xp.searchsorted(bounds, mirror, side="right") - 1)
+        position = xp.where(mirror < 0, items, mirror - bounds[owner])
+        order = xp.argsort(owner, kind="stable")
+        ends = xp.searchsorted(owner[order], xp.arange(len(graph.parts) + 1))
+        columns = [position, *(getattr(box, name).array for name in names)]
+        columns = [a[order] for a in columns]
+        cuts = device.to_host(ends).tolist()
+        return [[a[i:j] for a in columns] for i, j in zip(cuts[:-1], cuts[1:], strict=True)]
+
+
+def received_messages(
+    graph: Any, k: int, table: str, received: Sequence[Sequence[Array]], points: Sequence[bool]
+) -> list[Array]:
+    """Put together what part k has received: items become local ids, and so do points.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph
+    k : int
+    table : str
+        The table of the items.
+    received : sequence of sequence of array
+        From each part, as `sent_messages` gives it.
+    points : sequence of bool
+        Which columns beside the items hold global ids of points, or -1.
+
+    Raises
+    ------
+    ValueError
+        If the part has no copy of a point.
+    """
+    device, sent = graph.local(k).device, graph.tables[table].routes.sent[k]
+    with device.active():
+        pieces = [[device.asarray(a) for a in columns] for columns in received]
+        for j, columns in enumerate(pieces):
+            if j != k:
+                columns[0] = sent[j][columns[0]]
+        items, *columns = map(device.xp.concatenate, zip(*pieces, strict=True))
+        for i, is_point in enumerate(points):
+            if is_point:
+                columns[i] = device.asarray(_local_points(graph, k, device.to_host(columns[i])))
+    return [items, *columns]
+
+
+def _local_points(graph: Any, k: int, ids: Any) -> Any:
+    """The local ids of points by their global ids; -1 stays."""
+    rows = graph.points.share(k).rows(ids)
+    lost = ids[(rows < 0) & (ids >= 0)]
+    if lost.size:
+        raise ValueError(f"part {k} receives point {lost[0]}, of which it has no copy")
+    return rows
