@@ -189,7 +189,7 @@ def carry_out(
         code = g._adjacency.change(table, counts, ids, back, ALL, flags, single)
         if code in (0, -REPEATED):
             done = _publish(g, batch, run, code == -REPEATED, g._adjacency.moves != moves)
-            if counts.arcs:
+            if counts.arcs and len(edges.columns) > 2 + ("weight" in edges.columns):
                 _fill_others(edges, ids, counts.arcs, done)
             if then is not None:
                 then(done)
@@ -249,13 +249,13 @@ def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: b
     """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
     edges, index, ids = g.edges, g._adjacency, run.ids
     deleted, fresh, again = batch.counts[0], run.counts.arcs, ids.reused
-    out = spared = single = 0
+    spared, single, changes = 0, 0, 1
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, batch.counts[2], -1, g.changes
     done.points, done.absent, done.repeated = none(g.device), 0, 0
     if repeated:
         out, spared, single, done.absent = index.left_out()
-        done.repeated = out - done.absent
+        done.repeated, changes = out - done.absent, out < sum(batch.counts)
     if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
@@ -273,7 +273,7 @@ def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: b
         g.out_identity = False
         if moved:
             g.moved()
-    g.changes += out < sum(batch.counts)
+    g.changes += changes
     done._changes = g.changes
     return done
 

@@ -199,7 +199,7 @@ def resolve(b, tables, index, counts, ids, flags, single, stamp):
         valid = valid and is_nonnegative(b)
     if not valid:
         tables.report[0].reason = INVALID  # race: every reason is valid
-    elif i < named and (e < 0 or flags & UNDIRECTED and f < 0):
+    elif e < 0 or flags & UNDIRECTED and f < 0 and i < named:
         tables.report[0].repeated = stamp  # race: the same value
         if e < 0:
             drop_change(b, True, tables.report)
