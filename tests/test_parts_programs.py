@@ -1,12 +1,29 @@
 """Programs on a graph in parts give the results of one device."""
 
+import gc
+import signal
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 
 import morph
-from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_or, bool_, f64, i32, i64
+from morph.prelude import (
+    atomic_add,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    barrier,
+    bool_,
+    f64,
+    i32,
+    i64,
+    single,
+    vector,
+)  # fmt: skip
 
 FAR = 2**30
 
@@ -243,3 +260,308 @@ def test_programs_on_parts(program, divided):
 @given(divided=divided_graphs())
 def test_pagerank_on_parts(divided):
     check(pagerank, *divided, exact=False)
+
+
+def rmat():
+    g = morph.generate.rmat(9, seed=3, device="cpu")
+    weight = np.random.default_rng(4).integers(1, 9, len(g.edges))
+    return morph.Graph.from_edges(g.edges.src[:], g.edges.dst[:], weight=weight, n=len(g.points))
+
+
+def devices_of(names):
+    try:
+        return [morph.device(name) for name in names.split()]
+    except morph.runtime.device.DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("program", [*PROGRAMS, pagerank])
+@pytest.mark.parametrize("names", ["cuda cuda", "cuda cpu cuda", "cuda:0 cuda:1", "cuda:1 cpu"])
+def test_programs_on_gpus(program, names):
+    for by in ("range", "degree"):
+        check(program, rmat(), devices_of(names), by, exact=program is not pagerank)
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, pagerank])
+def test_programs_on_a_device_and_the_host(program, monkeypatch):
+    there = pretended(monkeypatch)
+    check(program, rmat(), [there, "cpu", there], exact=program is not pagerank)
+
+
+# --- what the exchanges are for ------------------------------------------------------------------
+
+
+def small_graph(directed=True):
+    rng = np.random.default_rng(3)
+    ends, weight = rng.integers(0, 40, (2, 100)), rng.integers(1, 9, 100)
+    return morph.Graph.from_edges(*ends, weight=weight, n=40, directed=directed, device="cpu")
+
+
+@morph.kernel
+def reach(p, level, following):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, level) > level:
+            t.parent = p  # race: any parent of this level is right
+            t.at = p.at + vector(1.0, 0.5)  # race: equal for all of them
+            following.add(t)
+
+
+@pytest.mark.parametrize("devices", [["cpu"] * 3, ["python"] * 2])
+@pytest.mark.parametrize("directed", [True, False])
+def test_points_and_vectors_travel_with_messages(devices, directed):
+    g = morph.partition(small_graph(directed), devices)
+    g.points.add("dist", i32, fill=FAR)
+    g.points.add("parent", morph.Ref("points"))
+    g.points.add("at", morph.vec(f64, 2))
+    g.points[0].dist = level = 0
+    now, following = morph.Collection(g.points), morph.Collection(g.points)
+    now.add(0)
+    while not now.empty:
+        level += 1
+        morph.foreach(now, reach, i32(level), following)
+        now, following = following, now
+        following.clear()
+    whole = g.to("cpu")
+    dist, parent = g.points.dist[:], g.points.parent[:]
+    assert np.array_equal(dist, bfs(small_graph(directed))[0][:])
+    found = (dist < FAR) & (dist > 0)
+    edges = set(zip(whole.edges.src[:].tolist(), whole.edges.dst[:].tolist(), strict=True))
+    assert found.any() and (dist[parent[found]] + 1 == dist[found]).all()
+    assert {*zip(parent[found].tolist(), np.flatnonzero(found).tolist(), strict=True)} <= edges
+    assert np.array_equal(g.points.at[:][found], np.outer(dist[found], [1.0, 0.5]))
+    assert "messages0" in reach.source() and "reach_at_owner0" in reach.source()
+
+
+@morph.kernel
+def ask(p):
+    for t in p.outnbrs:
+        if single(t):
+            t.chosen = p.id
+
+
+def test_one_item_of_all_parts_locks_a_row():
+    g = morph.partition(small_graph(), ["cpu"] * 3)
+    g.points.add("chosen", i32, fill=-1)
+    morph.foreach(g.points, ask)
+    src, dst, chosen = g.edges.src[:], g.edges.dst[:], g.points.chosen[:]
+    edges = set(zip(src.tolist(), dst.tolist(), strict=True))
+    assert {(c, t) for t, c in enumerate(chosen.tolist()) if c >= 0} <= edges
+    assert np.array_equal(np.flatnonzero(chosen >= 0), np.unique(dst))
+
+
+@morph.kernel
+def total_rank(s, g):
+    found, least = 0.0, 10**6
+    for p in g.points:
+        found += p.rank
+        least = min(least, p.left)
+    s.loose = found
+    s.least = least
+
+
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu", "python", "cpu"]])
+def test_loops_over_all_points_give_the_sum_of_all_parts(devices):
+    g = morph.partition(small_graph(), devices)
+    g.points.add("rank", f64)
+    g.points.add("left", i64)
+    g.points.rank[:] = np.arange(40)
+    g.points.left[:] = 50 - np.arange(40)
+    s = morph.Scalars(g, loose=0.0, least=0)
+    morph.foreach(s, total_rank, g)
+    assert (s.loose, s.least) == (780, 11)
+    assert [s.local(k).least for k in range(len(devices))] == [11] * len(devices)
+
+
+@morph.kernel
+def set_value(p, c):
+    p.value = c * p.id
+
+
+def test_mirrors_are_spread_when_they_are_stale_only(monkeypatch):
+    g = morph.partition(small_graph(), ["cpu"] * 2)
+    for name in ("value", "result"):
+        g.points.add(name, i64)
+    spread = []
+    kept = type(g.routes).spread
+    monkeypatch.setattr(type(g.routes), "spread", lambda r, n: (spread.append(n), kept(r, n)))
+    for k in (1, 2, 3):
+        if k < 3:
+            morph.foreach(g.points, set_value, k)
+            assert g.stale == {"value", "result"} - ({"result"} if k == 1 else set())
+        morph.foreach(g.points, sum_of_values)
+        wanted = np.zeros(40, np.int64)
+        np.add.at(wanted, g.edges.src[:], min(k, 2) * g.edges.dst[:].astype(np.int64))
+        assert np.array_equal(g.points.result[:], wanted)
+    assert spread == ["value", "value"]
+
+
+@morph.kernel
+def sum_of_values(p):
+    p.result = 0
+    for t in p.outnbrs:
+        p.result += t.value
+
+
+@morph.kernel
+def in_two_parts(p):
+    p.value = p.id
+    barrier()
+    total = 0
+    for t in p.outnbrs:
+        total += t.value
+    p.result = total
+
+
+def test_options_of_foreach():
+    g = morph.partition(small_graph(), ["cpu"] * 2)
+    for name in ("value", "result"):
+        g.points.add(name, i64)
+    limit = 7
+    morph.foreach(g.points, set_value, 3, where=lambda p: p.id < limit)
+    assert g.points.value[:].tolist() == [*range(0, 21, 3), *[0] * 33]
+    with morph.sections():
+        morph.foreach(g.points, set_value, 2)
+    assert g.points.value[:].tolist() == [*range(0, 80, 2)]
+    for balance in ("thread", "warp", "grid"):
+        morph.foreach(g.points, sum_of_values, balance=balance)
+    with morph.checked():
+        morph.foreach(g.points, in_two_parts)
+    wanted = np.zeros(40, np.int64)
+    np.add.at(wanted, g.edges.src[:], g.edges.dst[:].astype(np.int64))
+    assert np.array_equal(g.points.result[:], wanted)
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+@morph.kernel
+def divided_by_itself(p, x):
+    p.value = x[p.id * 3]
+
+
+@morph.kernel
+def takes_any(p, x):
+    p.value = 1
+
+
+@morph.kernel
+def takes_all(p, g):
+    for t in p.outnbrs:
+        for u in t.outnbrs:
+            p.value += u.value
+
+
+@morph.program
+def two_steps_away(g):
+    morph.foreach(g.points, takes_all, g)
+
+
+def test_arguments_that_do_not_suit_are_refused():
+    g, h = small_graph(), morph.partition(small_graph(), ["cpu"] * 2)
+    h.points.add("value", i64)
+    with pytest.raises(TypeError, match="no slice: use a filter"):
+        morph.foreach(h.points[1:3], set_value, 1)
+    for x in (g, g.points.id if hasattr(g.points, "id") else g.edges.weight, morph.Flag(g)):
+        with pytest.raises(TypeError, match="is on cpu, but the launch is on <PartitionedGraph"):
+            morph.foreach(h.points, takes_any, x)
+    with pytest.raises(TypeError, match="is on cpu, but the launch is on <PartitionedGraph"):
+        morph.foreach(g.points, takes_any, h)
+    with pytest.raises(TypeError, match="takes_any takes no row of a partitioned table"):
+        morph.foreach(h.points, takes_any, h.points[3])
+    with pytest.raises(TypeError, match="objects of one partitioned graph, not of several"):
+        morph.foreach(h.points, takes_any, morph.partition(g, ["cpu"]))
+    with pytest.raises(morph.LanguageError, match="until_empty takes a collection"):
+        morph.foreach(h.points, set_value, 1, until_empty=True)
+    with pytest.raises(morph.LanguageError, match="edges of the other end"):
+        two_steps_away(h)
+    assert not h.points.value[:].any()
+
+
+captured = morph.Scalars("cpu", x=1)
+
+
+@morph.kernel
+def captures(p):
+    p.value = captured.x
+
+
+def test_an_object_of_one_device_is_not_captured():
+    h = morph.partition(small_graph(), ["cpu"] * 2)
+    h.points.add("value", i64)
+    with pytest.raises(TypeError, match="'scalars' of 1 rows.* but the launch is on <Part"):
+        morph.foreach(h.points, captures)
+
+
+numbers = np.arange(100) ** 2
+numbers.flags.writeable = False
+
+
+@morph.kernel
+def squares(p):
+    p.value = numbers[p.id]
+
+
+def test_constant_arrays_are_captured():
+    h = morph.partition(small_graph(), ["cpu"] * 2)
+    h.points.add("value", i64)
+    morph.foreach(h.points, squares)
+    assert np.array_equal(h.points.value[:], numbers[:40])
+
+
+def test_an_error_of_one_part_is_raised_when_all_have_ended():
+    h = morph.partition(small_graph(), ["cpu", "cpu"])
+    h.points.add("value", i64, fill=-1)
+    x = morph.Table("x", h, x=i64)
+    x.extend(3 * 20)
+    with morph.checked(), pytest.raises(morph.CheckError, match="60"):
+        morph.foreach(h.points, divided_by_itself, x.x)
+    assert not h.points.value[:20].any() and (h.points.value[20:] == -1).any()
+    assert "value" in h.stale
+
+
+@morph.kernel
+def endless(p, x):
+    while x[0] == 0:
+        atomic_add(p.value, 1)
+
+
+@pytest.mark.parametrize("devices", [["cpu", "cpu"], ["python", "cpu"]])
+def test_an_interrupt_ends_the_launch(devices):
+    h = morph.partition(small_graph(), devices)
+    h.points.add("value", i64)
+    x = morph.Table("x", h, x=i64)
+    x.extend(1)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            morph.foreach(h.points, endless, x.x)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    morph.foreach(h.points, set_value, 1)
+    assert np.array_equal(h.points.value[:], np.arange(40))
+
+
+def test_launches_of_graphs_that_are_gone_are_not_kept_alive():
+    g = morph.partition(small_graph(), ["cpu"] * 2)
+    g.points.add("dist", i32, fill=FAR)
+    following = morph.Collection(g.points)
+    morph.foreach(g.points, visit_all, i32(3), following)
+    assert len(following) == np.unique(g.edges.dst[:]).size
+    gone = weakref.ref(g), weakref.ref(g.local(1))
+    del g, following
+    gc.collect()  # the partitioned graph
+    gc.collect()  # its parts, which boxes for messages referred to
+    assert gone[0]() is None and gone[1]() is None
+
+
+@morph.kernel
+def visit_all(p, level, following):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, level) > level:
+            following.add(t)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ranks import output_of_ranks, run_on_ranks
 
+import morph
 from morph.partition.transport import Local, PartError, agree, raise_together
 
 # what part k sends to part j, as a function of both, for every transport
@@ -22,7 +23,7 @@ exec(SENT)
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_parts_of_one_process_exchange_arrays(size):
-    local = Local(size)
+    local = Local([morph.device("cpu")] * size)
     found = local.exchange({k: sent_by(k, size) for k in local.parts})  # noqa: F821
     for j in local.parts:
         for k in local.parts:
@@ -32,7 +33,7 @@ def test_parts_of_one_process_exchange_arrays(size):
 
 
 def test_errors_of_parts_are_raised_after_all():
-    local = Local(2)
+    local = Local([morph.device("cpu")] * 2)
     raise_together(local, {0: None, 1: None})
     with pytest.raises(KeyError, match="lost"):
         raise_together(local, {0: None, 1: KeyError("lost")})

@@ -89,7 +89,7 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
-        self.transport = Local(len(parts)) if transport is None else transport
+        self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])

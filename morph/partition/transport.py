@@ -1,14 +1,11 @@
-"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks.
-
-What a part receives may lie on the device of the part that sent it: the receiver copies it.
-"""
+"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from morph.runtime.device import Array
+from morph.runtime.device import Array, Device
 
 Arrays = Sequence[Array]
 
@@ -41,7 +38,8 @@ class Transport(Protocol):
         Returns
         -------
         dict of int to list of sequence of array
-            For each part of this process, what it receives from each of all parts.
+            For each part of this process, what it receives from each of all parts; on its device
+            or on the host.
         """
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
@@ -49,14 +47,34 @@ class Transport(Protocol):
 
 
 class Local:
-    """All parts lie in this process: arrays change hands without a copy."""
+    """All parts lie in this process: arrays are copied only to other devices.
 
-    def __init__(self, size: int) -> None:
-        self.size, self.parts = size, range(size)
+    Parameters
+    ----------
+    devices : sequence of Device
+        Of each part.
+    """
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self.devices, self.size, self.parts = devices, len(devices), range(len(devices))
+        self._several = [] if len(set(devices)) == 1 else sorted(set(devices), key=str)
 
     def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part, see `Transport.exchange`."""
-        return {j: [sent[k][j] for k in self.parts] for j in self.parts}
+        self._synchronize()  # what is sent has been computed
+        received: dict[int, list[Arrays]] = {}
+        for j, device in enumerate(self.devices):
+            theirs = (sent[k][j] for k in self.parts)
+            received[j] = [
+                [device.asarray(a) for a in arrays] if self._several else arrays
+                for arrays in theirs
+            ]
+        self._synchronize()  # and has been copied: the sender may overwrite it
+        return received
+
+    def _synchronize(self) -> None:
+        for device in self._several:
+            device.synchronize()
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
         """Give a value of each part, in the order of the parts."""

@@ -86,11 +86,13 @@ class Cutter:
         self.uniform = {n for n, _ in self.kernel.params[1:]}
         funcs = [f for f in self.rows.funcs.values() if f.name != self.kernel.name]
         nodes = list(ir.walk((self.kernel.body, *funcs)))
-        self.ops: dict[tuple[str, str], set[str]] = defaultdict(set)  # of changes, by column
+        self.ops: dict[tuple[str, str], set[str]] = defaultdict(set)  # of all changes, by column
+        self.names: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.remote_ops: dict[tuple[str, str], set[str]] = defaultdict(set)
         for n in nodes:
             if n.writes:
                 self.ops[self._column(n)].add(_operation(n))
+                self.names[self._column(n)].add(n.op if isinstance(n, ir.Atomic) else "")
         unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
         for n, _ in self._remote(self.kernel.body):
             if n.writes:
@@ -108,6 +110,11 @@ class Cutter:
     def kernel_of_sender(self) -> ir.Kernel:
         """The kernel without changes at other ends."""
         body = self._body((), self.kernel.body)
+        nodes = [n for f in self.rows.funcs.values() for n in ir.walk(f)]
+        locks = [n for n in nodes if isinstance(n, ir.Lock) and n.slot in self.rows.tables]
+        if any(s.locks for s in self.slices) and len(locks) > 1:
+            problem = "single at the other end of an edge is the only single of a kernel"
+            reject(problem, locks[1].pos, "use single(t.column) of a column of i32")
         return replace(self.kernel, body=body, locals=tuple(self.locals.items()))
 
     # --- where a slice begins and ends -----------------------------------------------------------
@@ -136,7 +143,7 @@ class Cutter:
 
     def _is_entered(self, s: ir.If, rest: ir.Body) -> bool:
         """Whether the condition of a branch is evaluated by the sender, and slices are in it."""
-        if ir.bound(ir.walk((s.then, s.orelse))) & read_first(rest):
+        if _assigned((s.then, s.orelse)) & read_first(rest):
             return False
         if not self._unsettled(s.cond):
             return True
@@ -147,7 +154,7 @@ class Cutter:
         """The end of a slice before whose statement ``first`` all belong to it."""
         last = first
         while True:
-            made = ir.bound(ir.walk(body[first - 1 : last]))
+            made = _assigned(body[first - 1 : last])
             here = [k for k in range(last, len(body)) if ir.used(ir.walk(body[k])) & made]
             if not here:
                 return last
@@ -159,7 +166,10 @@ class Cutter:
             return False
         column = self._column(n)
         how, ops = COMBINED.get(n.op), self.remote_ops[column]
-        return how is not None and ops == {how} and (how != "add" or column not in self.read)
+        if how == "add":
+            return ops == {how} and column not in self.read
+        # a mirror's old value is none that was offered, if the owner's has become worse
+        return how is not None and ops == {how} and self.names[column] == {how}
 
     def _is_combined(self, s: ir.Stmt) -> bool:
         return isinstance(s, ir.Eval) and self._is_combinable(s.value)
@@ -177,23 +187,25 @@ class Cutter:
         """The statements of a slice for own rows, and the message for others."""
         name, pos = self.kernel.name, body[0].pos
         changes = self._remote(body)
-        targets = {self.rows.name(row, name): row for _, row in changes}
-        if len(targets) != 1:
+        keys = {self.rows.name(row, name) for _, row in changes}
+        made = _assigned(body)
+        known = [x for x in (*(row for _, row in changes), *keys) if not ir.used(ir.walk(x)) & made]
+        if len(keys) != 1 or not known:
             problem = "what is done at the other end of one edge depends on that of another"
             reject(problem, pos, "change one of the two rows here, the other in a step of its own")
-        ((key, target),) = targets.items()
+        (key,), target = keys, known[0]
         self._check(body, after, key)
         assert isinstance(target.type, Handle)
-        made = _Writer(self, body, key, target.type)
+        writer = _Writer(self, body, key, target.type)
         found = Slice(
-            made.store(self._slot(), target.type.slot), made.body(), made.locals,
+            writer.store(self._slot(), target.type.slot), writer.body(), writer.locals,
             any(isinstance(n, ir.Lock) and n.slot in self.rows.tables for n in ir.walk(body)), pos,
         )  # fmt: skip
         self.slices.append(found)
-        values = (("item", target), *made.sent)
+        values = (("item", target), *writer.sent)
         add = ir.Add(slot=found.store.slot, values=values, type=NOTHING, pos=pos)
         send: ir.Body = (ir.Eval(value=add, pos=pos),)
-        send = self._filtered(body, send, found.locks, ir.bound(ir.walk(body)))
+        send = self._filtered(body, send, found.locks, made)
         if found.locks:
             return send
         number = ir.Cast(x=target, type=I64, pos=pos)
@@ -233,7 +245,7 @@ class Cutter:
                     self.by_owner.add(id(n))
             if isinstance(n, ir.Load) and self.rows.name(n.place.row, name) == key:
                 self.by_owner.add(id(n))
-        self._check_writes(body, False, ir.bound(nodes))
+        self._check_writes(body, False, made)
 
     def _check_writes(self, body: ir.Body, conditional: bool, made: set[str]) -> None:
         """Refuse plain writes of different values to one row."""
@@ -311,7 +323,7 @@ class Cutter:
         return False
 
     def _unsettled(self, node: object) -> bool:
-        """Whether an expression reads at other ends what the kernel changes there."""
+        """Whether only the owner knows a value: the kernel changes it, or it counts edges there."""
         funcs = self.rows.funcs
         todo, seen = [(node, self.kernel.name)], set[str]()
         while todo:
@@ -319,6 +331,9 @@ class Cutter:
             for n in ir.walk(top):
                 if isinstance(n, ir.Load) and not self.rows.owns(n.place.row, f):
                     if self._column(n) in self.remote_ops:
+                        return True
+                if isinstance(n, ir.Degree | ir.FindEdge):
+                    if not self.rows.owns(n.point if isinstance(n, ir.Degree) else n.x, f):
                         return True
                 if isinstance(n, ir.Call) and n.func not in seen:
                     seen.add(n.func)
@@ -356,7 +371,7 @@ class _Writer:
         self.cutter, self.rows, self.f = cutter, cutter.rows, cutter.kernel.name
         self.old, self.key, self.pos = body, key, body[0].pos
         self.target = ir.Var(name="target_", type=target, pos=self.pos)
-        self.made = ir.bound(ir.walk(body))
+        self.made = _assigned(body)
         self.columns: list[Column] = []
         self.sent: list[tuple[str, ir.Expr]] = []  # columns of a message, and their values
         self._known: dict[ir.Expr, str] = {}
@@ -486,6 +501,13 @@ def global_id(row: ir.Expr, exists: bool) -> ir.Expr:
     cond = ir.Compare(op="!=", x=row, y=none, type=BOOL, pos=row.pos)
     missing = ir.Const(value=-1, type=I32, pos=row.pos)
     return ir.Select(cond=cond, x=load, y=missing, type=I32, pos=row.pos)
+
+
+def _assigned(body: object) -> set[str]:
+    """The locals that statements give a value, or change in place."""
+    kinds = (ir.SetItem, ir.SetField, ir.LocalAdd, ir.LocalPop, ir.LocalClear)
+    nodes = list(ir.walk(body))
+    return ir.bound(nodes) | ir.used(n for n in nodes if isinstance(n, kinds))
 
 
 def _operation(n: Any) -> str:

@@ -40,11 +40,11 @@ class Ownership:
             s.slot: t.slot for s in unit.stores if (t := _item_type(s)) and t.slot in self.tables
         }
         self.funcs = {f.name: f for f in funcs}
-        self.values: dict[tuple[str, str], list[Any]] = defaultdict(list)  # None: no expression
+        self.values: dict[tuple[str, str], list[Any]] = defaultdict(list)  # or the loop
         for f in self.funcs.values():
             for n in ir.walk(f):
                 for name in ir.bound([n]):
-                    self.values[f.name, name].append(n.value if isinstance(n, ir.Assign) else None)
+                    self.values[f.name, name].append(n.value if isinstance(n, ir.Assign) else n)
         self.other: set[tuple[str, str]] = set()  # locals, of functions, that may name a mirror
         size = -1
         while size < len(self.other):
@@ -127,13 +127,15 @@ class Ownership:
         found = ((n, self.changed_row(n)) for n in ir.walk(node))
         return [(n, row) for n, row in found if row is not None and not self.owns(row, f)]
 
-    def exists(self, x: ir.Expr, f: str, seen: frozenset[str] = frozenset()) -> bool:
+    def exists(self, x: Any, f: str, seen: frozenset[str] = frozenset()) -> bool:
         """Whether a row is never None: the item, a variable of a loop, or an end of an edge."""
         match x:
             case ir.Var():
-                made = self.values[f, x.name] if x.name not in seen else [None]
+                made = self.values[f, x.name] if x.name not in seen else []
+                loops = (ir.ForEdges, ir.ForRows)
+                item = bool(made) or x.name in seen or isinstance(self.funcs[f], ir.Kernel)
                 seen |= {x.name}
-                return all(v is None or self.exists(v, f, seen) for v in made)
+                return item and all(isinstance(v, loops) or self.exists(v, f, seen) for v in made)
             case ir.Load(place=p):
                 end = p.slot in self.edges and p.column in ENDS
                 return p.column == "item" and p.slot in self.lists or end and self.exists(p.row, f)

@@ -257,12 +257,13 @@ class _Derivation:
             for n, _ in rows.remote(f.body, f.name):
                 problem = f"{user_name(f.name)!r} changes the other end of an edge"
                 reject(f"{problem}, and cannot be inlined", n.pos, "write it in the kernel")
-        for n, _ in remote:
-            if n.writes and n.place.slot in rows.edges:
+        for n, row in remote:
+            if isinstance(row.type, Handle) and row.type.slot in rows.edges:
                 problem = "an edge into a point of a directed graph may belong to another part"
                 reject(problem, n.pos, "change it from its source: for e in p.outedges")
         owned = {slot: self._scalar("owned_", slot) for slot in rows.points} if remote else {}
         cutter = Cutter(rows, self.kernel, owned, {s.slot for s in self.unit.stores})
+        cutter.uniform |= set(self.hidden)
         kernel = cutter.kernel_of_sender()
         self._refuse_nodes(kernel, cutter.by_owner)
         spreads = cutter.spreads | self._spreads(kernel, cutter.by_owner)
@@ -455,27 +456,29 @@ class _Derivation:
             divided = self.divided or id(n) in inside or (f != self.kernel.name and bool(loops))
             how = self._total(n, divided, id(n) in unused, partial)
             column = n.place.slot, n.place.column
-            if how and found.setdefault(column, how) != how:
+            pair = {how, found.setdefault(column, how)}
+            if len(pair) > 1 and not ("same" in pair and pair & {"min", "max", "or", "and"}):
                 problem = (
                     f"{user_name(column[1])!r}, of which every part has a copy, changes in two ways"
                 )
                 reject(problem, n.pos, "use one operation, or two steps")
-        return tuple(Total(*column, how) for column, how in sorted(found.items()))
+            found[column] = how if how != "same" else found[column]
+        return tuple(Total(*column, how) for column, how in sorted(found.items()) if how != "same")
 
     def _total(self, n: Any, divided: bool, unused: bool, partial: Mapping[str, str]) -> str:
-        """How a change of what every part has is combined; empty if all parts do the same."""
+        """How a change of what every part has is combined; ``same`` if all parts do the same."""
         if isinstance(n, ir.Write):
             if isinstance(n.value, ir.Var) and n.value.name in partial:
                 return partial[n.value.name]
             item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
-            return "set" if divided else "" if item or _is_first(n.place.row) else "first"
+            return "set" if divided else "same" if item or _is_first(n.place.row) else "first"
         how = COMBINED.get(n.op, "") if isinstance(n, ir.Atomic) else ""
         if not unused or not how:
             problem = "every part has a copy of this value: what it was before is not known"
             reject(problem, n.pos, "use atomic_add, min, max, or, and without their result")
         if divided:
             return how
-        return "first" if how == "add" and n.place.type.kind == "f" else ""
+        return "first" if how == "add" and n.place.type.kind == "f" else "same"
 
     def _is_divided(self, n: ir.Node) -> bool:
         """Whether a loop runs over the rows of a partitioned table."""
