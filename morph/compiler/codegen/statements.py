@@ -10,7 +10,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
 from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent, groups
 from morph.compiler.passes.plan import BodyPlan, Plan, total_place
-from morph.language.types import I64, Column, Local, Store, Vector
+from morph.language.types import I64, Column, Handle, Local, Store, Vector
 
 
 class Body(Expressions):
@@ -316,7 +316,8 @@ class Body(Expressions):
         if self.names.stores[s.slot].deletes:
             self.put(f"if (is_dead({self.names.base(s.slot)}_dead, {k})) continue;")
         plain = self.names.lists_rows(s.slot)
-        item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"i32({k})"
+        row = self.names.type(Handle(s.slot))
+        item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"{row}({k})"
         self._bound(s.body, [(s.var, item)])
 
     def _stmt_foritems(self, s: ir.ForItems) -> None:
@@ -379,7 +380,7 @@ class Body(Expressions):
         skip = ""
         if s.skip is not None:
             skip = self.temp("skip")
-            self.put(f"const i32 {skip} = {self.expr(s.skip)};")
+            self.put(f"const {n.type(s.skip.type)} {skip} = {self.expr(s.skip)};")
         edge, point = self.resolve(s.edge), self.expr(s.point)
         if s.direction == "all":
             both = self.temp("both")
@@ -412,15 +413,16 @@ class Body(Expressions):
         if not isinstance(s.point, ir.Var | ir.Const):
             whole, point = point, self.temp("p")
             self.put(f"const i32 {point} = {whole};")
-        row = f"a.{n.prefix[s.graph]}_{s.direction}_offset, {point}"
+        at = f"a.{n.prefix[s.graph]}_{s.direction}_offset, {point}"
         first, last, k = self.temp("b"), self.temp("e"), self.temp("k")
-        self.put(f"const i64 {first} = row_begin({row}), {last} = row_end({row});")
+        self.put(f"const i64 {first} = row_begin({at}), {last} = row_end({at});")
         given = n.edge(s.graph, s.direction, "k")
         end = n.end(s.graph, s.direction, "k", "edge") if s.var else "-1"
         self.put(f"i64 {k} = find_first({first}, {last}, [&](i64 k) {{")
-        self.put(f"    i32 edge = {given};")
+        row = n.type(Handle(f"{s.graph}.edges"))
+        self.put(f"    {row} edge = {given};")
         self.put(f"    return Reached{{edge, {end}}};")
-        self.put(f"}}, [&](i32 {edge}, i32 {var}) {{")
+        self.put(f"}}, [&]({row} {edge}, i32 {var}) {{")
         self.place(test.cond.pos)
         self.put(f"    return {self.expr(test.cond)};")
         self.put("});")

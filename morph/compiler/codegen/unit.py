@@ -34,10 +34,11 @@ TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in pl
 
 
 @cache
-def prelude(checked: bool = False, rebuilds: bool = False) -> str:
+def prelude(checked: bool = False, rebuilds: bool = False, wide: bool = False) -> str:
     """The device runtime: the headers of ``kernels/``, in order.
 
-    A unit that is ``checked``, or that rebuilds adjacency, has one more.
+    A unit that is ``checked``, or that rebuilds adjacency, has one more.  In a ``wide`` one a table
+    has 2^31 rows or more.
     """
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
@@ -49,12 +50,15 @@ def prelude(checked: bool = False, rebuilds: bool = False) -> str:
         found = ["#define MORPH_CHECKED", *found, texts["check"]]
     if rebuilds:
         found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
+    if wide:
+        found = ["#define MORPH_WIDE", *found]
     return "\n".join(found)
 
 
 def prelude_of(unit: ir.Unit) -> str:
     """The device runtime behind which the text of a unit is compiled."""
-    return prelude(unit.checked, bool(abi.rebuilt(unit)))
+    wide = any(s.wide for s in unit.stores)
+    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide)
 
 
 def source(unit: ir.Unit) -> str:
