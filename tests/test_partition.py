@@ -310,6 +310,12 @@ def test_temporary_columns():
     with parts.points.temporary_columns(dist=(f64, 0.5), other=(i32, 1)):
         assert parts.points.dist[:].tolist() == [0.5] * 5 and parts.points.other[:].sum() == 5
     assert parts.points.dist[:].tolist() == [9] * 5 and "other" not in parts.points.columns
+    parts.points.routes.fill("dist", 1)
+    with parts.points.temporary_columns(dist=(f64, 0.5)):
+        assert not parts.stale
+        parts.points.routes.fill("dist", 1)
+        parts.points.routes.spread("dist")
+    assert parts.stale == {"dist"}
     parts.points.add("x", i32)
     parts.points.rename("x", "y")
     parts.points.pack("y", "dist")
@@ -553,6 +559,19 @@ def test_refused_changes():
         morph.Collection(parts.points, device="cpu")
     with pytest.raises(ValueError, match="t.p refers to points, whose rows are divided"):
         morph.Table("t", parts, p=Ref("points"))
+    for add in (
+        lambda: parts.points.add("share", f64),
+        lambda: parts.edges.rename("src", "read"),
+        lambda: morph.Collection(parts.points, local=i32),
+        lambda: morph.Scalars(parts, x=1).table.add("stale", i32),
+    ):
+        with pytest.raises((ValueError, TypeError), match="another meaning on parts|not change"):
+            add()
+    g = small()
+    g.edges.add("share", f64)
+    with pytest.raises(ValueError, match="column 'share' of edges: this name has another meaning"):
+        morph.partition(g, ["cpu"])
+    assert parts.points.dist[np.array([1, 255 - 253], np.uint8)].tolist() == [9, 9]
     with pytest.raises(ValueError, match="references of a partitioned graph begin as none"):
         parts.points.add("up", Ref("points"), fill=0)
 

@@ -13,7 +13,7 @@ from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
-from morph.partition.tables import refuse_divided
+from morph.partition.tables import refuse_divided, refuse_name
 from morph.partition.transport import Transport, agree
 from morph.runtime.device import Array, Device, device
 
@@ -182,8 +182,10 @@ def _check_graph(g: Graph) -> None:
     if GLOBAL_ID in g.points.columns:
         raise ValueError(f"points have a column {GLOBAL_ID!r}, which parts use: rename it")
     for name, table in g.tables.items():
-        for column in table.columns.values() if name not in DIVIDED else ():
-            refuse_divided(name, column.name, column.ref)
+        for column in table.columns.values():
+            refuse_name(name, column.name)
+            if name not in DIVIDED:
+                refuse_divided(name, column.name, column.ref)
 
 
 def _checked_shares(shares: Sequence[float] | None, parts: int) -> HostArray:

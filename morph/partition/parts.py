@@ -267,8 +267,9 @@ class Maker:
                 add_like(g.edges, column)
             if name in own.columns:
                 _write(g.edges, name, [x.columns[name] for x in groups])
-        g.points.pack(*self.like.points.packs)
-        g.edges.pack(*self.like.edges.packs)
+        for name in DIVIDED:
+            if packs := self.like.tables[name].packs:
+                g.tables[name].pack(*packs)
         if offsets is None:
             g.sort_edges(self.like._adjacency.sorted_by)
         return Part(g, {"points": points, "edges": edges})

@@ -227,12 +227,13 @@ class Columns(OnParts):
             If the table is replicated and the column refers to points or edges, whose local ids
             differ between the parts; or if references in points or edges are to be filled.
         """
-        self._check_ref(name, spec, fill)
+        self._check_new(name, spec, fill)
         for k in self.graph.here:
             self.local(k).add(name, spec_of_part(spec, k), fill)
         return PartitionedColumn(self, name)
 
-    def _check_ref(self, name: str, spec: Any, fill: Any) -> None:
+    def _check_new(self, name: str, spec: Any, fill: Any) -> None:
+        refuse_name(self.name, name)
         refuse_divided(self.name, name, getattr(spec, "name", None))
 
     def drop(self, name: str) -> None:
@@ -241,6 +242,7 @@ class Columns(OnParts):
 
     def rename(self, old: str, new: str) -> None:
         """Rename a column."""
+        refuse_name(self.name, new)
         self._on_all(lambda t: t.rename(old, new))
 
     def pack(self, *groups: Any) -> None:
@@ -250,6 +252,8 @@ class Columns(OnParts):
     @contextmanager
     def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
+        for name in specs:
+            refuse_name(self.name, name)
         with ExitStack() as stack:
             for table in self._tables():
                 stack.enter_context(table.temporary_columns(**specs))
@@ -302,6 +306,13 @@ def refuse_divided(table: str, column: str, ref: Any) -> None:
         raise ValueError(
             f"{table}.{column} refers to {ref}, whose rows are divided among the parts"
         )
+
+
+def refuse_name(table: str, column: str) -> str:
+    """Refuse the name of a column that has another meaning on tables, rows or items in parts."""
+    if column in RESERVED:
+        raise ValueError(f"column {column!r} of {table}: this name has another meaning on parts")
+    return column
 
 
 def spec_of_part(spec: Any, k: int) -> Any:
@@ -363,7 +374,20 @@ class PartitionedTable(Columns):
         """Give the ids of all rows, shape (len,), int64, ascending."""
         return np.arange(self._count)
 
-    def _check_ref(self, name: str, spec: Any, fill: Any) -> None:
+    @contextmanager
+    def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
+        """Give columns for a ``with`` block, see `Table.temporary_columns`."""
+        shadowed = self.stale & specs.keys()
+        self.stale -= shadowed
+        try:
+            with super().temporary_columns(**specs):
+                yield
+        finally:
+            self.stale -= specs.keys()
+            self.stale |= shadowed
+
+    def _check_new(self, name: str, spec: Any, fill: Any) -> None:
+        refuse_name(self.name, name)
         if fill is not None and getattr(spec, "name", None) in DIVIDED:
             raise ValueError(f"{self.name}.{name}: references of a partitioned graph begin as none")
 
@@ -528,8 +552,8 @@ class PartitionedTable(Columns):
         if isinstance(key, PartitionedColumn):
             key = key.__array__()
         ids = to_host(key.id if isinstance(key, Row) else key)
-        if not ids.size and ids.dtype.kind == "f":  # of an empty list
-            ids = ids.astype(np.int64)
+        if ids.dtype.kind in "iu" or not ids.size:
+            ids = ids.astype(np.int64 if ids.dtype.kind != "b" else np.bool_)
         if ids.dtype.kind == "b":
             if ids.shape != (self._count,):
                 raise IndexError(f"a mask of {self.name} has {self._count} values, not {ids.shape}")
@@ -668,7 +692,7 @@ class PartitionedCollection(OnParts):
             raise ValueError("a collection of a partitioned table lies where the parts do")
         self._copies: list[Collection | None] = [None] * len(self.graph.parts)
         for k in self.graph.here:
-            own = {name: spec_of_part(spec, k) for name, spec in options.items()}
+            own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
             self._copies[k] = Collection(table.local(k), **own)
 
     def local(self, k: int) -> Collection:
@@ -772,3 +796,8 @@ class PartitionedCollection(OnParts):
     def __repr__(self) -> str:
         places = ", ".join(d.name for d in self.graph.devices)
         return f"<Collection of {len(self)} {self.table.name} on {places}>"
+
+
+KINDS = (PartitionedTable, ReplicatedTable, PartitionedRow, PartitionedCollection)
+RESERVED = {name for kind in KINDS for name in dir(kind) if not name.startswith("_")}
+RESERVED -= Table.reserved | Collection.reserved  # which no table or collection has as columns
