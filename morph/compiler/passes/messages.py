@@ -82,7 +82,6 @@ class Cutter:
 
     def __post_init__(self) -> None:
         self.locals = dict(self.kernel.locals)
-        self.types = dict(self.kernel.params) | self.locals
         self.uniform = {n for n, _ in self.kernel.params[1:]}
         funcs = [f for f in self.rows.funcs.values() if f.name != self.kernel.name]
         nodes = list(ir.walk((self.kernel.body, *funcs)))
@@ -97,7 +96,7 @@ class Cutter:
         for n, _ in self._remote(self.kernel.body):
             if n.writes:
                 how = n.op if isinstance(n, ir.Atomic) else ""
-                if n.writes and COMBINED.get(how) == "add" and (id(n) not in unused or n.flag):
+                if COMBINED.get(how) == "add" and (id(n) not in unused or n.flag):
                     how = ""  # the value of an accumulator is not that of the row
                 self.remote_ops[self._column(n)].add(COMBINED.get(how, ""))
         self.read = {
@@ -129,8 +128,11 @@ class Cutter:
             if not self._remote(s):
                 done.append(s)
             elif s.loop:
-                again = (s, *rest)
-                done.append(ir.rewrite_bodies(s, partial(self._body, again)))
+                known = len(self.slices)
+                done.append(ir.rewrite_bodies(s, partial(self._body, (s, *rest))))
+                if isinstance(s, ir.While) and len(self.slices) > known:
+                    problem = "how many changes at other ends of edges this loop sends is not known"
+                    reject(problem, s.pos, "use a `for` over edges or a range")
             elif isinstance(s, ir.If) and self._is_entered(s, rest):
                 done.append(ir.rewrite_bodies(s, partial(self._body, rest)))
             elif self._is_combined(s):
@@ -223,9 +225,7 @@ class Cutter:
     def _check(self, body: ir.Body, after: ir.Body, key: ir.Expr) -> None:
         """Refuse a slice that another part cannot execute; note what the owner executes."""
         name, nodes = self.kernel.name, list(ir.walk(body))
-        made = ir.bound(nodes) | ir.used(
-            n for n in nodes if isinstance(n, ir.SetItem | ir.SetField)
-        )
+        made = _assigned(body)
         if escaping := sorted((made & read_first(after)) - self.uniform):
             problem = (
                 f"{user_name(escaping[0])!r} is used after a change at the other end of an edge"
