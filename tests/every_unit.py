@@ -26,7 +26,10 @@ from morph.worklists import (
     advance_edges,
     advance_entries,
     advance_once,
+    compact_rows,
+    compact_space,
     edge_mapping,
+    find_largest,
     find_least,
     in_order,
     keep,
@@ -174,6 +177,11 @@ def weight_of(e):
     return e.weight
 
 
+@morph.func
+def is_light(e, most):
+    return e.weight < most
+
+
 def worklists() -> None:
     """Advance and filter, with repeats and without, and items in order of a key."""
     g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[5, 1, 1, 9])
@@ -195,6 +203,10 @@ def worklists() -> None:
     lightest = morph.Scalars(g, value=99, row_id=0)
     find_least(lightest, g.edges, weight_of)
     assert lightest.row_id == 1
+    find_largest(lightest, g.edges, weight_of)
+    assert lightest.row_id == 3
+    light = compact_space(g.edges)
+    assert compact_rows(light, is_light, 6) == 3 and light.order[:3].tolist() == [0, 1, 2]
     space = sort_space(g.edges.weight)
     sort_order(space)
     assert space.order[:].tolist() == [1, 2, 0, 3]

@@ -7,6 +7,7 @@ tested where there is none.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,10 @@ class There(np.ndarray):
     @property
     def __cuda_array_interface__(self) -> Any:
         return self.__array_interface__
+
+    @property
+    def device(self) -> Any:
+        return contextlib.nullcontext()
 
     def get(self) -> np.ndarray:
         return np.array(self.view(np.ndarray))

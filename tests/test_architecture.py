@@ -161,8 +161,7 @@ STANDARD = {
 # Words not yet renamed, and the packages that still have them: none may be added.
 REMAINING = {
     "cell": "algorithms.dynamic algorithms.graph io.mesh",  # `cell_data` is meshio's
-    "cut": "algorithms.dynamic",
-    "told": "io.graph",  # `Journal(told=)` is public
+    "told": "io.graph.journal",  # `Journal(told=)`, deprecated
 }
 
 

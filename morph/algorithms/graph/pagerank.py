@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
+from morph.algorithms.graph.temporary import live_edges, of_graph_or_parts, workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
 from morph.graph import Graph
@@ -103,7 +103,7 @@ DOUBLE, SINGLE, MIXED = _kernels(f64, f64), _kernels(f32, f32), _kernels(f32, f6
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
-@of_graph
+@of_graph_or_parts
 def pagerank(
     graph: Graph,
     damping: float = 0.85,
@@ -118,7 +118,7 @@ def pagerank(
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device.  Parallel edges count each.
     damping : float
         Probability of following a link, from 0 to 1.
@@ -138,8 +138,8 @@ def pagerank(
     Returns
     -------
     PageRank
-        ``rank``, of ``dtype``, on the graph's device, 0 for deleted points; ``error``, the last
-        change in sum: ``tolerance`` or more if the iterations did not suffice.
+        ``rank``, of ``dtype``, on the graph's device (of parts on the host), 0 for deleted points;
+        ``error``, the last change in sum: ``tolerance`` or more if the iterations did not suffice.
 
     Raises
     ------
@@ -192,9 +192,10 @@ def pagerank(
 
 def _jump(graph: Graph, personalization: Any) -> Any:
     """Give where walkers jump, of sum 1 over the live points: shape (n,), or one number for all."""
-    n, xp, live = len(graph.points), graph.device.xp, graph.points.live
+    n, live = len(graph.points), graph.points.live
     if personalization is None and live == n:
         return 1 / max(n, 1)
+    xp = graph.device.xp
     with graph.device.active():
         jump = xp.ones(n)
         if personalization is not None:
@@ -218,6 +219,6 @@ def _jump(graph: Graph, personalization: Any) -> Any:
 
 def _check_weights(graph: Graph) -> None:
     with graph.device.active():
-        weight = graph.edges.weight.array[live_edges(graph)]
+        weight = graph.edges.weight[live_edges(graph)]
         if not bool(((weight >= 0) & (weight < np.inf)).all()):
             raise ValueError("pagerank needs weights that are finite and not negative")

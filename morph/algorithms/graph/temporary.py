@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -126,7 +126,7 @@ class Workspace:
 def workspace(
     graph: Graph, name: str, make: Callable[[], Any], edges: Specs | None = None,
     starts: Any = None, seed: Mapping[str, Any] | None = None, **points: Any,
-) -> Workspace:  # fmt: skip
+) -> AbstractContextManager[list[Any]]:  # fmt: skip
     """Have columns and other objects for the time of a ``with`` block, which gets the objects.
 
     The graph keeps those of one algorithm for the next call: then neither memory is allocated nor a
@@ -149,6 +149,8 @@ def workspace(
     **points : (dtype, fill)
         Columns of the points.
     """
+    if isinstance(graph, PartitionedGraph):
+        return _workspace_in_parts(graph, make, points)
     key = name, starts is None, *points.items(), *(edges or {}).items()
     with graph._lock:
         kept: Workspace | None = graph.kept.pop(key, None)  # removed while in use
@@ -160,15 +162,32 @@ def workspace(
     return kept
 
 
+@contextmanager
+def _workspace_in_parts(
+    graph: PartitionedGraph, make: Callable[[], Any], points: Specs
+) -> Iterator[list[Any]]:
+    """Have columns of points in parts, and other objects, for the time of a ``with`` block."""
+    with graph.points.temporary_columns(**points):
+        yield make()
+
+
 def of_graph(algorithm: F) -> F:
     """Have an algorithm take whatever `Graph.of` takes, and hold the graph's lock while it runs.
 
     So no thread changes the graph between the first look at its weights and the result.
     """
+    return _of_graph(algorithm, as_graph)
 
+
+def of_graph_or_parts(algorithm: F) -> F:
+    """Have an algorithm take what `of_graph` allows, and graphs in parts."""
+    return _of_graph(algorithm, lambda g: g if isinstance(g, PartitionedGraph) else as_graph(g))
+
+
+def _of_graph(algorithm: F, read: Callable[[Any], Any]) -> F:
     @wraps(algorithm)
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        graph = as_graph(graph)
+        graph = read(graph)
         with graph._lock:
             return algorithm(graph, *args, **kwargs)
 
@@ -233,6 +252,8 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
 
 def live_edges(graph: Graph) -> Any:
     """Give the ids of the edges between live points: an array, or a slice of all."""
+    if isinstance(graph, PartitionedGraph):
+        return slice(len(graph.edges))
     if graph.loose and not graph.points.deletes:  # nothing to pack
         return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
     _, ids = graph.adjacency("out")
