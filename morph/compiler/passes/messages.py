@@ -82,7 +82,6 @@ class Cutter:
 
     def __post_init__(self) -> None:
         self.locals = dict(self.kernel.locals)
-        self.types = dict(self.kernel.params) | self.locals
         self.uniform = {n for n, _ in self.kernel.params[1:]}
         funcs = [f for f in self.rows.funcs.values() if f.name != self.kernel.name]
         nodes = list(ir.walk((self.kernel.body, *funcs)))
@@ -97,7 +96,7 @@ class Cutter:
         for n, _ in self._remote(self.kernel.body):
             if n.writes:
                 how = n.op if isinstance(n, ir.Atomic) else ""
-                if n.writes and COMBINED.get(how) == "add" and (id(n) not in unused or n.flag):
+                if COMBINED.get(how) == "add" and (id(n) not in unused or n.flag):
                     how = ""  # the value of an accumulator is not that of the row
                 self.remote_ops[self._column(n)].add(COMBINED.get(how, ""))
         self.read = {
@@ -129,8 +128,11 @@ class Cutter:
             if not self._remote(s):
                 done.append(s)
             elif s.loop:
-                again = (s, *rest)
-                done.append(ir.rewrite_bodies(s, partial(self._body, again)))
+                known = len(self.slices)
+                done.append(ir.rewrite_bodies(s, partial(self._body, (s, *rest))))
+                if isinstance(s, ir.While) and len(self.slices) > known:
+                    problem = "how many changes at other ends of edges this loop sends is not known"
+                    reject(problem, s.pos, "use a `for` over edges or a range")
             elif isinstance(s, ir.If) and self._is_entered(s, rest):
                 done.append(ir.rewrite_bodies(s, partial(self._body, rest)))
             elif self._is_combined(s):
@@ -223,9 +225,7 @@ class Cutter:
     def _check(self, body: ir.Body, after: ir.Body, key: ir.Expr) -> None:
         """Refuse a slice that another part cannot execute; note what the owner executes."""
         name, nodes = self.kernel.name, list(ir.walk(body))
-        made = ir.bound(nodes) | ir.used(
-            n for n in nodes if isinstance(n, ir.SetItem | ir.SetField)
-        )
+        made = _assigned(body)
         if escaping := sorted((made & read_first(after)) - self.uniform):
             problem = (
                 f"{user_name(escaping[0])!r} is used after a change at the other end of an edge"
@@ -300,7 +300,7 @@ class Cutter:
                 (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(_widened(a.args[0])))
                 for op in (better[:1] if strict else better)
             }
-            if not _acts(rest, false, {}):
+            if name not in _assigned(rest) and not _acts(rest, false, {}):
                 seen = f"{name}_seen{len(self.slices)}_"
                 self.locals[seen] = a.type
                 old = ir.Var(name=seen, type=a.type, pos=a.pos)
@@ -450,6 +450,7 @@ class _Writer:
         plain = t.elem if isinstance(t, Vector) else t
         if not (of_points or isinstance(plain, Scalar)) or not self._is_safe(x):
             _refuse_value(x)
+        exists = self.rows.exists(x, self.f)
         name = self._known.setdefault(bare(x), f"value{len(self.columns)}")
         kind = I32 if of_points else plain
         assert isinstance(kind, Scalar)
@@ -457,7 +458,7 @@ class _Writer:
             size = t.size if isinstance(t, Vector) else 0
             stride = max(size, 1) * kind.bits // 8
             self.columns.append(Column(name, kind, size, None, stride))
-            self.sent.append((name, self.rows_id(x) if of_points else x))
+            self.sent.append((name, global_id(x, exists) if of_points else x))
         place = ir.Place(
             slot="", column=name, row=x, index=None, type=kind if of_points else t, pos=x.pos
         )
@@ -465,16 +466,12 @@ class _Writer:
         if not of_points:
             return load
         row = ir.Cast(x=load, type=t, pos=x.pos)
-        if self.rows.exists(x, self.f):
+        if exists:
             return row
         zero = ir.Const(value=0, type=I32, pos=x.pos)
         none = ir.Const(value=-1, type=t, pos=x.pos)
         cond = ir.Compare(op="<", x=load, y=zero, type=BOOL, pos=x.pos)
         return ir.Select(cond=cond, x=none, y=row, type=t, pos=x.pos)
-
-    def rows_id(self, x: ir.Expr) -> ir.Expr:
-        """The global id of a row."""
-        return global_id(x, self.rows.exists(x, self.f))
 
     def _is_safe(self, x: object) -> bool:
         """Whether the sender may evaluate an expression that the slice may not need."""
@@ -579,10 +576,10 @@ def _acts(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
                     taken = [s.orelse]
                 else:
                     taken = [s.then, s.orelse]
-                inner = known if len(taken) == 1 else {}
-                if any(_acts(b, false, inner) for b in taken):
+                one = len(taken) == 1
+                if any(_acts(b, false, known if one else {}) for b in taken):
                     return True
-                if len(taken) > 1:
+                if not one:
                     for name in ir.bound(ir.walk(tuple(taken))):
                         known.pop(name, None)
             case _:

@@ -173,6 +173,7 @@ class _Derivation:
         assert isinstance(kernel, ir.Kernel)
         self.rows = Ownership(unit, graphs, unit.funcs)
         self.kernel = self._inlined(kernel, funcs)
+        self.rows = Ownership(unit, graphs, _reached(self.kernel, funcs))
         self.divided = step.slot in {*self.rows.tables, *self.rows.lists}
         self.hidden: dict[str, Hidden] = {}
         self._refuse_options()
@@ -218,13 +219,13 @@ class _Derivation:
 
     def _localised(self, f: Any) -> Any:
         """A function that uses ids and sizes of the whole graph."""
-        tables = self.rows.tables
+        tables, divided = self.rows.tables, {*self.rows.tables, *self.rows.lists}
 
         def change(n: ir.Node) -> Any:
             match n:
                 case ir.Reserve():
                     return n
-                case ir.Cast(x=x, type=Scalar()) if self.rows.partitioned(x.type):
+                case ir.Cast(x=ir.Expr(type=Handle(slot)), type=Scalar()) if slot in divided:
                     return self._id(n, f.name)
                 case ir.StoreSize() if n.slot in tables:
                     return ir.Var(name=self._scalar("", n.slot), type=I64, pos=n.pos)
@@ -243,7 +244,8 @@ class _Derivation:
         """The id of a row in the whole graph."""
         assert isinstance(n.x.type, Handle)
         if self.rows.stores[n.x.type.slot].column(GLOBAL_ID) is None:
-            reject("an edge of a partitioned graph has no id in a kernel", n.pos, "use a column")
+            problem = "an edge or entry of a partitioned graph has no id in a kernel"
+            reject(problem, n.pos, "use a column")
         found = global_id(n.x, self.rows.exists(n.x, f))
         return found if n.type == found.type else replace(n, x=found)
 
