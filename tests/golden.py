@@ -4,18 +4,19 @@ Nothing is compiled: what is launched on the CPU is interpreted, a program kerne
 text serves the CPU and CUDA; of a kernel there is a second text, that of a checked launch.
 Directives ``#line`` are left out, so that a file may be moved or reformatted.
 
-`python tests/golden.py` writes the hashes of today to tests/golden/units.txt.
+`python tests/golden.py` writes the hashes of today to tests/golden/units.txt.  With the name of a
+file it prints them, and writes the texts of the unchecked units to that file, as JSON.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import runpy
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from every_unit import ROOT
 from quotes import remade
 
 import morph
-from morph.compiler.codegen.unit import prelude, source
+from morph.compiler.codegen.unit import entry, prelude, prelude_of, source
 from morph.compiler.ir import nodes as ir
 from morph.launch import binding, launcher, lookup
 from morph.launch.foreach import Program
@@ -47,6 +48,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.lines: set[str] = set()
+        self.texts: dict[str, str] = {}  # of unchecked units, with the prelude; their entries
         self.names: set[str] = set()  # of functions in the units
         self.inside = 0  # programs that run kernel by kernel
         self.seen: set[int] = set()
@@ -97,8 +99,10 @@ class Recorder:
 
     def unit(self, unit: ir.Unit) -> None:
         """Record the text of a unit."""
-        kind = "checked" if unit.checked else "plain"
-        self.lines.add(f"{unit.name} cpu+cuda {kind} {cache.key(source(unit))}")
+        kind, text = "checked" if unit.checked else "plain", source(unit)
+        self.lines.add(f"{unit.name} cpu+cuda {kind} {cache.key(text)}")
+        if not unit.checked:
+            self.texts[prelude_of(unit) + text] = entry(unit)
 
     def text(self, name: str, target: str, text: str) -> None:
         """Record a text that is not generated."""
@@ -155,8 +159,8 @@ def pages(folder: Path) -> None:
     remade()
 
 
-def recorded() -> Iterator[str]:
-    """The lines of the file: unit, targets, kind and SHA-256, sorted."""
+def recorded() -> Recorder:
+    """The lines of the file, which have unit, targets, kind and SHA-256; and the texts."""
     recorder = Recorder()
     recorder.install()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
@@ -174,12 +178,14 @@ def recorded() -> Iterator[str]:
         recorder.text(header.name, "cpu+cuda", header.read_text())
     for name, text in {"prelude": prelude(), "checked_prelude": prelude(True)}.items():
         recorder.text(name, "cpu+cuda", text)
-    return iter(sorted(recorder.lines))
+    return recorder
 
 
 if __name__ == "__main__":
-    found = "".join(f"{line}\n" for line in recorded())
-    if sys.argv[1:] == ["--print"]:
-        sys.stdout.write(found)
+    found = recorded()
+    lines = "".join(f"{line}\n" for line in sorted(found.lines))
+    if sys.argv[1:]:
+        sys.stdout.write(lines)
+        Path(sys.argv[1]).write_text(json.dumps(found.texts))
     else:
-        FILE.write_text(found)
+        FILE.write_text(lines)

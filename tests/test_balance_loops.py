@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from sm90 import compile_one
 from test_balance import PROGRAMS, STAR, graph, unfold, unfolds
 from test_balance_sums import gathering, gathers, summing, sums
 
@@ -13,7 +14,6 @@ from morph.compiler.codegen.unit import prelude
 from morph.compiler.passes.work_sharing import CHOICES
 from morph.launch.foreach import BALANCE
 from morph.prelude import atomic_add, atomic_min, i32, i64
-from morph.runtime.toolchain import cuda
 
 UP = morph.Flag("cpu")
 
@@ -293,7 +293,7 @@ def test_compiles_for_cuda(choice):
     PROGRAMS[choice](*(morph.Collection(g.points) for _ in range(2)))
     for what in (summing, gathering, unfold, PROGRAMS[choice]):
         for defines in ((), ("MORPH_FAULTS",)):
-            assert cuda.build(prelude() + what.source(), "sm_90", defines=defines)
+            assert compile_one(prelude() + what.source(), defines=defines)
 
 
 @morph.kernel

@@ -6,6 +6,7 @@ Each test starts a process, waits until it says "ready", sends the signal, and c
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import statistics
@@ -22,8 +23,8 @@ from morph.launch.checked import is_checked
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
-LIMIT = 0.3  # seconds; of the median of TIMES
-TIMES = 3
+LIMIT = 0.3  # seconds; of the median delay
+PAUSES = 0.05, 0.1, 0.25  # seconds from "ready" to the signal, in turn
 WAYS = ["python-1", "cpu-1", "cpu-2", pytest.param("cuda-1", marks=pytest.mark.gpu)]
 
 BEGIN = """
@@ -33,7 +34,7 @@ import morph
 from morph.prelude import *
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
-device, threads = sys.argv[1:]
+device, threads, *pauses = sys.argv[1:]
 morph.set_num_threads(int(threads))
 
 def interrupted(run, *args):
@@ -58,7 +59,8 @@ def started(script: str, way: str) -> Iterator[subprocess.Popen[str]]:
         path = Path(folder) / "script.py"
         path.write_text(BEGIN + script)
         with subprocess.Popen(
-            [sys.executable, str(path), *way.split("-")], stdout=subprocess.PIPE, text=True,
+            [sys.executable, str(path), *way.split("-"), *map(str, PAUSES)],
+            stdout=subprocess.PIPE, text=True,
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(sys.path),
@@ -71,14 +73,16 @@ def started(script: str, way: str) -> Iterator[subprocess.Popen[str]]:
                 process.kill()
 
 
-def delays(script: str, way: str, times: int = TIMES, number: int = signal.SIGINT) -> list[float]:
+def delays(
+    script: str, way: str, times: int = len(PAUSES), number: int = signal.SIGINT
+) -> list[float]:
     """Seconds from each signal to the exception; the script ends well, or the test fails."""
     found = []
     with started(script, way) as process:
         assert process.stdout is not None
-        for _ in range(times):
+        for pause in itertools.islice(itertools.cycle(PAUSES), times):
             assert process.stdout.readline() == "ready\n"
-            time.sleep(0.25)
+            time.sleep(pause)
             sent = time.time()
             process.send_signal(number)
             word, _, when = process.stdout.readline().partition(" ")
@@ -326,8 +330,8 @@ def during(run):
     begin = time.time()
     run()
     took = time.time() - begin
-    for part in (0.35, 0.5, 0.65):  # of the time; the signal comes 0.25 s after "ready"
-        threading.Timer(max(part * took - 0.25, 0), print, ["ready"], {"flush": True}).start()
+    for part, pause in zip((0.35, 0.5, 0.65), map(float, pauses), strict=True):  # parts of the time
+        threading.Timer(max(part * took - pause, 0), print, ["ready"], {"flush": True}).start()
         try:
             while True:
                 run()
@@ -337,8 +341,16 @@ def during(run):
 
 
 @pytest.mark.unchecked  # a piece of points takes longer, checked
-@pytest.mark.parametrize("way", [*WAYS[1:], "cpu-3"])
-@pytest.mark.parametrize("segments", [0, 100_000])
+@pytest.mark.parametrize(
+    "way, segments",
+    [
+        ("cpu-1", 0),
+        ("cpu-3", 0),
+        ("cpu-1", 100_000),
+        ("cpu-2", 100_000),
+        *(pytest.param("cuda-1", n, marks=pytest.mark.gpu) for n in (0, 100_000)),
+    ],
+)
 def test_triangulation(way, segments):
     """With few threads one item inserts many points in turn: it must not insert all of them."""
     judge(f"segments = {segments}\n{DURING}" + """
@@ -552,7 +564,7 @@ def test_a_command_ends_with_130_and_one_line(tmp_path):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:  # fmt: skip
-        time.sleep(5)
+        time.sleep(3)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=10)

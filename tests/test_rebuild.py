@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sm90 import compile_one
 from targets import host
 
 import morph
 from morph.compiler.codegen.unit import entry, prelude_of, source
 from morph.prelude import atomic_add, bool_, i64
-from morph.runtime.toolchain import cuda
 from morph.testing import fail_allocation, team
 
 DEVICES = ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -258,7 +258,7 @@ def test_it_is_one_launch():
 def test_it_compiles_for_sm_90():
     change(changing(ENDS, "cpu"), 1)
     unit = next(iter(change.launches.values())).compiled.unit
-    assert cuda.build(prelude_of(unit) + source(unit), "sm_90", name=entry(unit))
+    assert compile_one(prelude_of(unit) + source(unit), entry(unit))
 
 
 def test_every_allocation_can_fail(target):
