@@ -313,6 +313,7 @@ class PartitionedTable(Columns):
         Columns whose mirrors a launch has left out of date; `Routes.spread` updates them.
     """
 
+    deletes: ClassVar[bool] = False  # no row is deleted
     __slots__ = ("_count", "routes", "stale")
 
     def __init__(self, graph: Any, name: str, count: int) -> None:
@@ -337,6 +338,11 @@ class PartitionedTable(Columns):
         return self.graph.on_parts(kind, *args, **columns)
 
     def __len__(self) -> int:
+        return self._count
+
+    @property
+    def live(self) -> int:
+        """Number of rows that are not deleted, which are all."""
         return self._count
 
     def _check_ref(self, name: str, spec: Any, fill: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -14,6 +14,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
+from morph.runtime.device import Device, device
 
 SMALL = "weights"  # key of the scalars that are always kept
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
@@ -124,9 +125,9 @@ class Workspace:
 
 
 def workspace(
-    graph: Graph, name: str, make: Callable[[], Any], edges: Specs | None = None,
+    graph: Graph | PartitionedGraph, name: str, make: Callable[[], Any], edges: Specs | None = None,
     starts: Any = None, seed: Mapping[str, Any] | None = None, **points: Any,
-) -> Workspace:  # fmt: skip
+) -> AbstractContextManager[list[Any]]:  # fmt: skip
     """Have columns and other objects for the time of a ``with`` block, which gets the objects.
 
     The graph keeps those of one algorithm for the next call: then neither memory is allocated nor a
@@ -134,7 +135,8 @@ def workspace(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or PartitionedGraph
+        One in parts keeps nothing, and takes no ``starts``.
     name : str
         Of the algorithm.
     make : callable
@@ -149,6 +151,8 @@ def workspace(
     **points : (dtype, fill)
         Columns of the points.
     """
+    if isinstance(graph, PartitionedGraph):
+        return _workspace_of_parts(graph, make, edges or {}, points)
     key = name, starts is None, *points.items(), *(edges or {}).items()
     with graph._lock:
         kept: Workspace | None = graph.kept.pop(key, None)  # removed while in use
@@ -158,6 +162,17 @@ def workspace(
         kept = Workspace(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
     kept.starts = starts
     return kept
+
+
+@contextmanager
+def _workspace_of_parts(
+    graph: PartitionedGraph, make: Callable[[], Any], edges: Specs, points: Specs
+) -> Iterator[list[Any]]:
+    with ExitStack() as stack:
+        for table, specs in ((graph.points, points), (graph.edges, edges)):
+            if specs:
+                stack.enter_context(table.temporary_columns(**specs))
+        yield make()
 
 
 def of_graph(algorithm: F) -> F:
@@ -173,6 +188,23 @@ def of_graph(algorithm: F) -> F:
             return algorithm(graph, *args, **kwargs)
 
     return cast(F, run)
+
+
+def of_graph_or_parts(algorithm: F) -> F:
+    """Have an algorithm take what `of_graph` lets it take, and graphs in parts."""
+    of_one = of_graph(algorithm)
+
+    @wraps(algorithm)
+    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        chosen = algorithm if isinstance(graph, PartitionedGraph) else of_one
+        return chosen(graph, *args, **kwargs)
+
+    return cast(F, run)
+
+
+def device_of_results(graph: Graph | PartitionedGraph) -> Device:
+    """Give the graph's device; of a graph in parts the host, where its columns are read."""
+    return device("cpu") if isinstance(graph, PartitionedGraph) else graph.device
 
 
 def as_graph(graph: Any) -> Graph:
@@ -231,8 +263,10 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
     return ids
 
 
-def live_edges(graph: Graph) -> Any:
+def live_edges(graph: Graph | PartitionedGraph) -> Any:
     """Give the ids of the edges between live points: an array, or a slice of all."""
+    if isinstance(graph, PartitionedGraph):
+        return slice(len(graph.edges))
     if graph.loose and not graph.points.deletes:  # nothing to pack
         return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
     _, ids = graph.adjacency("out")
