@@ -14,7 +14,7 @@ from morph.data.protocols import StoreLike, TableLike
 from morph.data.row import Row, as_id
 from morph.language.dtypes import ID_LIMIT, NAMES, Spec
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, gpu_array, is_host
+from morph.runtime.arrays import Array, gpu_array, is_host, on_device_of
 
 
 def column_from(name: str, spec: Spec, fill: Any) -> Column:
@@ -96,17 +96,18 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
     OverflowError
         If an integer does not fit, or a finite number would become infinite.
     """
-    if column.ref:
-        check_ids(a, rows, where, column.ref, lowest=-1)
-    elif column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
-        info = np.iinfo(column.dtype)
-        low, high = int(a.min()), int(a.max())
-        if low < info.min or high > info.max:
-            value = low if low < info.min else high
-            raise OverflowError(f"{where}: {value} does not fit {column!r}")
-    elif column.dtype.kind == "f" and a.size and not np.can_cast(a.dtype, column.dtype):
-        return _real(a, column, where)
-    return a.astype(column.dtype, copy=False)
+    with on_device_of(a):
+        if column.ref:
+            check_ids(a, rows, where, column.ref, lowest=-1)
+        elif column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
+            info = np.iinfo(column.dtype)
+            low, high = int(a.min()), int(a.max())
+            if low < info.min or high > info.max:
+                value = low if low < info.min else high
+                raise OverflowError(f"{where}: {value} does not fit {column!r}")
+        elif column.dtype.kind == "f" and a.size and not np.can_cast(a.dtype, column.dtype):
+            return _real(a, column, where)
+        return a.astype(column.dtype, copy=False)
 
 
 def _real(a: Array, column: Column, where: str) -> Array:
@@ -125,6 +126,11 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
     """Require ``lowest <= a < rows``; the error names the first offender and its position."""
     if a.size == 0:
         return
+    with on_device_of(a):
+        _check_range(a, rows, where, table, lowest)
+
+
+def _check_range(a: Array, rows: int, where: str, table: str, lowest: int) -> None:
     if (
         lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative
     ):  # as unsigned, those below 0 are large

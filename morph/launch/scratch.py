@@ -106,7 +106,8 @@ class Scratch:
     def _list(self, size: int) -> Any:
         """An empty list of two sides; it knows how many bytes each has."""
         made = self.device.zeros(8 + 2 * size, np.int64)
-        made[1] = 8 * size
+        with self.device.active():
+            made[1] = 8 * size
         return made
 
     def state_for(self, size: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 def is_host(x: Any) -> bool:
     """Whether an array lies in host memory."""
     return not hasattr(x, "__cuda_array_interface__")
+
+
+def on_device_of(x: Array) -> AbstractContextManager[Any]:
+    """Make the GPU of an array current, where operations on it then run; nothing for others."""
+    return nullcontext() if is_host(x) else gpu_array(x).device
 
 
 def import_cupy() -> Any:
