@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, NoReturn
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import declared
@@ -39,7 +39,7 @@ from morph.language.types import (
 COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
 CARRIED = (  # expressions that are computed by the sender
     ir.Const, ir.Var, ir.Unary, ir.Binary, ir.Compare, ir.Logic, ir.Select, ir.Cast, ir.Builtin,
-    ir.Load, ir.Place, ir.Field, ir.Degree, ir.Item,
+    ir.Load, ir.Place, ir.Field, ir.Degree, ir.Item, ir.Call,
 )  # fmt: skip
 HINT = "keep what the item itself changes, and what it computes for later, out of these statements"
 
@@ -240,10 +240,18 @@ class Cutter:
                 reject(problem, n.pos, "do it in another step")
             if isinstance(n, ir.ForEdges | ir.ForRows):
                 reject("this loop belongs to a change at the other end of an edge", n.pos, HINT)
-            for x in ir.operands(n):
-                if isinstance(x, ir.Expr) and self.rows.name(x, name) == key:
-                    self.by_owner.add(id(n))
-            if isinstance(n, ir.Load) and self.rows.name(n.place.row, name) == key:
+            match n:
+                case ir.Load(place=p):
+                    row = p.row
+                case ir.Degree():
+                    row = n.point
+                case ir.FindEdge():
+                    row = n.x
+                    if self.rows.name(row, name) != key:
+                        _refuse_value(n)
+                case _:
+                    continue
+            if self.rows.name(row, name) == key:
                 self.by_owner.add(id(n))
         self._check_writes(body, False, made)
 
@@ -289,7 +297,7 @@ class Cutter:
         better = (">", ">=", "==") if a.op == "min" else ("<", "<=", "==")
         for strict in (True, False):
             false = {
-                (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(a.args[0]))
+                (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(_widened(a.args[0])))
                 for op in (better[:1] if strict else better)
             }
             if not _acts(rest, false, {}):
@@ -419,7 +427,7 @@ class _Writer:
         if isinstance(n, ir.Call) and self._is_local(n.args):
             for x in n.args:
                 if self.rows.partitioned(x.type) and self.rows.name(x, self.f) != self.key:
-                    self._refuse(x)
+                    _refuse_value(x)
             return None
         return None if self._is_local(n) else self._carried(n)
 
@@ -441,7 +449,7 @@ class _Writer:
         of_points = isinstance(t, Handle) and t.slot in self.rows.points
         plain = t.elem if isinstance(t, Vector) else t
         if not (of_points or isinstance(plain, Scalar)) or not self._is_safe(x):
-            self._refuse(x)
+            _refuse_value(x)
         name = self._known.setdefault(bare(x), f"value{len(self.columns)}")
         kind = I32 if of_points else plain
         assert isinstance(kind, Scalar)
@@ -473,19 +481,26 @@ class _Writer:
         for n in ir.walk(x):
             if not isinstance(n, CARRIED):
                 return False
-            if isinstance(n, ir.Place | ir.Item) and not isinstance(n.index, ir.Const | None):
-                return False
-            row = (
-                n.row if isinstance(n, ir.Place) else n.point if isinstance(n, ir.Degree) else None
-            )
-            if row is not None and not self.rows.exists(row, self.f):
-                if not isinstance(n, ir.Place) or n.slot in self.rows.tables:
+            rows: list[Any] = []
+            match n:
+                case ir.Place():
+                    rows = [n.row]
+                case ir.Degree():
+                    rows = [n.point]
+                case ir.Call():
+                    rows = [a for a in n.args if isinstance(a.type, Handle)]
+                case ir.Item() if not isinstance(n.x.type, Vector):
                     return False
+            fixed = not isinstance(n, ir.Place | ir.Item) or isinstance(n.index, ir.Const | None)
+            if not fixed or not all(self.rows.exists(row, self.f) for row in rows):
+                return False
         return True
 
-    def _refuse(self, x: ir.Expr) -> None:
-        problem = "this value cannot be sent with a change at the other end of an edge"
-        reject(problem, x.pos, "assign what is needed, numbers or points, to locals before")
+
+def _refuse_value(x: ir.Expr) -> NoReturn:
+    """Refuse a value that a message cannot carry."""
+    problem = "this value cannot be sent with a change at the other end of an edge"
+    reject(problem, x.pos, "assign what is needed, numbers or points, to locals before")
 
 
 def global_id(row: ir.Expr, exists: bool) -> ir.Expr:
@@ -515,9 +530,10 @@ def _operation(n: Any) -> str:
     if not isinstance(n, ir.Atomic):
         return ""
     if n.op in ("add", "sub"):
-        step = n.args[0]
+        step, t = n.args[0], n.place.type
         known = isinstance(step, ir.Const) and step.value >= 0
-        return ("up" if n.op == "add" else "down") if known else ""
+        wraps = not isinstance(t, Scalar) or t.bits < 32 or (n.op == "sub" and t.kind == "u")
+        return ("up" if n.op == "add" else "down") if known and not wraps else ""
     return n.op if n.op in ("min", "max") else ""
 
 
