@@ -18,10 +18,11 @@ def test_pages_quote_what_the_compiler_makes():
         assert text == page.read_text(), "run python tests/quotes.py, and read what changed"
 
 
-def test_readme_examples_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["README.md", "docs/partitions.md"])
+def test_examples_run(page, tmp_path):
     (tmp_path / "meshes").symlink_to(ROOT / "meshes")
-    text = (ROOT / "README.md").read_text()
-    file = tmp_path / "readme.py"  # kernels need a file to be read from
+    text = (ROOT / page).read_text()
+    file = tmp_path / "examples.py"  # kernels need a file to be read from
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     file.write_text("\n".join(blocks))

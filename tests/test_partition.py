@@ -487,6 +487,34 @@ def test_refused_graphs():
         morph.partition(g, ["cpu"] * 3)
 
 
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize(
+    "devices",
+    [["cpu"], ["cpu", "python", "cpu"], pytest.param(["cuda", "cpu"], marks=pytest.mark.gpu)],
+    ids=str,
+)
+def test_algorithms_of_parts(directed, devices):
+    g = rmat(7, device="cpu", directed=directed, weight=(1, 9))
+    parts = morph.partition(g, devices, "degree")
+    columns = list(parts.points.columns)
+    wanted, found = morph.core_number(g), morph.core_number(parts)
+    assert np.array_equal(found.core, wanted.core) and found.largest == wanted.largest
+    assert np.array_equal(morph.k_core(parts, 5).points, morph.k_core(g, 5).points)
+    jump = np.arange(len(g.points))
+    for options in ({}, {"personalization": jump}, *([{"weighted": True}] if directed else [])):
+        wanted, found = morph.pagerank(g, **options), morph.pagerank(parts, **options)
+        assert found.iterations == wanted.iterations
+        assert np.allclose(found.rank, wanted.rank, rtol=1e-13, atol=0)
+    assert list(parts.points.columns) == columns
+    if directed:
+        parts.edges.weight[3] = -1
+        with pytest.raises(ValueError, match="weights that are finite and not negative"):
+            morph.pagerank(parts, weighted=True)
+    else:  # sums over `inedges`, of which a part has its own only
+        with pytest.raises(morph.LanguageError, match="inedges"):
+            morph.pagerank(parts, weighted=True)
+
+
 def test_algorithms_of_one_device_refuse_parts():
     for algorithm in (morph.bfs, morph.connected_components, morph.DynamicSSSP):
         with pytest.raises(TypeError, match=r"takes a graph on one device, not in parts"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,7 +22,7 @@ from morph.partition.tables import (
     spec_of_part,
 )
 from morph.partition.transport import Local, Transport
-from morph.runtime.device import Device
+from morph.runtime.device import Device, device
 
 
 class Statistics(NamedTuple):
@@ -57,6 +58,8 @@ class PartitionedGraph:
         None for the parts of other processes.
     devices : list of Device
         Of each part.
+    device : Device
+        Where columns are read to: the host.
     directed : bool
     points, edges : PartitionedTable
     tables : dict of str to PartitionedTable or ReplicatedTable
@@ -71,8 +74,8 @@ class PartitionedGraph:
     kind: ClassVar[str] = "graph"
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
-        "__weakref__", "devices", "directed", "edges", "here", "parts", "points", "tables",
-        "transport",
+        "__weakref__", "_lock", "device", "devices", "directed", "edges", "here", "parts", "points",
+        "tables", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +87,8 @@ class PartitionedGraph:
         transport: Transport | None = None,
     ) -> None:
         self.parts, self.devices, self.directed = parts, devices, directed
+        self.device = device("cpu")
+        self._lock = threading.RLock()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
         self.points = PartitionedTable(self, "points", sizes[0])

@@ -22,6 +22,17 @@ from morph.partition.routes import Routes
 from morph.runtime.arrays import to_host
 
 
+class OnParts:
+    """An object that has something on each part of a graph: other objects may lie there, too."""
+
+    __slots__ = ()
+    graph: Any
+
+    def on_parts(self, kind: Any, *args: Any, **options: Any) -> Any:
+        """Make a flag, numbers or a table on each part."""
+        return self.graph.on_parts(kind, *args, **options)
+
+
 class PartitionedRow(Row):
     """One row of a partitioned or replicated table, by its global id.
 
@@ -162,7 +173,7 @@ class PartitionedColumn(NDArrayOperatorsMixin):
         return f"{self.table.name}.{self.column!r} {self.__array__()!r}"
 
 
-class Columns:
+class Columns(OnParts):
     """What partitioned and replicated tables have in common: columns as attributes.
 
     Attributes
@@ -172,7 +183,6 @@ class Columns:
     """
 
     kind: ClassVar[str] = "table"
-    graph: Any
     name: str
     __slots__ = ("__weakref__", "graph", "name")
 
@@ -313,7 +323,6 @@ class PartitionedTable(Columns):
         Columns whose mirrors a launch has left out of date; `Routes.spread` updates them.
     """
 
-    deletes: ClassVar[bool] = False  # no row is deleted
     __slots__ = ("_count", "routes", "stale")
 
     def __init__(self, graph: Any, name: str, count: int) -> None:
@@ -332,18 +341,27 @@ class PartitionedTable(Columns):
         return found
 
     def on_parts(self, kind: Any, *args: Any, **columns: Any) -> Any:
-        """Make a collection of rows, or a flag or numbers on each part."""
+        """Make a collection of rows; or a flag, numbers or a table on each part."""
         if issubclass(kind, Collection):
             return PartitionedCollection(self, *args, **columns)
-        return self.graph.on_parts(kind, *args, **columns)
+        return super().on_parts(kind, *args, **columns)
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def live(self) -> int:
-        """Number of rows that are not deleted, which are all."""
+        """Number of rows, none of which is deleted."""
         return self._count
+
+    @property
+    def deletes(self) -> bool:
+        """Whether rows may be deleted: no."""
+        return False
+
+    def ids(self) -> HostArray:
+        """Give the ids of all rows, shape (len,), int64, ascending."""
+        return np.arange(self._count)
 
     def _check_ref(self, name: str, spec: Any, fill: Any) -> None:
         if fill is not None and getattr(spec, "name", None) in DIVIDED:
@@ -592,7 +610,7 @@ class ReplicatedScalars(PartitionedRow):
         return f"<Scalars on parts: {', '.join(values)}>"
 
 
-class ReplicatedFlag:
+class ReplicatedFlag(OnParts):
     """A flag of which every part has a copy; made by ``Flag(parts)``."""
 
     kind: ClassVar[str] = "flag"
@@ -634,7 +652,7 @@ class ReplicatedFlag:
         return "<Flag on parts>"
 
 
-class PartitionedCollection:
+class PartitionedCollection(OnParts):
     """A collection of points or edges of a partitioned graph: each part has its own items.
 
     Made by ``Collection(parts.points, ...)``.  Items are in order of parts.  Iteration and

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.temporary import of_graph, workspace
+from morph.algorithms.graph.temporary import of_graph_or_parts, workspace
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
@@ -120,13 +120,13 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         return graph.points.core[:].copy()
 
 
-@of_graph
+@of_graph_or_parts
 def core_number(graph: Graph) -> CoreNumber:
     """Find the core number of every point, ignoring edge directions.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device.  Each of several parallel edges counts; edges from a point to itself do not.
         Where ``graph.directed``, a point's degree is that out and in together, as in NetworkX; a
         graph with each edge as two arcs has to be made ``symmetric``, or each counts twice.
@@ -134,15 +134,15 @@ def core_number(graph: Graph) -> CoreNumber:
     Returns
     -------
     CoreNumber
-        ``core``, shape (n,), int32, on the graph's device, -1 for deleted points; ``largest``, the
-        largest of them, 0 if there are none.
+        ``core``, shape (n,), int32, on the graph's device (of parts on the host), -1 for deleted
+        points; ``largest``, the largest of them, 0 if there are none.
     """
     core = _peel(graph, 0, 2 * len(graph.edges))
     with graph.device.active():
         return CoreNumber(core, max(int(core.max()), 0) if core.size else 0)
 
 
-@of_graph
+@of_graph_or_parts
 def k_core(graph: Graph, k: int) -> KCore:
     """Find the k-core: the most points of which each has ``k`` edges or more among them.
 

@@ -14,12 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import (
-    device_of_results,
-    live_edges,
-    of_graph_or_parts,
-    workspace,
-)
+from morph.algorithms.graph.temporary import live_edges, of_graph_or_parts, workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
 from morph.graph import Graph
@@ -123,7 +118,7 @@ def pagerank(
 
     Parameters
     ----------
-    graph : Graph, graph in parts, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device.  Parallel edges count each.
     damping : float
         Probability of following a link, from 0 to 1.
@@ -143,9 +138,8 @@ def pagerank(
     Returns
     -------
     PageRank
-        ``rank``, of ``dtype``, on the graph's device (of a graph in parts on the host), 0 for
-        deleted points; ``error``, the last
-        change in sum: ``tolerance`` or more if the iterations did not suffice.
+        ``rank``, of ``dtype``, on the graph's device (of parts on the host), 0 for deleted points;
+        ``error``, the last change in sum: ``tolerance`` or more if the iterations did not suffice.
 
     Raises
     ------
@@ -198,16 +192,16 @@ def pagerank(
 
 def _jump(graph: Graph, personalization: Any) -> Any:
     """Give where walkers jump, of sum 1 over the live points: shape (n,), or one number for all."""
-    n, where = len(graph.points), device_of_results(graph)
-    if personalization is None and graph.points.live == n:
+    n, live = len(graph.points), graph.points.live
+    if personalization is None and live == n:
         return 1 / max(n, 1)
-    xp = where.xp
-    with where.active():
+    xp = graph.device.xp
+    with graph.device.active():
         jump = xp.ones(n)
         if personalization is not None:
             if isinstance(personalization, Mapping):
                 raise TypeError("personalization is an array with a value for each vertex, no dict")
-            jump = where.asarray(personalization)
+            jump = graph.device.asarray(personalization)
             if jump.dtype.kind not in "biuf":
                 raise TypeError(f"personalization holds {jump.dtype}: expected numbers")
             jump = jump.astype(np.float64)
@@ -224,7 +218,7 @@ def _jump(graph: Graph, personalization: Any) -> Any:
 
 
 def _check_weights(graph: Graph) -> None:
-    with device_of_results(graph).active():
+    with graph.device.active():
         weight = graph.edges.weight[live_edges(graph)]
         if not bool(((weight >= 0) & (weight < np.inf)).all()):
             raise ValueError("pagerank needs weights that are finite and not negative")

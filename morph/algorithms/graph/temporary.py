@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -14,7 +14,6 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.runtime.device import Device, device
 
 SMALL = "weights"  # key of the scalars that are always kept
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
@@ -125,7 +124,7 @@ class Workspace:
 
 
 def workspace(
-    graph: Graph | PartitionedGraph, name: str, make: Callable[[], Any], edges: Specs | None = None,
+    graph: Graph, name: str, make: Callable[[], Any], edges: Specs | None = None,
     starts: Any = None, seed: Mapping[str, Any] | None = None, **points: Any,
 ) -> AbstractContextManager[list[Any]]:  # fmt: skip
     """Have columns and other objects for the time of a ``with`` block, which gets the objects.
@@ -135,8 +134,7 @@ def workspace(
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph
-        One in parts keeps nothing, and takes no ``starts``.
+    graph : Graph
     name : str
         Of the algorithm.
     make : callable
@@ -152,7 +150,7 @@ def workspace(
         Columns of the points.
     """
     if isinstance(graph, PartitionedGraph):
-        return _workspace_of_parts(graph, make, edges or {}, points)
+        return _workspace_in_parts(graph, make, points)
     key = name, starts is None, *points.items(), *(edges or {}).items()
     with graph._lock:
         kept: Workspace | None = graph.kept.pop(key, None)  # removed while in use
@@ -165,13 +163,11 @@ def workspace(
 
 
 @contextmanager
-def _workspace_of_parts(
-    graph: PartitionedGraph, make: Callable[[], Any], edges: Specs, points: Specs
+def _workspace_in_parts(
+    graph: PartitionedGraph, make: Callable[[], Any], points: Specs
 ) -> Iterator[list[Any]]:
-    with ExitStack() as stack:
-        for table, specs in ((graph.points, points), (graph.edges, edges)):
-            if specs:
-                stack.enter_context(table.temporary_columns(**specs))
+    """Have columns of points in parts, and other objects, for the time of a ``with`` block."""
+    with graph.points.temporary_columns(**points):
         yield make()
 
 
@@ -180,31 +176,22 @@ def of_graph(algorithm: F) -> F:
 
     So no thread changes the graph between the first look at its weights and the result.
     """
+    return _of_graph(algorithm, as_graph)
 
+
+def of_graph_or_parts(algorithm: F) -> F:
+    """Have an algorithm take what `of_graph` allows, and graphs in parts."""
+    return _of_graph(algorithm, lambda g: g if isinstance(g, PartitionedGraph) else as_graph(g))
+
+
+def _of_graph(algorithm: F, read: Callable[[Any], Any]) -> F:
     @wraps(algorithm)
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        graph = as_graph(graph)
+        graph = read(graph)
         with graph._lock:
             return algorithm(graph, *args, **kwargs)
 
     return cast(F, run)
-
-
-def of_graph_or_parts(algorithm: F) -> F:
-    """Have an algorithm take what `of_graph` lets it take, and graphs in parts."""
-    of_one = of_graph(algorithm)
-
-    @wraps(algorithm)
-    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        chosen = algorithm if isinstance(graph, PartitionedGraph) else of_one
-        return chosen(graph, *args, **kwargs)
-
-    return cast(F, run)
-
-
-def device_of_results(graph: Graph | PartitionedGraph) -> Device:
-    """Give the graph's device; of a graph in parts the host, where its columns are read."""
-    return device("cpu") if isinstance(graph, PartitionedGraph) else graph.device
 
 
 def as_graph(graph: Any) -> Graph:
@@ -263,7 +250,7 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
     return ids
 
 
-def live_edges(graph: Graph | PartitionedGraph) -> Any:
+def live_edges(graph: Graph) -> Any:
     """Give the ids of the edges between live points: an array, or a slice of all."""
     if isinstance(graph, PartitionedGraph):
         return slice(len(graph.edges))
