@@ -567,23 +567,6 @@ def visit_all(p, level, following):
             following.add(t)
 
 
-@pytest.mark.parametrize("options", [{}, {"weighted": True}, {"dtype": np.float32}])
-@pytest.mark.parametrize("personal", [False, True])
-def test_pagerank_of_the_library(options, personal):
-    undirected = [] if "weighted" in options else [small_graph(False)]  # whose inedges are refused
-    for g in (rmat(), small_graph(), *undirected):
-        n = len(g.points)
-        jump = {"personalization": np.arange(n) + 1.0} if personal else {}
-        wanted = morph.pagerank(g, **options, **jump)
-        parts = morph.partition(g, ["cpu", "python", "cpu"] if n < 100 else ["cpu"] * 3)
-        found = morph.pagerank(parts, **options, **jump)
-        assert found.iterations == wanted.iterations and found.rank.dtype == wanted.rank.dtype
-        np.testing.assert_allclose(found.rank, wanted.rank, rtol=1e-5 if options else 1e-12)
-        assert {"rank", "jump", "given"}.isdisjoint(parts.points.columns)
-    with pytest.raises(TypeError, match="one device, not in parts"):
-        morph.bfs(parts)
-
-
 @given(divided=divided_graphs())
 def test_components_of_the_library(divided):
     g, devices, by = divided
