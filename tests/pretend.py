@@ -7,6 +7,7 @@ tested where there is none.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ def _there(x: Any) -> Any:
 
 class There(np.ndarray):
     """An array of the device."""
+
+    device: Any = nullcontext()  # is always the current one
 
     @property
     def __cuda_array_interface__(self) -> Any:
