@@ -15,7 +15,6 @@ def bind() -> None:
     mesh.save.bind("morph.plotting.mesh:save")
     pslg.read_pslg.bind("morph.io:read_pslg")
     pslg.write_pslg.bind("morph.io:write_pslg")
-    adjacency.look_up.bind("morph.updates.resolve:look_up")
     adjacency.change.bind("morph.updates.in_place:change")
     adjacency.copy_entries.bind("morph.updates.in_place:copy_entries")
     graph.apply.bind("morph.updates.changes:apply")

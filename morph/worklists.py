@@ -11,8 +11,8 @@ from morph.operators.bucket_queue import (
     run_until_empty,
 )
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
-from morph.operators.reduce import find_least
-from morph.operators.scan import scan_column, scan_space
+from morph.operators.reduce import find_largest, find_least
+from morph.operators.scan import compact_rows, compact_space, scan_column, scan_space
 from morph.operators.sort import sort_order, sort_space
 from morph.operators.worklists import (
     advance,
@@ -33,8 +33,11 @@ __all__ = [
     "advance_once",
     "always",
     "bucket_queue",
+    "compact_rows",
+    "compact_space",
     "edge_map",
     "edge_mapping",
+    "find_largest",
     "find_least",
     "in_order",
     "keep",

@@ -14,6 +14,7 @@ import numpy as np
 import morph
 from morph.algorithms.graph import sssp, triangles
 from morph.algorithms.registry import ROWS
+from morph.data.store import Store
 from morph.generate import draws
 from morph.graph import gapped
 from morph.launch.foreach import Kernel, Program
@@ -26,7 +27,10 @@ from morph.worklists import (
     advance_edges,
     advance_entries,
     advance_once,
+    compact_rows,
+    compact_space,
     edge_mapping,
+    find_largest,
     find_least,
     in_order,
     keep,
@@ -140,6 +144,23 @@ def generators() -> None:
     draws.quadrants_of_states(where, streams, 4, 3, least)
 
 
+@morph.kernel
+def read_wide(p, g):
+    for e in p.outedges:
+        p.found = e.id
+    for t in p.outnbrs:
+        p.found += g.edge(p, t).id
+
+
+def wide() -> None:
+    """Edges with 64-bit ids, as in a graph of 2^31 edges or more."""
+    with mock.patch.object(Store, "wide", property(lambda s: s.name == "edges" and s.capacity)):
+        g = morph.Graph.from_edges([0, 0, 1], [1, 2, 2])
+        g.points.add("found", np.int64)
+        morph.foreach(g.points, read_wide, g)
+        assert g.points.found[:].tolist() == [2, 4, 0]
+
+
 @morph.func
 def forward(p, t):
     return p.id < t.id
@@ -176,6 +197,11 @@ def weight_of(e):
     return e.weight
 
 
+@morph.func
+def is_light(e, most):
+    return e.weight < most
+
+
 def worklists() -> None:
     """Advance and filter, with repeats and without, and items in order of a key."""
     g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 3], weight=[5, 1, 1, 9])
@@ -197,6 +223,10 @@ def worklists() -> None:
     lightest = morph.Scalars(g, value=99, row_id=0)
     find_least(lightest, g.edges, weight_of)
     assert lightest.row_id == 1
+    find_largest(lightest, g.edges, weight_of)
+    assert lightest.row_id == 3
+    light = compact_space(g.edges)
+    assert compact_rows(light, is_light, 6) == 3 and light.order[:3].tolist() == [0, 1, 2]
     space = sort_space(g.edges.weight)
     sort_order(space)
     assert space.order[:].tolist() == [1, 2, 0, 3]

@@ -165,7 +165,7 @@ def recorded() -> Recorder:
     recorder.install()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         every_unit.graphs(), every_unit.batches(), every_unit.worklists()
-        every_unit.queues(), every_unit.edge_maps(), every_unit.generators()
+        every_unit.queues(), every_unit.edge_maps(), every_unit.generators(), every_unit.wide()
         every_unit.meshes(), strict_refinement(), surveys()
         examples(Path(folder)), pages(Path(folder))
     for make in (*units.ALL.values(), *unit_programs.ALL.values()):

@@ -7,7 +7,7 @@ tested where there is none.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,13 @@ def _there(x: Any) -> Any:
 class There(np.ndarray):
     """An array of the device."""
 
-    device: Any = nullcontext()  # is always the current one
-
     @property
     def __cuda_array_interface__(self) -> Any:
         return self.__array_interface__
+
+    @property
+    def device(self) -> Any:
+        return contextlib.nullcontext()
 
     def get(self) -> np.ndarray:
         return np.array(self.view(np.ndarray))

@@ -56,7 +56,7 @@ LAYERS = {
     "mesh": "language runtime mesh",
     "providers": "data graph launch mesh",  # binds the hooks, see HOOKS
     "validate": "runtime data graph validate",  # no part of the algorithms that it checks
-    "generate": f"{BELOW_LAUNCH} launch prelude generate",
+    "generate": f"{BELOW_LAUNCH} launch prelude partition generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
@@ -160,9 +160,7 @@ STANDARD = {
 
 # Words not yet renamed, and the packages that still have them: none may be added.
 REMAINING = {
-    "cell": "algorithms.dynamic algorithms.graph io.mesh",  # `cell_data` is meshio's
-    "cut": "algorithms.dynamic",
-    "told": "io.graph",  # `Journal(told=)` is public
+    "told": "io.graph.journal",  # `Journal(told=)`, deprecated
 }
 
 

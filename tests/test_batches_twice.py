@@ -1,4 +1,4 @@
-"""Batches that name edges more than once: the short way does what the long one does."""
+"""Batches that name edges more than once, or none: the launch does what the host does."""
 
 from __future__ import annotations
 
@@ -98,6 +98,8 @@ def batches(draw):
         "updates": draw(often) if parts != "deletes" else [],
         "apart": 10 * (parts == "apart"),
         "pairs": draw(st.booleans()),
+        "delete_pairs": draw(st.booleans()),
+        "dead": draw(st.booleans()),  # edges that do not exist are named, too
         "inserts": draw(st.lists(st.tuples(point, point), max_size=4)),
         "there": draw(st.booleans()),
     }
@@ -122,10 +124,12 @@ def run_history(monkeypatch, target, history):
             back = np.arange(len(g.edges)) if directed else host(g.reverses())
             if not ids.size:
                 break
+            ids = np.arange(len(g.edges)) if b["dead"] else ids
 
             def pick(named, shift=0, ids=ids, back=back):
                 at = np.array([ids[(k + shift) % ids.size] for k, _ in named], np.int64)
                 turned = np.array([turn for _, turn in named], bool)
+                turned &= back[at] >= 0 if at.size else turned
                 return np.where(turned, back[at], at) if at.size else at
 
             gone, named = pick(b["deletes"]), pick(b["updates"], b["apart"])
@@ -134,6 +138,8 @@ def run_history(monkeypatch, target, history):
             updates = (named, values)
             if b["pairs"]:
                 updates = (*(x[named] for x in ends), values)
+            if b["delete_pairs"]:
+                gone = tuple(x[gone] for x in ends)
             come = np.array(b["inserts"], np.int64).reshape(-1, 2).T
             ways.apply(b["there"], deletes=gone, updates=updates, inserts=(*come, come[0]))
 
@@ -167,16 +173,15 @@ def test_twice_on_cuda(monkeypatch, history):
 @pytest.mark.parametrize("target", ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("directed", [True, False])
 def test_many_twice(monkeypatch, target, directed):
-    """Parts of the scan, whole and not; none of these goes the long way round."""
+    """Parts of the scan, whole and not; loops have no reverse to delete."""
     most = 150 if target == "python" else 4500
 
     def run():
         rng = np.random.default_rng(3)
         n = most // 5
         src, dst = rng.integers(0, n, (2, 3 * most))
-        pick = src != dst  # a loop that is no pair of arcs goes round
         with monkeypatch.context() as m:
-            ways = Ways(m, target, src[pick], dst[pick], n, directed)
+            ways = Ways(m, target, src, dst, n, directed)
             g = ways.graphs[0]
             for size in (2, 64, 65, 129, most // 2, most):
                 ids = rng.permutation(host(g.edges.ids()))
@@ -190,7 +195,7 @@ def test_many_twice(monkeypatch, target, directed):
                 named = named[rng.integers(0, 2, size), few]
                 named[: size // 9] = rng.choice(gone, size // 9)  # there is no such edge by then
                 come = rng.integers(0, n, size // 3)
-                come = come, (come + rng.integers(1, n, come.size)) % n  # no loops
+                come = come, (come + rng.integers(0, n, come.size)) % n
                 done = ways.apply(
                     bool(size % 2), deletes=gone, updates=(named, np.arange(size)),
                     inserts=(*come, come[0]),
@@ -201,12 +206,70 @@ def test_many_twice(monkeypatch, target, directed):
     everywhere(target, run) if target == "cpu" else run()
 
 
+@pytest.mark.parametrize("target", ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("directed", [True, False])
+def test_pairs_that_are_named_often(monkeypatch, target, directed):
+    """The k-th mention of a pair deletes its k-th edge, in the launch if k is no more than 8."""
+    n, most = (9, 40) if target == "python" else (60, 3000)
+
+    def run():
+        rng = np.random.default_rng(5)
+        src = rng.integers(0, n, most)
+        dst = (src + rng.integers(1, 4, most)) % n
+        with monkeypatch.context() as m:
+            ways = Ways(m, target, src, dst, n, directed)
+            g = ways.graphs[0]
+            for often in (1, 2, 8):
+                u = np.repeat(rng.permutation(n)[: n // 2], often)
+                v = (u + np.repeat(rng.integers(1, 5, n // 2), often)) % n  # 4: no edge
+                order = rng.permutation(u.size)
+                u, v = u[order], v[order]
+                if not directed:
+                    u, v = np.where(order % 2, u, v), np.where(order % 2, v, u)
+                named = np.arange(len(g.edges))[-9:]
+                done = ways.apply(
+                    deletes=(u, v), updates=(named, named), inserts=(u[:5], v[:5], v[:5])
+                )
+                assert done.absent and done.deleted.size
+            assert ways.short == 3
+            u = np.repeat(src[:3], 30)
+            ways.apply(deletes=(u, np.repeat(dst[:3], 30)))  # more often: the host finds the edges
+
+    everywhere(target, run) if target == "cpu" else run()
+
+
+def test_absent_edges_alone_change_nothing(monkeypatch):
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[1, 2], n=4, device="cpu")
+    g.adjacency("out"), g.apply(([2], [3], [1]), [0])
+    monkeypatch.setattr(changes, "_apply", None)
+    before = g.changes
+    for absent, batch in (
+        (1, {"deletes": [0]}),
+        (2, {"deletes": [0, 0]}),
+        (2, {"deletes": ([0, 3], [1, 3])}),
+        (1, {"updates": ([0], [4])}),
+        (2, {"updates": ([3, 0], [3, 1], [5, 5])}),
+    ):
+        done = g.apply(**batch)
+        assert (done.absent, done.repeated) == (absent, 0)
+        assert done.deleted.size == done.updated.size == 0
+    assert g.changes == before and g.edges.live == 2
+    validate.index(g)
+
+
 def test_a_batch_with_doubles_that_fails_changes_nothing(monkeypatch):
+    real_apply = changes._apply
     for directed in (True, False):
-        g = morph.Graph.from_edges([0, 0, 1, 2], [1, 2, 2, 3], weight=[5, 1, 1, 9], n=5,
+        monkeypatch.setattr(changes, "_apply", real_apply)
+        g = morph.Graph.from_edges([0, 0, 1, 2, 4], [1, 2, 2, 3, 4], weight=[5, 1, 1, 9, 3], n=5,
                                    symmetrize=not directed)  # fmt: skip
         g.adjacency("out"), g.apply(([3], [4], [1]), [0])
-        before = [g.edges._host_meta.tolist(), ring(g), g.edges.weight.array.tolist()]
+
+        def contents(g=g):
+            back = [] if g.directed else g.reverses().tolist()
+            return [g.edges._host_meta.tolist(), ring(g), g.edges.weight.array.tolist(), back]
+
+        before = contents()
         ids = g.edges.ids()[[1, 0, 1, 1]]
 
         def fails(applied):
@@ -215,7 +278,16 @@ def test_a_batch_with_doubles_that_fails_changes_nothing(monkeypatch):
 
         with pytest.raises(ZeroDivisionError):
             g.apply(([0], [1], [2]), ids[2:], (ids[[1, 1]], [3, 4]), then=fails)
-        assert before == [g.edges._host_meta.tolist(), ring(g), g.edges.weight.array.tolist()]
+        assert before == contents()
+
+        def fails_with_loop(applied):
+            assert applied.absent == 1 and applied.deleted.size == 3 - g.directed
+            raise ZeroDivisionError
+
+        g.adjacency("out"), monkeypatch.setattr(changes, "_apply", None)
+        with pytest.raises(ZeroDivisionError):
+            g.apply(([0], [1], [2]), ([4, 1, 4], [4, 2, 4]), then=fails_with_loop)
+        assert before == contents()
         validate.index(g)
 
 
@@ -258,3 +330,23 @@ def test_ids_do_not_tell_which_way_a_batch_went(directed):
         assert a.capacity == b.capacity and a.ids().tolist() == b.ids().tolist()
         assert a.weight.array[ids].tolist() == b.weight.array[ids].tolist()
     validate.index(graphs[1])
+
+
+@pytest.mark.parametrize("target", ["python", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_columns_that_are_not_given_get_their_fills(monkeypatch, target):
+    g = morph.Graph.from_edges([0, 0, 1], [1, 2, 2], n=4, device=target)
+    g.edges.add("weight", np.float32, fill=2.5)
+    g.edges.add("flow", np.int32, fill=7)
+    g.edges.add("at", morph.vec(np.float64, 2), fill=(1, 2))
+    g.adjacency("out"), g.apply(deletes=[1])
+    g.edges.resize(4)
+    g.edges.weight[1], g.edges.flow[1], g.edges.at[1] = 9, 9, (9, 9)
+    monkeypatch.setattr(changes, "_apply", None)
+    ids = host(g.apply(([3, 2, 1], [0, 1, 0])).inserted)
+    assert ids.tolist() == [1, 3, 4]  # one is used again
+    assert host(g.edges.weight)[ids].tolist() == [2.5] * 3
+    assert host(g.edges.flow)[ids].tolist() == [7] * 3
+    assert host(g.edges.at)[ids].tolist() == [[1, 2]] * 3
+    ids = host(g.apply({"src": [3], "dst": [3], "weight": [4]}).inserted)
+    assert host(g.edges.weight)[ids].tolist() == [4] and host(g.edges.flow)[ids].tolist() == [7]
+    validate.index(g)

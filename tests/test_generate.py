@@ -163,7 +163,6 @@ def test_no_points_and_no_edges():
         (lambda: generate.uniform(-1, 0), "n = -1: expected an integer from 0"),
         (lambda: generate.uniform(2.5, 0), "n = 2.5: expected an integer"),
         (lambda: generate.uniform(0, 3), "m = 3: without points there are no edges"),
-        (lambda: generate.uniform(9, 2**30, simple=False), "m = 1073741824: 2147483648 arcs"),
         (lambda: generate.uniform(9, 1, seed=-1), "seed = -1"),
         (lambda: generate.uniform(9, 1, weight=(2, 1)), r"weight = \(2, 1\): expected low <= high"),
         (lambda: generate.uniform(9, 1, weight=(0, 2**60)), "less than 2.53 apart"),
@@ -219,6 +218,50 @@ def test_a_device_with_memory_of_its_own_makes_the_same_graph(kind, part, monkey
     is_that_of_the_host(MADE[kind], pretended(monkeypatch))
 
 
+def is_that_of_partition(make, devices):
+    """Made in parts, each where it lies, a graph is the one that is made as a whole and divided."""
+    host, made = make(), make(device=devices)
+    expected = morph.partition(host, devices)
+    for column in host.edges.columns:
+        assert (getattr(made.edges, column)[:] == getattr(host.edges, column)[:]).all()
+    assert made.directed == host.directed and repr(made) == repr(expected)
+    for k in range(len(devices)):
+        a, b, to_host = made.local(k), expected.local(k), made.local(k).device.to_host
+        for name in ("points", "edges"):
+            ours, theirs = (g.parts[k].shares[name] for g in (made, expected))
+            assert (ours.ids, ours.owned) == (theirs.ids, theirs.owned)
+            for field in ("mirror_ids", "mirrors_of", "home"):
+                assert (getattr(ours, field) == getattr(theirs, field)).all()
+            assert a.tables[name].columns.keys() == b.tables[name].columns.keys()
+            for column in a.tables[name].columns:
+                values = (to_host(getattr(g.tables[name], column)[:]) for g in (a, b))
+                assert np.array_equal(*values)
+        for direction in ("out", "in"):
+            for x, y in zip(a.adjacency(direction), b.adjacency(direction), strict=True):
+                assert x is None and y is None or (to_host(x) == to_host(y)).all()
+
+
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu", "python"], ["cpu"] * 5])
+@pytest.mark.parametrize("kind", MADE)
+def test_parts_are_made_where_they_lie(kind, devices):
+    is_that_of_partition(MADE[kind], devices)
+
+
+def test_parts_on_devices_with_memory_of_their_own(monkeypatch):
+    monkeypatch.setattr(Pretended, "bulk", 1 << 18)
+    device = pretended(monkeypatch)
+    for kind in ("uniform, directed", "rmat, permuted", "rmat, repeated"):
+        is_that_of_partition(MADE[kind], [device, device])
+        is_that_of_partition(MADE[kind], [device, "cpu", device])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("devices", [["cuda"], ["cuda", "cuda", "cuda"], ["cpu", "cuda"]])
+@pytest.mark.parametrize("kind", MADE)
+def test_parts_on_the_gpu(kind, devices):
+    is_that_of_partition(MADE[kind], devices)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", MADE)
 def test_on_the_gpu(kind):
@@ -245,10 +288,3 @@ def test_bits_of_states_are_those_of_the_streams(device, starts):
     found = draws.quadrants_of_states(morph.device(device), *some)
     for a, b in zip(found, draws.quadrants(morph.device("cpu"), streams(), *some[1:]), strict=True):
         assert (a == b).all()
-
-
-def test_more_arcs_than_ids(monkeypatch):
-    monkeypatch.setattr(generate.graphs, "ID_LIMIT", 100)
-    assert len(generate.uniform(5, 80).edges) == 20  # 160 are drawn
-    with pytest.raises(ValueError, match="arcs: at most 2.31 - 1 are possible"):
-        generate.uniform(50, 80)

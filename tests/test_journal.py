@@ -149,6 +149,17 @@ def test_what_is_refused_is_not_logged(tmp_path):
         assert journal.log.stat().st_size == 0 and journal.number == 0
 
 
+def test_the_results_of_batches_applied_again(tmp_path):
+    with io.Journal(tmp_path / "g", changed()) as journal:
+        counts = [journal.apply(inserts=(x, x, 1)).inserted.size for x in ([0], [0, 3])]
+    done = []
+    with io.Journal(tmp_path / "g", then=done.append):
+        assert [applied.inserted.size for applied in done] == counts == [1, 2]
+    with pytest.warns(DeprecationWarning, match="then="):
+        io.Journal(tmp_path / "g", told=done.append).close()
+    assert len(done) == 4
+
+
 def test_what_does_not_come_to_the_disk_is_not_applied(tmp_path, monkeypatch):
     def torn(file, data):
         file.write(data[:40])

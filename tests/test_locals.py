@@ -212,6 +212,34 @@ def fields_of_structs(p, g):
     p.sum += size * 100 + many.corners.size * 10000 + (7 if True in many.flags else 0)
 
 
+@morph.kernel
+def structs_made_in_loops(p, g):
+    """A loop runs over the values of before it; where its point is assigned, edges are sought."""
+    many = Many(vector(1.0, 2.0), p)
+    for x in many.centre:
+        p.sum += x
+        many = Many(vector(50.0, 60.0), p)
+    p.sum += many.centre.x * 1000
+    for t in many.near.outnbrs:
+        p.share += g.weight(many.near, t)
+        many = Many(vector(0.0, 0.0), g.points[0])
+
+
+def test_structs_made_in_loops(target):
+    def run():
+        ends = [1, 1, 1, 0, 0, 0], [2, 2, 2, 2, 2, 1]
+        weight = [1, 20, 300, 4000, 50000, 7]
+        g = morph.Graph.from_edges(*ends, weight=weight, n=3, device=target)
+        for name in ("sum", "share"):
+            g.points.add(name, f64)
+        morph.foreach(g.points, structs_made_in_loops, g)
+        return values(g.points, "sum"), values(g.points, "share")
+
+    for total, share in everywhere(target, run):
+        assert total == [50003.0] * 3
+        assert share == [4000 + 4000 + 7, 1 + 4000 + 4000, 0]  # the first edges
+
+
 @struct
 class Claimed:
     rows: local(morph.Ref("points"), 2)

@@ -12,7 +12,16 @@ from targets import everywhere, host, tries
 import morph
 from morph.operators.reduce import NO_ROW, REDUCTIONS
 from morph.prelude import f16, f64, i8, i32, u8, u64
-from morph.worklists import find_least, scan_column, scan_space, sort_order, sort_space
+from morph.worklists import (
+    compact_rows,
+    compact_space,
+    find_largest,
+    find_least,
+    scan_column,
+    scan_space,
+    sort_order,
+    sort_space,
+)
 
 TYPES = [i8, i32, u64, f16, f64, np.bool_]
 SCANS = {
@@ -352,6 +361,65 @@ def test_find_least_of_no_rows(target):
     assert found.row_id == NO_ROW
 
 
+@morph.program
+def farthest(found, t, query):
+    found.value = -1.0
+    find_largest(found, t, distance, query)
+    return found.row_id
+
+
+@pytest.mark.parametrize("how", [farthest, farthest.eager])
+def test_find_largest_in_a_program(target, how):
+    x = np.random.default_rng(3).integers(0, 40, 60).astype(f64)
+
+    def run():
+        t = morph.Table("t", target, x=f64)
+        found = morph.Scalars(target, value=0.0, row_id=0)
+        empty = how(found, t, 1.0)
+        t.extend(x=x)
+        return empty, [how(found, t, y) for y in (0.25, 17.5, 39.0)], found.value
+
+    for empty, rows_, value in everywhere(target, run):
+        assert empty == NO_ROW and value == np.abs(x - 39).max()
+        assert rows_ == [int(np.abs(x - y).argmax()) for y in (0.25, 17.5, 39.0)]
+
+
+@morph.func
+def is_below(r, limit):
+    return r.x < limit
+
+
+@morph.program
+def compact_twice(space, limit):
+    n = compact_rows(space, is_below, limit)
+    more = compact_rows(space, is_below, limit + 1)
+    return 1000 * n + more
+
+
+@morph.program
+def compact_once(space, limit):
+    n = compact_rows(space, is_below, limit)
+    return n
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize(("n", "delete"), [(0, ()), (1, ()), (60, ()), (70, (0, 3, 69))])
+def test_compact_in_a_program(target, eager, n, delete):
+    def run():
+        t, values, held = rows(target, n, i32, delete)
+        space = compact_space(t)
+        t.extend(3)  # left out
+        results = []
+        for limit in (0, 1, 2, 9):
+            found = (compact_once.eager if eager else compact_once)(space, limit)
+            results.append(host(space.order)[:found].tolist())
+            assert results[-1] == np.flatnonzero((values < limit) & held).tolist()
+        assert compact_twice(space, 1) == 1000 * len(results[1]) + len(results[2])
+        return results
+
+    everywhere(target, run)
+
+
 @morph.kernel
 def rank(r, order, t):
     t[order[r]].rank = r.id
@@ -399,3 +467,27 @@ def test_sort_of_other_keys_in_a_program(target, dtype):
     space = sort_space(t.x)
     sort_order(space)
     assert host(space.order).tolist() == np.argsort(values, kind="stable").tolist()
+
+
+def test_sort_of_nan_and_of_rows_in_a_program(target):
+    def run():
+        x = np.random.default_rng(5).integers(0, 9, 90).astype(f64)
+        x[::7] = np.nan
+        x[1::7] = np.inf
+        t = morph.Table("t", target, x=f64, next=morph.Ref("t"))
+        t.extend(x=x)
+        to = np.random.default_rng(6).integers(-1, 90, 90)
+        for i in np.flatnonzero(to >= 0).tolist():
+            t[i].next = t[int(to[i])]
+        for column, keys in ((t.x, x), (t.next, to)):
+            space = sort_space(column)
+            sort_order(space)
+            assert host(space.order).tolist() == np.argsort(keys, kind="stable").tolist()
+
+    everywhere(target, run)
+
+
+def test_a_scan_takes_numbers():
+    for values in (np.array([1, 2], object), np.array(["a"]), np.array([1j])):
+        with pytest.raises(ValueError, match="a scan takes numbers, not an array of"):
+            morph.scan(values)

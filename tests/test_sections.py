@@ -277,6 +277,21 @@ def test_conflicts(target, expected):
     assert not host(t.x).any() and len(t) == 3
 
 
+def test_a_conflict_names_the_argument(target):
+    """Tables of the same name are told apart by their kernels."""
+    t, u = (table(target, x=np.zeros(3, np.int64), y=np.zeros(3, np.int64)) for _ in range(2))
+    expected = "section 3 writes column 'x' of items_of_read_only, and section 2 reads it in line"
+    with pytest.raises(morph.LanguageError, match=re.escape(expected)), sections():
+        foreach(t, fill, 1)
+        foreach(u, read_only)
+        foreach(u, fill, 1)
+
+
+@kernel
+def read_only(p):
+    p.y = p.x
+
+
 def test_a_declared_race_is_no_conflict(target):
     t = table(target, x=np.zeros(4, np.int64), y=np.zeros(4, np.int64))
     for checks in (False, True):

@@ -230,18 +230,18 @@ template <class R, class I> MORPH_CALL i32 check_degree(const At<I>& at, const L
     return has_row(at, live, p) ? degree(offset, p) : 0;
 }
 template <class R, class C, class I>
-MORPH_CALL i32 check_edge(const At<I>& at, const Live& live, const Shadow& s, const R* offset, const i32* edge,
+MORPH_CALL RowId check_edge(const At<I>& at, const Live& live, const Shadow& s, const R* offset, const i32* edge,
                         const C& end, i32 x, i32 y) {
     if (!has_row(at, live, x)) return -1;
-    i32 found = find_edge(offset, edge, end, x, y);
+    RowId found = find_edge(offset, edge, end, x, y);
     for (i64 k = row_begin(offset, x), last = s.words ? row_end(offset, x) : k; k < last; k++) {
-        i32 e = edge ? edge_at(edge, k) : i32(k);
+        RowId e = edge ? edge_at(edge, k) : edge_at(k);
         record_read(at, s, e);
         if (e == found) break;
     }
     return found;
 }
-template <class I> MORPH_FN i32 check_end(const At<I>& at, const Shadow& s, i32 edge, i32 end) {
+template <class I> MORPH_FN i32 check_end(const At<I>& at, const Shadow& s, RowId edge, i32 end) {
     record_read(at, s, edge);
     return end;
 }
@@ -324,8 +324,8 @@ template <class T, class S, class I> MORPH_FN T check_integer(const At<I>& at, S
     }
 }
 // A handle of row x: None is -1; a number that does not fit in a handle is no row.
-template <class S, class I> MORPH_FN i32 check_handle(const At<I>& at, const Live& live, S x) {
-    i32 r = i32(x);
+template <class S, class I> MORPH_FN RowId check_handle(const At<I>& at, const Live& live, S x) {
+    RowId r = RowId(x);
     if (S(r) == x && (r >= 0) == !negative(x)) return r;
     if (!at.it.failed) stop(at, NO_ROW, i64(x), load(live.meta + COUNT));
     return -1;

@@ -19,6 +19,12 @@ template <class T, i32 N> struct Vec {
     }
 };
 
+#ifdef MORPH_WIDE  // a table has 2^31 rows or more
+typedef i64 RowId;
+#else
+typedef i32 RowId;
+#endif
+
 // Consecutive new rows of a table.
 struct Rows {
     i32 first, n;

@@ -16,11 +16,12 @@ template <class T> MORPH_FN T load_index(const T* p) { return load_fixed(p); }
 MORPH_FN i64 row_begin(const i64* offset, i64 p) { return load_index(offset + p); }
 MORPH_FN i64 row_end(const i64* offset, i64 p) { return load_index(offset + p + 1); }
 MORPH_FN i32 degree(const i64* offset, i64 p) { return i32(row_end(offset, p) - row_begin(offset, p)); }
-MORPH_FN i32 edge_at(i64 k) { return i32(k); }
+MORPH_FN RowId edge_at(i64 k) { return RowId(k); }
 MORPH_FN i32 edge_at(const i32* edge, i64 k) { return load_index(edge + k); }
 
 struct Reached {  // an entry of the adjacency: the edge and its other end
-    i32 edge, end;
+    RowId edge;
+    i32 end;
 };
 
 // The first entry for which `test(edge, end)` holds, or `last`.  A thread of a GPU tests several entries at once, so
@@ -48,9 +49,9 @@ MORPH_FN i64 find_first(i64 first, i64 last, const Reach& reach, const Test& tes
 }
 
 // The first edge from x to y, or -1.
-template <class C> MORPH_FN i32 find_edge(const i64* offset, const i32* edge, const C& end, i32 x, i32 y) {
+template <class C> MORPH_FN RowId find_edge(const i64* offset, const i32* edge, const C& end, i32 x, i32 y) {
     for (i64 k = row_begin(offset, x); k < row_end(offset, x); k++) {
-        i32 e = edge ? edge_at(edge, k) : i32(k);
+        RowId e = edge ? edge_at(edge, k) : edge_at(k);
         if (end.get(e) == y) return e;
     }
     return -1;

@@ -13,16 +13,16 @@ constexpr i32 VIOLATED = -2;  // `failed` of an item with a violation in checked
 // The state of every item.
 struct ItemBase {
     i64 position;  // row of the table, or position in the collection
-    i32 row;       // the row with which the kernel is called
+    RowId row;     // the row with which the kernel is called
     i32 failed;    // 0; -1: a local collection is full; k + 1: store k is full; PAST_LIMIT; VIOLATED
 #ifdef MORPH_FAULTS
     bool reserved = false;  // later additions to local collections cannot fail
 #endif
-    MORPH_FN ItemBase(i64 position) : position(position), row(i32(position)), failed(0) {}
+    MORPH_FN ItemBase(i64 position) : position(position), row(RowId(position)), failed(0) {}
     MORPH_FN i64 deferred_bit() const { return position; }  // an item of a unit with sections has its own
     MORPH_FN void move_to(i64 other) {  // before anything has run
         position = other;
-        row = i32(other);
+        row = RowId(other);
         failed = 0;
     }
 };

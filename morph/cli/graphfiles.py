@@ -148,7 +148,8 @@ def geometric(output: str, form: str | None, as_json: bool, length: bool, **opti
         raise BadInput("--length and --weight exclude each other")
 
     def make(weight: Any, **rest: Any) -> Graph:
-        return generate.geometric(weight="length" if length else weight, **rest)
+        made: Graph = generate.geometric(weight="length" if length else weight, **rest)
+        return made
 
     _write(make, options, output, form, as_json)
 

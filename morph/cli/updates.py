@@ -187,7 +187,7 @@ class Log:
         if self.path is None or not self._exists:
             self.graph = make()
             return
-        self.journal = journal = Journal(self.path, device=device, told=self._record)
+        self.journal = journal = Journal(self.path, device=device, then=self._record)
         self.graph, self.number = journal.graph, len(self.inserted)
         before = journal.number - self.number
         known = {"vertices": len(self.graph.points), "arcs": self.graph._made, **journal.note}

@@ -398,7 +398,24 @@ class Store:
                 self._hidden[kind] = self._hidden_array(kind, self.capacity)
         return self._hidden[kind]
 
+    @property
+    def wide(self) -> bool:
+        """Whether the store has more rows than references can denote."""
+        return self.capacity > ID_LIMIT
+
+    def refuse_wide(self, what: str) -> None:
+        """Raise an error if the store is `wide`; ``what`` says what is then impossible.
+
+        Raises
+        ------
+        ValueError
+        """
+        if self.wide:
+            most = f"{ID_LIMIT} rows are possible {what}"
+            raise ValueError(f"{self.name} has {self.capacity} rows: at most {most}")
+
     def _hidden_array(self, kind: str, capacity: int) -> Array:
+        self.refuse_wide("with locks or deletion")
         dtype, value = HIDDEN[kind]
         rows = max(capacity, 1)
         return (

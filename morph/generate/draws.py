@@ -58,9 +58,9 @@ def streams(
 
 
 def check(**values: int) -> None:
-    """Refuse a value that is no integer from 0 on, by name."""
+    """Refuse a value that is no integer from 0 on, by name: ids only limit points."""
     for name, value in values.items():
-        most = 2**63 if name == "seed" else ID_LIMIT
+        most = 2**63 if name in ("seed", "m") else ID_LIMIT
         if not isinstance(value, int | np.integer) or not 0 <= value <= most:
             raise ValueError(f"{name} = {shown(value)}: expected an integer from 0 to {most}")
 

@@ -25,6 +25,7 @@ from morph.graph import Graph
 from morph.graph.arrange import Rows, empty, offsets_from, require_memory, sources_from
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
+from morph.partition.ranges import partitioned
 from morph.runtime.device import Array, Device, device
 
 GRAPH500 = (0.57, 0.19, 0.19)
@@ -34,6 +35,7 @@ GTGRAPH = (0.45, 0.15, 0.15)
 
 Ints = NDArray[np.int64]
 Pair = tuple[Array, Array]  # ends of edges
+Place = str | Device | list[Any] | tuple[Any, ...]
 Weight = tuple[float, float] | None
 
 _HOST = device("cpu")
@@ -49,8 +51,8 @@ def uniform(
     directed: bool = False,
     simple: bool = True,
     seed: int = 0,
-    device: str | Device = "cpu",
-) -> Graph:
+    device: Place = "cpu",
+) -> Any:
     """Draw both ends of ``m`` edges at random.
 
     Parameters
@@ -68,7 +70,13 @@ def uniform(
         Leave loops out, and all but one of equal edges.
     seed : int
         0 or more; another one gives another graph.
-    device : str or Device
+    device : str or Device, or a list of them
+        Of a list the graph is partitioned, with equally many points on each of the devices, where
+        each part is made.
+
+    Returns
+    -------
+    Graph or PartitionedGraph
 
     Raises
     ------
@@ -102,8 +110,8 @@ def rmat(
     directed: bool = False,
     simple: bool = True,
     seed: int = 0,
-    device: str | Device = "cpu",
-) -> Graph:
+    device: Place = "cpu",
+) -> Any:
     """Draw edges by the recursive matrix model: few points have most of them.
 
     Each edge goes down ``scale`` levels of quarters of the adjacency matrix, upper left with
@@ -170,8 +178,8 @@ def grid(
     torus: bool = False,
     weight: Weight = None,
     seed: int = 0,
-    device: str | Device = "cpu",
-) -> Graph:
+    device: Place = "cpu",
+) -> Any:
     """Join each point of a grid with those beside, above and below it, both ways.
 
     Parameters
@@ -222,8 +230,8 @@ def geometric(
     degree: float | None = None,
     weight: Weight | str = None,
     seed: int = 0,
-    device: str | Device = "cpu",
-) -> Graph:
+    device: Place = "cpu",
+) -> Any:
     """Join random points of the unit square that are no farther apart than a radius, both ways.
 
     Points are numbered along rows of cells a radius wide, so that near ones have near numbers.
@@ -273,13 +281,14 @@ def geometric(
         if not lengths:
             raise ValueError(f"weight = {shown(weight)}: expected (low, high) or 'length'")
         weight = None
-    graph = _graph(n, m, pairs, weight, False, True, seed, device)
+    divided = isinstance(device, (list, tuple))
+    graph = _graph(n, m, pairs, weight, False, True, seed, "cpu" if divided else device)
     if lengths:
         src, dst, _ = (None if e is None else graph.device.to_host(e) for e in graph.edge_list())
         graph.edges.add("weight", f64)[:] = np.hypot(x[src] - x[dst], y[src] - y[dst])
     graph.points.add("x", f64)[:] = x
     graph.points.add("y", f64)[:] = y
-    return graph
+    return graph.to(device) if divided else graph
 
 
 def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
@@ -325,53 +334,78 @@ def _streams_of(where: Device) -> int:
 
 def _graph(
     n: int, m: int, pairs: Callable[[Device], Iterable[Pair]], weight: Weight, directed: bool,
-    simple: bool, seed: int, spec: str | Device,
-) -> Graph:  # fmt: skip
-    """Make a graph of at most ``m`` edges, on its device."""
-    where, kind = device(spec), _weight_type(weight)
+    simple: bool, seed: int, spec: Place,
+) -> Any:  # fmt: skip
+    """Make a graph of at most ``m`` edges, on its device, or each part of it on its own."""
+    kind = _weight_type(weight)
     most = m if directed else 2 * m
-    if most > ID_LIMIT and not simple:
-        raise ValueError(f"m = {m}: {most} arcs, at most 2^31 - 1 are possible")
-    require_memory(where, n, most, np.int64, arranged=True)  # as much as keys take
-    with where.active():
-        rows = _rows(where, n, most, _keys(pairs(where), directed, simple), simple)
-        if weight is not None and kind is not None:
-            rows.weight = _weights(where, rows, weight, kind, directed, simple, seed)
-    return Graph._of_rows(where, rows, directed)
+    parts = len(spec) if isinstance(spec, (list, tuple)) else 1
+
+    def edges_of(where: Device, own: range) -> Rows:
+        require_memory(where, n, most // parts, np.int64, arranged=True)  # as much as keys take
+        with where.active():
+            keys = _keys(pairs(where), directed, simple, None if parts == 1 else own)
+            rows = _rows(where, own, most if parts == 1 else None, keys, simple)
+            if weight is not None and kind is not None:
+                rows.weight = _weights(where, rows, weight, kind, directed, simple, seed)
+        return rows
+
+    if isinstance(spec, (list, tuple)):
+        return partitioned(spec, n, edges_of, directed)
+    where = device(spec)
+    return Graph._of_rows(where, edges_of(where, range(n)), directed)
 
 
-def _keys(pairs: Iterable[Pair], directed: bool, simple: bool) -> Iterator[Array]:
-    """Give edges, and their reverse unless directed, as keys (source, target)."""
+def _keys(
+    pairs: Iterable[Pair], directed: bool, simple: bool, own: range | None
+) -> Iterator[Array]:
+    """Give edges, and their reverse unless directed, as keys (source, target).
+
+    ``own`` is the range of the sources, None for all.
+    """
     for u, v in pairs:
         if simple:
             kept = u != v
             u, v = u[kept], v[kept]
-        yield u.astype(np.int64) << 32 | v
+        yield _keys_from(u, v, own)
         if not directed:
             if not simple:
                 kept = u != v
                 u, v = u[kept], v[kept]
-            yield v.astype(np.int64) << 32 | u
+            yield _keys_from(v, u, own)
 
 
-def _rows(where: Device, n: int, most: int, parts: Iterable[Array], simple: bool) -> Rows:
-    """Sort at most ``most`` keys and give them as compressed rows."""
-    keys, end = where.empty(most, np.int64), 0
-    for part in parts:
-        keys[end : end + part.size] = part
-        end += part.size
-    keys = keys[:end]
+def _keys_from(src: Array, dst: Array, own: range | None) -> Array:
+    if own is not None:
+        kept = (src >= own.start) & (src < own.stop)
+        src, dst = src[kept], dst[kept]
+    return src.astype(np.int64) << 32 | dst
+
+
+def _rows(
+    where: Device, own: range, most: int | None, parts: Iterable[Array], simple: bool
+) -> Rows:
+    """Sort keys, of which there are at most ``most``, and give them as compressed rows."""
+    if most is None:
+        keys = where.xp.concatenate([where.zeros(0, np.int64), *parts])
+    else:
+        keys, end = where.empty(most, np.int64), 0
+        for part in parts:
+            keys[end : end + part.size] = part
+            end += part.size
+        keys = keys[:end]
     keys.sort()
     if simple:
         keys = keys[: _drop_repeated(where, keys)]
-    if keys.size > ID_LIMIT:
-        raise ValueError(f"{keys.size} arcs: at most 2^31 - 1 are possible")
-    offsets = where.xp.searchsorted(keys, where.xp.arange(n + 1) << 32)
+    points = where.xp.arange(own.start, own.stop + 1)
+    offsets = where.xp.searchsorted(keys, points << 32)
     dst = empty(where, keys.size, np.int32)
     for start in range(0, keys.size, where.bulk):
         dst[start : start + where.bulk] = keys[start : start + where.bulk] & _LOW
     del keys
-    return Rows(offsets, sources_from(where, offsets, dst.size), dst, None)
+    src = sources_from(where, offsets, dst.size)
+    src += own.start
+    return Rows(offsets, src, dst, None)
 
 
 def _drop_repeated(where: Device, keys: Array) -> int:

@@ -38,15 +38,15 @@ from morph.runtime.device import Array, Device
 change: Hook[int] = Hook()  # updates.in_place
 copy_entries: Hook[None] = Hook()  # updates.in_place
 
-look_up: Hook[None] = Hook()  # updates.resolve
-
 PART = 1 << 20  # keys looked at together
 # what `updates.in_place.change` reports of a batch
 REPORT: dict[str, Any] = {
     "reason": np.int64,
     "stamp": np.int64,
     "repeated": np.int64,
-    "left_out": vec(np.int64, 3),
+    "rounds": np.int64,
+    "absent": np.int64,
+    "left_out": vec(np.int64, 4),
 }
 NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
 
@@ -264,6 +264,7 @@ class Adjacency:
             self.clear()
         offsets, ids = self.index("out")
         if ids is None:
+            self.edges.refuse_wide("in a graph that kernels change")
             xp = self.points.device.xp
             with self.points.device.active():
                 self._built["out"] = offsets, xp.arange(int(offsets[-1]), dtype=np.int32)
@@ -346,14 +347,6 @@ class Adjacency:
             table, count = self._known(DELETED, ids, src, dst), int(ids.size)
             self.change(table, Counts(count, count, 0, 0, 0), NO_IDS, None, INDEX)
 
-    def find(self, src: Array, dst: Array, after: Array) -> Array:
-        """Give the least edge above ``after`` of each pair, in loose rows; -1 if there is none."""
-        count = int(src.size)
-        table = self._known(DELETED, after, src, dst)
-        table.columns["keep"].array[:count, 0] = after
-        look_up(table, self._sides())
-        return table.columns["edge"].array[:count].copy()
-
     def change(
         self, table: Table, counts: Counts, ids: EdgeIds, back: Array | None,
         part: int = ALL, flags: int = 0, single: Single | None = None,
@@ -418,11 +411,11 @@ class Adjacency:
         """Whether the latest batch has changed anything."""
         return len(self._report) > 0 and int(self._report.stamp[0]) == self.stamp
 
-    def left_out(self) -> tuple[int, int, int]:
-        """How many changes the latest batch left out; the deletes, and weights of what is gone."""
+    def left_out(self) -> list[int]:
+        """How many changes the latest batch left out, see `updates.resolve.resolve_batch`."""
         found = self._report.columns["left_out"].array
-        out, gone, absent = self.points.device.to_host(found)[0].tolist()
-        return out, gone, absent
+        counts: list[int] = self.points.device.to_host(found)[0].tolist()
+        return counts
 
     def refresh(self) -> None:
         """Forget copies of loose rows, which have changed."""
@@ -493,6 +486,7 @@ class Adjacency:
         return Loose.of(offsets[: n + 1], ids, near, far, self.points.device, *capacities)
 
     def _build(self, direction: str) -> Index:
+        self.edges.refuse_wide("in an index of in-edges")
         edges, device = self.edges, self.edges.device
         ids = self._valid()
         self.complete = ids.size == edges.live

@@ -140,7 +140,10 @@ def sources_from(device: Device, offsets: Array, m: int) -> Array:
         rows = xp.flatnonzero(offsets[1:] > offsets[:-1])  # repeat() of CuPy takes no counts
         out[offsets[rows]] = rows
         out[offsets[rows[1:]]] -= rows[:-1]
-        xp.cumsum(out, out=out)
+        for start in range(0, m, device.bulk):
+            part = out[start : start + device.bulk]
+            part[:1] += out[max(start - 1, 0) : start].sum()
+            xp.cumsum(part, out=part)
         return out
 
 

@@ -149,9 +149,12 @@ class Graph(Making):
         Raises
         ------
         RuntimeError
+        ValueError
+            If the graph has 2^31 edges or more.
         """
         if self.telling:
             raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
+        self.edges.refuse_wide("in a graph that changes")
 
     @exclusive
     def points_changed(self, appended: bool = False) -> None:

@@ -166,6 +166,7 @@ class Store:
     columns: tuple[Column, ...] = ()
     of: str | None = None
     deletes: bool = False  # rows of the table may be dead
+    wide: bool = False  # the table has 2^31 rows or more
     owner_stride: int = 8  # bytes from one row's claim word to the next
 
     def column(self, name: str) -> Column | None:

@@ -408,8 +408,8 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         elif isinstance(arg, Row):
             row = slots.of(arg.table, f"{own_name(name)}s")
             assert row is not None
-            scalars[key], getters[key] = I32, i
-            index = ir.Var(name=name if fused else key, type=I32, pos=pos)
+            scalars[key], getters[key] = I64 if slots.stores[row.slot].wide else I32, i
+            index = ir.Var(name=name if fused else key, type=scalars[key], pos=pos)
             values.append(ir.Cast(x=index, type=Handle(row.slot), pos=pos))
         elif name in statics:
             values.append(PythonValue(pos, _static(arg, name, pos)))
@@ -448,6 +448,9 @@ def _compile(request: Request, slots: Slots) -> Compiled:
         made=tuple(builder.made.values()),
         pos=pos,
     )
+    for s in unit.stores if abi.claims(unit) else ():
+        if s.wide:  # the keys of claims have 32 bits of an item's position
+            slots.objects[s.slot].refuse_wide("in kernels with single(collection)")
     made = Compiled(unit, getters, request.device, request.what.interruptible)
     made.dependencies = builder.dependencies.checks
     return made

@@ -173,8 +173,9 @@ def _text(found: list[Call]) -> tuple[str, dict[str, Any]]:
     params: list[str] = []
 
     def unique(wanted: str) -> str:
-        more = (f"{wanted}_{n}" for n in itertools.count(2))
-        return next(n for n in itertools.chain([wanted], more) if n not in {*params, *scope})
+        of = f"{wanted}_of_{c.kernel.__name__}"  # names in messages
+        more = (f"{of}_{n}" for n in itertools.count(2))
+        return next(n for n in itertools.chain([wanted, of], more) if n not in {*params, *scope})
 
     def constant(wanted: str, value: Any) -> str:
         scope[name := unique(wanted)] = value

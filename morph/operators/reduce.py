@@ -72,11 +72,20 @@ def least(found: Any, rows: Any, value: Any, *more: Any) -> None:
 
 
 @kernel
-def first_least(found: Any, rows: Any, value: Any, *more: Any) -> None:
-    """Give the first row whose value is ``found.value``."""
-    low, first = found.value, found.row_id
+def largest(found: Any, rows: Any, value: Any, *more: Any) -> None:
+    """Raise ``found.value`` to the largest ``value(row, *more)``."""
+    high = found.value
     for r in rows:
-        first = min(first, r.id if value(r, *more) == low else NO_ROW)
+        high = max(high, value(r, *more))
+    found.value = high
+
+
+@kernel
+def first_of_value(found: Any, rows: Any, value: Any, *more: Any) -> None:
+    """Give the first row whose value is ``found.value``."""
+    extreme, first = found.value, found.row_id
+    for r in rows:
+        first = min(first, r.id if value(r, *more) == extreme else NO_ROW)
     found.row_id = first
 
 
@@ -89,7 +98,15 @@ def find_least(found: Any, rows: Any, value: Any, *more: Any) -> None:
     """
     found.row_id = NO_ROW
     foreach(found, least, rows, value, *more)
-    foreach(found, first_least, rows, value, *more)
+    foreach(found, first_of_value, rows, value, *more)
+
+
+@program
+def find_largest(found: Any, rows: Any, value: Any, *more: Any) -> None:
+    """As `find_least`, of the largest value; ``found.value`` is initially less than all values."""
+    found.row_id = NO_ROW
+    foreach(found, largest, rows, value, *more)
+    foreach(found, first_of_value, rows, value, *more)
 
 
 def argmin(column: Any) -> Any:

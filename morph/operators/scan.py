@@ -1,5 +1,7 @@
 """Prefix sums, of any associative operation, on the host and as steps of a program.
 
+A program also selects rows by a prefix sum of the condition (`compact_rows`).
+
 A scan of ``n`` values has three levels, each of parts of about ``n ** (1 / 3)`` values: items scan
 parts of the values, then parts of the totals of these parts; one item scans the totals of the
 latter; at last each value is combined with the total of all values before its part.
@@ -109,6 +111,69 @@ def scan_space(column: ColumnView) -> Scan:
     return Scan(column.store, column, totals, totals.x, width)
 
 
+class Compact(NamedTuple):
+    """A table whose rows a program selects, and memory; made by `compact_space`."""
+
+    rows: Any
+    order: Any  # the ids of the rows that are selected, in order
+    places: Any  # its table, with as many rows as `rows`
+    counts: Scan  # of the number of selected rows up to each row
+
+
+@func
+def plus(a, b):
+    """Add two values."""
+    return a + b
+
+
+@kernel
+def clear_count(r):
+    """Select no row."""
+    r.count = 0
+
+
+@kernel
+def select(r, count, wanted, *more):
+    """Select a row if ``wanted(row, *more)`` is true."""
+    if wanted(r, *more):
+        count[r.id] = 1
+
+
+@kernel
+def enter(r, order):
+    """Write the id of a selected row to the place that its count gives."""
+    before = 0
+    if r.id > 0:
+        before = order[r.id - 1].count
+    if r.count > before:
+        order[before].order = r.id
+
+
+@program
+def compact_rows(s, wanted, *more):
+    """Write the ids of the live rows for which ``wanted(row, *more)`` is true to ``s.order``.
+
+    They are in increasing order; the result is their number.  ``s`` is a `Compact`, and rows that
+    were made after `compact_space` are left out.
+    """
+    n = len(s.places)
+    foreach(s.places, clear_count)
+    foreach(s.rows[:n], select, s.counts.x, wanted, *more)
+    scan_column(s.counts, plus)
+    foreach(s.places, enter, s.places)
+    found = 0
+    if n > 0:
+        found = s.places[n - 1].count
+    return found
+
+
+def compact_space(rows: Table) -> Compact:
+    """Give the memory with which `compact_rows` selects rows of a table."""
+    places = Table("places", rows.device, order=np.int32, count=np.int32)
+    places.extend(len(rows))
+    return Compact(rows, places.order, places, scan_space(places.count))
+
+
 def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) -> Array:
     """Combine each value with all values before it.
 
@@ -129,9 +194,12 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
     Raises
     ------
     ValueError
-        If ``op`` is unknown, or if it is a function and ``exclusive``: it has no neutral element.
+        If ``op`` is unknown, if the values are no numbers, or if ``op`` is a
+        function and ``exclusive``: it has no neutral element.
     """
     where, values, rows = values_of(column)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"a scan takes numbers, not an array of {values.dtype}")
     if isinstance(op, str) and op not in REDUCTIONS:
         raise ValueError(f"no reduction {op!r}; there are {', '.join(REDUCTIONS)}")
     if exclusive and not isinstance(op, str):

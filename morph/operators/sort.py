@@ -12,66 +12,111 @@ from morph.data.column import ColumnView
 from morph.data.sorting import order_of
 from morph.data.table import Table
 from morph.data.versions import exclusive
-from morph.launch.foreach import foreach, kernel, program
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.values import values_of
 from morph.prelude import i32, i64
 from morph.runtime.device import Array
+
+WIDTH = 32  # places that an item sorts, or merges, sequentially
 
 
 class Sort(NamedTuple):
     """A column to sort by in a program, and memory for the order; made by `sort_space`."""
 
     key: Any
-    places: Any  # a table with as many rows as the column's table
-    order: Any  # its columns: the sorted ids, and a second buffer
-    spare: Any
+    value: Any  # a function of a key: the number to compare
+    places: Any  # a table with as many rows as the column's table, and four columns
+    order: Any  # the sorted ids
+    keys: Any  # their keys
+    spare: Any  # a second buffer of each
+    spare_keys: Any
+
+
+@func
+def same(x):
+    """Give a number."""
+    return x
+
+
+@func
+def id_of(row):
+    """Give the id of a row, -1 for None."""
+    return row.id
+
+
+@func
+def is_less(x, y):
+    """Whether a number precedes another one; NaN is the greatest."""
+    return x < y or (y != y and x == x)
 
 
 @kernel
-def number(r, order):
-    """Initialise the order to that of the ids."""
-    order[r] = r.id
+def sort_part(r, key, value, keys, order, n):
+    """Sort `WIDTH` rows by insertion."""
+    begin = i64(r.id) * WIDTH
+    for i in range(begin, min(begin + WIDTH, n)):
+        x = value(key[i])
+        k = i
+        while k > begin and is_less(x, keys[k - 1]):
+            keys[k] = keys[k - 1]
+            order[k] = order[k - 1]
+            k -= 1
+        keys[k] = x
+        order[k] = i32(i)
 
 
 @kernel
-def merge(r, key, order, merged, run, n):
-    """Merge two sorted runs: an entry's place follows from its rank in the other run."""
-    i = i64(r.id)
-    begin = i // (2 * run) * (2 * run)
-    first = i < begin + run
-    x = key[order[i]]
-    other = min(begin + run, n) if first else begin
-    low, high = other, min(other + run, n)
+def merge_part(r, keys, order, merged_keys, merged, run, n):
+    """Compute `WIDTH` places of two merged runs: a search says where they begin in each run."""
+    begin = i64(r.id) * WIDTH
+    first = begin // (2 * run) * (2 * run)
+    middle = min(first + run, n)
+    last = min(middle + run, n)
+    before = begin - first  # places, of which `low` are of the first run
+    low, high = max(before - (last - middle), 0), min(before, middle - first)
     while low < high:
-        middle = (low + high) // 2
-        y = key[order[middle]]
-        if y < x or (y == x and not first):
-            low = middle + 1
+        i = (low + high) // 2
+        if is_less(keys[middle + before - 1 - i], keys[first + i]):
+            high = i
         else:
-            high = middle
-    merged[i + low - other - (0 if first else run)] = order[i]
+            low = i + 1
+    i = first + low
+    j = middle + before - low
+    for k in range(begin, min(begin + WIDTH, n)):
+        second = i >= middle or (j < last and is_less(keys[j], keys[i]))
+        at = j if second else i
+        merged_keys[k] = keys[at]
+        merged[k] = order[at]
+        if second:
+            j += 1
+        else:
+            i += 1
 
 
 @program
 def sort_order(s):
     """Sort the ids of a table's rows in ``s.order`` by a column, stably; ``s`` is a `Sort`.
 
-    It sorts the rows that existed at `sort_space`, deleted ones too.  Keys are not NaN.  A merge
-    sort: for ``n`` rows the work is ``O(n * log(n) ** 2)``.
+    It sorts the rows that existed at `sort_space`, deleted ones too, NaN as the greatest key, and
+    rows by their ids.  A merge sort: for ``n`` rows the work is ``O(n * log(n))``.
     """
-    n, run = min(len(s.places), len(s.key)), 1
-    foreach(s.places[:n], number, s.order)
+    n, run = min(len(s.places), len(s.key)), WIDTH
+    parts = (n + WIDTH - 1) // WIDTH
+    foreach(s.places[:parts], sort_part, s.key, s.value, s.keys, s.order, n)
     while run < n:
-        foreach(s.places[:n], merge, s.key, s.order, s.spare, run, n)
-        foreach(s.places[:n], merge, s.key, s.spare, s.order, 2 * run, n)
+        foreach(s.places[:parts], merge_part, s.keys, s.order, s.spare_keys, s.spare, run, n)
+        foreach(s.places[:parts], merge_part, s.spare_keys, s.spare, s.keys, s.order, 2 * run, n)
         run *= 4
 
 
 def sort_space(column: ColumnView) -> Sort:
     """Give the memory with which `sort_order` sorts the rows of a column's table."""
-    places = Table("places", column.store.device, order=i32, spare=i32)
+    kind = column.dtype
+    places = Table("places", column.store.device, order=i32, spare=i32, keys=kind, spare_keys=kind)
     places.extend(len(column))
-    return Sort(column, places, places.order, places.spare)
+    value = id_of if column.column.ref else same
+    buffers = places.order, places.keys, places.spare, places.spare_keys
+    return Sort(column, value, places, *buffers)
 
 
 @kernel

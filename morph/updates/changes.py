@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD
 from morph.data.table import Table
 from morph.graph.applied import Applied, Then
 from morph.runtime.device import Array, is_host
@@ -233,8 +233,7 @@ def _insert(
 
 def _delete(table: Table, ids: Array, undo: list[Any]) -> None:
     """Mark rows deleted."""
-    before, xp = table._host_meta.copy(), table.device.xp
-    dead, ring = table.hidden("dead"), table.hidden("free")
+    before = table._host_meta.copy()
 
     def restore() -> None:
         table.hidden("dead")[ids] = 0  # which is another array if it was resized meanwhile
@@ -243,11 +242,7 @@ def _delete(table: Table, ids: Array, undo: list[Any]) -> None:
         table._publish_counters()
 
     undo.append(restore)
-    tail = int(before[TAIL])
-    ring[xp.arange(tail, tail + ids.size) & (ring.size - 1)] = ids
-    dead[ids] = 1
-    table._host_meta[TAIL] += ids.size
-    table._publish_counters()
+    table._tombstone(ids)
 
 
 # --- reverses ------------------------------------------------------------------------------------

@@ -56,8 +56,7 @@ class FastBatch(NamedTuple):
 
 def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch | None:
     """Parse the arguments of `Graph.apply`; None if the slow path has to check them."""
-    columns = g.edges.columns
-    weight = columns.get("weight")
+    weight = g.edges.columns.get("weight")
     if weight is not None and weight_of(g.edges) is None:
         return None
     deleted = updated = inserted = None
@@ -80,13 +79,12 @@ def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch |
             if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
                 return None
             inserts = tuple(inserts[c] for c in ("src", "dst", "weight") if c in inserts)
-        if type(inserts) not in (tuple, list) or len(inserts) != 2 + (weight is not None):
-            return None
-        if len(columns) > len(inserts):
+        if type(inserts) not in (tuple, list) or not 2 <= len(inserts) <= 2 + (weight is not None):
             return None
         inserted = _ends(g, inserts[:2])
         if weight is not None:
-            inserted = _weighted(g, inserted, inserts[2], weight, many=True)
+            given = inserts[2] if len(inserts) > 2 else weight.fill
+            inserted = _weighted(g, inserted, given, weight, many=True)
         if inserted is None:
             return None
     counts = _count(deleted), _count(updated), _count(inserted)
@@ -191,6 +189,8 @@ def carry_out(
         code = g._adjacency.change(table, counts, ids, back, ALL, flags, single)
         if code in (0, -REPEATED):
             done = _publish(g, batch, run, code == -REPEATED, g._adjacency.moves != moves)
+            if counts.arcs:
+                _fill_others(edges, ids, counts.arcs, done)
             if then is not None:
                 then(done)
             return done
@@ -248,18 +248,19 @@ def _longer_reverses(g: Graph) -> Array:
 def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: bool) -> Applied:
     """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
     edges, index, ids = g.edges, g._adjacency, run.ids
-    deleted, fresh, again, spared = batch.counts[0], run.counts.arcs, ids.reused, 0
+    deleted, fresh, again = batch.counts[0], run.counts.arcs, ids.reused
+    out = spared = single = 0
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, batch.counts[2], -1, g.changes
     done.points, done.absent, done.repeated = none(g.device), 0, 0
     if repeated:
-        out, spared, done.absent = index.left_out()
+        out, spared, single, done.absent = index.left_out()
         done.repeated = out - done.absent
     if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
         after[HEAD] = ids.head + again
-        after[TAIL] += (deleted - spared) * (1 if g.directed else 2)
+        after[TAIL] += deleted - spared + (0 if g.directed else deleted - single)
         if not run.flags & REFERRED:
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
@@ -272,9 +273,17 @@ def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: b
         g.out_identity = False
         if moved:
             g.moved()
-    g.changes += 1
+    g.changes += out < sum(batch.counts)
     done._changes = g.changes
     return done
+
+
+def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:
+    """Give new edges the fills of the columns that the launch does not write."""
+    for name, column in edges.columns.items():
+        if name not in ("src", "dst", "weight"):
+            at = done.inserted if ids.reused else slice(ids.edges, ids.edges + count)
+            column.array[at] = edges._fill_value(column)
 
 
 def places(edges: Table, count: int) -> tuple[int, int]:
@@ -391,9 +400,11 @@ def _put_back(
             edges.hidden("dead")[inserted[inserted < before[COUNT]]] = 1
         if back is not None:
             back[inserted] = -1
-            half = deleted.size // 2
-            back[deleted[:half]] = deleted[half:]
-            back[deleted[half:]] = deleted[:half]
+            forth = xp.flatnonzero(outcome[: total // 2] == DELETED)
+            again = edge[forth + total // 2]
+            forth = edge[forth]
+            again = xp.where(again < 0, forth, again)  # of loops
+            back[forth], back[again] = again, forth
     g.structure_changed(back)
 
 

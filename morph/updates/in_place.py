@@ -27,18 +27,11 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, i32, i64, u8
 from morph.updates.resolve import (
     EDGES_DELETED,
-    PART,
     REFERRED,
     REPEATED,
     UNDIRECTED,
     WRITES_EDGES,
-    add_before,
-    bid,
-    claim,
-    drop_repeated,
-    resolve,
-    sum_parts,
-    unclaim,
+    resolve_batch,
 )
 
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = map(int, Word)
@@ -138,7 +131,7 @@ def shorten_row(b, side, direction):
 
 
 @kernel
-def change_named(b, tables, index, counts, ids, spared, rows, flags):
+def change_named(b, tables, index, counts, ids, left_out, rows, flags):
     """Set a weight, or delete an edge: mark it deleted, and open gaps where its entries are."""
     e = b.edge
     if b.id < rows and b.outcome == UPDATED:
@@ -146,10 +139,13 @@ def change_named(b, tables, index, counts, ids, spared, rows, flags):
             tables.arcs[e].weight = b.given
     elif b.id < rows and b.outcome == DELETED:
         if flags & WRITES_EDGES:
-            i, arcs = i64(b.id), counts.deletes - spared
-            at = i if i < counts.given else arcs + i - counts.given
-            if spared > 0:  # without gaps
-                at -= tables.batch[i if i < counts.given else i - counts.given].at[0]
+            i, reverse = i64(b.id), 0
+            if i >= counts.given:
+                i -= counts.given
+                reverse = 1
+            at = i + reverse * counts.deletes
+            if left_out:  # the ring has no gaps
+                at -= tables.batch[i].at[reverse] + reverse * tables.report[0].left_out[1]
             tables.arcs[(ids.tail + at) & tables.mask].ring = e
             tables.arcs[e].died = u8(1)
             if flags & UNDIRECTED:
@@ -283,45 +279,25 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
 
     A batch of one change may be the argument ``single`` instead, with the flag `SINGLE`.
 
-    Returns 0, or -`REPEATED` if changes were left out (``outcome`` 0), since another change names
-    the same edge: ``report.left_out`` has the numbers of changes, of deletes among them, and of
-    weights of deleted edges.  Returns -`INVALID` or -`LOOP` if nothing was changed: a change is
-    invalid, or a loop is inserted and ``at`` does not count loops.  Returns the number of entries
-    that the arenas lack, if positive: all but the inserts has been done.  ``report.stamp`` is set
-    to ``stamp`` at the first change, ``report.repeated`` if changes were left out.
+    Returns 0, or -`REPEATED` if changes were left out (see `resolve_batch`).  Returns -`INVALID` or
+    -`LOOP` if nothing was changed: a change is invalid, or a loop is inserted and ``at`` does not
+    count loops.  Returns the number of entries that the arenas lack, if positive: all but the
+    inserts has been done.  ``report.stamp`` is set to ``stamp`` at the first change.
     """
-    named, out, spared = counts.deletes + counts.updates, i64(0), i64(0)
+    named, deletes, reverses = counts.deletes + counts.updates, counts.deletes, counts.deletes
+    left_out = False
     rows = counts.given * 2 if flags & UNDIRECTED else counts.given
     if part == ALL:
-        tables.report[0].reason = 0
-        foreach(tables.batch, resolve, tables, index, counts, ids, flags, single)
-        if named > 1 and tables.report[0].reason == 0:
-            foreach(tables.batch, claim, index.places, tables.report, counts)
-            if tables.report[0].reason != 0:
-                tables.report[0].reason = 0
-                tables.report[0].repeated = stamp
-                foreach(tables.batch, bid, index.places, counts)
-                foreach(tables.batch, drop_repeated, tables, index.places, counts, flags)
-                step = 1
-                while step < named:
-                    foreach(tables.batch, sum_parts, tables.batch, step, named)
-                    step *= PART
-                while step > PART:
-                    step = step // PART
-                    foreach(tables.batch, add_before, tables.batch, step // PART, named)
-                out = tables.batch[named - 1].at[0]
-                spared = tables.batch[counts.deletes - 1].at[0] if counts.deletes > 0 else 0
-                tables.report[0].left_out[0] = out
-                tables.report[0].left_out[1] = spared
-                tables.report[0].left_out[2] = tables.batch[named - 1].at[1]
-            foreach(tables.batch, unclaim, index.places, counts)
+        resolve_batch(tables, index, counts, ids, flags, stamp, single)
         if tables.report[0].reason != 0:
             return -tables.report[0].reason
         tables.report[0].stamp = stamp
-    elif tables.report[0].repeated == stamp:  # the batch is resumed after the arena has grown
-        out, spared = tables.report[0].left_out[0], tables.report[0].left_out[1]
+    if tables.report[0].repeated == stamp:
+        left_out = True
+        deletes -= tables.report[0].left_out[1]
+        reverses -= tables.report[0].left_out[2]
     if part != INSERTS and named > 0:
-        foreach(tables.batch, change_named, tables, index, counts, ids, spared, rows, flags)
+        foreach(tables.batch, change_named, tables, index, counts, ids, left_out, rows, flags)
         if counts.deletes > 0 and counts.given > 1:
             foreach(tables.batch, run_step, take_last, DELETED, index, rows)
             foreach(tables.batch, run_step, list_gap, DELETED, index, rows)
@@ -341,7 +317,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         if counts.given > 1:
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
     if flags & WRITES_EDGES:  # the counters that `Table._publish_counters` computes
-        tail = ids.tail + rows // counts.given * (counts.deletes - spared)
+        tail = ids.tail + deletes + (reverses if flags & UNDIRECTED else 0)
         # with references to edges the host decides which ids are reused
         committed = tables.arcs[COMMITTED].word if flags & REFERRED else tail
         tables.arcs[COUNT].word = ids.edges + counts.arcs - ids.reused
@@ -350,7 +326,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         tables.arcs[COMMITTED].word = committed
         unused = tables.arcs[CAPACITY].word - ids.edges - counts.arcs
         tables.arcs[BUDGET].word = committed - ids.head + unused
-    return -REPEATED if out > 0 else 0
+    return -REPEATED if left_out else 0
 
 
 change.interruptible = False  # half a batch could not be put back

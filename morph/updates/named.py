@@ -16,8 +16,6 @@ from morph.updates.batch import Batch, Named, candidates, none, pair_keys
 if TYPE_CHECKING:
     from morph.graph import Graph
 
-ROUNDS = 8  # of looking for further edges of one pair, before all edges are sorted
-
 
 def take(device: Device, array: Array, at: Array) -> Array:
     """Elements of an array of the device, where ``at`` lies."""
@@ -151,13 +149,9 @@ def _search(
     g: Graph, src: Array, dst: Array, many: bool, without: Array | None
 ) -> tuple[Array, Array]:
     """For each pair the edge it names, and whether there is one."""
-    if g.loose:
-        found = _search_rows(g, src, dst, many, without)
-        if found is not None:
-            return found, found >= 0
     xp, columns = g.device.xp, g.edges.columns
     ids = candidates(g, src)
-    if g.points.deletes:  # as in loose rows, which have no edges at dead points
+    if g.points.deletes:  # as in rows with spare capacity, which have no edges at dead points
         alive, ends = g.points.alive, (columns[c].array for c in ("src", "dst"))
         for end in ends:
             ids = ids[alive[end[ids]] & (end[ids] >= 0)]
@@ -178,41 +172,6 @@ def _search(
     if not ids.size:
         return xp.zeros(asked.size, np.int64), live
     return ids[xp.minimum(at, ids.size - 1)], live
-
-
-def _search_rows(
-    g: Graph, src: Array, dst: Array, many: bool, without: Array | None
-) -> Array | None:
-    """For each pair the edge it names, -1 if there is none; None if that takes many rounds."""
-    xp, count = g.device.xp, int(src.size)
-    rank = xp.zeros(count, np.int64)
-    before = xp.zeros(count, np.int64)  # the mention of the same pair before
-    last = 0
-    if many and count > 1:
-        asked = pair_keys(src, dst)
-        order = xp.argsort(asked, kind="stable")
-        line = asked[order]
-        rank[order] = xp.arange(count) - xp.searchsorted(line, line, "left")
-        before[order[1:]] = order[:-1]
-        last = int(rank.max())
-    if last > ROUNDS:
-        return None
-    found = xp.full(count, -1, np.int32)
-    for r in range(last + 1):
-        mine: Any = xp.flatnonzero(rank == r) if last else slice(None)
-        some, to = src[mine], dst[mine]
-        after = found[before[mine]] if r else xp.full(int(some.size), -1, np.int32)
-        now = g._adjacency.find(some, to, after)
-        if r:  # what follows an absent one is absent
-            now[after < 0] = -1
-        found[mine] = now
-    for _ in range(ROUNDS if without is not None else 0):
-        assert without is not None
-        again = xp.flatnonzero((found >= 0) & _among(g.device, found, without))
-        if not again.size:
-            return found
-        found[again] = g._adjacency.find(src[again], dst[again], found[again])
-    return found if without is None else None
 
 
 def first_mentions(xp: Any, ids: Array) -> Array:

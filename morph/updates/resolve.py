@@ -1,13 +1,14 @@
 """Kernels that find the edges of a batch, and whether the batch may be applied.
 
-Problem: each change names an edge by its id or by its ends, and several may name the same one; of
-deletes the first counts, of new weights the last, and the edges left out leave no gap.
+Problem: each change names an edge by its id or by its ends; some name no edge, and several may name
+the same one: of deletes the first counts, of new weights the last, but the k-th delete of a pair
+names its k-th edge.  The changes left out leave no gap.
 Method: each change finds its edge and reports if the change is invalid.  All changes claim their
-edges by one atomic.  Only if an edge was claimed twice, the changes bid for their edges by an
-atomic maximum of their ranks, the others are removed from the batch, and a scan counts for each
-delete how many removed ones precede it.
+edges by one atomic.  Only if an edge was claimed twice or does not exist, the changes bid for their
+edges by an atomic minimum, deletes of a pair that lose go on to its next edge, the other losers
+are removed from the batch, and a scan counts for each delete how many removed ones precede it.
 Cost: a search for a pair through the shorter of its two rows; one atomic a change, and for a batch
-that names an edge twice another one and a scan, by parts of 64.
+that leaves changes out another one and a scan, by parts of 64; as many rounds as a pair is named.
 
 The kernels take bundles of `graph.gapped`: ``tables`` (`Tables`), ``index`` (`Sides`),
 ``counts`` (`Counts`), ``ids`` (`EdgeIds`), ``single`` (`Single`).
@@ -15,12 +16,9 @@ The kernels take bundles of `graph.gapped`: ``tables`` (`Tables`), ``index`` (`S
 
 from __future__ import annotations
 
-from typing import Any
-
-from morph.data.table import Table
 from morph.graph.gapped import DELETED, INSERTED, UPDATED
-from morph.launch.foreach import foreach, func, kernel
-from morph.prelude import atomic_exch, atomic_max, i32, i64, vector
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import atomic_add, atomic_exch, atomic_min, i32, i64, vector
 
 # Flags of a batch.
 UNDIRECTED = 1  # each edge has a reverse, which is changed along with it
@@ -33,6 +31,8 @@ REFERRED = 128  # references may denote edges: the host decides which ids are re
 # Why a batch is not applied, or not as it is.
 INVALID, REPEATED, LOOP = 1, 2, 3
 PART = 64  # changes that one item of a scan sums up
+ROUNDS = 8  # in which deletes of one pair go on to its next edge
+CLAIMED = -2  # in place of an edge's place in its row, while changes compete for the edge
 
 
 @func
@@ -74,43 +74,64 @@ def are_points(b, ids):
 
 
 @func
-def named_edge(b, by_ends, arcs, index, ids, flags):
-    """Give the edge that a delete or a new weight names, -1 if there is none."""
-    e = i32(-1)
+def named_edge(b, after, by_ends, arcs, index, ids, flags):
+    """Give the edge that a delete or a new weight names, -1 if there is none, and if it is valid.
+
+    Ends name the least edge above ``after``.
+    """
+    e, valid = i32(-1), False
     if by_ends:
-        if are_points(b, ids):
+        valid = are_points(b, ids)
+        if valid:
             u, v = i32(b.a), i32(b.b)
             if flags & UNDIRECTED and v < u:
                 u, v = v, u
-            e = between(u, v, i32(-1), index)
-    elif 0 <= b.a and b.a < ids.edges:
-        e = i32(b.a)
-        if flags & EDGES_DELETED:
-            if arcs[e].died != 0:
-                e = i32(-1)
-    return e
+            e = between(u, v, after, index)
+    else:
+        valid = 0 <= b.a and b.a < ids.edges
+        if valid:
+            e = i32(b.a)
+            if flags & EDGES_DELETED:
+                if arcs[e].died != 0:
+                    e = i32(-1)
+    return e, valid
 
 
 @func
-def resolve_named(b, by_ends, tables, index, ids, flags):
+def resolve_named(b, after, by_ends, tables, index, ids, flags):
     """Find the edge that a delete or a new weight names; give it, its reverse, and if it is valid.
 
-    Its ends go to ``end``, its weight to ``weight``; the edge that stands for both arcs, and what
-    its place holds, to ``keep``.
+    Its ends go to ``end``, its weight to ``weight``; the edge that stands for both arcs, and its
+    place, to ``keep``.
     """
-    e, f = named_edge(b, by_ends, tables.arcs, index, ids, flags), i32(-1)
-    valid = e >= 0
+    e, valid = named_edge(b, after, by_ends, tables.arcs, index, ids, flags)
+    f = i32(-1)
     b.end = vector(i32(0), i32(0))
-    if valid:
+    if e >= 0:
         b.end = vector(tables.arcs[e].src, tables.arcs[e].dst)
+        low = e
         if flags & UNDIRECTED:
             f = tables.arcs[e].back
-            valid = f >= 0 and f != e
-        low = min(e, f) if flags & UNDIRECTED and valid else e
+            valid = f >= 0
+            if f == e:  # a loop
+                f = i32(-1)
+            elif valid:
+                low = min(e, f)
         b.keep = vector(low, index.places[low].at)
         if hasattr(b, "weight"):
             b.weight = tables.arcs[e].weight
     return e, f, valid
+
+
+@func
+def write_reverse(b, t, f, outcome, arcs, named):
+    """Write the reverse of a change; that of a ``named`` edge has a weight, which is recorded."""
+    t.outcome = outcome if f >= 0 else i32(0)
+    t.edge = f
+    t.end = vector(b.end[1], b.end[0])
+    if hasattr(b, "weight"):
+        t.weight = arcs[f].weight if named and f >= 0 else b.weight
+        t.given = b.given
 
 
 @func
@@ -146,8 +167,17 @@ def resolve_insert(b, at, inserts, tables, ids, flags):
     return e, f, valid
 
 
+@func
+def drop_change(b, absent, report):
+    """Leave a change out: its edge does not exist, or another change of it counts."""
+    b.outcome = 0
+    b.at = vector(i32(1), i32(1))
+    if absent:
+        atomic_add(report[0].absent, 1)
+
+
 @kernel
-def resolve(b, tables, index, counts, ids, flags, single):
+def resolve(b, tables, index, counts, ids, flags, single, stamp):
     """Find the edge that a change means, and its reverse, ``counts.given`` rows further on."""
     i = i64(b.id)
     if i >= counts.given:
@@ -161,58 +191,91 @@ def resolve(b, tables, index, counts, ids, flags, single):
     named = counts.deletes + counts.updates
     if i < named:
         outcome = i32(DELETED if i < counts.deletes else UPDATED)
-        e, f, valid = resolve_named(b, counts.by_ends & outcome, tables, index, ids, flags)
+        by_ends = counts.by_ends & outcome
+        e, f, valid = resolve_named(b, i32(-1), by_ends, tables, index, ids, flags)
     else:
         e, f, valid = resolve_insert(b, i - named, counts.given - named, tables, ids, flags)
     if flags & NONNEGATIVE and outcome != DELETED:
         valid = valid and is_nonnegative(b)
     if not valid:
         tables.report[0].reason = INVALID  # race: every reason is valid
+    elif i < named and (e < 0 or flags & UNDIRECTED and f < 0):
+        tables.report[0].repeated = stamp  # race: the same value
+        if e < 0:
+            drop_change(b, True, tables.report)
+            outcome = i32(0)
     b.outcome = outcome
     b.edge = e
     if flags & UNDIRECTED:
-        t = tables.batch[i + counts.given]
-        t.outcome = outcome if f >= 0 else i32(0)
-        t.edge = f
-        t.end = vector(b.end[1], b.end[0])
-        if hasattr(b, "weight"):
-            t.weight = tables.arcs[f].weight if i < named and valid else b.weight
-            t.given = b.given
-
-
-@kernel
-def claim(b, places, report, counts):
-    if b.id < counts.given and b.outcome < INSERTED:
-        if atomic_exch(places[b.keep[0]].at, -2) == -2:  # an edge that is named twice
-            report[0].reason = REPEATED  # race: the same value
+        write_reverse(b, tables.batch[i + counts.given], f, outcome, tables.arcs, i < named)
 
 
 @func
-def rank(i, counts):
-    """Of the changes that name one edge the highest counts: the first delete, else the last."""
+def names_edge(b, counts):
+    """Whether a change is a delete or a new weight of an edge that exists."""
+    return b.id < counts.deletes + counts.updates and b.edge >= 0
+
+
+@kernel
+def claim(b, places, report, counts, stamp):
+    if names_edge(b, counts):
+        if atomic_exch(places[b.keep[0]].at, CLAIMED) == CLAIMED:  # an edge that is named twice
+            report[0].repeated = stamp  # race: the same value
+
+
+@func
+def bid_of(i, counts):
+    """Of the changes that name one edge the least bid wins: the first delete, else the last.
+
+    Bids are less than `CLAIMED`, which is less than every place.
+    """
     highest = counts.deletes + counts.updates - 1
-    return i32(highest - i if i < counts.deletes else i - counts.deletes)
+    return i32(CLAIMED - 1 - (highest - i if i < counts.deletes else i - counts.deletes))
 
 
 @kernel
 def bid(b, places, counts):
-    if b.id < counts.given and b.outcome < INSERTED:
-        atomic_max(places[b.keep[0]].at, rank(i64(b.id), counts))
+    if names_edge(b, counts):
+        atomic_min(places[b.keep[0]].at, bid_of(i64(b.id), counts))
+
+
+@kernel
+def advance(b, tables, index, counts, ids, flags, rounds):
+    """Give a delete that did not get its edge the next one between its ends.
+
+    So the k-th mention of a pair gets the k-th edge after k - 1 rounds.
+    """
+    i = i64(b.id)
+    if i < counts.deletes and b.edge >= 0:
+        if index.places[b.keep[0]].at != bid_of(i, counts):
+            e, f, valid = resolve_named(b, b.edge, DELETED, tables, index, ids, flags)
+            b.edge = e
+            if not valid:
+                tables.report[0].reason = INVALID  # race: the same value
+            elif e >= 0:
+                tables.report[0].rounds = rounds  # race: the same value
+            else:
+                drop_change(b, True, tables.report)
+            if flags & UNDIRECTED:
+                t = tables.batch[i + counts.given]
+                write_reverse(b, t, f, b.outcome, tables.arcs, True)
 
 
 @kernel
 def drop_repeated(b, tables, places, counts, flags):
-    """Leave out changes whose edge another one got; ``at`` is 1 then, and if the edge goes."""
-    if b.id < counts.given and b.outcome < INSERTED:
+    """Leave out changes whose edge another one got.
+
+    ``at`` gets what a scan sums up: 1 if a change is left out, 1 if it has no reverse.
+    """
+    if names_edge(b, counts):
         i, best = i64(b.id), i64(places[b.keep[0]].at)
-        b.at = vector(i32(0), i32(0))
-        if rank(i, counts) != best:
-            goes = i >= counts.deletes and best >= counts.updates
-            # the k-th mention of a pair means its k-th edge; a pair's weight, one that stays
+        b.at = vector(i32(0), i32(1 if b.end[0] == b.end[1] else 0))
+        if bid_of(i, counts) != best:
+            goes = i >= counts.deletes and best < CLAIMED - counts.updates
+            # too many rounds, or the weight of a pair, which names an edge that is not deleted
             if counts.by_ends & DELETED and i < counts.deletes or counts.by_ends & UPDATED and goes:
                 tables.report[0].reason = INVALID  # race: the same value
-            b.at = vector(i32(1), i32(1 if goes else 0))
-            b.outcome = 0
+            drop_change(b, goes, tables.report)
             if flags & UNDIRECTED:
                 tables.batch[i + counts.given].outcome = 0
 
@@ -221,12 +284,12 @@ def drop_repeated(b, tables, places, counts, flags):
 def sum_parts(b, batch, step, count):
     """Scan the ``at`` of each part of PART steps: the last of a step has the sum so far."""
     first = i64(b.id) * step * PART
-    out, absent = i32(0), i32(0)
+    out, single = i32(0), i32(0)
     for q in range(min(PART, (count - first) // step)):
         last = batch[first + (q + 1) * step - 1]
         out += last.at[0]
-        absent += last.at[1]
-        last.at = vector(out, absent)
+        single += last.at[1]
+        last.at = vector(out, single)
 
 
 @kernel
@@ -242,15 +305,47 @@ def add_before(b, batch, step, count):
 
 @kernel
 def unclaim(b, places, counts):
-    if b.id < counts.given and b.outcome < INSERTED:  # changes that lost their edge, too
+    if names_edge(b, counts) and b.keep[1] > CLAIMED:  # changes that lost their edge, too
         places[b.keep[0]].at = b.keep[1]  # race: all that name an edge have kept the same
 
 
-@kernel
-def find_edge(b, index):
-    b.edge = between(b.end[0], b.end[1], b.keep[0], index)
+@program
+def resolve_batch(tables, index, counts, ids, flags, stamp, single):
+    """Find the edges of a batch; ``report.reason`` is set if it cannot be applied.
 
-
-def look_up(batch: Table, index: Any) -> None:
-    """Find the least edge between ``end``, above ``keep[0]``, for each row of a batch."""
-    foreach(batch, find_edge, index)
+    Changes that name no edge, or the same as another one, get ``outcome`` 0; ``report.repeated`` is
+    ``stamp`` then, or if a loop is named, which has no reverse.  ``report.left_out`` has the number
+    of these changes, of deletes among them, of deletes that have no reverse to delete, and of
+    changes that name no edge.
+    """
+    named = counts.deletes + counts.updates
+    tables.report[0].reason, tables.report[0].absent = 0, 0
+    foreach(tables.batch, resolve, tables, index, counts, ids, flags, single, stamp)
+    if tables.report[0].reason == 0:
+        if named > 1:
+            foreach(tables.batch, claim, index.places, tables.report, counts, stamp)
+        if tables.report[0].repeated == stamp:
+            rounds, step = 0, 1
+            tables.report[0].rounds = 0
+            foreach(tables.batch, bid, index.places, counts)
+            while (
+                counts.by_ends & DELETED and tables.report[0].rounds == rounds and rounds < ROUNDS
+            ):
+                rounds += 1
+                foreach(tables.batch, advance, tables, index, counts, ids, flags, rounds)
+                foreach(tables.batch, bid, index.places, counts)
+            foreach(tables.batch, drop_repeated, tables, index.places, counts, flags)
+            while step < named:
+                foreach(tables.batch, sum_parts, tables.batch, step, named)
+                step *= PART
+            while step > PART:
+                step = step // PART
+                foreach(tables.batch, add_before, tables.batch, step // PART, named)
+            tables.report[0].left_out[0] = tables.batch[named - 1].at[0]
+            tables.report[0].left_out[1], tables.report[0].left_out[2] = 0, 0
+            if counts.deletes > 0:
+                tables.report[0].left_out[1] = tables.batch[counts.deletes - 1].at[0]
+                tables.report[0].left_out[2] = tables.batch[counts.deletes - 1].at[1]
+            tables.report[0].left_out[3] = tables.report[0].absent
+        if named > 1 or tables.report[0].repeated == stamp:
+            foreach(tables.batch, unclaim, index.places, counts)

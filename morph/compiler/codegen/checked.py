@@ -14,7 +14,7 @@ from morph.compiler.codegen.statements import Body, heads
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import deaths, shadow
 from morph.compiler.ir.sites import Kind, Sites, ends
-from morph.compiler.passes.grouping import allocations
+from morph.compiler.passes.grouping import Make, Makes
 from morph.compiler.passes.plan import BodyPlan
 from morph.language.types import Handle, Local, Scalar, Vector
 
@@ -152,9 +152,11 @@ class Checked(Body):
 
     def body(self, body: ir.Body) -> None:
         """Statements, one after another; an item that has violated a rule leaves."""
-        for s in map(self._operands_first, body):
-            if makes := allocations((s,), self.names.stores, self.plan.consecutive):
-                self._allocate(makes)
+        for s, group in zip(body, self.body_plan.groups[id(body)], strict=True):
+            s = self._operands_first(s)
+            if isinstance(group, Makes):
+                assert isinstance(s, ir.Assign | ir.Eval) and isinstance(s.value, Make)
+                self._allocate([(s.name if isinstance(s, ir.Assign) else "", s.value)])
             else:
                 self.stmt(s)
             if not s.leaves and any(self._grows(x) for x in heads(s)):

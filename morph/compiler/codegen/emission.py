@@ -53,7 +53,7 @@ class Emission:
         )
 
     def define(
-        self, f: ir.Func, head: str, body: ir.Body, plan: BodyPlan,
+        self, f: ir.Func, head: str, plan: BodyPlan,
         live: Mapping[str, str] | None = None, gives: str = "",
         make: Callable[..., Body] = Body,
     ) -> None:  # fmt: skip
@@ -77,7 +77,7 @@ class Emission:
                 b.put(f"{names.type(t)} {names.spell(n)}({memory});")
             else:
                 b.put(f"{names.type(t)} {names.spell(n)}{{}};")
-        b.body(body)
+        b.body(plan.body)
         if gives == " false" and plan.ends:
             b.put("return false;")
         permutation = [PERMUTATION.format("it")] if plan.swapped else []
@@ -85,17 +85,12 @@ class Emission:
 
     def uniform(self) -> Body:
         """A body that every thread runs alike."""
-        return Body(self.names, self._uniform_scope(), self.uniform_plan())
-
-    def uniform_plan(self) -> BodyPlan:
-        """No place is stable between steps."""
-        state = frozenset(n for n, _ in self.unit.state)
-        return BodyPlan(unstable=self.plan.changed, live=state)
+        return Body(self.names, self._uniform_scope(), self.plan.uniform)
 
     def one_thread(self) -> Body:
         """A body that one thread of a program runs, as an item."""
         scope = replace(self._uniform_scope(), flag=self.flag, launch="it.launch")
-        return Body(self.names, scope, self.uniform_plan())
+        return Body(self.names, scope, self.plan.uniform)
 
     def _uniform_scope(self) -> Scope:
         state, names = dict(self.unit.state), self.names

@@ -67,7 +67,8 @@ class Expressions:
 
     def is_stable(self, p: ir.Place) -> bool:
         """Whether no other thread changes a place while the body runs."""
-        return (p.slot, p.column) not in self.body_plan.unstable or self._at_item(p)
+        one = self.body_plan.single_threaded
+        return one or (p.slot, p.column) not in self.body_plan.unstable or self._at_item(p)
 
     def _at_item(self, p: ir.Place) -> bool:
         mine = isinstance(p.row, ir.Var) and p.row.name == self.body_plan.item
@@ -94,8 +95,9 @@ class Expressions:
         return f"{self.names.column(p.slot, p.column)}.at({self.place_args(p)})"
 
     def target(self, e: ir.Atomic) -> str:
-        """What an atomic changes."""
-        return self.address(e.place)
+        """What an atomic changes: an address, or a place for a plain read and write."""
+        how, p = "nonatomic" if self.body_plan.single_threaded else "at", e.place
+        return f"{self.names.column(p.slot, p.column)}.{how}({self.place_args(p)})"
 
     def expr(self, e: ir.Expr) -> str:
         """An expression, by the method of its class; without the parentheses of an operand."""

@@ -85,6 +85,7 @@ class Names:
         self.plan, self.unit = plan, unit
         self.prefix = prefixes(unit)
         self.stores: dict[str, Store] = {s.slot: s for s in unit.stores}
+        self.wide = {s.slot for s in unit.stores if s.wide}
         self.graphs = {g.slot: g for g in unit.graphs}
         self.index = {s.slot: i for i, s in enumerate(unit.stores)}
         declared, words = prelude_names(prelude)
@@ -149,7 +150,7 @@ class Names:
             case Scalar():
                 return CTYPE[t.name]
             case Handle():
-                return "i32"
+                return "i64" if t.slot in self.wide else "i32"
             case Weak():
                 return "i64" if t.kind == "i" else "f64"
             case Vector():

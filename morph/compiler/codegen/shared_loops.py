@@ -147,7 +147,8 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
     if first := sharing.preloaded:
         e.put("", f"struct {name}_reach {{  // where an entry leads, and what is read of its edge")
-        e.put("    i32 edge, end;")
+        edge = n.type(_bound_types(shared.loop)[0])
+        e.put(*(["    i32 edge, end;"] if edge == "i32" else [f"    {edge} edge;", "    i32 end;"]))
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(x)};" for x, c in first.items()), "};")
     for which, (slot, (at, places)) in enumerate(sharing.staged.items()):
         columns, base = n.stores[slot].columns, n.base(slot)
@@ -213,9 +214,8 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     )
     head = f"{head}, {name}_live_in& live_in_{rest})"
     first = partial(Prologue, shared=shared)
-    e.define(k, head, shared.prologue, sharing.prologue, gives=" false", make=first)
-    types = dict(k.locals)
-    around = [(x, types.get(x, Handle(""))) for x in bound(shared.loop)]
+    e.define(k, head, sharing.prologue, gives=" false", make=first)
+    around = list(zip(bound(shared.loop), _bound_types(shared.loop), strict=False))
     sums = f", {name}_reductions& reductions_" if shared.completes else ""
     head = (
         f"MORPH_BODY void {name}_body(const Args& a, Item& it, const {name}_live_in& live_in_{sums}"
@@ -228,12 +228,12 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
         x: "reductions_" for x, _ in shared.reductions
     }
     inner = partial(LoopBody, sharing=sharing, kernel=name)
-    e.define(k, f"{head})", shared.body, sharing.body, members, make=inner)
+    e.define(k, f"{head})", sharing.body, members, make=inner)
     if shared.completes:
         head = f"MORPH_BODY void {name}_epilogue(const Args& a, Item& it"
         head += f", {name}_live_out& live_out_{e.signature(given)})"
         members = dict.fromkeys(shared.live_out, "live_out_")
-        e.define(k, head, shared.epilogue, sharing.epilogue, members)
+        e.define(k, head, sharing.epilogue, members)
 
 
 def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
@@ -248,7 +248,8 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     assert isinstance(s, ir.Foreach)
     shared = sharing.loop
     n, name, loop = e.names, e.names.funcs[s.kernel], shared.loop
-    edge, end = "i32(k)", "-1"
+    row = n.type(_bound_types(loop)[0])
+    edge, end = f"{row}(k)", "-1"
     if isinstance(loop, ir.ForEdges):
         edge = n.edge(loop.graph, loop.direction, "k")
         end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else end
@@ -284,7 +285,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
         "    }",
         f"    typedef {reach} Reach;",
         "    MORPH_FN Reach reach(const Args& a, i64 k) const {",
-        f"        i32 edge = {edge};",
+        f"        {row} edge = {edge};",
         f"        return {{edge, {end}{read}}};",
         "    }",
         f"    MORPH_FN void body({given}, const LiveIn& live_in, Reach r,",
@@ -305,6 +306,13 @@ def _epilogue(e: Emission, shared: SharedLoop, kernel: str, args: str) -> list[s
         f"        {kernel}_epilogue(a, it, live_out{args});",
         "    }",
     ]
+
+
+def _bound_types(loop: ir.ForEdges | ir.ForRows) -> tuple[Type, ...]:
+    """The types of what a loop binds, see `bound`."""
+    if isinstance(loop, ir.ForEdges):
+        return Handle(f"{loop.graph}.edges"), Handle(f"{loop.graph}.points")
+    return (Handle(loop.slot),)
 
 
 def _structs(names: Names, kernel: str, sharing: Sharing) -> dict[str, str]:

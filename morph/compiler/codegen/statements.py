@@ -8,9 +8,9 @@ from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
-from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent, groups
-from morph.compiler.passes.plan import BodyPlan, Plan, total_place
-from morph.language.types import I64, Column, Local, Store, Vector
+from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent
+from morph.compiler.passes.plan import BodyPlan, Plan
+from morph.language.types import I64, Column, Handle, Local, Store, Vector
 
 
 class Body(Expressions):
@@ -51,7 +51,7 @@ class Body(Expressions):
 
     def body(self, body: ir.Body) -> None:
         """Statements in order; those of a group become one access."""
-        for group in groups(body, self.names.stores, self.plan.consecutive):
+        for group in self.body_plan.groups[id(body)]:
             match group:
                 case Reads(reads):
                     self._read(reads)
@@ -185,11 +185,8 @@ class Body(Expressions):
         if e.op != "add":
             monotone = (e.place.slot, e.place.column) in self.body_plan.monotone
             return f"move_to({e.op.capitalize()}(), " if monotone else ""
-        place = total_place(e, self.body_plan.constants)
-        if place is None:
-            return "add_to("
-        totals = self.plan.totals
-        return f"add_for_all<{totals.index(place) if place in totals else 'MOST_TOTALS'}>("
+        total = self.body_plan.totals.get(id(e))
+        return f"add_for_all<{total}>(" if total else "add_to("
 
     def _stmt_if(self, s: ir.If) -> None:
         cond = self.expr(s.cond)
@@ -251,6 +248,9 @@ class Body(Expressions):
             self.put(f"publish_item(a, it, {n.base(store.slot)}_meta, {row});")
         if target:
             self.put(f"{target} = {row};")
+        if points := self.body_plan.prefetches.get(id(e)):
+            offset = f"a.{n.prefix[points[0]]}_{points[1]}_offset"
+            self.put(f"prefetch({offset} + {given['item']});")
 
     def _fill(self, store: Store, row: str, given: set[str]) -> None:
         s, offset = self.names.base(store.slot), 0
@@ -316,7 +316,8 @@ class Body(Expressions):
         if self.names.stores[s.slot].deletes:
             self.put(f"if (is_dead({self.names.base(s.slot)}_dead, {k})) continue;")
         plain = self.names.lists_rows(s.slot)
-        item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"i32({k})"
+        row = self.names.type(Handle(s.slot))
+        item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"{row}({k})"
         self._bound(s.body, [(s.var, item)])
 
     def _stmt_foritems(self, s: ir.ForItems) -> None:
@@ -372,14 +373,14 @@ class Body(Expressions):
         return self.names.end(s.graph, direction, entry, edge)
 
     def _stmt_foredges(self, s: ir.ForEdges) -> None:
-        if id(s) in self.plan.searches and self.body_plan.live.isdisjoint((s.edge, s.var)):
-            self._find_first(s)
+        if id(s) in self.body_plan.searches:
+            self._find_first(s, self.body_plan.searches[id(s)])
             return
         n, g = self.names, f"a.{self.names.prefix[s.graph]}"
         skip = ""
         if s.skip is not None:
             skip = self.temp("skip")
-            self.put(f"const i32 {skip} = {self.expr(s.skip)};")
+            self.put(f"const {n.type(s.skip.type)} {skip} = {self.expr(s.skip)};")
         edge, point = self.resolve(s.edge), self.expr(s.point)
         if s.direction == "all":
             both = self.temp("both")
@@ -403,8 +404,8 @@ class Body(Expressions):
             self.put(f"if ({edge} == {skip}) continue;")
         self._bound(s.body, [(s.var, end)])
 
-    def _find_first(self, s: ir.ForEdges) -> None:
-        """A loop that searches for the first edge with a property."""
+    def _find_first(self, s: ir.ForEdges, then: ir.Body) -> None:
+        """A loop that searches for the first edge with a property; what is done with it."""
         n, edge, var = self.names, self.resolve(s.edge), self.resolve(s.var) if s.var else "_"
         (test,) = s.body
         assert isinstance(test, ir.If)
@@ -412,15 +413,16 @@ class Body(Expressions):
         if not isinstance(s.point, ir.Var | ir.Const):
             whole, point = point, self.temp("p")
             self.put(f"const i32 {point} = {whole};")
-        row = f"a.{n.prefix[s.graph]}_{s.direction}_offset, {point}"
+        at = f"a.{n.prefix[s.graph]}_{s.direction}_offset, {point}"
         first, last, k = self.temp("b"), self.temp("e"), self.temp("k")
-        self.put(f"const i64 {first} = row_begin({row}), {last} = row_end({row});")
+        self.put(f"const i64 {first} = row_begin({at}), {last} = row_end({at});")
         given = n.edge(s.graph, s.direction, "k")
         end = n.end(s.graph, s.direction, "k", "edge") if s.var else "-1"
         self.put(f"i64 {k} = find_first({first}, {last}, [&](i64 k) {{")
-        self.put(f"    i32 edge = {given};")
+        row = n.type(Handle(f"{s.graph}.edges"))
+        self.put(f"    {row} edge = {given};")
         self.put(f"    return Reached{{edge, {end}}};")
-        self.put(f"}}, [&](i32 {edge}, i32 {var}) {{")
+        self.put(f"}}, [&]({row} {edge}, i32 {var}) {{")
         self.place(test.cond.pos)
         self.put(f"    return {self.expr(test.cond)};")
         self.put("});")
@@ -432,7 +434,7 @@ class Body(Expressions):
         if s.var:
             self.put(f"    {var} = {n.end(s.graph, s.direction, k, edge)};")
         self.put("}")
-        self.block(f"if ({found})", test.then[:-1])
+        self.block(f"if ({found})", then)
 
 
 def heads(s: ir.Stmt) -> list[object]:

@@ -12,9 +12,7 @@ from pathlib import Path
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
-from morph.compiler.codegen.single_thread import SingleThreaded
 from morph.compiler.codegen.slot_cache import slot_caches
-from morph.compiler.codegen.statements import Body
 from morph.compiler.codegen.steps import step_text
 from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
@@ -34,10 +32,11 @@ TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in pl
 
 
 @cache
-def prelude(checked: bool = False, rebuilds: bool = False) -> str:
+def prelude(checked: bool = False, rebuilds: bool = False, wide: bool = False) -> str:
     """The device runtime: the headers of ``kernels/``, in order.
 
-    A unit that is ``checked``, or that rebuilds adjacency, has one more.
+    A unit that is ``checked``, or that rebuilds adjacency, has one more.  In a ``wide`` one a table
+    has 2^31 rows or more.
     """
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
@@ -49,12 +48,15 @@ def prelude(checked: bool = False, rebuilds: bool = False) -> str:
         found = ["#define MORPH_CHECKED", *found, texts["check"]]
     if rebuilds:
         found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
+    if wide:
+        found = ["#define MORPH_WIDE", *found]
     return "\n".join(found)
 
 
 def prelude_of(unit: ir.Unit) -> str:
     """The device runtime behind which the text of a unit is compiled."""
-    return prelude(unit.checked, bool(abi.rebuilt(unit)))
+    wide = any(s.wide for s in unit.stores)
+    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide)
 
 
 def source(unit: ir.Unit) -> str:
@@ -239,14 +241,13 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         return
     if isinstance(f, ir.Kernel) and plan.commit and plan.abort:
         live, given = dict.fromkeys(plan.live, "it"), f"(const Args& a, {name}_item& it{listed})"
-        e.define(f, f"MORPH_BODY bool {name}{given}", f.body, plan.main, live, " false")
-        e.define(f, f"MORPH_BODY void {name}_commit{given}", f.commit or (), plan.commit, live)
-        e.define(f, f"MORPH_BODY void {name}_abort{given}", f.abort or (), plan.abort, live)
+        e.define(f, f"MORPH_BODY bool {name}{given}", plan.main, live, " false")
+        e.define(f, f"MORPH_BODY void {name}_commit{given}", plan.commit, live)
+        e.define(f, f"MORPH_BODY void {name}_abort{given}", plan.abort, live)
         return
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
-    make = SingleThreaded if plan.single_threaded else Body
     gives = "" if result == "void" else " {}"
-    e.define(f, f"{kind} {head}", f.body, plan.main, gives=gives, make=make)
+    e.define(f, f"{kind} {head}", plan.main, gives=gives)
     if plan.sharing:
         shared_functions(e, plan, plan.sharing)
 

@@ -168,7 +168,7 @@ def _bounded(x: ir.Expr) -> ir.Expr:
 
 def _fixed(c: Context, x: ir.Expr, node: ast.For) -> ir.Expr:
     """The values that a loop runs over, as they were when the loop began."""
-    changed = isinstance(x, ir.Var) and x.name in _changed(node.body)
+    changed = isinstance(x, ir.Var) and _is_among(x.name, _changed(node.body))
     return c.copy(x) if changed else c.bind(x)
 
 
@@ -189,7 +189,7 @@ def _body(c: Context, node: ast.For, t: Type, bound: BoundEdge | None = None) ->
     c.flow = Flow(start.assigned | {name}, start.wrote)
     assigned = _assigned(node.body) | {name}
     c.edges = edges = _without(c.edges, assigned)
-    if bound is not None and bound.point not in assigned:
+    if bound is not None and not _is_among(bound.point, assigned):
         c.edges = {**edges, name: bound}
     body = check_block(c, node.body)
     c.loops.pop()
@@ -234,7 +234,12 @@ def _local(node: ast.AST) -> str:
 
 def _without(edges: Edges, names: set[str]) -> Edges:
     """The edges of loops whose variable and whose point are none of ``names``."""
-    return {k: e for k, e in edges.items() if k not in names and e.point not in names}
+    return {k: e for k, e in edges.items() if k not in names and not _is_among(e.point, names)}
+
+
+def _is_among(name: str, names: set[str]) -> bool:
+    """Whether a local, or the struct of which it is a field, is among some names."""
+    return name in names or name.partition("__")[0] in names
 
 
 def _breaks(body: Sequence[ast.stmt]) -> bool:

@@ -204,7 +204,7 @@ def of_row(c: Context, x: ir.Expr, t: Handle, name: str, pos: Pos) -> Value:
         place = ir.Place(slot=t.slot, column=name, row=x, index=None, type=kind, pos=pos)
         return ir.Load(place=place, type=kind, pos=pos)
     if name == "id":
-        return ir.Cast(x=x, type=I32, pos=pos)
+        return ir.Cast(x=x, type=I64 if store.wide else I32, pos=pos)
     if name == "deleted" and store.kind == "table":
         if not store.deletes:
             return ir.Const(value=False, type=BOOL, pos=pos)

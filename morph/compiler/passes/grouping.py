@@ -36,10 +36,21 @@ class Makes:
     makes: list[tuple[str, Make]]
 
 
+Groups = tuple[Reads | Writes | Makes | ir.Stmt, ...]
+
+
 def groups(
-    body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str]
+    body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str], single: bool = False
 ) -> Iterator[Reads | Writes | Makes | ir.Stmt]:
-    """The statements of a body in order, some of them in groups; see `allocations`."""
+    """The statements of a body in order, some of them in groups; see `_allocations`.
+
+    If ``single``, a group has one statement, an allocation.
+    """
+    if single:
+        for s in body:
+            makes = _allocations((s,), stores, consecutive)
+            yield Makes(makes) if makes else s
+        return
     i = 0
     while i < len(body):
         rest = body[i:]
@@ -49,7 +60,7 @@ def groups(
         elif len(writes := _writes(rest, stores)) > 1:
             yield Writes(writes)
             i += len(writes)
-        elif makes := allocations(rest, stores, consecutive):
+        elif makes := _allocations(rest, stores, consecutive):
             yield Makes(makes)
             i += len(makes)
         else:
@@ -70,7 +81,7 @@ def extent(p: ir.Place, stores: Mapping[str, Store]) -> tuple[int, int]:
     return c.offset, c.offset + max(c.size, 1) * c.dtype.bits // 8
 
 
-def allocations(
+def _allocations(
     body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str]
 ) -> list[tuple[str, Make]]:
     """The allocations at the end of a store with which the statements begin.

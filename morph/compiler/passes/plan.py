@@ -21,12 +21,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import Sites
 from morph.compiler.passes import search, steps
 from morph.compiler.passes.double_buffering import swapped
+from morph.compiler.passes.grouping import Groups, groups
 from morph.compiler.passes.liveness import (
     Columns,
     changed,
@@ -49,7 +51,7 @@ from morph.compiler.passes.work_sharing import (
     shared_loops,
     staged,
 )
-from morph.language.types import Column, Scalar, Type
+from morph.language.types import Column, Handle, Scalar, Type
 
 CACHED = 8  # collections with a slot cache, at most; fewer where more than 2 loops fill them
 INLINE = 60  # nodes up to which a function called from several places is copied to each
@@ -62,12 +64,20 @@ Total = tuple[str, str, int, int | None, Scalar]  # slot, column, row, index, ty
 
 @dataclass(frozen=True, slots=True)
 class BodyPlan:
-    """How one text accesses memory and which locals it declares."""
+    """What one text prints, how it accesses memory, and which locals it declares.
+
+    Mappings by ``id`` are of nodes below ``body``, or of their bodies.
+    """
 
     unstable: Columns  # columns that other threads may change while it runs
+    body: ir.Body = ()
+    groups: Mapping[int, Groups] = field(default_factory=dict)  # by id of a body
+    searches: Mapping[int, ir.Body] = field(default_factory=dict)  # see `search`; what follows one
+    totals: Mapping[int, str] = field(default_factory=dict)  # by id of an atomic, see `Plan.totals`
+    prefetches: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # see `_prefetches`
+    single_threaded: bool = False  # a single CPU thread runs it: no atomics, all loads are stable
     locals: tuple[tuple[str, Type], ...] = ()  # declared in the text
     live: frozenset[str] = frozenset()  # live locals that are members of a parameter
-    constants: Mapping[str, ir.Const] = field(default_factory=dict)  # locals with one value
     monotone: Columns = frozenset()  # columns that the function changes by minima or maxima alone
     item: str = ""  # the parameter that is the item, if `stable` is known
     stable: Columns = frozenset()  # columns that do not change at the item
@@ -102,7 +112,6 @@ class FunctionPlan:
     commit: BodyPlan | None
     abort: BodyPlan | None
     sharing: Sharing | None
-    single_threaded: bool  # only a single CPU thread runs the whole function; others run its parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +202,7 @@ class Plan:
     varies: bool  # expressions that every thread computes read memory that steps may write
     calls: bool  # expressions that every thread computes call functions
     spins: bool  # a loop of the program has no barrier
-    searches: frozenset[int]  # loops, by `id` of the node, that search for an edge, see `search`
+    uniform: BodyPlan  # of what every thread of a program runs alike, and of what one runs for all
 
     @property
     def shares(self) -> bool:
@@ -251,6 +260,7 @@ class _Planner:
         needs = {n.slot for n in self.nodes if isinstance(n, ir.Need) and not n.local}
         self.reserved = tuple(sorted(ir.slots(self.nodes, "allocates") | needs))
         self.cached = self._cached()
+        self.totals = self._totals()
 
     def plan(self) -> Plan:
         """All decisions."""
@@ -278,7 +288,7 @@ class _Planner:
             flags=tuple(sorted(flags)),
             reserved=self.reserved,
             cached=self.cached,
-            totals=self._totals(),
+            totals=self.totals,
             resized=tuple(sorted(resized)),
             reports_failure=any(n.fails for n in nodes),
             claims=claims,
@@ -292,11 +302,7 @@ class _Planner:
             heavy=bool(self.shared or self.queues) or (unit.checked and claims),
             varies=any(n.varies for n in uniform),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
-            searches=frozenset(
-                id(n)
-                for n in nodes
-                if isinstance(n, ir.ForEdges) and not unit.checked and search.condition(n)
-            ),
+            uniform=self._uniform(),
             spins=unit.fused and steps.loops_without_barrier(unit),
         )
 
@@ -353,6 +359,9 @@ class _Planner:
         large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
         on = [s for s in ir.walk(self.unit.blocks) if isinstance(s, ir.Foreach)]
         main = text(f.body)
+        if f.name in self.shared and all(s.balance != "thread" for s in on if s.kernel == f.name):
+            # several threads run the parts of the kernel instead
+            main = replace(main, single_threaded=True, prefetches=_prefetches(f.body))
         commit = abort = None
         if isinstance(f, ir.Kernel) and f.commit is not None:
             unstable = self.unstable[f"{f.name}_commit"]
@@ -369,8 +378,6 @@ class _Planner:
             commit=commit,
             abort=abort,
             sharing=self._sharing(f),
-            single_threaded=f.name in self.shared
-            and all(s.balance != "thread" for s in on if s.kernel == f.name),
         )
 
     def _text(
@@ -388,12 +395,15 @@ class _Planner:
         if ahead and ahead[0] in touched:
             touched |= {ahead[1]}
         stable = self.stable.get(f.name)
-        kernel = isinstance(f, ir.Kernel)
-        return BodyPlan(
+        kernel, rows = isinstance(f, ir.Kernel), constants(f)
+        found = ((n, total_place(n, rows)) for n in ir.walk(body))
+        return self._printed(
+            [body],
+            body=body,
+            totals={id(n): self._total(place) for n, place in found if place is not None},
             unstable=self.unstable[f.name] if unstable is None else unstable,
             locals=tuple(x for x in f.locals if x[0] in mine),
             live=frozenset(live),
-            constants=constants(f),
             monotone=monotone(self.unit, (*self.reached[f.name], *beside))
             if kernel
             else frozenset(),
@@ -403,6 +413,30 @@ class _Planner:
             swapped=bool(touched & self.swapped),
             ends=not (body and body[-1].leaves),
         )
+
+    def _uniform(self) -> BodyPlan:
+        """No place is stable between steps."""
+        alone = [s for b in self.unit.blocks for s in b.steps if isinstance(s, ir.OneThread)]
+        live = frozenset(n for n, _ in self.unit.state)
+        return self._printed([s.body for s in alone], unstable=self.changed, live=live)
+
+    def _printed(self, bodies: list[ir.Body], live: frozenset[str], **more: Any) -> BodyPlan:
+        """The plan of a text: groups of its statements, and loops that search for an edge."""
+        nodes = list(ir.walk(tuple(bodies)))
+        searches = {
+            id(s): test.then[:-1]
+            for s in nodes
+            if isinstance(s, ir.ForEdges) and live.isdisjoint((s.edge, s.var))
+            if not self.unit.checked and (test := search.condition(s))
+        }
+        bodies = [*bodies, *searches.values(), *(b for n in nodes for b in ir.bodies(n))]
+        group = partial(groups, stores=self.stores, consecutive=self.consecutive)
+        found = {id(b): tuple(group(b, single=self.unit.checked)) for b in bodies}
+        return BodyPlan(groups=found, searches=searches, live=live, **more)
+
+    def _total(self, place: Total) -> str:
+        """The number of the partial sum of a place to which atomics add."""
+        return str(self.totals.index(place)) if place in self.totals else "MOST_TOTALS"
 
     def _takes_item(self, f: ir.Func, main: BodyPlan, known: Mapping[str, FunctionPlan]) -> bool:
         """Whether a function uses the state of the item: reservations, failure, flags, locks."""
@@ -554,7 +588,24 @@ def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:
     )
 
 
-def total_place(e: ir.Expr, rows: Mapping[str, ir.Const]) -> Total | None:
+def _prefetches(body: ir.Body) -> dict[int, tuple[str, str]]:
+    """By id, the additions of points whose adjacency rows will soon be read, out of order.
+
+    These are of the graph and direction of the edge loop before.
+    """
+    found: dict[int, tuple[str, str]] = {}
+    loop: ir.ForEdges | None = None
+    for n in ir.walk(body):
+        if isinstance(n, ir.ForEdges):
+            loop = n
+        elif loop and isinstance(n, ir.New | ir.Add):
+            item = dict(n.values).get("item")
+            if isinstance(item, ir.Var) and item.type == Handle(f"{loop.graph}.points"):
+                found[id(n)] = loop.graph, loop.direction
+    return found
+
+
+def total_place(e: ir.Node, rows: Mapping[str, ir.Const]) -> Total | None:
     """The integer place that is the same for all items and to which an atomic adds."""
     if not (isinstance(e, ir.Atomic) and e.op == "add" and e.flag is None):
         return None

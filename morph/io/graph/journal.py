@@ -14,8 +14,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from morph.data.reclaim import release
 from morph.graph import Graph
-from morph.graph.applied import Applied
+from morph.graph.applied import Applied, Then
 from morph.io.graph.snapshot import (
     BATCH,
     Arrays,
@@ -74,8 +75,9 @@ class Journal:
         Initial graph; existing files of these names are replaced.  None resumes.
     device : str or Device
         Where the graph is to be, if it is resumed.
-    told : callable, optional
+    then : callable, optional
         Called with the result of each batch that is applied again when the journal is resumed.
+        ``told`` is its deprecated name.
     note : dict, optional
         To be kept with a graph that is begun with: where it is from, for example.
     readonly : bool
@@ -114,9 +116,12 @@ class Journal:
 
     def __init__(
         self, path: StrPath, graph: Graph | None = None, device: str | Device = "cpu",
-        told: Callable[[Applied], object] | None = None, note: dict[str, Any] | None = None,
-        *, readonly: bool = False,
+        then: Then = None, note: dict[str, Any] | None = None, *, readonly: bool = False,
+        told: Then = None,
     ) -> None:  # fmt: skip
+        if told is not None:
+            warnings.warn("Journal(told=) is now then=", DeprecationWarning, stacklevel=2)
+            then = told
         check_name(path)
         if graph is not None and readonly:
             raise ValueError("readonly=True reads a journal that exists: leave out graph=")
@@ -133,7 +138,7 @@ class Journal:
         self.readonly = self._file is None
         try:
             if graph is None:
-                self._resume(device, told)
+                self._resume(device, then)
             else:
                 self.graph, self.number, self.note = graph, 0, note or {}
                 store(path, graph, 0, note, ready=self._empty)
@@ -324,7 +329,7 @@ class Journal:
                 arrays[f"{name} {k}"] = a
         return {"shapes": shapes}, arrays
 
-    def _resume(self, device: str | Device, told: Callable[[Applied], object] | None) -> None:
+    def _resume(self, device: str | Device, then: Then) -> None:
         """Read the snapshot, and apply the batches of the log that it lacks."""
         for _ in range(READS):
             stamp = _stamp(self.path)
@@ -334,7 +339,7 @@ class Journal:
                 break
         else:
             raise BlockingIOError(errno.EAGAIN, "checkpoints come too fast to read", str(self.path))
-        self._apply_log(memoryview(data), told)
+        self._apply_log(memoryview(data), then)
 
     def _log_bytes(self) -> bytes:
         try:
@@ -342,7 +347,7 @@ class Journal:
         except FileNotFoundError:  # of a readonly journal
             return b""
 
-    def _apply_log(self, data: memoryview, told: Callable[[Applied], object] | None) -> None:
+    def _apply_log(self, data: memoryview, then: Then) -> None:
         end, before, known = 0, -1, self.number
         for number, body, after in records(data, BATCH):
             if before >= 0 and number != before + 1:
@@ -354,8 +359,8 @@ class Journal:
                 raise FormatError(self.log, None, f"batch {self.number + 1} is missing")
             done = self._again(number, body)
             self.number = number
-            if told is not None:
-                told(done)
+            if then is not None:
+                then(done)
         rest = data[end:]
         if not is_torn(rest, BATCH):
             begun = bytes(rest[: len(BATCH)]) == BATCH

@@ -81,12 +81,12 @@ def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
     point_data: dict[str, Any] = {"marker": markers}
     for k, values in enumerate(attributes.T):
         point_data[f"attribute_{k + 1}"] = values
-    cell_data: dict[str, list[Any]] = {
+    element_data: dict[str, list[Any]] = {
         "marker": [np.zeros(len(mesh.triangles), np.int32), mesh.segment_markers]
     }
     for k, values in enumerate(mesh.triangle_attributes.T):
-        cell_data[f"attribute_{k + 1}"] = [values, np.zeros(len(mesh.segments))]
-    return meshio.Mesh(points, cells, point_data=point_data, cell_data=cell_data)
+        element_data[f"attribute_{k + 1}"] = [values, np.zeros(len(mesh.segments))]
+    return meshio.Mesh(points, cells, point_data=point_data, cell_data=element_data)
 
 
 def from_meshio(
@@ -234,8 +234,8 @@ def _column(data: Mapping[str, Any], name: str) -> Floats:
     return values.reshape(len(values), -1)
 
 
-def _joined(cell_data: Mapping[str, Any], name: str, blocks: list[int]) -> Floats:
-    parts = [_reals(name, cell_data[name][k]) for k in blocks]
+def _joined(data: Mapping[str, Any], name: str, blocks: list[int]) -> Floats:
+    parts = [_reals(name, data[name][k]) for k in blocks]
     return np.concatenate([p.reshape(len(p), -1) for p in parts])
 
 
@@ -319,11 +319,13 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     foreign = to_meshio(mesh, three_d=suffix not in _FLAT, order=order)
     kind = None
     if suffix == ".msh":
-        kind, groups = "gmsh22", foreign.cell_data["marker"]
-        of_triangles = foreign.cell_data.get("attribute_1", groups)[0]
+        kind, data = "gmsh22", foreign.cell_data
+        groups = data["marker"]
+        of_triangles = data.get("attribute_1", groups)[0]
         if np.array_equal(of_triangles, of_triangles.astype(np.int32)):
             groups[0] = of_triangles.astype(np.int32)
-        foreign.cell_data = {_PHYSICAL: groups, "gmsh:geometrical": groups}
+        data.clear()
+        data |= {_PHYSICAL: groups, "gmsh:geometrical": groups}
     folder, last = os.path.split(os.path.abspath(name))
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)

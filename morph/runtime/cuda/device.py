@@ -59,6 +59,11 @@ class CudaDevice(Device):
 
     def asarray(self, x: Any, dtype: Any = None) -> Array:
         x = arrays.imported(x)
+        if not is_host(x):
+            x = gpu_array(x)
+            if x.device.id != self.index and not x.flags.c_contiguous:
+                with x.device:  # CuPy copies only contiguous arrays to another GPU
+                    x = x.copy()
         with self.active():
             return self.xp.asarray(x, dtype)
 

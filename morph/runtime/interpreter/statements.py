@@ -130,18 +130,13 @@ class Statements(Expressions):
         return lambda env: then(env) if cond(env) else orelse(env)
 
     def _while(self, s: ir.While) -> Code:
-        cond, body = self.expr(s.cond), self.body(s.body)
+        cond = self.expr(s.cond)
 
-        def loop(env: Env) -> Signal | None:
+        def steps(env: Env) -> Iterable[Any]:
             while cond(env):
-                signal = body(env)
-                if signal == Signal.BREAK:
-                    break
-                if signal is not None and signal != Signal.CONTINUE:
-                    return signal  # type: ignore[no-any-return]
-            return None
+                yield
 
-        return loop
+        return self._loop(s.body, steps)
 
     def _loop(self, body: ir.Body, steps: Callable[[Env], Iterable[Any]]) -> Code:
         """A loop whose ``steps`` bind the loop's variables before each run of the body."""
