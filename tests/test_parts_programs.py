@@ -265,7 +265,9 @@ def test_pagerank_on_parts(divided):
 def rmat():
     g = morph.generate.rmat(9, seed=3, device="cpu")
     weight = np.random.default_rng(4).integers(1, 9, len(g.edges))
-    return morph.Graph.from_edges(g.edges.src[:], g.edges.dst[:], weight=weight, n=len(g.points))
+    return morph.Graph.from_edges(
+        g.edges.src[:], g.edges.dst[:], weight=weight, n=len(g.points), device="cpu"
+    )
 
 
 def devices_of(names):
