@@ -265,7 +265,9 @@ def test_pagerank_on_parts(divided):
 def rmat():
     g = morph.generate.rmat(9, seed=3, device="cpu")
     weight = np.random.default_rng(4).integers(1, 9, len(g.edges))
-    return morph.Graph.from_edges(g.edges.src[:], g.edges.dst[:], weight=weight, n=len(g.points))
+    return morph.Graph.from_edges(
+        g.edges.src[:], g.edges.dst[:], weight=weight, n=len(g.points), device="cpu"
+    )
 
 
 def devices_of(names):
@@ -286,7 +288,8 @@ def test_programs_on_gpus(program, names):
 @pytest.mark.parametrize("program", [*PROGRAMS, pagerank])
 def test_programs_on_a_device_and_the_host(program, monkeypatch):
     there = pretended(monkeypatch)
-    check(program, rmat(), [there, "cpu", there], exact=program is not pagerank)
+    for devices in ([there, there], [there, "python", there]):  # not the CPU, which runs `there`
+        check(program, small_graph(), devices, exact=program is not pagerank)
 
 
 # --- what the exchanges are for ------------------------------------------------------------------
@@ -520,28 +523,24 @@ def test_an_error_of_one_part_is_raised_when_all_have_ended():
     assert "value" in h.stale
 
 
-@morph.kernel
-def endless(p, x):
-    while x[0] == 0:
-        atomic_add(p.value, 1)
-
-
 @pytest.mark.parametrize("devices", [["cpu", "cpu"], ["python", "cpu"]])
-def test_an_interrupt_ends_the_launch(devices):
+def test_an_interrupt_ends_the_launches(devices):
     h = morph.partition(small_graph(), devices)
-    h.points.add("value", i64)
-    x = morph.Table("x", h, x=i64)
-    x.extend(1)
+    for name in ("value", "result"):
+        h.points.add(name, i64)
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)  # again, if one falls into a callback
         with pytest.raises(KeyboardInterrupt):
-            morph.foreach(h.points, endless, x.x)
+            while True:
+                morph.foreach(h.points, set_value, 3)
+                morph.foreach(h.points, sum_of_values)
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     morph.foreach(h.points, set_value, 1)
     assert np.array_equal(h.points.value[:], np.arange(40))
@@ -565,3 +564,12 @@ def visit_all(p, level, following):
     for t in p.outnbrs:
         if atomic_min(t.dist, level) > level:
             following.add(t)
+
+
+@given(divided=divided_graphs())
+def test_components_of_the_library(divided):
+    g, devices, by = divided
+    parts = morph.partition(g, devices, by=by)
+    wanted, found = morph.connected_components(g), morph.connected_components(parts)
+    assert np.array_equal(found.label, wanted.label) and found.components == wanted.components
+    assert "label" not in parts.points.columns

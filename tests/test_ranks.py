@@ -124,7 +124,12 @@ for directed in (True, False):
             found = values(program(morph.partition(g, by=by, comm=comm)))
             for a, b in zip(found, values(program(g.copy())), strict=True):
                 assert np.array_equal(a, b), (program, directed, by)
-        found = np.array(pagerank(morph.partition(g, by=by, comm=comm)))
+        parts = morph.partition(g, by=by, comm=comm)
+        assert np.array_equal(
+            morph.connected_components(parts).label, morph.connected_components(g).label
+        )
+        np.testing.assert_allclose(morph.pagerank(parts).rank, morph.pagerank(g).rank, rtol=1e-12)
+        found = np.array(pagerank(parts))
         np.testing.assert_allclose(found, np.array(pagerank(g.copy())), rtol=1e-12)
 print("equal")
 """

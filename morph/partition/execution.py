@@ -77,13 +77,14 @@ def launch_on_parts(
     key = ("parts", _key(items), *map(_key, flat(args)), *options)
     key = (*key, *(filter_key(where) if where else ()), closure_key(where))
     key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
-    found = what.launches.get(key)
-    if found is None or not found.fits():
-        what.launches.pop(key, None)
-        while len(what.launches) >= lookup.MOST_LAUNCHES:
-            del what.launches[next(iter(what.launches))]
-        found = PartitionedLaunch(graph, Call(what, items, args, where, options))
-        what.launches[key] = found
+    with _state(graph).lock:
+        found = what.launches.get(key)
+        if found is None or not found.fits():
+            what.launches.pop(key, None)
+            while len(what.launches) >= lookup.MOST_LAUNCHES:
+                del what.launches[next(iter(what.launches))]
+            found = PartitionedLaunch(graph, Call(what, items, args, where, options))
+            what.launches[key] = found
     return found
 
 
@@ -272,7 +273,8 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
     agreed, combine = after[0], OPERATIONS.get("add" if op == "sum" else op)
     for a in after[1:]:
         if op == "set":
-            agreed = np.where(agreed == before, a, agreed)
+            same = (agreed == before) | (agreed != agreed) & (before != before)  # NaN, too
+            agreed = np.where(same, a, agreed)
         elif op == "add":
             agreed = agreed + (a - before)
         elif combine is not None:
@@ -297,6 +299,7 @@ def _on_devices(
             try:
                 run(p)
             except Exception as error:
+                error.add_note(f"on part {p.number}, by whose numbers rows are named")
                 errors[p.number] = error
 
     # a launch on the host handles signals only in this thread

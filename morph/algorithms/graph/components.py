@@ -4,20 +4,22 @@ Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018); the representative of a set is it
 first two edges of each vertex are united, which finds most of each component.  The largest
 component so far, estimated by a sample, then skips its other edges: if every edge is stored as two
 arcs, an edge that leaves this component is seen from its other end.  One launch.  About O(n + m),
-often little more than O(n).
+often little more than O(n).  Of a graph in parts: label propagation, O(m) a step, as many steps as
+the longest of the shortest paths to a component's least vertex has edges.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.temporary import of_graph, workspace
-from morph.data.collection import Set
+from morph.algorithms.graph.temporary import of_graph_or_parts, workspace
+from morph.data.collection import Flag, Set
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_max, i32, i64, u64
+from morph.partition.graph import PartitionedGraph
+from morph.prelude import atomic_add, atomic_max, atomic_min, i32, i64, u64
 
 FIRST = 2  # edges of each vertex that are united before the largest component is estimated
 SAMPLE = 1024  # vertices that are sampled for this estimate, and counters
@@ -112,21 +114,61 @@ def join(g, sets, votes, both):
     return found.components
 
 
-@of_graph
+@kernel
+def label_itself(p):
+    p.label = p.id
+
+
+@kernel
+def take_least_label(p, changed):
+    for t in p.outnbrs:
+        atomic_min(t.label, p.label, changed)
+        atomic_min(p.label, t.label, changed)
+
+
+@kernel
+def count_least(p, found):
+    if p.label == p.id:
+        atomic_add(found.components, 1)
+
+
+@program
+def propagate(g, changed, found):
+    """Spread the least labels: for graphs in parts, which have no disjoint sets."""
+    foreach(g.points, label_itself)
+    changed.set()
+    while changed.take():
+        foreach(g.points, take_least_label, changed)
+    foreach(g.points, count_least, found)
+
+
+def _components_of_parts(graph: PartitionedGraph) -> Components:
+    def make() -> list[Any]:
+        return [Flag(graph), Scalars(graph, components=0)]
+
+    with workspace(graph, "components", make, label=(i32, -1)) as (changed, found):
+        propagate(graph, changed, found)
+        return Components(graph.points.label[:], int(found.components))
+
+
+@of_graph_or_parts
 def connected_components(graph: Graph) -> Components:
     """Find the weakly connected components.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.
+    graph : Graph, graph in parts, or what `Graph.of` takes
+        On any device.  In parts labels spread by one edge in a step.
 
     Returns
     -------
     Components
-        ``label``, shape (n,), int32, on the graph's device: the smallest point that a point is
-        connected with, -1 for deleted points; ``components``, how many there are.
+        ``label``, shape (n,), int32, on the graph's device (of a graph in parts on the host): the
+        smallest point that a point is connected with, -1 for deleted points; ``components``, how
+        many there are.
     """
+    if isinstance(graph, PartitionedGraph):
+        return _components_of_parts(graph)
     n = len(graph.points)
 
     def make() -> list[Any]:

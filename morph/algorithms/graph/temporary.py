@@ -124,8 +124,9 @@ class Workspace:
 
 
 def workspace(
-    graph: Graph, name: str, make: Callable[[], Any], edges: Specs | None = None,
-    starts: Any = None, seed: Mapping[str, Any] | None = None, **points: Any,
+    graph: Graph | PartitionedGraph, name: str, make: Callable[[], Any],
+    edges: Specs | None = None, starts: Any = None, seed: Mapping[str, Any] | None = None,
+    **points: Any,
 ) -> AbstractContextManager[list[Any]]:  # fmt: skip
     """Have columns and other objects for the time of a ``with`` block, which gets the objects.
 
