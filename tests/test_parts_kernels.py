@@ -153,7 +153,7 @@ def peel(g):
         morph.foreach(now, drop, i32(least), then, soon, where=lambda p: p.core < 0)
         now.clear()
         now, then = then, now
-    return (g.points.core, g.points.near, *items(soon))
+    return (g.points.core, *items(soon))  # two edges at once may both lower `near` past k
 
 
 @morph.kernel

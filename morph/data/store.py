@@ -399,23 +399,23 @@ class Store:
         return self._hidden[kind]
 
     @property
-    def wide(self) -> bool:
+    def _wide(self) -> bool:
         """Whether the store has more rows than references can denote."""
         return self.capacity > ID_LIMIT
 
-    def refuse_wide(self, what: str) -> None:
-        """Raise an error if the store is `wide`; ``what`` says what is then impossible.
+    def _refuse_wide(self, what: str) -> None:
+        """Raise an error if the store is wide; ``what`` says what is then impossible.
 
         Raises
         ------
         ValueError
         """
-        if self.wide:
+        if self._wide:
             most = f"{ID_LIMIT} rows are possible {what}"
             raise ValueError(f"{self.name} has {self.capacity} rows: at most {most}")
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:
-        self.refuse_wide("with locks or deletion")
+        self._refuse_wide("with locks or deletion")
         dtype, value = HIDDEN[kind]
         rows = max(capacity, 1)
         return (

@@ -264,7 +264,7 @@ class Adjacency:
             self.clear()
         offsets, ids = self.index("out")
         if ids is None:
-            self.edges.refuse_wide("in a graph that kernels change")
+            self.edges._refuse_wide("in a graph that kernels change")
             xp = self.points.device.xp
             with self.points.device.active():
                 self._built["out"] = offsets, xp.arange(int(offsets[-1]), dtype=np.int32)
@@ -486,7 +486,7 @@ class Adjacency:
         return Loose.of(offsets[: n + 1], ids, near, far, self.points.device, *capacities)
 
     def _build(self, direction: str) -> Index:
-        self.edges.refuse_wide("in an index of in-edges")
+        self.edges._refuse_wide("in an index of in-edges")
         edges, device = self.edges, self.edges.device
         ids = self._valid()
         self.complete = ids.size == edges.live

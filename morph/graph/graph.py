@@ -154,7 +154,7 @@ class Graph(Making):
         """
         if self.telling:
             raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
-        self.edges.refuse_wide("in a graph that changes")
+        self.edges._refuse_wide("in a graph that changes")
 
     @exclusive
     def points_changed(self, appended: bool = False) -> None:

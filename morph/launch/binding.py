@@ -450,7 +450,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     )
     for s in unit.stores if abi.claims(unit) else ():
         if s.wide:  # the keys of claims have 32 bits of an item's position
-            slots.objects[s.slot].refuse_wide("in kernels with single(collection)")
+            slots.objects[s.slot]._refuse_wide("in kernels with single(collection)")
     made = Compiled(unit, getters, request.device, request.what.interruptible)
     made.dependencies = builder.dependencies.checks
     return made

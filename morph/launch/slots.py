@@ -96,7 +96,7 @@ class Slots:
         elif isinstance(obj, Set):
             of = self.of(obj.table, "table")
             assert of is not None
-            obj.table.refuse_wide("in sets")
+            obj.table._refuse_wide("in sets")
             self.stores[slot] = Store(slot, "set", of=of.slot)
         elif isinstance(obj, Flag):
             self.stores[slot] = Store(slot, "flag")
@@ -135,11 +135,11 @@ class Slots:
         for c in list(obj.columns.values()):  # another thread may add one
             target = obj.target(c) if c.ref else None
             if target is not None:
-                target.refuse_wide(f"where {obj.name}.{c.name} refers to them")
+                target._refuse_wide(f"where {obj.name}.{c.name} refers to them")
             ref = self.of(target, c.ref) if target is not None else None
             kind, to = SCALARS[NAMES[c.dtype]], ref.slot if ref else None
             columns.append(
                 Column(c.name, kind, c.size, to, c.stride, *obj._record_position(c.name))
             )
         deletes = bool(getattr(obj, "deletes", False))
-        return Store(slot, obj.kind, tuple(columns), None, deletes, obj.wide, obj.owner_stride)
+        return Store(slot, obj.kind, tuple(columns), None, deletes, obj._wide, obj.owner_stride)
