@@ -223,10 +223,10 @@ def test_columns_of_edges_reach_the_copies():
         ids = part.shares["edges"].global_ids(np.arange(len(part.graph.edges)))
         assert part.shares["edges"].mirrors
         assert part.graph.edges.weight[:].tolist() == parts.edges.weight[ids].tolist()
-    parts.edges.routes.fill("weight", -1)
-    assert parts.edges.stale == {"weight"}
+    parts.edges._routes.fill("weight", -1)
+    assert parts.edges._stale == {"weight"}
     assert parts.edges.weight[:].tolist() == [0, 1, 2, 3, 4, 50, 6]
-    parts.edges.routes.spread("weight")
+    parts.edges._routes.spread("weight")
     for part in parts.parts:
         ids = part.shares["edges"].global_ids(np.arange(len(part.graph.edges)))
         assert part.graph.edges.weight[:].tolist() == parts.edges.weight[ids].tolist()
@@ -310,11 +310,11 @@ def test_temporary_columns():
     with parts.points.temporary_columns(dist=(f64, 0.5), other=(i32, 1)):
         assert parts.points.dist[:].tolist() == [0.5] * 5 and parts.points.other[:].sum() == 5
     assert parts.points.dist[:].tolist() == [9] * 5 and "other" not in parts.points.columns
-    parts.points.routes.fill("dist", 1)
+    parts.points._routes.fill("dist", 1)
     with parts.points.temporary_columns(dist=(f64, 0.5)):
         assert not parts.stale
-        parts.points.routes.fill("dist", 1)
-        parts.points.routes.spread("dist")
+        parts.points._routes.fill("dist", 1)
+        parts.points._routes.spread("dist")
     assert parts.stale == {"dist"}
     parts.points.add("x", i32)
     parts.points.rename("x", "y")
@@ -393,7 +393,7 @@ def host_work(home, devices, by, directed):
             found.append(getattr(parts.points, column)[:].tolist())
             parts.routes.spread(column)
     parts.edges.weight[1:] = 2
-    parts.edges.routes.spread("weight")
+    parts.edges._routes.spread("weight")
     chosen = morph.Collection(parts.points, key=f64, via=Ref(parts.points))
     chosen.extend([0, 3], key=[1, 2], via=[0, 3])
     chosen.add(2)
@@ -595,3 +595,10 @@ def test_refused_items():
     with pytest.raises(AttributeError, match="no column 'key'"):
         _ = found.key
     assert found.items.tolist() == [0, 3]
+
+
+def test_names_of_internal_methods_are_free_for_columns():
+    parts = small().to(["cpu", "cpu"])
+    for name in ("share", "read", "write", "stale", "routes", "own_range"):
+        parts.points.add(name, i32, fill=3)
+        assert getattr(parts.points, name)[:].tolist() == [3] * len(parts.points)

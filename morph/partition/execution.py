@@ -188,12 +188,12 @@ class PartitionedLaunch:
             try:
                 self._launch(self.parts, lambda p: p.launch.run((*args, *p.sizes), where))
                 for c in found.combines:
-                    self._table(c.slot).routes.combine(c.column, c.op)
+                    self._table(c.slot)._routes.combine(c.column, c.op)
                 for i, message in enumerate(found.messages):
                     self._deliver(i, message, args, where)
             finally:
                 for slot, column in found.writes:
-                    self._table(slot).stale.add(column)
+                    self._table(slot)._stale.add(column)
             if found.totals or found.flags:
                 self._agree(before)
 
@@ -205,11 +205,11 @@ class PartitionedLaunch:
         """Bring mirrors up to date; those to which the step adds become 0."""
         for slot, column in self.partitioning.spreads:
             table = self._table(slot)
-            if column in table.stale:
-                table.routes.spread(column)
+            if column in table._stale:
+                table._routes.spread(column)
         for c in self.partitioning.combines:
             if c.op == "add":
-                self._table(c.slot).routes.fill(c.column, 0)
+                self._table(c.slot)._routes.fill(c.column, 0)
 
     def _launch(self, parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]) -> None:
         """Launch on some parts of this process; raise an error of any part when all have ended."""
@@ -428,7 +428,7 @@ def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[s
 def _size(hidden: Hidden, graph: PartitionedGraph, k: int) -> int:
     """The value of a hidden argument of part k."""
     table = graph.tables[hidden.what.removeprefix("owned_")]
-    return table.share(k).owned if hidden.what.startswith("owned_") else len(table)
+    return table._share(k).owned if hidden.what.startswith("owned_") else len(table)
 
 
 class State:

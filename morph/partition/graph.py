@@ -105,12 +105,12 @@ class PartitionedGraph:
     @property
     def routes(self) -> Routes:
         """The routes between points and their mirrors."""
-        return self.points.routes
+        return self.points._routes
 
     @property
     def stale(self) -> set[str]:
         """Columns of points whose mirrors are out of date."""
-        return self.points.stale
+        return self.points._stale
 
     def gather(self, value: Callable[[int], Any]) -> list[Any]:
         """Give a value of each part, to all processes."""
@@ -181,7 +181,7 @@ class PartitionedGraph:
                 whole.extend(len(table))
             for column in list(whole.columns):
                 if column not in ("src", "dst"):
-                    getattr(whole, column)[:] = table.read(column, slice(None))
+                    getattr(whole, column)[:] = table._read(column, slice(None))
         by = self.local(self.here[0])._adjacency.sorted_by
         if by is not None:
             g.sort_edges(by)

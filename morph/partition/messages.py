@@ -31,7 +31,7 @@ def sent_messages(
         For each part the items and the columns.  An item is a position among the mirrors of the
         receiver's rows; for part k itself it is the local id.
     """
-    share, device = graph.tables[table].share(k), box.device
+    share, device = graph.tables[table]._share(k), box.device
     xp, items = device.xp, box.items
     with device.active():
         bounds = device.asarray(share.mirrors_of)
@@ -67,7 +67,7 @@ def received_messages(
     ValueError
         If the part has no copy of a point.
     """
-    device, sent = graph.local(k).device, graph.tables[table].routes.sent[k]
+    device, sent = graph.local(k).device, graph.tables[table]._routes.sent[k]
     with device.active():
         pieces = [[device.asarray(a) for a in columns] for columns in received]
         for j, columns in enumerate(pieces):
@@ -82,7 +82,7 @@ def received_messages(
 
 def _local_points(graph: Any, k: int, ids: Any) -> Any:
     """The local ids of points by their global ids; -1 stays."""
-    rows = graph.points.share(k).rows(ids)
+    rows = graph.points._share(k).rows(ids)
     lost = ids[(rows < 0) & (ids >= 0)]
     if lost.size:
         raise ValueError(f"part {k} receives point {lost[0]}, of which it has no copy")

@@ -150,7 +150,7 @@ def _copy_references(g: Graph, parts: PartitionedGraph) -> None:
     for name in DIVIDED:
         for column in g.tables[name].columns.values():
             if column.ref in DIVIDED and column.name not in ("src", "dst"):
-                parts.tables[name].write(
+                parts.tables[name]._write(
                     column.name, slice(None), getattr(g.tables[name], column.name)[:]
                 )
 

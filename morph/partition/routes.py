@@ -38,7 +38,7 @@ class Routes:
         if self._sent is None:
             homes = {}
             for k in self.table.graph.here:
-                share = self.table.share(k)
+                share = self.table._share(k)
                 bounds = share.mirrors_of.tolist()
                 pairs = zip(bounds[:-1], bounds[1:], strict=True)
                 homes[k] = [[share.home[a:b]] for a, b in pairs]
@@ -64,16 +64,16 @@ class Routes:
             with table.device.active():
                 pieces = [table.columns[name].array[rows] for rows in lists]
             if ref is not None:
-                pieces = [ref.share(j).global_ids(table.device.to_host(a)) for a in pieces]
+                pieces = [ref._share(j).global_ids(table.device.to_host(a)) for a in pieces]
             outgoing[j] = [[a.reshape(-1)] for a in pieces]
         for k, received in self.table.graph.transport.exchange(outgoing).items():
-            first = self.table.share(k).owned
+            first = self.table._share(k).owned
             for (values,) in received:
                 if ref is not None:
-                    values = ref.local_ids(k, values, f"{self.table.name}.{name}")
+                    values = ref._local_ids(k, values, f"{self.table.name}.{name}")
                 self._set(k, name, slice(first, first + self._rows(name, values)), values)
                 first += self._rows(name, values)
-        self.table.stale.discard(name)
+        self.table._stale.discard(name)
 
     def combine(self, name: str, op: str, identity: Any = None) -> None:
         """Combine each row's value with those of its mirrors, in order of parts.
@@ -88,7 +88,7 @@ class Routes:
         """
         operation, outgoing = OPERATIONS[op], {}
         for k in self.table.graph.here:
-            share, array = self.table.share(k), self.table.local(k).columns[name].array
+            share, array = self.table._share(k), self.table.local(k).columns[name].array
             bounds = (share.mirrors_of + share.owned).tolist()
             pairs = zip(bounds[:-1], bounds[1:], strict=True)
             with self.table.local(k).device.active():
@@ -105,14 +105,14 @@ class Routes:
             identity = 0
         if identity is not None:
             self.fill(name, identity)
-        self.table.stale.add(name)
+        self.table._stale.add(name)
 
     def fill(self, name: str, value: Any) -> None:
         """Set all mirrors of a column to one value."""
         for k in self.table.graph.here:
-            share = self.table.share(k)
+            share = self.table._share(k)
             self._set(k, name, slice(share.owned, share.owned + share.mirrors), value)
-        self.table.stale.add(name)
+        self.table._stale.add(name)
 
     def _set(self, k: int, name: str, rows: slice, values: Any) -> None:
         """Write to rows of a column of part k."""

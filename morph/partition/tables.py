@@ -48,7 +48,7 @@ class PartitionedRow(Row):
     def __getattr__(self, name: str) -> Any:
         if name not in self.table.columns:
             raise AttributeError(self.table.no_column(name))
-        value = self.table.read(name, self.id)
+        value = self.table._read(name, self.id)
         column = self.table.columns[name]
         if column.ref:
             target = self.table.graph.tables.get(column.ref, range(ID_LIMIT))
@@ -62,7 +62,7 @@ class PartitionedRow(Row):
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.table.columns:
             raise AttributeError(self.table.no_column(name))
-        self.table.write(name, self.id, value)
+        self.table._write(name, self.id, value)
 
     @property
     def dead(self) -> bool:
@@ -71,7 +71,7 @@ class PartitionedRow(Row):
 
     def local(self, k: int) -> Row | None:
         """Give the row of part k, or None if this part has no copy of it."""
-        row = self.table.local_row(k, self.id)
+        row = self.table._local_row(k, self.id)
         return None if row < 0 else Row(self.table.local(k), row)
 
 
@@ -94,7 +94,7 @@ class PartitionedRange:
 
     def local(self, k: int) -> Any:
         """Give the slice of the part's own rows that belong to this one."""
-        first, last = self.store.own_range(k, self.start, self.stop)
+        first, last = self.store._own_range(k, self.start, self.stop)
         return self.store.local(k)[first:last]
 
 
@@ -144,10 +144,10 @@ class PartitionedColumn(NDArrayOperatorsMixin):
         return len(self.table)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.table.read(self.name, key)
+        return self.table._read(self.name, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.table.write(self.name, key, value)
+        self.table._write(self.name, key, value)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.__array__())
@@ -156,7 +156,7 @@ class PartitionedColumn(NDArrayOperatorsMixin):
         """Copy the values to the host, in order of global ids."""
         if copy is False:
             raise ValueError("a partitioned column is not a NumPy array without a copy")
-        return np.asarray(self.table.read(self.name, slice(None)), dtype)
+        return np.asarray(self.table._read(self.name, slice(None)), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         outs = options.get("out", ())
@@ -190,19 +190,19 @@ class Columns(OnParts):
         """Give the table of part k."""
         raise NotImplementedError
 
-    def read(self, name: str, key: Any) -> Any:
+    def _read(self, name: str, key: Any) -> Any:
         """Read a column."""
         raise NotImplementedError
 
-    def write(self, name: str, key: Any, value: Any) -> None:
+    def _write(self, name: str, key: Any, value: Any) -> None:
         """Write to a column."""
         raise NotImplementedError
 
-    def local_row(self, k: int, id: int) -> int:
+    def _local_row(self, k: int, id: int) -> int:
         """Give the local id of a row in part k, or -1."""
         raise NotImplementedError
 
-    def own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
+    def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the first of part k's own rows among the rows of a range, and the one after."""
         raise NotImplementedError
 
@@ -292,7 +292,7 @@ class Columns(OnParts):
                 raise AttributeError(self.no_column(name)) from None
             own = isinstance(value, PartitionedColumn) and value.name == name
             if not (own and value.table is self):  # `t.x += a` is done by now
-                self.write(name, slice(None), value)
+                self._write(name, slice(None), value)
 
     def __repr__(self) -> str:
         columns = ", ".join(map(repr, self.columns.values()))
@@ -338,15 +338,15 @@ class PartitionedTable(Columns):
 
     def __init__(self, graph: Any, name: str, count: int) -> None:
         self.graph, self.name, self._count = graph, name, count
-        self.stale: set[str] = set()
-        self.routes = Routes(self)
+        self._stale: set[str] = set()
+        self._routes = Routes(self)
 
     def local(self, k: int) -> Table:
         """Give the table of part k, mirrors included."""
         found: Table = self.graph.local(k).tables[self.name]
         return found
 
-    def share(self, k: int) -> Share:
+    def _share(self, k: int) -> Share:
         """Which rows part k has."""
         found: Share = self.graph.parts[k].shares[self.name]
         return found
@@ -377,14 +377,14 @@ class PartitionedTable(Columns):
     @contextmanager
     def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
-        shadowed = self.stale & specs.keys()
-        self.stale -= shadowed
+        shadowed = self._stale & specs.keys()
+        self._stale -= shadowed
         try:
             with super().temporary_columns(**specs):
                 yield
         finally:
-            self.stale -= specs.keys()
-            self.stale |= shadowed
+            self._stale -= specs.keys()
+            self._stale |= shadowed
 
     def _check_new(self, name: str, spec: Any, fill: Any) -> None:
         refuse_name(self.name, name)
@@ -395,15 +395,15 @@ class PartitionedTable(Columns):
         """Remove a column."""
         self._refuse_own(name)
         super().drop(name)
-        self.stale.discard(name)
+        self._stale.discard(name)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a column."""
         self._refuse_own(old)
         super().rename(old, new)
-        if old in self.stale:
-            self.stale.remove(old)
-            self.stale.add(new)
+        if old in self._stale:
+            self._stale.remove(old)
+            self._stale.add(new)
 
     def _refuse_own(self, name: str) -> None:
         """Refuse a change of the columns that say how a graph is divided."""
@@ -416,20 +416,20 @@ class PartitionedTable(Columns):
 
     new = extend = delete = truncate = compact = _refuse_change
 
-    def local_row(self, k: int, id: int) -> int:
+    def _local_row(self, k: int, id: int) -> int:
         """Give the local id of a row, own or mirror, in part k; -1 if it is not there."""
-        return int(self.share(k).rows(np.array([id]))[0])
+        return int(self._share(k).rows(np.array([id]))[0])
 
-    def own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
+    def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the first of part k's own rows among the rows of a range, and the one after."""
-        share = self.share(k)
+        share = self._share(k)
         if isinstance(share.ids, slice):
             first, own = share.ids.start, share.owned
             return min(max(start - first, 0), own), min(max(stop - first, 0), own)
         a, b = np.searchsorted(share.ids, [start, stop]).tolist()
         return a, b
 
-    def read(self, name: str, key: Any) -> Any:
+    def _read(self, name: str, key: Any) -> Any:
         """Copy values of a column to the host; ``key`` is one of NumPy's, of global ids."""
         key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
         ids = self._ids(key)
@@ -444,7 +444,7 @@ class PartitionedTable(Columns):
 
     def _piece(self, k: int, name: str, ids: HostArray | None) -> tuple[Any, HostArray]:
         """Copy part k's own values among rows ``ids`` (None: all), and say where they go."""
-        share, table = self.share(k), self.local(k)
+        share, table = self._share(k), self.local(k)
         column = table.columns[name]
         if ids is None:
             at, picked = share.ids, slice(share.owned)
@@ -455,11 +455,11 @@ class PartitionedTable(Columns):
         with table.device.active():
             values = table.device.to_host(column.array[picked])
         if column.ref in DIVIDED:
-            values = self.graph.tables[column.ref].share(k).global_ids(values)
+            values = self.graph.tables[column.ref]._share(k).global_ids(values)
         return at, values
 
-    def write(self, name: str, key: Any, value: Any) -> None:
-        """Write values of the host to a column, its mirrors too; ``key`` as in `read`.
+    def _write(self, name: str, key: Any, value: Any) -> None:
+        """Write values of the host to a column, its mirrors too; ``key`` as in `_read`.
 
         Raises
         ------
@@ -474,7 +474,7 @@ class PartitionedTable(Columns):
             for table in self._tables():
                 with table.device.active():
                     table.columns[name].array[: len(table)] = a[()]
-            self.stale.discard(name)
+            self._stale.discard(name)
             return
         places: tuple[int, ...] = (self._count,) if ids is None else ids.shape
         wanted = (*places, *((column.size,) if column.size else ()))
@@ -493,9 +493,9 @@ class PartitionedTable(Columns):
                 at = rows if isinstance(rows, slice) else table.device.asarray(rows)
                 table.columns[name].array[(at, *inner)] = table.device.asarray(local)
         if column.ref in DIVIDED:
-            self.stale.add(name)
+            self._stale.add(name)
         elif ids is None and not inner:
-            self.stale.discard(name)
+            self._stale.discard(name)
 
     def _local_values(
         self, k: int, column: Column, ids: HostArray | None, values: HostArray
@@ -505,7 +505,7 @@ class PartitionedTable(Columns):
         References become local ids, and are not written to mirrors: the part may have no copy of
         what they refer to.
         """
-        share, refers = self.share(k), column.ref in DIVIDED
+        share, refers = self._share(k), column.ref in DIVIDED
         if ids is None:
             rows: Any = slice(share.owned if refers else share.owned + share.mirrors)
             local = values[share.ids] if refers else share.of_global(values)
@@ -515,10 +515,10 @@ class PartitionedTable(Columns):
             rows, local = found[at], values[at]
         if refers:
             target = self.graph.tables[column.ref]
-            local = target.local_ids(k, local, f"{self.name}.{column.name}")
+            local = target._local_ids(k, local, f"{self.name}.{column.name}")
         return rows, local
 
-    def local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
+    def _local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
         """Give references to rows, global ids, as local ids of part k.
 
         Raises
@@ -526,7 +526,7 @@ class PartitionedTable(Columns):
         ValueError
             If the part has no copy of a row that is referred to.
         """
-        rows = self.share(k).rows(ids)
+        rows = self._share(k).rows(ids)
         missing = (rows < 0) & (ids >= 0)
         if bool(missing.any()):
             found = f"{self.name}[{int(ids[missing][0])}]"
@@ -584,21 +584,21 @@ class ReplicatedTable(Columns):
     def __len__(self) -> int:
         return len(self._tables()[0])
 
-    def local_row(self, k: int, id: int) -> int:
+    def _local_row(self, k: int, id: int) -> int:
         """Give the local id of a row, which is its id."""
         return id
 
-    def own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
+    def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the range itself."""
         return start, stop
 
-    def read(self, name: str, key: Any) -> Any:
+    def _read(self, name: str, key: Any) -> Any:
         """Copy values of a column to the host."""
         table = self._tables()[0]
         key = key.id if isinstance(key, Row) else key
         return np.array(table.device.to_host(getattr(table, name)[key]))[()]
 
-    def write(self, name: str, key: Any, value: Any) -> None:
+    def _write(self, name: str, key: Any, value: Any) -> None:
         """Write to a column of all copies."""
         key = key.id if isinstance(key, Row) else key
         value = value.__array__() if isinstance(value, PartitionedColumn) else value
@@ -731,14 +731,14 @@ class PartitionedCollection(OnParts):
         inner = {name: (c.size,) if c.size else () for name, c in store.columns.items()}
         pieces = []
         for k in self.graph.here:
-            own = self.table.share(k).own_rows(rows)
+            own = self.table._share(k).own_rows(rows)
             at = np.flatnonzero(own >= 0)
             values = {
                 name: a[at] if a.ndim > len(inner[name]) else a for name, a in checked.items()
             }
             for name, ids in global_ids.items():
                 picked = np.broadcast_to(ids, (n, *inner[name]))[at]
-                values[name] = self._target(known[name]).local_ids(k, picked, f"collection.{name}")
+                values[name] = self._target(known[name])._local_ids(k, picked, f"collection.{name}")
             pieces.append((k, own[at], values))
         for k, items, values in pieces:
             self.local(k).extend(items, items.size, **values)
@@ -770,9 +770,9 @@ class PartitionedCollection(OnParts):
     @property
     def items(self) -> HostArray:
         """The global ids of the rows not yet taken, shape (len,), int32: a copy."""
-        return self.read("item")
+        return self._read("item")
 
-    def read(self, name: str) -> HostArray:
+    def _read(self, name: str) -> HostArray:
         """Copy a column to the host, in order of parts."""
 
         def piece(k: int) -> HostArray:
@@ -780,7 +780,7 @@ class PartitionedCollection(OnParts):
             values = made.device.to_host(getattr(made, name).array)
             ref = made.columns[name].ref
             if ref in DIVIDED:
-                values = self.graph.tables[ref].share(k).global_ids(values)
+                values = self.graph.tables[ref]._share(k).global_ids(values)
             return values.astype(made.columns[name].dtype)
 
         return np.concatenate(self.graph.gather(piece))
@@ -788,7 +788,7 @@ class PartitionedCollection(OnParts):
     def __getattr__(self, name: str) -> HostArray:
         if name.startswith("_") or name not in self.columns:
             raise AttributeError(f"the collection has no column {name!r}")
-        return self.read(name)
+        return self._read(name)
 
     def __iter__(self) -> Iterator[PartitionedRow]:
         return (PartitionedRow(self.table, i) for i in self.items.tolist())
