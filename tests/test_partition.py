@@ -560,16 +560,16 @@ def test_refused_changes():
     with pytest.raises(ValueError, match="t.p refers to points, whose rows are divided"):
         morph.Table("t", parts, p=Ref("points"))
     for add in (
-        lambda: parts.points.add("share", f64),
-        lambda: parts.edges.rename("src", "read"),
+        lambda: parts.points.add("on_parts", f64),
+        lambda: parts.edges.rename("src", "on_parts"),
         lambda: morph.Collection(parts.points, local=i32),
-        lambda: morph.Scalars(parts, x=1).table.add("stale", i32),
+        lambda: morph.Scalars(parts, x=1).table.add("on_parts", i32),
     ):
         with pytest.raises((ValueError, TypeError), match="another meaning on parts|not change"):
             add()
     g = small()
-    g.edges.add("share", f64)
-    with pytest.raises(ValueError, match="column 'share' of edges: this name has another meaning"):
+    g.edges.add("local", f64)
+    with pytest.raises(ValueError, match="column 'local' of edges: this name has another meaning"):
         morph.partition(g, ["cpu"])
     assert parts.points.dist[np.array([1, 255 - 253], np.uint8)].tolist() == [9, 9]
     with pytest.raises(ValueError, match="references of a partitioned graph begin as none"):

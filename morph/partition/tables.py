@@ -327,17 +327,13 @@ class PartitionedTable(Columns):
 
     ``len``, ids and columns are those of the whole graph.  A value that the host writes is written
     to the mirrors of its row, too, except for references to points and edges.
-
-    Attributes
-    ----------
-    stale : set of str
-        Columns whose mirrors a launch has left out of date; `Routes.spread` updates them.
     """
 
-    __slots__ = ("_count", "routes", "stale")
+    __slots__ = ("_count", "_routes", "_stale")
 
     def __init__(self, graph: Any, name: str, count: int) -> None:
         self.graph, self.name, self._count = graph, name, count
+        # columns whose mirrors a launch has left out of date; `Routes.spread` updates them
         self._stale: set[str] = set()
         self._routes = Routes(self)
 
