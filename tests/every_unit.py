@@ -154,7 +154,7 @@ def read_wide(p, g):
 
 def wide() -> None:
     """Edges with 64-bit ids, as in a graph of 2^31 edges or more."""
-    with mock.patch.object(Store, "wide", property(lambda s: s.name == "edges" and s.capacity)):
+    with mock.patch.object(Store, "_wide", property(lambda s: s.name == "edges" and s.capacity)):
         g = morph.Graph.from_edges([0, 0, 1], [1, 2, 2])
         g.points.add("found", np.int64)
         morph.foreach(g.points, read_wide, g)
