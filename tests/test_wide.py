@@ -16,7 +16,7 @@ from morph.prelude import atomic_add, atomic_max, atomic_min, i64, single
 def wide():
     """Edges count as more than references can denote."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "wide", property(lambda s: s.name == "edges" and s.capacity > 0))
+        patch.setattr(Store, "_wide", property(lambda s: s.name == "edges" and s.capacity > 0))
         yield
 
 
