@@ -321,7 +321,7 @@ def resolve_batch(tables, index, counts, ids, flags, stamp, single):
     named = counts.deletes + counts.updates
     tables.report[0].reason, tables.report[0].absent = 0, 0
     foreach(tables.batch, resolve, tables, index, counts, ids, flags, single, stamp)
-    if tables.report[0].reason == 0:
+    if tables.report[0].reason == 0 and (named > 1 or tables.report[0].repeated == stamp):
         if named > 1:
             foreach(tables.batch, claim, index.places, tables.report, counts, stamp)
         if tables.report[0].repeated == stamp:
@@ -347,5 +347,4 @@ def resolve_batch(tables, index, counts, ids, flags, stamp, single):
                 tables.report[0].left_out[1] = tables.batch[counts.deletes - 1].at[0]
                 tables.report[0].left_out[2] = tables.batch[counts.deletes - 1].at[1]
             tables.report[0].left_out[3] = tables.report[0].absent
-        if named > 1 or tables.report[0].repeated == stamp:
-            foreach(tables.batch, unclaim, index.places, counts)
+        foreach(tables.batch, unclaim, index.places, counts)
