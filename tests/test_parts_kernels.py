@@ -396,8 +396,58 @@ def votes(g):
     return (g.points.votes, g.points.x, g.points.y, g.points.z, *items(then))
 
 
+@morph.kernel
+def bound(p, then):
+    for t in p.outnbrs:
+        if p.id % 2 == 0:
+            atomic_min(t.dist, 5)
+        elif atomic_min(t.dist, 3) > 3:
+            then.add(t)
+
+
+@morph.kernel
+def list_first(p, then):
+    for t in p.outnbrs:
+        if t.top < 5:
+            then.add(t)
+        atomic_max(t.top, 100)
+
+
+@morph.kernel
+def bound_again(p):
+    for t in p.outnbrs:
+        if atomic_cas(t.lock, 0, 1) == 0:
+            t.seen = t.low
+        atomic_min(t.low, 7)
+
+
+def orders(g):
+    """What an item does at one other end, in order."""
+    add(g, i32, "dist low", 10)
+    add(g, i32, "top lock seen")
+    first, second = morph.Collection(g.points), morph.Collection(g.points)
+    morph.foreach(g.points, bound, first)
+    morph.foreach(g.points, list_first, second)
+    morph.foreach(g.points, bound_again)
+    found, seen = np.unique(items(second)[0]), np.array(g.points.seen[:])
+    assert (seen[np.array(g.points.lock[:]) == 1] >= 7).all()
+    return g.points.dist, items(first)[0], found, g.points.low, g.points.lock
+
+
+def infinite(g):
+    s = morph.Scalars(g, total=np.inf)
+    morph.foreach(g.points, count_more, s)
+    return s.total
+
+
+@morph.kernel
+def count_more(p, s):
+    atomic_add(s.total, 1.0)
+
+
 PROGRAMS = [
-    search, locks, entries, peel, edges, parents, totals, sums, turns, pulls, votes,
+    search, locks, entries, peel, edges, parents, totals, sums, turns, pulls, votes, orders,
+    infinite,
 ]  # fmt: skip
 
 

@@ -276,7 +276,8 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
             same = (agreed == before) | (agreed != agreed) & (before != before)  # NaN, too
             agreed = np.where(same, a, agreed)
         elif op == "add":
-            agreed = agreed + (a - before)
+            # infinity less itself is not a number
+            agreed = agreed + np.subtract(a, before, out=np.zeros_like(a), where=a != before)
         elif combine is not None:
             agreed = combine(np, agreed, a)
     return agreed

@@ -92,11 +92,16 @@ class Cutter:
             if n.writes:
                 self.ops[self._column(n)].add(_operation(n))
                 self.names[self._column(n)].add(n.op if isinstance(n, ir.Atomic) else "")
+        self.asked: set[tuple[str, str]] = set()  # columns whose values messages depend on
+        self._read_by_owner: set[tuple[str, str]] = set()
         unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
         for n, _ in self._remote(self.kernel.body):
             if n.writes:
                 how = n.op if isinstance(n, ir.Atomic) else ""
-                if COMBINED.get(how) == "add" and (id(n) not in unused or n.flag):
+                asked = how != "" and id(n) not in unused
+                if asked:
+                    self.asked.add(self._column(n))
+                if COMBINED.get(how) == "add" and (asked or n.flag):
                     how = ""  # the value of an accumulator is not that of the row
                 self.remote_ops[self._column(n)].add(COMBINED.get(how, ""))
         self.read = {
@@ -108,7 +113,14 @@ class Cutter:
 
     def kernel_of_sender(self) -> ir.Kernel:
         """The kernel without changes at other ends."""
+        before = dict(self.locals), set(self.taken), set(self.spreads)
         body = self._body((), self.kernel.body)
+        while again := self._read_by_owner & self.combines.keys():  # these become messages, too
+            self.asked |= again
+            self.locals, self.taken, self.spreads = dict(before[0]), set(before[1]), set(before[2])
+            self.combines, self.slices, self.by_owner = {}, [], set()
+            self._read_by_owner = set()
+            body = self._body((), self.kernel.body)
         nodes = [n for f in self.rows.funcs.values() for n in ir.walk(f)]
         locks = [n for n in nodes if isinstance(n, ir.Lock) and n.slot in self.rows.tables]
         if any(s.locks for s in self.slices) and len(locks) > 1:
@@ -139,6 +151,8 @@ class Cutter:
                 done.append(self._combined(s))
             else:
                 last = self._end(body, i)
+                while last < len(body) and self._is_in_order(body[i - 1 : last], body[last]):
+                    last = self._end(body, last + 1)
                 done += self._sent(body[i - 1 : last], (*body[last:], *after))
                 i = last
         return tuple(done)
@@ -162,12 +176,31 @@ class Cutter:
                 return last
             last = here[-1] + 1
 
+    def _is_in_order(self, body: ir.Body, s: ir.Stmt) -> bool:
+        """Whether the owner executes a statement together with those of a slice before it.
+
+        Otherwise the slices of all items come before it, those of other edges to the row, too.
+        """
+        name, columns = self.kernel.name, list[set[tuple[str, str]]]()
+        changed = [row for n in ir.walk(s) if (row := self.rows.changed_row(n)) is not None]
+        keys = {self.rows.name(row, name) for _, row in self._remote(body)}
+        if not changed or {self.rows.name(row, name) for row in changed} | keys != keys:
+            return False
+        if any(isinstance(n, ir.Stmt) and (n.loop or n.leaves) for n in ir.walk(s)):
+            return False
+        for x in (body, s):
+            nodes = (n for n in ir.walk(x) if isinstance(n, ir.Load) or n.writes)
+            columns.append({self._column(n) for n in nodes})
+        return bool(columns[0] & columns[1] & self.asked)
+
     def _is_combinable(self, n: Any) -> bool:
         """Whether an atomic without a used result may change the mirror."""
         if not isinstance(n, ir.Atomic) or n.place.slot not in self.rows.points:
             return False
         column = self._column(n)
         how, ops = COMBINED.get(n.op), self.remote_ops[column]
+        if column in self.asked:
+            return False  # what is combined is known to the owner before it executes messages
         if how == "add":
             return ops == {how} and column not in self.read
         # a mirror's old value is none that was offered, if the owner's has become worse
@@ -253,7 +286,22 @@ class Cutter:
                     continue
             if self.rows.name(row, name) == key:
                 self.by_owner.add(id(n))
+                if isinstance(n, ir.Load):
+                    self._read_by_owner.add(self._column(n))
+        for f in self._called(nodes):
+            loads = (n for n in ir.walk(f.body) if isinstance(n, ir.Load))
+            self._read_by_owner |= {self._column(n) for n in loads}
         self._check_writes(body, False, made)
+
+    def _called(self, node: object) -> list[ir.Func]:
+        """The functions that a node calls, and those that these call."""
+        found, todo = dict[str, ir.Func](), [node]
+        while todo:
+            for n in ir.walk(todo.pop()):
+                if isinstance(n, ir.Call) and n.func not in found:
+                    found[n.func] = self.rows.funcs[n.func]
+                    todo.append(found[n.func].body)
+        return list(found.values())
 
     def _check_writes(self, body: ir.Body, conditional: bool, made: set[str]) -> None:
         """Refuse plain writes of different values to one row."""
