@@ -602,3 +602,9 @@ def test_names_of_internal_methods_are_free_for_columns():
     for name in ("share", "read", "write", "stale", "routes", "own_range"):
         parts.points.add(name, i32, fill=3)
         assert getattr(parts.points, name)[:].tolist() == [3] * len(parts.points)
+
+
+def test_compact_refuses_rows_in_parts():
+    parts = morph.partition(morph.generate.grid(3, 3, device="cpu"), ["cpu", "cpu"])
+    with pytest.raises(TypeError, match="on one device"):
+        morph.compact(parts.points, lambda p: p.id > 1)

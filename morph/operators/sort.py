@@ -190,7 +190,6 @@ def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> Non
             store._renumber(order[store.alive[order]] if store.deletes else order)
 
 
-@exclusive
 def compact(items: Table | Collection, where: Callable[[Any], Any] | Any) -> Collection:
     """Collect the items for which a condition is true, in their order.
 
@@ -206,6 +205,13 @@ def compact(items: Table | Collection, where: Callable[[Any], Any] | Any) -> Col
     Collection
         Of the same rows; of a collection with all its columns.
     """
+    if not isinstance(items, Table | Collection):
+        raise TypeError(f"compact takes a table or collection on one device, not {items!r}")
+    return _compact(items, where)
+
+
+@exclusive
+def _compact(items: Table | Collection, where: Any) -> Collection:
     device, (first, last) = items.device, items.span()
     if callable(where):
         plain = isinstance(items, Collection) and [*items.columns] == ["item"]

@@ -414,15 +414,17 @@ class _Derivation:
         store = self.rows.stores.get(getattr(n, "slot", ""))
         kind = store.kind if store is not None else ""
         hint = "use one device, or do it between the steps"
+        before = "use one device: parts.to(device); or change the graph before it is divided"
         match n:
             case ir.SetFind() | ir.SetUnion():
                 reject("a Set is not possible on a partitioned graph", n.pos, "use labels")
             case ir.Take():
                 reject("parts do not take from one collection", n.pos, hint)
             case ir.New() | ir.NewRows() | ir.Delete():
+                hint = before if n.slot in tables else hint
                 reject("a step on a partitioned graph neither makes nor deletes rows", n.pos, hint)
             case ir.Write() if n.place.slot in edges and n.place.column in ENDS:
-                reject("a step on a partitioned graph changes no ends of edges", n.pos, hint)
+                reject("a step on a partitioned graph changes no ends of edges", n.pos, before)
             case ir.StoreSize() | ir.ForRows() if kind == "collection":
                 reject("a part has only its own items of a collection", n.pos, hint)
             case ir.ForRows() if n.slot in tables and self.divided:
