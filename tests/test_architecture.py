@@ -51,7 +51,7 @@ LAYERS = {
     "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
     "partition": f"{BELOW_LAUNCH} compiler launch partition",
-    "operators": "runtime data launch prelude operators",
+    "operators": "language runtime data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
     "mesh": "language runtime mesh",
     "providers": "data graph launch mesh",  # binds the hooks, see HOOKS

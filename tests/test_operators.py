@@ -491,3 +491,11 @@ def test_a_scan_takes_numbers():
     for values in (np.array([1, 2], object), np.array(["a"]), np.array([1j])):
         with pytest.raises(ValueError, match="a scan takes numbers, not an array of"):
             morph.scan(values)
+
+
+def test_sort_refuses_other_objects():
+    for x in (np.array([2, 1]), [2, 1], None):
+        with pytest.raises(TypeError, match="sort takes a table or collection on one device, not"):
+            morph.sort(x, "x")
+        with pytest.raises(TypeError, match="compact takes a table or collection on one device"):
+            morph.compact(x, odd)

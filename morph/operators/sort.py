@@ -12,6 +12,7 @@ from morph.data.column import ColumnView
 from morph.data.sorting import order_of
 from morph.data.table import Table
 from morph.data.versions import exclusive
+from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.values import values_of
 from morph.prelude import i32, i64
@@ -153,7 +154,6 @@ def _order(xp: Any, values: Array, descending: bool) -> Array:
     return (len(values) - 1 - order_of(xp, values[::-1]))[::-1]
 
 
-@exclusive
 def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> None:
     """Sort the rows of a table, or the entries of a collection; equal keys stay in order.
 
@@ -171,9 +171,19 @@ def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> Non
 
     Raises
     ------
+    TypeError
+        If ``store`` is neither a table nor a collection of one device.
     ValueError
         If there is no such column, or not one key for each row.
     """
+    if not isinstance(store, Table | Collection):
+        hint = "; argsort takes arrays" if hasattr(store, "dtype") else ""
+        raise TypeError(f"sort takes a table or collection on one device, not {shown(store)}{hint}")
+    _sort(store, by, descending)
+
+
+@exclusive
+def _sort(store: Table | Collection, by: Any, descending: bool) -> None:
     if isinstance(by, str) and by not in store.columns:
         raise ValueError(store.no_column(by))
     if not isinstance(by, str) and len(by) != len(store):
@@ -206,7 +216,7 @@ def compact(items: Table | Collection, where: Callable[[Any], Any] | Any) -> Col
         Of the same rows; of a collection with all its columns.
     """
     if not isinstance(items, Table | Collection):
-        raise TypeError(f"compact takes a table or collection on one device, not {items!r}")
+        raise TypeError(f"compact takes a table or collection on one device, not {shown(items)}")
     return _compact(items, where)
 
 
