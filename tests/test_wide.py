@@ -163,7 +163,10 @@ def count_beyond(p, g, found):
 
 
 @pytest.mark.gpu
-def test_a_graph_that_is_so_large():  # takes 75 GB of GPU memory
+def test_a_graph_that_is_so_large():
+    free, _ = morph.device("cuda").xp.cuda.runtime.memGetInfo()
+    if free < 90e9:
+        pytest.skip("needs 83 GB of GPU memory: run it alone")
     g = generate.rmat(27, device="cuda")
     xp, n, m, part = g.device.xp, len(g.points), len(g.edges), 1 << 27
     src, dst, offsets = g.edges.src.array, g.edges.dst.array, g.adjacency()[0]
