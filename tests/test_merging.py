@@ -8,7 +8,7 @@ from targets import host
 
 import morph
 from morph.compiler.codegen.unit import source
-from morph.prelude import i64
+from morph.prelude import f64, i64
 
 
 @morph.kernel
@@ -77,3 +77,21 @@ def test_programs_and_eager_runs_agree(times):
     one, other = graph("cpu"), graph("cpu")
     assert swap_in_loop(one, 2, times) == swap_in_loop.eager(other, 2, times)
     np.testing.assert_array_equal(host(one.points.x), host(other.points.x))
+
+
+@morph.program
+def sign_of_zero(g, x):
+    if x > 1:
+        y = 0.0
+    else:
+        y = -0.0
+    g.points[0].y = y
+    return y
+
+
+def test_zeros_of_two_signs_are_two_values(target):
+    g = graph(target)
+    g.points.add("y", f64)
+    for run in (sign_of_zero, sign_of_zero.eager):
+        assert not np.signbit(run(g, 3)) and not np.signbit(host(g.points.y)[0])
+        assert np.signbit(run(g, 0)) and np.signbit(host(g.points.y)[0])

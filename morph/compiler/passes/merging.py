@@ -44,7 +44,9 @@ def _copies(blocks: Sequence[ir.Block]) -> dict[str, ir.Expr]:
 
 
 def _alike(x: ir.Expr, y: ir.Expr) -> bool:
-    return replace(x, pos=y.pos) == y
+    """Whether two expressions are the same; 0.0 and -0.0 are equal, but not the same."""
+    x = replace(x, pos=y.pos)
+    return x == y and repr(x) == repr(y)
 
 
 def _substituted(block: ir.Block, values: Mapping[str, ir.Expr]) -> ir.Block:
