@@ -330,6 +330,7 @@ class Graph(Making):
         -----
         Of a graph that is not directed, an edge is two arcs, each other's `reverses`; it is named
         by either, or by its ends in any order, and both are inserted, deleted and changed.
+        Of parallel edges, ends name them by the ids of the arcs from the point with the smaller id.
 
         Edges keep their ids until `compact`; a deleted edge's id may be given to a later one, but
         not while a reference denotes the deleted edge.
