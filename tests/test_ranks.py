@@ -211,7 +211,7 @@ reported = ranks.Operations.report
 
 def report(self):
     reported(self)
-    if self.waiting and self._due > ranks.REPORT_AFTER:
+    if self.waiting and self._report_after > ranks.REPORT_AFTER:
         open(name, "w").close()
 
 ranks.Operations.report = report

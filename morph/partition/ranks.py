@@ -114,7 +114,7 @@ class Operations:
     def __init__(self, comm: Any) -> None:
         self.comm, self.users = comm, itertools.count()
         self.waiting: float | None = None
-        self._due = REPORT_AFTER  # seconds of waiting until the next report
+        self._report_after = REPORT_AFTER  # seconds of waiting until the next report
         self._count, self._checksum = 0, 0
         self._recent: deque[str] = deque(maxlen=KEPT)
         self._error = ""  # which operations differ
@@ -131,7 +131,7 @@ class Operations:
         """Call a function that waits for other ranks."""
         if self._error:
             raise PartError(self._error)
-        self._due, self.waiting = REPORT_AFTER, time.monotonic()
+        self._report_after, self.waiting = REPORT_AFTER, time.monotonic()
         try:
             return call()
         finally:
@@ -158,8 +158,8 @@ class Operations:
         """If this rank has waited long, say in which operation."""
         since = self.waiting
         seconds = 0.0 if since is None else time.monotonic() - since
-        if since is not None and seconds >= self._due:
-            self._due *= 2
+        if since is not None and seconds >= self._report_after:
+            self._report_after *= 2
             where = self._recent[-1] if self._recent else "the start"
             text = f"rank {self.comm.rank} has waited {seconds:.0f} s for other ranks in: {where}"
             print(text, file=sys.stderr, flush=True)

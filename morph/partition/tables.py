@@ -555,7 +555,9 @@ class PartitionedTable(Columns):
         if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             return None
         if isinstance(key, slice):
-            return np.arange(*key.indices(self._count))
+            start, stop, step = key.indices(self._count)
+            most = self._count + 1  # a step of more than 64 bits has no dtype
+            return np.arange(start, stop, min(max(step, -most), most))
         if isinstance(key, PartitionedColumn):
             key = key.__array__()
         ids = to_host(key.id if isinstance(key, Row) else key)
