@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from limits import SLOWER
 from sat import full
 
 from morph import Formula, generate, io, validate
@@ -174,7 +175,7 @@ def test_time_includes_reading_and_the_start(tmp_path):
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.endswith("s UNKNOWN\n")
-    assert 3 < time.monotonic() - started < 4.8  # of a machine that others use
+    assert 3 < time.monotonic() - started < 4.8 * SLOWER
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
