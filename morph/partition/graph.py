@@ -25,6 +25,9 @@ from morph.partition.transport import Local, Transport
 from morph.runtime.device import Device, device
 
 
+FIXED = "points and edges of a part do not change: other parts have copies of them"
+
+
 class Statistics(NamedTuple):
     """Sizes of one part.
 
@@ -94,6 +97,8 @@ class PartitionedGraph:
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
+        for k in self.here:
+            self.local(k).fixed = FIXED
 
     def local(self, k: int) -> Graph:
         """Give the graph of part k."""
