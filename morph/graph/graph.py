@@ -67,8 +67,8 @@ class Graph(Making):
     kind: ClassVar[str] = "graph"
     __slots__ = (
         "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
-        "edge_order", "edges", "fixed", "kept", "name", "out_identity", "points", "tables", "telling",
-        "version",
+        "edge_order", "edges", "fixed", "kept", "name", "out_identity", "points", "tables",
+        "telling", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:

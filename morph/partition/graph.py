@@ -24,7 +24,6 @@ from morph.partition.tables import (
 from morph.partition.transport import Local, Transport
 from morph.runtime.device import Device, device
 
-
 FIXED = "points and edges of a part do not change: other parts have copies of them"
 
 
