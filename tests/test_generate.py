@@ -230,7 +230,7 @@ def is_that_of_partition(make, devices):
         for name in ("points", "edges"):
             ours, theirs = (g.parts[k].shares[name] for g in (made, expected))
             assert (ours.ids, ours.owned) == (theirs.ids, theirs.owned)
-            for field in ("mirror_ids", "mirrors_of", "home"):
+            for field in ("mirror_ids", "mirrors_of"):
                 assert (getattr(ours, field) == getattr(theirs, field)).all()
             assert a.tables[name].columns.keys() == b.tables[name].columns.keys()
             for column in a.tables[name].columns:
