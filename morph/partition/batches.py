@@ -133,6 +133,10 @@ def apply(
     for name in batch.inserts:
         if name not in ("src", "dst") and parts.edges.columns[name].ref in DIVIDED:
             raise ValueError(f"inserts.{name} refers to points or edges: set it after the batch")
+    named = (batch.deletes, batch.updates)
+    named_by = (a for x in named for a in (x.ids, x.src, x.dst, x.weight) if a is not None)
+    parts.transport.begin("apply", *batch.inserts, *batch.inserts.values(), *named_by)
+    parts.gather(lambda k: None)
     _name_edges(parts)
     changes = _meaning(parts, batch)
     with ExitStack() as undo:

@@ -129,7 +129,7 @@ class PartitionedLaunch:
     """
 
     def __init__(self, graph: PartitionedGraph, call: Call) -> None:
-        self._graph, self.changes = ref(graph), graph.changes
+        self._graph, self._name, self.changes = ref(graph), call.what.__name__, graph.changes
         self.parts: list[PartLaunch] = []
         for k in graph.here:
             derived, slots = _derived(k, graph, call)
@@ -183,6 +183,9 @@ class PartitionedLaunch:
         """
         found, graph = self.partitioning, self.graph
         with _state(graph).lock:
+            numbers = (x for x in args if isinstance(x, int | float | np.generic))
+            graph.transport.begin("foreach", self._name, *numbers)
+            graph.transport.gather(dict.fromkeys(graph.here))
             if self.changes != graph.changes:
                 self.changes = graph.changes
                 self.parts = [replace(p, sizes=_sizes(p.number, graph, found)) for p in self.parts]
@@ -231,12 +234,16 @@ class PartitionedLaunch:
             sent = {k: sent_messages(graph, k, table, box, columns) for k, box in boxes.items()}
             received = graph.transport.exchange(sent)
             points = [name in message.points for name in columns]
-            for k, box in boxes.items():
-                found = received_messages(graph, k, table, received[k], points)
+
+            def receive(p: PartLaunch) -> None:
+                box = boxes[p.number]
+                found = received_messages(graph, p.number, table, received[p.number], points)
                 box.clear()
                 box.extend(**dict(zip(("item", *columns), found, strict=True)))
-            parts = [p for p in self.parts if len(boxes[p.number])]
-            self._launch(parts, lambda p: p.receiving[i].run((*args, *p.sizes), where))
+                if len(box):
+                    p.receiving[i].run((*args, *p.sizes), where)
+
+            self._launch(self.parts, receive)
         finally:
             for box in boxes.values():
                 box.clear()

@@ -138,6 +138,7 @@ class PartitionedGraph:
     def _replicated(
         self, name: str, make: Callable[[Graph, dict[str, Any]], Table], columns: dict[str, Any]
     ) -> ReplicatedTable:
+        self.transport.begin("add table", name, *columns)
         for column, spec in columns.items():
             refuse_divided(name, column, getattr(spec, "name", None))
         copies: list[Table | None] = [None] * len(self.parts)
@@ -164,6 +165,7 @@ class PartitionedGraph:
             )
         if not issubclass(kind, Flag | Scalars):
             raise TypeError(f"{kind.__name__} does not take a partitioned graph")
+        self.transport.begin("make", kind.__name__)
         copies = [None if p is None else kind(p.graph, *args, **options) for p in self.parts]
         return (ReplicatedFlag if issubclass(kind, Flag) else ReplicatedScalars)(self, copies)
 
@@ -220,6 +222,7 @@ class PartitionedGraph:
 
     def statistics(self) -> list[Statistics]:
         """Give the sizes of each part."""
+        self.transport.begin("statistics")
         return self.gather(self._sizes)
 
     def _sizes(self, k: int) -> Statistics:
