@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from morph.data.collection import Flag
@@ -169,10 +169,20 @@ class PartitionedGraph:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name != "tables" and name in self.tables:
             return self.tables[name]
+        if hasattr(Graph, name):
+            raise AttributeError(f"a graph in parts has no {name!r}: use parts.to(device)")
         raise AttributeError(f"the graph has no table {name!r}")
 
     def to(self, device: str | Device) -> Graph:
-        """Give the whole graph on one device: points and edges with all columns, other tables."""
+        """Give the whole graph on one device: points and edges with all columns, other tables.
+
+        Raises
+        ------
+        TypeError
+            If there are several devices.
+        """
+        if isinstance(device, Sequence) and not isinstance(device, str):
+            raise TypeError("a graph in parts goes to one device; then divide it again")
         src, dst = self.edges.src[:], self.edges.dst[:]
         g = Graph(device, self.directed)
         g.points.extend(len(self.points))
