@@ -29,6 +29,7 @@ from morph.partition.tables import (
 from morph.partition.transport import Local, Transport
 from morph.runtime.device import Device, device
 
+FIXED = "points and edges of a part do not change: other parts have copies of them"
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
 
 
@@ -118,6 +119,8 @@ class PartitionedGraph:
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
+        for k in self.here:
+            self.local(k).fixed = FIXED
 
     def local(self, k: int) -> Graph:
         """Give the graph of part k."""
