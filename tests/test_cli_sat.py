@@ -67,7 +67,7 @@ def test_standard_input(cnf):
 
 def test_json(cnf):
     options = ["--method", "decimation", "-O", "fraction=0.05", "--max-rounds", 9]
-    result = morph("sat", cnf, "--json", "--time", 60, "--device", "cpu", *options)
+    result = morph("sat", cnf, "--json", "--time", 1000, "--device", "cpu", *options)
     report = json.loads(result.stdout)
     assert (
         result.exit_code == 10 and report["status"] == "SATISFIABLE" and report["clauses"] == 1050
