@@ -9,7 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 from morph.data.collection import Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
+from morph.data.versions import exclusive
 from morph.graph import Graph
+from morph.graph.applied import Applied, Then
+from morph.partition.batches import apply
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
 from morph.partition.routes import Routes
 from morph.partition.tables import (
@@ -71,13 +74,15 @@ class PartitionedGraph:
         How the parts exchange arrays.
     here : range
         The parts of this process.
+    changes : int
+        Increases whenever edges come or go.
     """
 
     kind: ClassVar[str] = "graph"
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
-        "__weakref__", "_lock", "device", "devices", "directed", "edges", "here", "parts", "points",
-        "tables", "transport",
+        "__weakref__", "_lock", "changes", "device", "devices", "directed", "edges", "here", "kept",
+        "parts", "points", "tables", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -91,13 +96,14 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
+        self.changes = 0
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
-        for k in self.here:
-            self.local(k).fixed = FIXED
+        self._fix(FIXED)
 
     def local(self, k: int) -> Graph:
         """Give the graph of part k."""
@@ -173,8 +179,37 @@ class PartitionedGraph:
             raise AttributeError(f"a graph in parts has no {name!r}: use parts.to(device)")
         raise AttributeError(f"the graph has no table {name!r}")
 
+    @exclusive
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
+    ) -> Applied:  # fmt: skip
+        """Delete, change and insert edges, see `Graph.apply`: all parts, or, if it raises, none.
+
+        Ids are those of the whole graph, and ids of deleted edges are not used again.  With parts
+        on ranks all ranks give the same batch.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            As `Graph.apply`; also if points are to be deleted.
+        """
+        self.transport.begin("apply")
+        self._fix("")
+        try:
+            return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+        finally:
+            self._fix(FIXED)
+
+    def _fix(self, reason: str) -> None:
+        """Say why the points and edges of each part may not change alone, if they may not."""
+        for k in self.here:
+            self.local(k).fixed = reason
+
     def to(self, device: str | Device) -> Graph:
         """Give the whole graph on one device: points and edges with all columns, other tables.
+
+        Edges have new ids if some were deleted.
 
         Raises
         ------
@@ -183,7 +218,8 @@ class PartitionedGraph:
         """
         if isinstance(device, Sequence) and not isinstance(device, str):
             raise TypeError("a graph in parts goes to one device; then divide it again")
-        src, dst = self.edges.src[:], self.edges.dst[:]
+        ids = self.edges.ids() if self.edges.deletes else slice(None)
+        src, dst = self.edges.src[ids], self.edges.dst[ids]
         g = Graph(device, self.directed)
         g.points.extend(len(self.points))
         sorted_by_source = bool((src[1:] >= src[:-1]).all())
@@ -197,7 +233,8 @@ class PartitionedGraph:
                 whole.extend(len(table))
             for column in list(whole.columns):
                 if column not in ("src", "dst"):
-                    getattr(whole, column)[:] = table._read(column, slice(None))
+                    rows = ids if name == "edges" else slice(None)
+                    getattr(whole, column)[:] = table._read(column, rows)
         by = self.local(self.here[0])._adjacency.sorted_by
         if by is not None:
             g.sort_edges(by)
@@ -213,10 +250,11 @@ class PartitionedGraph:
     def _sizes(self, k: int) -> Statistics:
         part = self.parts[k]
         assert part is not None
-        points, edges = part.shares["points"], part.shares["edges"]
-        g = part.graph
+        points, edges = part.share("points"), part.share("edges")
+        g, own = part.graph, edges.own
         with g.device.active():
-            cut = int((g.edges.columns["dst"].array[: edges.owned] >= points.owned).sum())
+            own = own if isinstance(own, slice) else g.device.asarray(own)
+            cut = int((g.edges.columns["dst"].array[own] >= points.owned).sum())
         mirrors = points.mirrors, edges.owned, edges.mirrors, cut
         return Statistics(g.device.name, points.owned, *mirrors)
 
