@@ -173,13 +173,21 @@ class PartitionedLaunch:
         return False
 
     def run(self, args: tuple[Any, ...], where: Where) -> None:
-        """Run the step.
+        """Run the step, or let a `checkpoint` do so.
 
         Raises
         ------
         PartError
             If a part of another process has failed.
         """
+        recorder = self.graph.recorder
+        if recorder is None:
+            self._run(args, where)
+        else:
+            recorder.step(self._name, lambda: self._run(args, where))
+
+    def _run(self, args: tuple[Any, ...], where: Where) -> None:
+        """Run the step."""
         found, graph = self.partitioning, self.graph
         with _state(graph).lock:
             numbers = (x for x in args if isinstance(x, int | float | np.generic))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, ClassVar
+from functools import wraps
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -20,6 +21,19 @@ from morph.language.messages import shown
 from morph.partition.parts import DIVIDED, GLOBAL_ID, HostArray, Share
 from morph.partition.routes import Routes
 from morph.runtime.arrays import to_host
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def observed(read: F) -> F:
+    """Have a `checkpoint` record what a method reads for the host."""
+
+    @wraps(read)
+    def run(self: Any, *args: Any) -> Any:
+        recorder = self.graph.recorder
+        return read(self, *args) if recorder is None else recorder.value(lambda: read(self, *args))
+
+    return run  # type: ignore[return-value]
 
 
 class OnParts:
@@ -393,12 +407,21 @@ class PartitionedTable(Columns):
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
         shadowed = self._stale & specs.keys()
         self._stale -= shadowed
+        before = self._recorded(specs.keys())
         try:
             with super().temporary_columns(**specs):
                 yield
         finally:
             self._stale -= specs.keys()
             self._stale |= shadowed
+            for name, values in before.items():
+                self._write(name, slice(None), values)
+
+    def _recorded(self, names: Iterable[str]) -> dict[str, HostArray]:
+        """Give the values of columns, if a checkpoint needs them: it has only those in use."""
+        if self.graph.recorder is None:
+            return {}
+        return {name: self._read(name, slice(None)) for name in names if name in self.columns}
 
     def _check_new(self, name: str, spec: Any, fill: Any) -> None:
         refuse_name(self.name, name)
@@ -445,6 +468,7 @@ class PartitionedTable(Columns):
         a, b = np.searchsorted(share.ids, [start, stop]).tolist()
         return a, b
 
+    @observed
     def _read(self, name: str, key: Any) -> Any:
         """Copy values of a column to the host; ``key`` is one of NumPy's, of global ids."""
         key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
@@ -597,6 +621,7 @@ class ReplicatedTable(Columns):
 
     def __init__(self, graph: Any, name: str, copies: list[Table | None]) -> None:
         self.graph, self.name, self._copies = graph, name, copies
+        graph.register(self)
 
     def local(self, k: int) -> Table:
         """Give the copy of part k."""
@@ -619,6 +644,7 @@ class ReplicatedTable(Columns):
         """Give the range itself."""
         return start, stop
 
+    @observed
     def _read(self, name: str, key: Any) -> Any:
         """Copy values of a column to the host."""
         table = self._tables()[0]
@@ -686,11 +712,13 @@ class ReplicatedFlag(OnParts):
 
     def __init__(self, graph: Any, copies: list[Any]) -> None:
         self.graph, self._copies = graph, copies
+        graph.register(self)
 
     def local(self, k: int) -> Any:
         """Give the flag of part k."""
         return self._copies[k]
 
+    @observed
     def __bool__(self) -> bool:
         return bool(self._copies[self.graph.here[0]])
 
@@ -740,6 +768,7 @@ class PartitionedCollection(OnParts):
         for k in self.graph.here:
             own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
             self._copies[k] = Collection(table.local(k), **own)
+        self.graph.register(self)
         self._begin("make")
 
     def local(self, k: int) -> Collection:
@@ -812,6 +841,7 @@ class PartitionedCollection(OnParts):
         for k in self.graph.here:
             self.local(k).clear()
 
+    @observed
     def __len__(self) -> int:
         self._begin("length of")
         return sum(self.graph.gather(lambda k: len(self.local(k))))
@@ -826,6 +856,7 @@ class PartitionedCollection(OnParts):
         """The global ids of the rows not yet taken, shape (len,), int32: a copy."""
         return self._read("item")
 
+    @observed
     def _read(self, name: str) -> HostArray:
         """Copy a column to the host, in order of parts."""
 

@@ -43,7 +43,7 @@ def read_shares(
         In all processes, if the file differs between them or one of them cannot read it.
     """
     transport.begin("read a graph")
-    about = on_all(transport, lambda: _identity(path))
+    about = on_all(transport, lambda: identity(path))
     agree(transport, f"the file {os.fspath(path)}", about)
     row = on_all(transport, choose)
     found = on_all(transport, lambda: _read(row, path, weight_type, transport))
@@ -67,7 +67,7 @@ def read_shares(
     return on_all(transport, lambda: {k: complete(edges) for k, (edges, _) in found.items()})
 
 
-def _identity(path: StrPath) -> str:
+def identity(path: StrPath) -> str:
     """Describe the size of a file, and the bytes at its ends."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
