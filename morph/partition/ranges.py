@@ -198,6 +198,27 @@ def _to_owners(
     return found
 
 
+def are_symmetric(n: int, edges: Mapping[int, Ends], transport: Transport) -> bool:
+    """Whether all edges are there both ways, with equal weights, those of a pair in order.
+
+    ``edges`` has any of them for each part of this process.
+    """
+    bounds = bounds_by_range(n, checked_shares(None, transport.size))
+    turned = {k: Ends(dst, src, weight) for k, (src, dst, weight) in edges.items()}
+    found = [_to_owners(x, bounds, False, transport) for x in (edges, turned)]
+    same = map(_are_same, *found)
+    return all(transport.gather(dict(zip(transport.parts, same, strict=True))))
+
+
+def _are_same(a: Ends, b: Ends) -> bool:
+    """Whether two lists have the same edges, those of a pair in the same order."""
+    if a.src.size != b.src.size:
+        return False
+    orders = [np.lexsort((x.dst, x.src)) for x in (a, b)]
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    return all(np.array_equal(x[orders[0]], y[orders[1]]) for x, y in pairs)
+
+
 def _reverse(edges: Ends) -> Ends:
     """Give the reverse of each edge but loops."""
     src, dst, weight = edges
