@@ -50,9 +50,9 @@ LAYERS = {
     "data": "language compiler.ir.layout runtime data",
     "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
-    "partition": f"{BELOW_LAUNCH} compiler launch partition",
     "operators": "language runtime data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
+    "partition": f"{BELOW_LAUNCH} compiler launch updates partition",
     "mesh": "language runtime mesh",
     "providers": "data graph launch mesh partition",  # binds the hooks, see HOOKS
     "validate": "runtime data graph validate",  # no part of the algorithms that it checks

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -129,7 +129,7 @@ class PartitionedLaunch:
     """
 
     def __init__(self, graph: PartitionedGraph, call: Call) -> None:
-        self._graph, self._name = ref(graph), call.what.__name__
+        self._graph, self._name, self.changes = ref(graph), call.what.__name__, graph.changes
         self.parts: list[PartLaunch] = []
         for k in graph.here:
             derived, slots = _derived(k, graph, call)
@@ -189,11 +189,14 @@ class PartitionedLaunch:
 
     def _run(self, args: tuple[Any, ...], where: Where) -> None:
         """Run the step."""
-        found, transport = self.partitioning, self.graph.transport
-        with _state(self.graph).lock:
+        found, graph = self.partitioning, self.graph
+        with _state(graph).lock:
             numbers = (x for x in args if isinstance(x, int | float | np.generic))
-            transport.begin("foreach", self._name, *numbers)
-            transport.gather(dict.fromkeys(self.graph.here))
+            graph.transport.begin("foreach", self._name, *numbers)
+            graph.transport.gather(dict.fromkeys(graph.here))
+            if self.changes != graph.changes:
+                self.changes = graph.changes
+                self.parts = [replace(p, sizes=_sizes(p.number, graph, found)) for p in self.parts]
             self._prepare_mirrors()
             before = self._totals()
             try:
@@ -424,7 +427,7 @@ def _part(
     launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
     for launch in launches:
         launch.checked = latest.epoch
-    sizes = tuple(_size(h, graph, k) for h in derived.partitioning.hidden)
+    sizes = _sizes(k, graph, derived.partitioning)
     return PartLaunch(k, launches[0], tuple(launches[1:]), sizes)
 
 
@@ -441,10 +444,22 @@ def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[s
     return {slot: known[id(x)] for slot, x in slots.objects.items() if id(x) in known}
 
 
+def _sizes(k: int, graph: PartitionedGraph, found: Partitioning) -> tuple[int, ...]:
+    """The values of the hidden arguments of part k."""
+    return tuple(_size(h, graph, k) for h in found.hidden)
+
+
 def _size(hidden: Hidden, graph: PartitionedGraph, k: int) -> int:
     """The value of a hidden argument of part k."""
-    table = graph.tables[hidden.what.removeprefix("owned_")]
-    return table._share(k).owned if hidden.what.startswith("owned_") else len(table)
+    name = hidden.what.removeprefix("owned_")
+    table = graph.tables[name]
+    if name == hidden.what:
+        return len(table)
+    part = graph.parts[k]
+    assert part is not None
+    if name == "edges" and part.changed is not None:
+        return len(part.graph.edges)
+    return part.share(name).owned
 
 
 class State:

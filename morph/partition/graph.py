@@ -13,8 +13,11 @@ from weakref import WeakValueDictionary
 from morph.data.collection import Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
+from morph.data.versions import exclusive
 from morph.graph import Graph
+from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
+from morph.partition.batches import apply
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
 from morph.partition.routes import Routes
 from morph.partition.tables import (
@@ -91,13 +94,15 @@ class PartitionedGraph:
         The collections, flags and replicated tables of the graph, by number in order of making.
     recorder : Recorder or None
         Of a `checkpoint`.
+    changes : int
+        Increases whenever edges come or go.
     """
 
     kind: ClassVar[str] = "graph"
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
-        "__weakref__", "_lock", "_numbers", "device", "devices", "directed", "edges", "here",
-        "made", "parts", "points", "recorder", "tables", "transport",
+        "__weakref__", "_lock", "_numbers", "changes", "device", "devices", "directed", "edges",
+        "here", "kept", "made", "parts", "points", "recorder", "tables", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +119,8 @@ class PartitionedGraph:
         self._numbers = count()
         self.recorder: Recorder | None = None
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self.changes = 0
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
         self.points = PartitionedTable(self, "points", sizes[0])
@@ -228,9 +235,30 @@ class PartitionedGraph:
             return self.tables[name]
         raise AttributeError(f"the graph has no table {name!r}")
 
+    @exclusive
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
+    ) -> Applied:  # fmt: skip
+        """Delete, change and insert edges, see `Graph.apply`: all parts, or, if it raises, none.
+
+        Ids are those of the whole graph, and ids of deleted edges are not used again.  With parts
+        on ranks all ranks give the same batch.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            As `Graph.apply`; also if points are to be deleted.
+        """
+        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+
     def to(self, device: str | Device) -> Graph:
-        """Give the whole graph on one device: points and edges with all columns, other tables."""
-        src, dst = self.edges.src[:], self.edges.dst[:]
+        """Give the whole graph on one device: points and edges with all columns, other tables.
+
+        Edges have new ids if some were deleted.
+        """
+        ids = self.edges.ids() if self.edges.deletes else slice(None)
+        src, dst = self.edges.src[ids], self.edges.dst[ids]
         g = Graph(device, self.directed)
         g.points.extend(len(self.points))
         sorted_by_source = bool((src[1:] >= src[:-1]).all())
@@ -244,7 +272,8 @@ class PartitionedGraph:
                 whole.extend(len(table))
             for column in list(whole.columns):
                 if column not in ("src", "dst"):
-                    getattr(whole, column)[:] = table._read(column, slice(None))
+                    rows = ids if name == "edges" else slice(None)
+                    getattr(whole, column)[:] = table._read(column, rows)
         by = self.local(self.here[0])._adjacency.sorted_by
         if by is not None:
             g.sort_edges(by)
@@ -260,10 +289,11 @@ class PartitionedGraph:
     def _sizes(self, k: int) -> Statistics:
         part = self.parts[k]
         assert part is not None
-        points, edges = part.shares["points"], part.shares["edges"]
-        g = part.graph
+        points, edges = part.share("points"), part.share("edges")
+        g, own = part.graph, edges.own
         with g.device.active():
-            cut = int((g.edges.columns["dst"].array[: edges.owned] >= points.owned).sum())
+            own = own if isinstance(own, slice) else g.device.asarray(own)
+            cut = int((g.edges.columns["dst"].array[own] >= points.owned).sum())
         mirrors = points.mirrors, edges.owned, edges.mirrors, cut
         return Statistics(g.device.name, points.owned, *mirrors)
 

@@ -35,7 +35,9 @@ def sent_messages(
     xp, items = device.xp, box.items
     with device.active():
         bounds = device.asarray(share.mirrors_of)
-        mirror = items - share.owned
+        mirror, positions = items - share.owned, graph.tables[table]._routes.positions(k)
+        if positions is not None and positions.size:
+            mirror = xp.where(mirror < 0, mirror, positions[xp.maximum(mirror, 0)])
         owner = xp.where(mirror < 0, k, xp.searchsorted(bounds, mirror, side="right") - 1)
         position = xp.where(mirror < 0, items, mirror - bounds[owner])
         order = xp.argsort(owner, kind="stable")

@@ -80,8 +80,8 @@ class PartitionedRow(Row):
 
     @property
     def dead(self) -> bool:
-        """Whether the row is deleted: never."""
-        return False
+        """Whether the row is deleted."""
+        return not self.table._has_row(self.id)
 
     def local(self, k: int) -> Row | None:
         """Give the row of part k, or None if this part has no copy of it."""
@@ -352,10 +352,10 @@ class PartitionedTable(Columns):
     to the mirrors of its row, too, except for references to points and edges.
     """
 
-    __slots__ = ("_count", "_routes", "_stale")
+    __slots__ = ("_count", "_dead", "_routes", "_stale")
 
     def __init__(self, graph: Any, name: str, count: int) -> None:
-        self.graph, self.name, self._count = graph, name, count
+        self.graph, self.name, self._count, self._dead = graph, name, count, 0
         # columns whose mirrors a launch has left out of date; `Routes.spread` updates them
         self._stale: set[str] = set()
         self._routes = Routes(self)
@@ -367,7 +367,7 @@ class PartitionedTable(Columns):
 
     def _share(self, k: int) -> Share:
         """Which rows part k has."""
-        found: Share = self.graph.parts[k].shares[self.name]
+        found: Share = self.graph.parts[k].share(self.name)
         return found
 
     def on_parts(self, kind: Any, *args: Any, **columns: Any) -> Any:
@@ -381,17 +381,29 @@ class PartitionedTable(Columns):
 
     @property
     def live(self) -> int:
-        """Number of rows, none of which is deleted."""
-        return self._count
+        """Number of rows that are not deleted."""
+        return self._count - self._dead
 
     @property
     def deletes(self) -> bool:
-        """Whether rows may be deleted: no."""
-        return False
+        """Whether rows may be deleted."""
+        return self._dead > 0
 
     def ids(self) -> HostArray:
-        """Give the ids of all rows, shape (len,), int64, ascending."""
-        return np.arange(self._count)
+        """Give the ids of the rows that are not deleted, shape (live,), int64, ascending."""
+        if not self._dead:
+            return np.arange(self._count)
+        self._begin("ids of")
+        return np.sort(np.concatenate(self.graph.gather(lambda k: self._share(k).ids)))
+
+    def target(self, column: Column) -> Any:
+        """Give the table that a column of references is to; see `Table.target`."""
+        return self._tables()[0].target(column)
+
+    def _has_row(self, id: int) -> bool:
+        """Whether a row is not deleted."""
+        owned = self.graph.gather(lambda k: bool(self._share(k).own_rows(np.array([id])) >= 0))
+        return not self._dead or any(owned)
 
     @contextmanager
     def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
@@ -451,6 +463,8 @@ class PartitionedTable(Columns):
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the first of part k's own rows among the rows of a range, and the one after."""
         share = self._share(k)
+        if share.own_at is not None:
+            raise TypeError(f"{self.name} of part {k} lie in no order since the graph has changed")
         if isinstance(share.ids, slice):
             first, own = share.ids.start, share.owned
             return min(max(start - first, 0), own), min(max(stop - first, 0), own)
@@ -465,7 +479,9 @@ class PartitionedTable(Columns):
         self._begin("read", name, *(() if ids is None else (ids,)))
         column = self.columns[name]
         shape = (column.size,) if column.size else ()
-        out = np.empty((self._count if ids is None else ids.size, *shape), column.dtype)
+        nothing = -1 if column.ref else 0  # of deleted rows
+        count = self._count if ids is None else ids.size
+        out = np.full((count, *shape), nothing, column.dtype)
         for at, values in self.graph.gather(lambda k: self._piece(k, name, ids)):
             out[at] = values
         if ids is not None and ids.ndim != 1:
@@ -477,11 +493,12 @@ class PartitionedTable(Columns):
         share, table = self._share(k), self.local(k)
         column = table.columns[name]
         if ids is None:
-            at, picked = share.ids, slice(share.owned)
+            at, picked = share.ids, share.own
         else:
             rows = share.own_rows(ids.reshape(-1))
             at = np.flatnonzero(rows >= 0)
-            picked = table.device.asarray(rows[at])
+            picked = rows[at]
+        picked = picked if isinstance(picked, slice) else table.device.asarray(picked)
         with table.device.active():
             values = table.device.to_host(column.array[picked])
         if column.ref in DIVIDED:
@@ -538,8 +555,8 @@ class PartitionedTable(Columns):
         """
         share, refers = self._share(k), column.ref in DIVIDED
         if ids is None:
-            rows: Any = slice(share.owned if refers else share.owned + share.mirrors)
-            local = values[share.ids] if refers else share.of_global(values)
+            rows: Any
+            rows, local = (share.own, values[share.ids]) if refers else share.of_global(values)
         else:
             found = (share.own_rows if refers else share.rows)(ids.reshape(-1))
             at = np.flatnonzero(found >= 0)
@@ -622,6 +639,10 @@ class ReplicatedTable(Columns):
         """Give the local id of a row, which is its id."""
         return id
 
+    def _has_row(self, id: int) -> bool:
+        """Rows of these tables are not deleted."""
+        return True
+
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the range itself."""
         return start, stop
@@ -651,6 +672,20 @@ class ReplicatedTable(Columns):
         self._begin("add rows to")
         first: int = self._on_all(lambda t: t.extend(n, **arrays))
         return first
+
+
+class TableOfParts(OnParts):
+    """A table of which each part has its own rows, whose numbers are those of the part."""
+
+    kind: ClassVar[str] = "table"
+    __slots__ = ("__weakref__", "_tables", "graph")
+
+    def __init__(self, graph: Any, tables: dict[int, Table]) -> None:
+        self.graph, self._tables = graph, tables
+
+    def local(self, k: int) -> Table:
+        """Give the table of part k."""
+        return self._tables[k]
 
 
 class ReplicatedScalars(PartitionedRow):

@@ -85,7 +85,8 @@ class Hidden:
     """A scalar argument of the derived units, of type i64.
 
     ``what``: ``points`` or ``edges``, the number in all of the graph in slot ``graph``;
-    ``owned_points`` or ``owned_edges``, the number of the part's own.
+    ``owned_points`` or ``owned_edges``, the number of the part's own, or, of edges that have
+    changed, of all that the part has.
     """
 
     name: str
@@ -179,6 +180,11 @@ class _Derivation:
         self._refuse_options()
         others = _reached(self.kernel, funcs)[:-1]
         self.kernel = self._localised(self.kernel)
+        if step.slot in self.rows.edges and self.rows.stores[step.slot].deletes:
+            name, item = self.kernel.params[0]
+            row = ir.Var(name=name, type=item, pos=kernel.pos)
+            body = (self._if_own(row, self.kernel.body),)
+            self.kernel = replace(self.kernel, body=body)
         self.funcs = {f.name: self._localised(f) for f in others}
         self.rows = Ownership(unit, graphs, (*self.funcs.values(), self.kernel))
 
@@ -231,14 +237,28 @@ class _Derivation:
                     return ir.Var(name=self._scalar("", n.slot), type=I64, pos=n.pos)
                 case ir.ForRows() if n.slot in tables:
                     row = ir.Var(name=n.var, type=Handle(n.slot), pos=n.pos)
-                    number = ir.Cast(x=row, type=I64, pos=n.pos)
-                    owned = ir.Var(name=self._scalar("owned_", n.slot), type=I64, pos=n.pos)
-                    cond = ir.Compare(op="<", x=number, y=owned, type=BOOL, pos=n.pos)
                     body = ir.rewritten(n.body, change)
-                    return replace(n, body=(ir.If(cond=cond, then=body, orelse=(), pos=n.pos),))
+                    return replace(n, body=(self._if_own(row, body),))
             return None
 
         return replace(f, body=ir.rewritten(f.body, change))
+
+    def _if_own(self, row: ir.Var, body: ir.Body) -> ir.If:
+        """Statements for the part's own rows: the first, or edges that begin at its points."""
+        assert isinstance(row.type, Handle)
+        own: ir.Expr = row
+        slot = row.type.slot
+        if slot in self.rows.edges and self.rows.stores[slot].deletes:  # then in no order
+            points = dict(self.rows.edges[slot].tables)["points"]
+            src = ir.Place(
+                slot=slot, column="src", row=row, index=None, type=Handle(points), pos=row.pos
+            )
+            own = ir.Load(place=src, type=src.type, pos=row.pos)
+            slot = points
+        number = ir.Cast(x=own, type=I64, pos=row.pos)
+        owned = ir.Var(name=self._scalar("owned_", slot), type=I64, pos=row.pos)
+        cond = ir.Compare(op="<", x=number, y=owned, type=BOOL, pos=row.pos)
+        return ir.If(cond=cond, then=body, orelse=(), pos=row.pos)
 
     def _id(self, n: ir.Cast, f: str) -> ir.Expr:
         """The id of a row in the whole graph."""
