@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -233,6 +233,8 @@ class PartitionedGraph:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name != "tables" and name in self.tables:
             return self.tables[name]
+        if hasattr(Graph, name):
+            raise AttributeError(f"a graph in parts has no {name!r}: use parts.to(device)")
         raise AttributeError(f"the graph has no table {name!r}")
 
     @exclusive
@@ -256,7 +258,14 @@ class PartitionedGraph:
         """Give the whole graph on one device: points and edges with all columns, other tables.
 
         Edges have new ids if some were deleted.
+
+        Raises
+        ------
+        TypeError
+            If there are several devices.
         """
+        if isinstance(device, Sequence) and not isinstance(device, str):
+            raise TypeError("a graph in parts goes to one device; then divide it again")
         ids = self.edges.ids() if self.edges.deletes else slice(None)
         src, dst = self.edges.src[ids], self.edges.dst[ids]
         g = Graph(device, self.directed)

@@ -14,7 +14,7 @@ from morph.data.collection import Collection
 from morph.data.column import ColumnView
 from morph.data.conversion import bind, cast, converted, prepare, raw
 from morph.data.layout import Column
-from morph.data.row import HostElements, Row
+from morph.data.row import HostElements, Row, RowRange
 from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, Ref
 from morph.language.messages import shown
@@ -61,7 +61,7 @@ class PartitionedRow(Row):
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.table.columns:
-            raise AttributeError(self.table.no_column(name))
+            raise AttributeError(self.table.no_column(name) + _around(name))
         value = self.table._read(name, self.id)
         column = self.table.columns[name]
         if column.ref:
@@ -89,19 +89,16 @@ class PartitionedRow(Row):
         return None if row < 0 else Row(self.table.local(k), row)
 
 
-class PartitionedRange:
+def _around(name: str) -> str:
+    """What to do instead of reading the edges or neighbours of a row in parts."""
+    around = name.endswith(("nbrs", "edges", "degree", "nbr1", "nbr2"))
+    return "; its edges: parts.to(device), or a kernel" if around else ""
+
+
+class PartitionedRange(RowRange):
     """Consecutive rows of a partitioned table: ``parts.points[start:stop]``."""
 
-    __slots__ = ("start", "stop", "store")
-
-    def __init__(self, store: Any, rows: slice) -> None:
-        self.store = store
-        self.start, self.stop, step = rows.indices(len(store))
-        if step != 1:
-            raise ValueError(f"{store.name}: rows of a slice are consecutive, so its step is 1")
-
-    def __len__(self) -> int:
-        return max(self.stop - self.start, 0)
+    __slots__ = ()
 
     def __iter__(self) -> Iterator[PartitionedRow]:
         return (self.store[i] for i in range(self.start, self.stop))
@@ -876,7 +873,7 @@ class PartitionedCollection(OnParts):
 
     def __getattr__(self, name: str) -> HostArray:
         if name.startswith("_") or name not in self.columns:
-            raise AttributeError(f"the collection has no column {name!r}")
+            raise AttributeError(self.local(self.graph.here[0]).no_column(name))
         return self._read(name)
 
     def __iter__(self) -> Iterator[PartitionedRow]:
