@@ -90,12 +90,12 @@ class PartitionedGraph:
         How the parts exchange arrays.
     here : range
         The parts of this process.
+    changes : int
+        Increases whenever edges come or go.
     made : WeakValueDictionary
         The collections, flags and replicated tables of the graph, by number in order of making.
     recorder : Recorder or None
         Of a `checkpoint`.
-    changes : int
-        Increases whenever edges come or go.
     """
 
     kind: ClassVar[str] = "graph"
@@ -116,11 +116,11 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
+        self.changes = 0
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
         self.recorder: Recorder | None = None
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
-        self.changes = 0
-        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
         self.points = PartitionedTable(self, "points", sizes[0])

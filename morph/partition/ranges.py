@@ -24,19 +24,32 @@ EdgesOf = Callable[[Device, range], Rows]
 
 
 class Division(NamedTuple):
-    """Which points each part owns, see `partition`.
+    """Which points each part owns.
 
     Attributes
     ----------
-    by : {"range", "degree"}
-    shares : sequence of float or None
+    by_degree : bool
+        Ranges with equally many points and edges together, instead of points.
+    fractions : array, shape (parts,)
+        The share of each part.
     """
 
-    by: str
-    shares: Sequence[float] | None
+    by_degree: bool
+    fractions: HostArray
 
 
-BY_RANGE = Division("range", None)
+def division(parts: int, by: str = "range", shares: Sequence[float] | None = None) -> Division:
+    """Check options of `partition`, for a graph that is made in parts.
+
+    Raises
+    ------
+    ValueError
+        If ``by`` is not ``"range"`` or ``"degree"``, or ``shares`` are not those of the parts.
+    """
+    if by not in ("range", "degree"):
+        wanted = "by is 'range' or 'degree' for a graph that is made in parts"
+        raise ValueError(f"{wanted}, not {shown(by)}")
+    return Division(by == "degree", checked_shares(shares, parts))
 
 
 class Ends(NamedTuple):
@@ -116,7 +129,7 @@ def partitioned(
 
 def partitioned_edges(
     where: list[Device], n: int, edges: Mapping[int, Ends], both: bool, directed: bool,
-    transport: Transport, division: Division = BY_RANGE,
+    transport: Transport, division: Division,
 ) -> PartitionedGraph:  # fmt: skip
     """Make a partitioned graph of edges that lie on any parts.
 
@@ -136,14 +149,11 @@ def partitioned_edges(
     directed : bool
         If not, each edge has its reverse, with those that ``both`` adds.
     """
-    fractions = checked_shares(division.shares, len(where))
-    if division.by == "degree":
+    fractions = division.fractions
+    if division.by_degree:
         bounds = bounds_by_degree(device("cpu"), _degrees(n, edges, both, transport), fractions)
-    elif division.by == "range":
-        bounds = bounds_by_range(n, fractions)
     else:
-        wanted = "by is 'range' or 'degree' for a graph that is made in parts"
-        raise ValueError(f"{wanted}, not {shown(division.by)}")
+        bounds = bounds_by_range(n, fractions)
     found = _to_owners(edges, bounds, both, transport)
 
     def edges_of(at: Device, own: range) -> Rows:
