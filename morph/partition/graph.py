@@ -27,6 +27,8 @@ from morph.partition.tables import (
 from morph.partition.transport import Local, Transport
 from morph.runtime.device import Device, device
 
+FIXED = "points and edges of a part do not change: other parts have copies of them"
+
 
 class Statistics(NamedTuple):
     """Sizes of one part.
@@ -80,7 +82,7 @@ class PartitionedGraph:
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
         "__weakref__", "_lock", "changes", "device", "devices", "directed", "edges", "here", "kept",
-        "parts", "points", "tables", "transport",
+        "parts", "points", "tables", "telling", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -94,13 +96,15 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
-        self.changes = 0
+        self.changes, self.telling = 0, False  # `telling`: while `then` of `apply` runs
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
+        for k in self.here:
+            self.local(k).fixed = FIXED
 
     def local(self, k: int) -> Graph:
         """Give the graph of part k."""

@@ -42,6 +42,7 @@ def read_shares(
     ValueError, OSError
         In all processes, if the file differs between them or one of them cannot read it.
     """
+    transport.begin("read a graph")
     about = _each(transport, lambda: _identity(path))
     agree(transport, f"the file {os.fspath(path)}", about)
     row = _each(transport, choose)
