@@ -4,6 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from pretend import pretended
 from ranks import output_of_ranks
 
 import morph
@@ -167,6 +168,10 @@ def random_batch(rng, ids, n):
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("devices", [["cpu", "python"], ["cpu"] * 3])
 def test_rows_with_spare_capacity_and_new_mirrors(directed, devices):
+    batches_on(devices, directed)
+
+
+def batches_on(devices, directed):
     g = random_graph(directed, n=200, m=300)
     parts, rng = morph.partition(g, devices, by="degree"), np.random.default_rng(8)
     mirrors = [s.mirrors for s in parts.statistics()]
@@ -321,3 +326,29 @@ print("equal")
 @pytest.mark.parametrize("size", [2, 3])
 def test_batches_on_ranks(size):
     assert output_of_ranks(size, ON_RANKS) == ["equal"] * size
+
+
+def test_library_algorithms_after_changes():
+    g = random_graph(False, 80, 200)
+    parts, rng = morph.partition(g, ["cpu", "python"]), np.random.default_rng(3)
+    for _ in range(2):
+        parts.apply(**random_batch(rng, parts.edges.ids(), 80))
+    whole = parts.to("cpu")
+    for algorithm in (morph.connected_components, morph.core_number):
+        for a, b in zip(algorithm(parts), algorithm(whole), strict=True):
+            assert np.array_equal(a, b)
+    ranks = (morph.pagerank(x).rank for x in (parts, whole))
+    np.testing.assert_allclose(*ranks, rtol=1e-9)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_batches_on_a_device_and_the_host(directed, monkeypatch):
+    there = pretended(monkeypatch)
+    batches_on([there, "python", there], directed)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("devices", [["cuda", "cuda"], ["cpu", "cuda", "cuda"]])
+def test_batches_on_gpus(devices, directed):
+    batches_on(devices, directed)

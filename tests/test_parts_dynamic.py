@@ -185,8 +185,8 @@ def test_what_is_refused():
     one_way.points.extend(2), one_way.edges.add("weight", morph.prelude.i32)
     one_way.edges.extend(src=[0, 1], dst=[1, 0], weight=[1, 2])
     with pytest.raises(ValueError, match="needs equal weights both ways"):
-        morph.DynamicSSSP(morph.partition(one_way, ["cpu", "cpu"]))
-    assert morph.DynamicSSSP(morph.partition(both, ["cpu"] * 2)).distance.tolist() == [0, 1]
+        morph.DynamicSSSP(morph.partition(one_way, ["python", "python"]))
+    assert morph.DynamicSSSP(morph.partition(both, ["python"] * 2)).distance.tolist() == [0, 1]
 
 
 def test_changes_by_other_means_are_followed():
