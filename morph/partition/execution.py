@@ -37,7 +37,6 @@ from morph.partition.tables import (
     PartitionedColumn,
     PartitionedRange,
     PartitionedRow,
-    ReplicatedScalars,
     TableOfParts,
 )
 from morph.partition.transport import raise_together
@@ -175,13 +174,21 @@ class PartitionedLaunch:
         return False
 
     def run(self, args: tuple[Any, ...], where: Where) -> None:
-        """Run the step.
+        """Run the step, or let a `checkpoint` do so.
 
         Raises
         ------
         PartError
             If a part of another process has failed.
         """
+        recorder = self.graph.recorder
+        if recorder is None:
+            self._run(args, where)
+        else:
+            recorder.step(self._name, lambda: self._run(args, where))
+
+    def _run(self, args: tuple[Any, ...], where: Where) -> None:
+        """Run the step."""
         found, graph = self.partitioning, self.graph
         with _state(graph).lock:
             numbers = (x for x in args if isinstance(x, int | float | np.generic))
@@ -297,7 +304,7 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
 def _on_devices(
     parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]
 ) -> dict[int, Exception]:
-    """Run a function for each part, a thread for each device; return the errors by part.
+    """Run a function for each part, a thread for each GPU; return the errors by part.
 
     An exception of a signal handler ends all launches.
     """
@@ -311,12 +318,13 @@ def _on_devices(
             try:
                 run(p)
             except Exception as error:
-                error.add_note(f"on part {p.number}, by whose numbers rows are named")
+                error.add_note(f"on part {p.number}, by whose numbers edges are named")
                 errors[p.number] = error
 
-    # a launch on the host handles signals only in this thread
+    # only in this thread a signal ends a launch on the host, which anyway uses all cores
     devices = sorted(groups, key=lambda d: not d.on_host)
-    first, others = devices[:1], devices[1:]
+    here = max(sum(d.on_host for d in devices), 1)
+    first, others = devices[:here], devices[here:]
     waiting = [_pool.submit(copy_context().run, run_group, groups[d]) for d in others]
     try:
         for d in first:
@@ -352,17 +360,26 @@ def _key(x: Any) -> Any:
         return id(x.table), x.name
     if isinstance(x, PartitionedRow):
         return id(x.table), "row"
+    if isinstance(x, PartitionedRange):
+        return id(x.store), "slice"
     return id(x) if in_parts(x) or callable(x) else type(x)
+
+
+def _held(x: Any) -> Any:
+    """The table of a column, a row or a slice of a table that every part has; other objects."""
+    if isinstance(x, PartitionedRange) and x.store.name not in PartitionedGraph.divided:
+        return x.store
+    return x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
 
 
 def _common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGraph:
     """The graph of all objects among the arguments."""
     name, graphs = what.__name__, []
     for x in filter(in_parts, objects):
+        x = _held(x)
         if isinstance(x, PartitionedRange):
             hint = "use a filter: where=lambda p: p.id < n"
-            raise TypeError(f"foreach on a partitioned graph takes no slice: {hint}")
-        x = x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+            raise TypeError(f"foreach takes no slice of the {x.store.name} of parts: {hint}")
         graphs.append(x if isinstance(x, PartitionedGraph) else x.graph)
     for x in objects:
         if isinstance(x, (*OBJECTS, *VIEWS)):
@@ -387,10 +404,11 @@ def _local(x: Any, k: int) -> Any:
 def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slots]:
     """What part k launches, and its objects."""
     together, balance, checked, until_empty = call.options
-    items = call.items.table if isinstance(call.items, ReplicatedScalars) else call.items
+    items = _held(call.items)
+    bounded = items is not call.items and isinstance(call.items, PartitionedRange)
     compiled, slots = lookup.accepted(Request(
         call.what, _local(items, k), _local(call.args, k), call.where, graph.local(k).device,
-        together, balance, checked, until_empty,
+        together, balance, checked, until_empty, bounded,
     ))  # fmt: skip
     of_parts = [x.local(k) for x in (items, *flat(call.args)) if isinstance(x, TableOfParts)]
     local = frozenset(s for s, x in slots.objects.items() if any(x is t for t in of_parts))
@@ -398,7 +416,7 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
     if local not in known:
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
         found = derive(compiled.unit, graphs, local)
-        first = len(flat(call.args))  # of the hidden arguments
+        first = len(flat(call.args)) + 2 * bounded  # of the hidden arguments
         getters = dict(compiled.getters)
         getters.update((h.name, first + i) for i, h in enumerate(found.hidden))
         units = []
@@ -433,7 +451,7 @@ def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[s
     known: dict[int, Any] = {id(graph.local(k)): graph}
     known |= {id(t.local(k)): t for t in graph.tables.values()}
     for x in filter(in_parts, (call.items, *flat(call.args))):
-        x = x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+        x = _held(x)
         known[id(x.local(k))] = x
     for slot, x in slots.objects.items():
         if id(x) not in known and slot not in slots.arrays:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any, ClassVar, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from morph.data.collection import Flag
 from morph.data.scalars import Scalars
@@ -12,6 +16,7 @@ from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph import Graph
 from morph.graph.applied import Applied, Then
+from morph.language.hooks import Hook
 from morph.partition.batches import apply
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
 from morph.partition.routes import Routes
@@ -28,6 +33,17 @@ from morph.partition.transport import Local, Transport
 from morph.runtime.device import Device, device
 
 FIXED = "points and edges of a part do not change: other parts have copies of them"
+checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
+
+
+class Recorder(Protocol):
+    """Records the course of a program, see `io.graph.checkpoint`."""
+
+    def value(self, read: Callable[[], Any]) -> Any:
+        """Give what the host reads."""
+
+    def step(self, kernel: str, run: Callable[[], None]) -> None:
+        """Run a kernel."""
 
 
 class Statistics(NamedTuple):
@@ -76,13 +92,18 @@ class PartitionedGraph:
         The parts of this process.
     changes : int
         Increases whenever edges come or go.
+    made : WeakValueDictionary
+        The collections, flags and replicated tables of the graph, by number in order of making.
+    recorder : Recorder or None
+        Of a `checkpoint`.
     """
 
     kind: ClassVar[str] = "graph"
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
-        "__weakref__", "_lock", "changes", "device", "devices", "directed", "edges", "here", "kept",
-        "parts", "points", "tables", "telling", "transport",
+        "__weakref__", "_lock", "_numbers", "changes", "device", "devices", "directed", "edges",
+        "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",
+        "transport",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +119,9 @@ class PartitionedGraph:
         self._lock = threading.RLock()
         self.changes, self.telling = 0, False  # `telling`: while `then` of `apply` runs
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
+        self._numbers = count()
+        self.recorder: Recorder | None = None
+        self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
         self.points = PartitionedTable(self, "points", sizes[0])
@@ -126,6 +150,40 @@ class PartitionedGraph:
     def gather(self, value: Callable[[int], Any]) -> list[Any]:
         """Give a value of each part, to all processes."""
         return self.transport.gather({k: value(k) for k in self.here})
+
+    def register(self, made: Any) -> None:
+        """Number a new collection, flag or replicated table."""
+        self.made[next(self._numbers)] = made
+
+    def checkpoint(
+        self, path: str | os.PathLike[str], every: float = 600.0
+    ) -> AbstractContextManager[None]:
+        """Save what a program has computed, now and then, and resume it.
+
+        The program in the block runs kernels and programs on this graph.  If there is a file, of an
+        earlier run of the same program, it resumes: kernels are skipped, and what the host reads is
+        what it read then, up to the step of the checkpoint.  The parts, devices and ranks may be
+        others.  At the end of the block, without an error, the file is deleted.
+
+        Parameters
+        ----------
+        path : path-like
+            A file, replaced as a whole at each checkpoint.
+        every : float
+            Seconds; a checkpoint is made after the first step that ends later.
+
+        Raises
+        ------
+        ValueError
+            If the file is no checkpoint, or one of another graph or program.
+
+        Notes
+        -----
+        The block has to depend on the graph and on what it reads of it only, not on times, for
+        example.  Reads of ``local(k)`` are not saved.  All values that the host reads are, large
+        arrays too, until the block ends.
+        """
+        return checkpoint(self, path, every)
 
     def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Columns:
         """Add a table, see `Graph.add_table`; every part gets a copy.
@@ -176,6 +234,8 @@ class PartitionedGraph:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name != "tables" and name in self.tables:
             return self.tables[name]
+        if hasattr(Graph, name):
+            raise AttributeError(f"a graph in parts has no {name!r}: use parts.to(device)")
         raise AttributeError(f"the graph has no table {name!r}")
 
     @exclusive
@@ -199,7 +259,14 @@ class PartitionedGraph:
         """Give the whole graph on one device: points and edges with all columns, other tables.
 
         Edges have new ids if some were deleted.
+
+        Raises
+        ------
+        TypeError
+            If there are several devices.
         """
+        if isinstance(device, Sequence) and not isinstance(device, str):
+            raise TypeError("a graph in parts goes to one device; then divide it again")
         ids = self.edges.ids() if self.edges.deletes else slice(None)
         src, dst = self.edges.src[ids], self.edges.dst[ids]
         g = Graph(device, self.directed)

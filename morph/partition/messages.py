@@ -87,5 +87,8 @@ def _local_points(graph: Any, k: int, ids: Any) -> Any:
     rows = graph.points._share(k).rows(ids)
     lost = ids[(rows < 0) & (ids >= 0)]
     if lost.size:
-        raise ValueError(f"part {k} receives point {lost[0]}, of which it has no copy")
+        raise ValueError(
+            f"part {k} executes a change at the other end of an edge that uses point {lost[0]}, of "
+            "which it has no copy: pass what is needed of that point as numbers"
+        )
     return rows

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, ClassVar
+from functools import wraps
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -13,13 +14,26 @@ from morph.data.collection import Collection
 from morph.data.column import ColumnView
 from morph.data.conversion import bind, cast, converted, prepare, raw
 from morph.data.layout import Column
-from morph.data.row import HostElements, Row
+from morph.data.row import HostElements, Row, RowRange
 from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, Ref
 from morph.language.messages import shown
 from morph.partition.parts import DIVIDED, GLOBAL_ID, HostArray, Share
 from morph.partition.routes import Routes
 from morph.runtime.arrays import to_host
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def observed(read: F) -> F:
+    """Have a `checkpoint` record what a method reads for the host."""
+
+    @wraps(read)
+    def run(self: Any, *args: Any) -> Any:
+        recorder = self.graph.recorder
+        return read(self, *args) if recorder is None else recorder.value(lambda: read(self, *args))
+
+    return run  # type: ignore[return-value]
 
 
 class OnParts:
@@ -47,7 +61,7 @@ class PartitionedRow(Row):
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.table.columns:
-            raise AttributeError(self.table.no_column(name))
+            raise AttributeError(self.table.no_column(name) + _around(name))
         value = self.table._read(name, self.id)
         column = self.table.columns[name]
         if column.ref:
@@ -75,19 +89,16 @@ class PartitionedRow(Row):
         return None if row < 0 else Row(self.table.local(k), row)
 
 
-class PartitionedRange:
+def _around(name: str) -> str:
+    """What to do instead of reading the edges or neighbours of a row in parts."""
+    around = name.endswith(("nbrs", "edges", "degree", "nbr1", "nbr2"))
+    return "; its edges: parts.to(device), or a kernel" if around else ""
+
+
+class PartitionedRange(RowRange):
     """Consecutive rows of a partitioned table: ``parts.points[start:stop]``."""
 
-    __slots__ = ("start", "stop", "store")
-
-    def __init__(self, store: Any, rows: slice) -> None:
-        self.store = store
-        self.start, self.stop, step = rows.indices(len(store))
-        if step != 1:
-            raise ValueError(f"{store.name}: rows of a slice are consecutive, so its step is 1")
-
-    def __len__(self) -> int:
-        return max(self.stop - self.start, 0)
+    __slots__ = ()
 
     def __iter__(self) -> Iterator[PartitionedRow]:
         return (self.store[i] for i in range(self.start, self.stop))
@@ -396,12 +407,21 @@ class PartitionedTable(Columns):
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
         shadowed = self._stale & specs.keys()
         self._stale -= shadowed
+        before = self._recorded(specs.keys())
         try:
             with super().temporary_columns(**specs):
                 yield
         finally:
             self._stale -= specs.keys()
             self._stale |= shadowed
+            for name, values in before.items():
+                self._write(name, slice(None), values)
+
+    def _recorded(self, names: Iterable[str]) -> dict[str, HostArray]:
+        """Give the values of columns, if a checkpoint needs them: it has only those in use."""
+        if self.graph.recorder is None:
+            return {}
+        return {name: self._read(name, slice(None)) for name in names if name in self.columns}
 
     def _check_new(self, name: str, spec: Any, fill: Any) -> None:
         refuse_name(self.name, name)
@@ -448,6 +468,7 @@ class PartitionedTable(Columns):
         a, b = np.searchsorted(share.ids, [start, stop]).tolist()
         return a, b
 
+    @observed
     def _read(self, name: str, key: Any) -> Any:
         """Copy values of a column to the host; ``key`` is one of NumPy's, of global ids."""
         key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
@@ -600,6 +621,7 @@ class ReplicatedTable(Columns):
 
     def __init__(self, graph: Any, name: str, copies: list[Table | None]) -> None:
         self.graph, self.name, self._copies = graph, name, copies
+        graph.register(self)
 
     def local(self, k: int) -> Table:
         """Give the copy of part k."""
@@ -622,6 +644,7 @@ class ReplicatedTable(Columns):
         """Give the range itself."""
         return start, stop
 
+    @observed
     def _read(self, name: str, key: Any) -> Any:
         """Copy values of a column to the host."""
         table = self._tables()[0]
@@ -689,11 +712,13 @@ class ReplicatedFlag(OnParts):
 
     def __init__(self, graph: Any, copies: list[Any]) -> None:
         self.graph, self._copies = graph, copies
+        graph.register(self)
 
     def local(self, k: int) -> Any:
         """Give the flag of part k."""
         return self._copies[k]
 
+    @observed
     def __bool__(self) -> bool:
         return bool(self._copies[self.graph.here[0]])
 
@@ -743,6 +768,7 @@ class PartitionedCollection(OnParts):
         for k in self.graph.here:
             own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
             self._copies[k] = Collection(table.local(k), **own)
+        self.graph.register(self)
         self._begin("make")
 
     def local(self, k: int) -> Collection:
@@ -815,6 +841,7 @@ class PartitionedCollection(OnParts):
         for k in self.graph.here:
             self.local(k).clear()
 
+    @observed
     def __len__(self) -> int:
         self._begin("length of")
         return sum(self.graph.gather(lambda k: len(self.local(k))))
@@ -829,6 +856,7 @@ class PartitionedCollection(OnParts):
         """The global ids of the rows not yet taken, shape (len,), int32: a copy."""
         return self._read("item")
 
+    @observed
     def _read(self, name: str) -> HostArray:
         """Copy a column to the host, in order of parts."""
 
@@ -845,7 +873,7 @@ class PartitionedCollection(OnParts):
 
     def __getattr__(self, name: str) -> HostArray:
         if name.startswith("_") or name not in self.columns:
-            raise AttributeError(f"the collection has no column {name!r}")
+            raise AttributeError(self.local(self.graph.here[0]).no_column(name))
         return self._read(name)
 
     def __iter__(self) -> Iterator[PartitionedRow]:

@@ -531,17 +531,29 @@ class _Derivation:
                 continue
             after, before = body[i + 1 :], list(ir.walk(body[:i]))
             for name in sorted(ir.bound(ir.walk(s)) & read_first(after)):
-                writes = [n for n in ir.walk(after) if isinstance(n, ir.Write)]
-                kept = sum(isinstance(w.value, ir.Var) and w.value.name == name for w in writes)
+                writes = [
+                    n for n in ir.walk(after)
+                    if isinstance(n, ir.Write) and isinstance(n.value, ir.Var)
+                    and n.value.name == name
+                ]  # fmt: skip
                 uses = sum(isinstance(n, ir.Var) and n.name == name for n in ir.walk(after))
                 first = [n.value for n in before if isinstance(n, ir.Assign) and n.name == name]
                 zero = len(first) == 1 and isinstance(first[0], ir.Const) and first[0].value == 0
                 how = known.get(name, "")
-                if not how or kept != uses or (how == "+" and not zero):
+                if not how or len(writes) != uses or (how == "+" and not zero):
                     problem = f"{user_name(name)!r} is that of the points or edges of one part"
                     reject(problem, s.pos, hint)
+                if how == "+" and not self._is_written(writes, after):
+                    problem = f"{user_name(name)!r} is a sum, which is written to all rows"
+                    reject(problem, s.pos, "write it outside of branches, of all items")
                 found[name] = "sum" if how == "+" else how
         return found
+
+    def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:
+        """Whether all items make the writes, which are among the statements ``after`` a loop."""
+        everywhere = self.step.start is None and self.kernel.where is None
+        leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
+        return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
 
 
 def _same_row(n: Any) -> Any:
