@@ -34,8 +34,8 @@ class Ownership:
     """
 
     def __init__(
-        self, unit: ir.Unit, graphs: Container[str], local: Container[str],
-        funcs: Iterable[ir.Func],
+        self, unit: ir.Unit, graphs: Container[str], funcs: Iterable[ir.Func],
+        local: Container[str] = (),
     ) -> None:  # fmt: skip
         self.local = {s.slot for s in unit.stores if s.slot in local}
         infos = [g for g in unit.graphs if g.slot in graphs]

@@ -179,9 +179,9 @@ class _Derivation:
         funcs = {f.name: replace(f, body=ir.rewritten(f.body, _same_row)) for f in unit.funcs}
         kernel = funcs[step.kernel]
         assert isinstance(kernel, ir.Kernel)
-        self.rows = Ownership(unit, graphs, local, funcs.values())
+        self.rows = Ownership(unit, graphs, funcs.values(), local)
         self.kernel = self._inlined(kernel, funcs)
-        self.rows = Ownership(unit, graphs, local, _reached(self.kernel, funcs))
+        self.rows = Ownership(unit, graphs, _reached(self.kernel, funcs), local)
         self.divided = step.slot in {*self.rows.tables, *self.rows.lists, *self.rows.local}
         self.hidden: dict[str, Hidden] = {}
         self._refuse_options()
@@ -193,7 +193,7 @@ class _Derivation:
             body = (self._if_own(row, self.kernel.body),)
             self.kernel = replace(self.kernel, body=body)
         self.funcs = {f.name: self._localised(f) for f in others}
-        self.rows = Ownership(unit, graphs, local, (*self.funcs.values(), self.kernel))
+        self.rows = Ownership(unit, graphs, (*self.funcs.values(), self.kernel), local)
 
     def _inlined(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
         """The kernel; without calls and reservations if it changes rows at other ends."""
