@@ -85,7 +85,7 @@ class Table(Store):
         # Collections, sets, and tables outside its graph that refer to the rows.
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
         self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
-        super().__init__(name, _device(device), capacity)
+        super().__init__(name, _device(getattr(device, "device", device)), capacity)
         for column, spec in columns.items():
             self.add(column, spec)
         if pack is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.temporary import of_graph_or_parts, workspace
+from morph.algorithms.graph.temporary import of_graph_or_parts, results, workspace
 from morph.data.collection import Flag, Set
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -148,7 +148,7 @@ def _components_of_parts(graph: PartitionedGraph) -> Components:
 
     with workspace(graph, "components", make, label=(i32, -1)) as (changed, found):
         propagate(graph, changed, found)
-        return Components(graph.points.label[:], int(found.components))
+        return Components(*results(graph, "label"), int(found.components))
 
 
 @of_graph_or_parts
@@ -169,7 +169,6 @@ def connected_components(graph: Graph) -> Components:
     """
     if isinstance(graph, PartitionedGraph):
         return _components_of_parts(graph)
-    n = len(graph.points)
 
     def make() -> list[Any]:
         votes = Table("votes", graph.device, count=i32, label=i32, roots=i32)
@@ -178,5 +177,4 @@ def connected_components(graph: Graph) -> Components:
 
     with workspace(graph, "components", make, label=(i32, -1)) as objects:
         components = join(graph, *objects, not graph.directed)
-        (label,) = graph.device.copies(graph.points.columns["label"].array[:n])
-        return Components(label, components)
+        return Components(*results(graph, "label"), components)

@@ -151,7 +151,7 @@ def workspace(
         Columns of the points.
     """
     if isinstance(graph, PartitionedGraph):
-        return _workspace_in_parts(graph, make, points)
+        return _workspace_in_parts(graph, make, edges, starts, seed, points)
     key = name, starts is None, *points.items(), *(edges or {}).items()
     with graph._lock:
         kept: Workspace | None = graph.kept.pop(key, None)  # removed while in use
@@ -165,11 +165,20 @@ def workspace(
 
 @contextmanager
 def _workspace_in_parts(
-    graph: PartitionedGraph, make: Callable[[], Any], points: Specs
-) -> Iterator[list[Any]]:
-    """Have columns of points in parts, and other objects, for the time of a ``with`` block."""
-    with graph.points.temporary_columns(**points):
-        yield make()
+    graph: PartitionedGraph, make: Callable[[], Any], edges: Specs | None, starts: Any,
+    seed: Mapping[str, Any] | None, points: Specs,
+) -> Iterator[list[Any]]:  # fmt: skip
+    """Have columns in parts, and other objects, for the time of a ``with`` block."""
+    with (
+        graph.points.temporary_columns(**points),
+        graph.edges.temporary_columns(**(edges or {})),
+    ):
+        objects = make()
+        if starts is not None:
+            for name, x in (seed or {}).items():
+                getattr(graph.points, name)[starts] = x
+            objects[0].extend(starts)
+        yield objects
 
 
 def of_graph(algorithm: F) -> F:
@@ -249,6 +258,14 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
         if dead.size:
             raise ValueError(f"{what} {dead[0]} is not a vertex: it was deleted")
     return ids
+
+
+def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
+    """Copy columns of points to the graph's device, those of a graph in parts to the host."""
+    points = graph.points
+    if isinstance(graph, PartitionedGraph):
+        return [getattr(points, name)[:] for name in names]
+    return graph.device.copies(*(points.columns[name].array[: len(points)] for name in names))
 
 
 def live_edges(graph: Graph) -> Any:
