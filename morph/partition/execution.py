@@ -204,9 +204,7 @@ class PartitionedLaunch:
     def _prepare_mirrors(self) -> None:
         """Bring mirrors up to date; those to which the step adds become 0."""
         for slot, column in self.partitioning.spreads:
-            table = self._table(slot)
-            if column in table._stale:
-                table._routes.spread(column)
+            self._table(slot)._refresh(column)
         for c in self.partitioning.combines:
             if c.op == "add":
                 self._table(c.slot)._routes.fill(c.column, 0)

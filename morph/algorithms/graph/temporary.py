@@ -268,6 +268,13 @@ def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
     return graph.device.copies(*(points.columns[name].array[: len(points)] for name in names))
 
 
+def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:
+    """Give the graphs of this process's parts, mirrors included; of a graph, itself."""
+    if isinstance(graph, PartitionedGraph):
+        return [graph.local(k) for k in graph.here]
+    return [graph]
+
+
 def live_edges(graph: Graph) -> Any:
     """Give the ids of the edges between live points: an array, or a slice of all."""
     if isinstance(graph, PartitionedGraph):
