@@ -119,6 +119,38 @@ def test_a_part_has_all_edges_of_its_points_and_mirrors_of_their_other_ends(case
                 assert sorted(mine.tolist()) == sorted(all_of_them.tolist())
 
 
+@morph.kernel
+def grow(p, g):
+    g.edges.new(p, p)
+
+
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_part_is_not_changed_alone(kind):
+    g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0], n=4, device=kind)
+    part = g.to([kind] * 2).local(1)
+    changes = [
+        lambda: part.points.extend(2),
+        lambda: part.edges.new(src=0, dst=1),
+        lambda: part.points.delete([0]),
+        lambda: part.edges.truncate(0),
+        lambda: part.edges.assign(part.edges.columns["dst"], 0, 0),
+        lambda: part.apply(([0], [1])),
+        lambda: part.apply(deletes=[0]),
+        part.compact,
+        part.points.compact,
+        lambda: part.sort_edges(None),
+        lambda: morph.foreach(part.points, grow, part),
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match="of a part do not change"):
+            change()
+    assert len(part.points) == 4
+    assert len(part.edges) == 3
+    copy = part.copy()
+    copy.points.extend(2)  # the copy is a graph of its own
+    assert len(copy.points) == 6
+
+
 @given(partitions(), st.data())
 def test_columns_of_points_read_and_write_as_those_of_the_graph(case, data):
     g, parts = case

@@ -129,7 +129,7 @@ class PartitionedLaunch:
     """
 
     def __init__(self, graph: PartitionedGraph, call: Call) -> None:
-        self._graph = ref(graph)
+        self._graph, self._name = ref(graph), call.what.__name__
         self.parts: list[PartLaunch] = []
         for k in graph.here:
             derived, slots = _derived(k, graph, call)
@@ -181,8 +181,11 @@ class PartitionedLaunch:
         PartError
             If a part of another process has failed.
         """
-        found = self.partitioning
+        found, transport = self.partitioning, self.graph.transport
         with _state(self.graph).lock:
+            numbers = (x for x in args if isinstance(x, int | float | np.generic))
+            transport.begin("foreach", self._name, *numbers)
+            transport.gather(dict.fromkeys(self.graph.here))
             self._prepare_mirrors()
             before = self._totals()
             try:
@@ -226,12 +229,16 @@ class PartitionedLaunch:
             sent = {k: sent_messages(graph, k, table, box, columns) for k, box in boxes.items()}
             received = graph.transport.exchange(sent)
             points = [name in message.points for name in columns]
-            for k, box in boxes.items():
-                found = received_messages(graph, k, table, received[k], points)
+
+            def receive(p: PartLaunch) -> None:
+                box = boxes[p.number]
+                found = received_messages(graph, p.number, table, received[p.number], points)
                 box.clear()
                 box.extend(**dict(zip(("item", *columns), found, strict=True)))
-            parts = [p for p in self.parts if len(boxes[p.number])]
-            self._launch(parts, lambda p: p.receiving[i].run((*args, *p.sizes), where))
+                if len(box):
+                    p.receiving[i].run((*args, *p.sizes), where)
+
+            self._launch(self.parts, receive)
         finally:
             for box in boxes.values():
                 box.clear()

@@ -24,6 +24,8 @@ from morph.partition.tables import (
 from morph.partition.transport import Local, Transport
 from morph.runtime.device import Device, device
 
+FIXED = "points and edges of a part do not change: other parts have copies of them"
+
 
 class Statistics(NamedTuple):
     """Sizes of one part.
@@ -94,6 +96,8 @@ class PartitionedGraph:
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
+        for k in self.here:
+            self.local(k).fixed = FIXED
 
     def local(self, k: int) -> Graph:
         """Give the graph of part k."""
@@ -131,6 +135,7 @@ class PartitionedGraph:
     def _replicated(
         self, name: str, make: Callable[[Graph, dict[str, Any]], Table], columns: dict[str, Any]
     ) -> ReplicatedTable:
+        self.transport.begin("add table", name, *columns)
         for column, spec in columns.items():
             refuse_divided(name, column, getattr(spec, "name", None))
         copies: list[Table | None] = [None] * len(self.parts)
@@ -157,6 +162,7 @@ class PartitionedGraph:
             )
         if not issubclass(kind, Flag | Scalars):
             raise TypeError(f"{kind.__name__} does not take a partitioned graph")
+        self.transport.begin("make", kind.__name__)
         copies = [None if p is None else kind(p.graph, *args, **options) for p in self.parts]
         return (ReplicatedFlag if issubclass(kind, Flag) else ReplicatedScalars)(self, copies)
 
@@ -191,6 +197,7 @@ class PartitionedGraph:
 
     def statistics(self) -> list[Statistics]:
         """Give the sizes of each part."""
+        self.transport.begin("statistics")
         return self.gather(self._sizes)
 
     def _sizes(self, k: int) -> Statistics:

@@ -230,7 +230,12 @@ class Columns(OnParts):
         self._check_new(name, spec, fill)
         for k in self.graph.here:
             self.local(k).add(name, spec_of_part(spec, k), fill)
+        self._begin("add column", name, self.columns[name].dtype)
         return PartitionedColumn(self, name)
+
+    def _begin(self, operation: str, column: str = "", *facts: Any) -> None:
+        """State the next operation on the table, see `Transport.begin`."""
+        self.graph.transport.begin(operation, f"{self.name}.{column}", *facts)
 
     def _check_new(self, name: str, spec: Any, fill: Any) -> None:
         refuse_name(self.name, name)
@@ -238,15 +243,18 @@ class Columns(OnParts):
 
     def drop(self, name: str) -> None:
         """Remove a column."""
+        self._begin("drop", name)
         self._on_all(lambda t: t.drop(name))
 
     def rename(self, old: str, new: str) -> None:
         """Rename a column."""
         refuse_name(self.name, new)
+        self._begin("rename", old, new)
         self._on_all(lambda t: t.rename(old, new))
 
     def pack(self, *groups: Any) -> None:
         """Choose another layout, see `Table.pack`."""
+        self._begin("pack", "", groups)
         self._on_all(lambda t: t.pack(*groups))
 
     @contextmanager
@@ -254,6 +262,7 @@ class Columns(OnParts):
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
         for name in specs:
             refuse_name(self.name, name)
+        self._begin("temporary columns", ",".join(specs))
         with ExitStack() as stack:
             for table in self._tables():
                 stack.enter_context(table.temporary_columns(**specs))
@@ -434,6 +443,7 @@ class PartitionedTable(Columns):
         """Copy values of a column to the host; ``key`` is one of NumPy's, of global ids."""
         key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
         ids = self._ids(key)
+        self._begin("read", name, *(() if ids is None else (ids,)))
         column = self.columns[name]
         shape = (column.size,) if column.size else ()
         out = np.empty((self._count if ids is None else ids.size, *shape), column.dtype)
@@ -471,6 +481,7 @@ class PartitionedTable(Columns):
         key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
         ids, column = self._ids(key), self.columns[name]
         a = self._checked(column, value)
+        self._begin("write", name, a, *(() if ids is None else (ids,)), *inner)
         if not a.ndim and not inner and ids is None and column.ref not in DIVIDED:
             for table in self._tables():
                 with table.device.active():
@@ -549,7 +560,9 @@ class PartitionedTable(Columns):
         if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             return None
         if isinstance(key, slice):
-            return np.arange(*key.indices(self._count))
+            start, stop, step = key.indices(self._count)
+            most = self._count + 1  # a step of more than 64 bits has no dtype
+            return np.arange(start, stop, min(max(step, -most), most))
         if isinstance(key, PartitionedColumn):
             key = key.__array__()
         ids = to_host(key.id if isinstance(key, Row) else key)
@@ -603,15 +616,18 @@ class ReplicatedTable(Columns):
         """Write to a column of all copies."""
         key = key.id if isinstance(key, Row) else key
         value = value.__array__() if isinstance(value, PartitionedColumn) else value
+        self._begin("write", name, value, key)
         for table in self._tables():
             getattr(table, name)[key] = value
 
     def new(self, *values: Any, **named: Any) -> PartitionedRow:
         """Give a new row, see `Table.new`."""
+        self._begin("add a row to")
         return PartitionedRow(self, self._on_all(lambda t: t.new(*values, **named)).id)
 
     def extend(self, n: int | None = None, **arrays: Any) -> int:
         """Append rows, see `Table.extend`."""
+        self._begin("add rows to")
         first: int = self._on_all(lambda t: t.extend(n, **arrays))
         return first
 
@@ -665,11 +681,13 @@ class ReplicatedFlag(OnParts):
 
     def set(self) -> None:
         """Raise the flag."""
+        self.graph.transport.begin("raise a flag")
         for k in self.graph.here:
             self._copies[k].set()
 
     def clear(self) -> None:
         """Lower the flag."""
+        self.graph.transport.begin("lower a flag")
         for k in self.graph.here:
             self._copies[k].clear()
 
@@ -695,12 +713,17 @@ class PartitionedCollection(OnParts):
         for k in self.graph.here:
             own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
             self._copies[k] = Collection(table.local(k), **own)
+        self._begin("make")
 
     def local(self, k: int) -> Collection:
         """Give the collection of part k."""
         found = self._copies[k]
         assert found is not None
         return found
+
+    def _begin(self, operation: str, *facts: Any) -> None:
+        """State the next operation on the collection, see `Transport.begin`."""
+        self.graph.transport.begin(operation, "a collection of", self.table.name, *facts)
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -729,6 +752,7 @@ class PartitionedCollection(OnParts):
         rows = np.broadcast_to(global_ids.pop("item"), (n,))
         if bool((rows < 0).any()):
             raise ValueError("an item of a partitioned collection is a row, not None")
+        self._begin("add to", rows)
         inner = {name: (c.size,) if c.size else () for name, c in store.columns.items()}
         pieces = []
         for k in self.graph.here:
@@ -757,10 +781,12 @@ class PartitionedCollection(OnParts):
 
     def clear(self) -> None:
         """Remove every item; the memory is kept."""
+        self._begin("clear")
         for k in self.graph.here:
             self.local(k).clear()
 
     def __len__(self) -> int:
+        self._begin("length of")
         return sum(self.graph.gather(lambda k: len(self.local(k))))
 
     @property
@@ -784,6 +810,7 @@ class PartitionedCollection(OnParts):
                 values = self.graph.tables[ref]._share(k).global_ids(values)
             return values.astype(made.columns[name].dtype)
 
+        self._begin("read", name)
         return np.concatenate(self.graph.gather(piece))
 
     def __getattr__(self, name: str) -> HostArray:

@@ -1,4 +1,8 @@
-"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks."""
+"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks.
+
+All processes make the same calls in the same order.  `Transport.begin` states which operation a
+process executes next, so that a process that executes another one is found.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,24 @@ class Transport(Protocol):
 
     size: int
     parts: range
+
+    def begin(self, operation: str, *facts: Any) -> None:
+        """State the next operation of the host, such as a launch or a write to a column.
+
+        The next `gather` compares it between the processes.
+
+        Parameters
+        ----------
+        operation : str
+            For the error: ``"write points.dist"``.
+        *facts : object
+            What has to be equal in all processes: arrays of the host, and what `str` shows.
+
+        Raises
+        ------
+        PartError
+            From that `gather`, in all processes, if their operations differ.
+        """
 
     def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part.
@@ -59,6 +81,9 @@ class Local:
         self.devices, self.size, self.parts = devices, len(devices), range(len(devices))
         self._several = [] if len(set(devices)) == 1 else sorted(set(devices), key=str)
 
+    def begin(self, operation: str, *facts: Any) -> None:
+        """State the next operation, which one process does not compare."""
+
     def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part, see `Transport.exchange`."""
         self._synchronize()  # what is sent has been computed
@@ -82,7 +107,7 @@ class Local:
 
 
 class PartError(RuntimeError):
-    """A part on another rank has failed."""
+    """A part on another rank has failed, or the ranks execute different operations."""
 
 
 def agree(transport: Transport, what: str, value: Any) -> None:
@@ -100,7 +125,11 @@ def agree(transport: Transport, what: str, value: Any) -> None:
     ValueError
         If it differs.
     """
-    found = transport.gather(dict.fromkeys(transport.parts, value))
+    refuse_different(what, transport.gather(dict.fromkeys(transport.parts, value)))
+
+
+def refuse_different(what: str, found: Sequence[Any]) -> None:
+    """Raise an error if a value differs between parts, see `agree`."""
     for k, other in enumerate(found):
         if other != found[0]:
             raise ValueError(f"{what} differs between rank 0 and rank {k}: {found[0]}, {other}")

@@ -16,9 +16,13 @@ from morph.compiler.ir.layout import (
     CHECKED_ARGUMENT,
     CLAIMS_ARGUMENT,
     GRAPH_ARRAYS,
+    MOST_PARTS,
+    PARTS_ARGUMENT,
     QUEUE_ARGUMENT,
     STORE_ARRAYS,
     TOGETHER_ARGUMENT,
+    Parts,
+    Route,
 )
 from morph.compiler.ir.layout import Meta as Meta
 from morph.compiler.ir.layout import State as State
@@ -157,6 +161,47 @@ def queues(unit: ir.Unit) -> frozenset[str]:
     return frozenset(n.slot for n in steps if n.until_empty)
 
 
+@dataclass(frozen=True, slots=True)
+class PartsLayout:
+    """Where the array of a part (see `Parts`) has what a program needs.
+
+    Attributes
+    ----------
+    routes : dict of str to int
+        By slot of a table of points or edges, the first word of its `Route`.
+    peers : dict of (slot, column) to int
+        The first of the words with the addresses that a column has in each part.
+    words : int
+        Of the array.
+    """
+
+    routes: dict[str, int]
+    peers: dict[tuple[str, str], int]
+    words: int
+
+
+def parts_of(unit: ir.Unit) -> PartsLayout | None:
+    """The layout of the array of a part, if all parts of a graph execute the unit together."""
+    nodes = list(ir.walk(unit.blocks))
+    if not any(isinstance(n, ir.Agree | ir.Exchange | ir.Deliver) for n in nodes):
+        return None
+    stores, sent = {s.slot: s for s in unit.stores}, list[ir.Deliver]()
+    tables, columns = dict[str, None](), dict[tuple[str, str], None]()
+    for n in nodes:
+        if isinstance(n, ir.Mirrors):
+            tables[n.slot] = None
+        elif isinstance(n, ir.Exchange):
+            columns |= dict.fromkeys((m.slot, m.column) for m in (*n.combines, *n.spreads))
+        elif isinstance(n, ir.Deliver):
+            tables[n.table] = None
+            sent.append(n)
+    columns |= dict.fromkeys((n.inbox, c.name) for n in sent for c in stores[n.inbox].columns)
+    routes = {slot: Parts.ROUTES + i * Route.WORDS for i, slot in enumerate(tables)}
+    first = Parts.ROUTES + len(routes) * Route.WORDS
+    peers = {c: first + i * MOST_PARTS for i, c in enumerate(columns)}
+    return PartsLayout(routes, peers, first + len(peers) * MOST_PARTS)
+
+
 class _Used:
     """The fields that nodes of a unit need."""
 
@@ -227,6 +272,9 @@ class _Used:
                 self.array(n.flag, "flag")
             case "ahead" if n.ahead:
                 self.new(n.ahead[1])
+            case "messages":
+                self.new(n.outbox)
+                self.new(n.inbox)
             case "rows" | "new" | "free" as how:
                 getattr(self, how)(n.slot)
             case "parent" | "flag" | "lock" as kind:
@@ -285,6 +333,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
         | (TOGETHER_ARGUMENT if together(unit) else {})
         | (CLAIMS_ARGUMENT if claims(unit) else {})
         | (QUEUE_ARGUMENT if queues(unit) else {})
+        | (PARTS_ARGUMENT if parts_of(unit) else {})
     )
     listed = sorted(used, key=lambda f: (f.slot, f.kind != "column", f.name))
     fixed = (f for f in listed if f.slot not in exchanged)

@@ -76,6 +76,39 @@ class Rebuild(IntEnum):
     CHANGED = 24  # whether the step that has ended has changed these counters
 
 
+MOST_PARTS = 8  # of one host, that execute a program together
+MOST_WORDS = 32  # that a part sends at a crossing: two of the schedule, then those of the program
+
+
+class Parts(IntEnum):
+    """Words of the array by which a part of a graph reaches the others (int64).
+
+    Routes follow, then the addresses that columns have in each part: see `abi.parts_of`.
+    """
+
+    COUNT = 0  # of parts
+    NUMBER = 1  # of this part
+    CROSSINGS = 2  # so far
+    ERROR = 3  # 0, or 1 + the global id of a point of which this part has no copy
+    RECEIVED = 4  # messages in the inbox that is being filled
+    MAILBOXES = 8  # address in each part: what is sent to it at crossings
+    COUNTS = 16  # messages from this part to each
+    FIRST = 24  # where they begin in the inbox of each
+    ROUTES = 32
+
+
+class Route(IntEnum):
+    """Words of the route between the own rows of a table of points or edges and their mirrors."""
+
+    SENT = 0  # address: the own rows that other parts mirror (i32), by part
+    HOME = 1  # address: by mirror, its row in the part that owns it (i32)
+    OWNED = 2  # number of own rows
+    SENT_BOUNDS = 3  # where the rows that each part mirrors begin in `SENT`, and the end
+    FIRST_MIRROR = 12  # the row in each part at which its mirrors of this part begin
+    MIRRORS = 20  # the rows here at which the mirrors of each part begin, and the end
+    WORDS = 29
+
+
 class CheckWord(IntEnum):
     """Words of the ``check`` array (int64)."""
 
@@ -117,6 +150,7 @@ KERNEL_COUNTERS: dict[type[IntEnum], dict[str, int]] = {
     Status: {"LOCKS": 6},
     State: {"LAUNCH": 3},
 }
+GLOBAL = Meta.TAIL  # of the ``meta`` of a partitioned collection: items in all parts
 GAPPED_ROW = ("begin", "size")  # 32-bit fields of a row of an adjacency that batches change
 
 
@@ -165,16 +199,21 @@ ARGUMENTS = {
 CHECKED_ARGUMENT = {"check": "i64*"}  # the violation, see CheckWord
 TOGETHER_ARGUMENT = {"lost": "u32*"}  # one bit per item: whether its claim has failed
 QUEUE_ARGUMENT = {"ready": "u32*"}  # one bit per item: whether a queue's new item is complete
+PARTS_ARGUMENT = {"parts": "i64*"}  # of a program that all parts execute together, see Parts
 CLAIMS_ARGUMENT = {"queue": "u32*"}  # on a GPU, the items that pass the filter
 
 
-def header(checked: bool = False, rebuilds: bool = False) -> str:
-    """The layouts as C++, for the prelude, with those of checks and of rebuilt rows if used."""
+def header(checked: bool = False, rebuilds: bool = False, parts: bool = False) -> str:
+    """The layouts as C++, for the prelude, with those of checks, rebuilt rows, parts if used."""
     lines = ["// Generated from morph/compiler/ir/layout.py: what host and kernels share."]
     for counters in (Meta, Status, State):
         lines.append(f"enum {{ {_enumerators(counters)} }};")
     if rebuilds:
         lines.append(f"enum {{ {_enumerators(Rebuild, 'REBUILD_')} }};")
+    if parts:
+        lines.append(f"enum {{ {_enumerators(Parts, 'PARTS_')}, GLOBAL = {int(GLOBAL)} }};")
+        lines.append(f"enum {{ {_enumerators(Route, 'ROUTE_')} }};")
+        lines.append(f"constexpr i32 MOST_PARTS = {MOST_PARTS}, MOST_WORDS = {MOST_WORDS};")
     lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")
     lines.append(f"constexpr i32 MOST_TOTALS = {MOST_TOTALS};")
     if checked:

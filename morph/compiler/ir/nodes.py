@@ -163,10 +163,11 @@ class Contains(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSize(Expr):
-    """Rows of a table in use (dead ones too), or items of a collection."""
+    """Rows of a table in use (dead ones too), or items of a collection, perhaps in all parts."""
     counts = True
     arguments = "rows"
     slot: str
+    in_all: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised(Expr):
@@ -596,6 +597,64 @@ class Clear(Node):
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Total(Node):
+    """A value of which every part has a copy; ``before`` is that before the step.
+
+    ``op`` says how the parts' values become one: see `partitioning.Total`.
+    """
+    op: str
+    place: Place
+    before: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agree(Node):
+    """Part of the ``Foreach`` before it: its barrier is one of all parts, a crossing.
+
+    Flags that one part has raised are raised in all, and totals get one value.
+    """
+    flags: tuple[str, ...]
+    totals: tuple[Total, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrors(Node):
+    """A column of points or edges at the mirrors of a part, and how it is combined (or empty)."""
+    arguments = "column"
+    slot: str
+    column: str
+    op: str = ""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FillMirrors(Node):
+    """Set own mirrors to 0, then a barrier of this part."""
+    synchronises = True
+    mirrors: tuple[Mirrors, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange(Node):
+    """Combine own rows with their mirrors, then set mirrors to the values of the own rows.
+
+    Then a crossing.
+    """
+    synchronises = True
+    combines: tuple[Mirrors, ...]
+    spreads: tuple[Mirrors, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver(Node):
+    """Send the messages in ``outbox`` to the owners of their rows of ``table``, in ``inbox``.
+
+    ``points`` are the columns of global ids, which become local ids; ``ids`` is the column of
+    those of the points.  Two crossings, and a barrier of this part.
+    """
+    synchronises = True
+    arguments = "messages"
+    outbox: str
+    inbox: str
+    table: str
+    points: tuple[str, ...]
+    ids: Mirrors | None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block(Node):
     """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``.
 
@@ -603,7 +662,10 @@ class Block(Node):
     collections in ``swap`` have changed places: (slot, slot that it stood for before).  ``saves``
     and ``restores`` name the variables in which a call of a program keeps the buffer permutation.
     """
-    steps: tuple[Assign | Foreach | OneThread | TakeFlag | Clear, ...]
+    steps: tuple[
+        Assign | Foreach | OneThread | TakeFlag | Clear | Agree | FillMirrors | Exchange | Deliver,
+        ...,
+    ]
     cond: Expr | None
     goto: int
     orelse: int = -1
