@@ -214,7 +214,8 @@ class PartitionedLaunch:
 
     def _launch(self, parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]) -> None:
         """Launch on some parts of this process; raise an error of any part when all have ended."""
-        errors = _on_devices(parts, run)
+        numbered = {p.number: p for p in parts}
+        errors = _on_devices(self.graph, list(numbered), lambda k: run(numbered[k]))
         raise_together(self.graph.transport, {k: errors.get(k) for k in self.graph.here})
 
     def _deliver(self, i: int, message: Message, args: tuple[Any, ...], where: Where) -> None:
@@ -288,25 +289,31 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
     return agreed
 
 
+def each_part(graph: PartitionedGraph, run: Callable[[int], Any]) -> None:
+    """Run a function for each part of this process, as launches run; raise an error of any part."""
+    errors = _on_devices(graph, graph.here, run)
+    raise_together(graph.transport, {k: errors.get(k) for k in graph.here})
+
+
 def _on_devices(
-    parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]
+    graph: PartitionedGraph, parts: Sequence[int], run: Callable[[int], Any]
 ) -> dict[int, Exception]:
-    """Run a function for each part, a thread for each device; return the errors by part.
+    """Run a function for some parts, a thread for each device; return the errors by part.
 
     An exception of a signal handler ends all launches.
     """
     errors: dict[int, Exception] = {}
-    groups: dict[Device, list[PartLaunch]] = {}
-    for p in parts:
-        groups.setdefault(p.launch.device, []).append(p)
+    groups: dict[Device, list[int]] = {}
+    for k in parts:
+        groups.setdefault(graph.devices[k], []).append(k)
 
-    def run_group(group: list[PartLaunch]) -> None:
-        for p in group:
+    def run_group(group: list[int]) -> None:
+        for k in group:
             try:
-                run(p)
+                run(k)
             except Exception as error:
-                error.add_note(f"on part {p.number}, by whose numbers rows are named")
-                errors[p.number] = error
+                error.add_note(f"on part {k}, by whose numbers rows are named")
+                errors[k] = error
 
     # a launch on the host handles signals only in this thread
     devices = sorted(groups, key=lambda d: not d.on_host)

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
+from morph.algorithms.graph.temporary import live_edges, of_graph_or_parts, workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
+from morph.partition.execution import each_part
+from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
 
 NONE = 2**31 - 1  # no edge is picked
@@ -93,7 +95,39 @@ def boruvka(g, sets, joined, low, high, most, none, together):
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
-@of_graph
+def _in_parts(graph: PartitionedGraph) -> Mst:
+    """Find the forest of the edges that are in the forests of parts, all other edges left out.
+
+    An edge that is the last one of a cycle in the order of weights and ids is in no forest.
+    """
+    names = ["src", "dst", *(["weight"] if "weight" in graph.edges.columns else [])]
+    found = {}
+
+    def find(k: int) -> None:
+        g, share = graph.local(k), graph.edges._share(k)
+        ends = [g.edges.columns[name].array[: share.owned] for name in names]
+        if share.mirrors:  # copies of edges, whose ids in the part are no guide to their order
+            src, dst, *weight = ends
+            g = Graph.from_edges(
+                src, dst, *weight, n=len(g.points), directed=True, device=g.device
+            )
+        picked = mst(g).edges
+        with g.device.active():
+            src, dst, *weight = (g.device.to_host(a[picked]) for a in ends)
+        src, dst = map(graph.points._share(k).global_ids, (src, dst))
+        found[k] = share.global_ids(g.device.to_host(picked)), src, dst, *weight
+
+    each_part(graph, find)
+    ids, *ends = map(np.concatenate, zip(*graph.gather(found.__getitem__), strict=True))
+    order = np.argsort(ids)
+    src, dst, *weight = (a[order] for a in ends)
+    where = graph.devices[graph.here[0]]
+    n = len(graph.points)
+    whole = mst(Graph.from_edges(src, dst, *weight, n=n, directed=True, device=where))
+    return whole._replace(edges=ids[order][where.to_host(whole.edges)])
+
+
+@of_graph_or_parts
 def mst(graph: Graph) -> Mst:
     """Find a minimum spanning forest.
 
@@ -114,6 +148,8 @@ def mst(graph: Graph) -> Mst:
     ValueError
         If a weight is NaN.
     """
+    if isinstance(graph, PartitionedGraph):
+        return _in_parts(graph)
     weighted = "weight" in graph.edges.columns
     dtype = np.dtype(graph.edges.weight.dtype if weighted else np.int32)
     if dtype.kind == "f":
