@@ -20,6 +20,7 @@ import numpy as np
 
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.data.collection import Collection
+from morph.data.row import Row
 from morph.data.versions import latest
 from morph.language.bundles import flat, is_bundle
 from morph.language.dtypes import vec
@@ -369,7 +370,7 @@ def _common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGrap
         if isinstance(x, (*OBJECTS, *VIEWS)):
             place = owner(x).device.name
             raise TypeError(f"{x!r} is on {place}, but the launch is on {graphs[0]!r}")
-        if isinstance(x, PartitionedRow) and x.table.name in PartitionedGraph.divided:
+        if what.kind == "kernel" and _is_divided(x):
             raise TypeError(f"{name} takes no row of a partitioned table: pass its id")
     if any(g is not graphs[0] for g in graphs):
         raise TypeError(f"{name} takes objects of one partitioned graph, not of several")
@@ -382,7 +383,14 @@ def _local(x: Any, k: int) -> Any:
     if isinstance(x, tuple):
         fields = [_local(a, k) for a in x]
         return type(x)(*fields) if is_bundle(type(x)) else tuple(fields)
+    if _is_divided(x):
+        return Row(x.table.local(k), 0)  # of a program, which is only checked
     return x.local(k) if in_parts(x) else x
+
+
+def _is_divided(x: Any) -> bool:
+    """Whether an argument is a row of the points or edges."""
+    return isinstance(x, PartitionedRow) and x.table.name in PartitionedGraph.divided
 
 
 def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slots]:

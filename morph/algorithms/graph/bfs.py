@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import of_graph_or_parts, results, source_ids, workspace
+from morph.algorithms.graph.temporary import of_graph, results, source_ids, workspace
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import number
 from morph.data.table import Table
@@ -132,7 +132,7 @@ def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
     )
 
 
-@of_graph_or_parts
+@of_graph
 def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     """Find the number of edges from ``source`` to every point.
 

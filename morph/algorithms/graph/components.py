@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.temporary import of_graph_or_parts, results, workspace
+from morph.algorithms.graph.temporary import of_graph, results, workspace
 from morph.data.collection import Flag, Set
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -151,7 +151,7 @@ def _components_of_parts(graph: PartitionedGraph) -> Components:
         return Components(*results(graph, "label"), int(found.components))
 
 
-@of_graph_or_parts
+@of_graph
 def connected_components(graph: Graph) -> Components:
     """Find the weakly connected components.
 

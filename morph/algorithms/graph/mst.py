@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import live_edges, of_graph_or_parts, workspace
+from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
@@ -127,7 +127,7 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
     return whole._replace(edges=ids[order][where.to_host(whole.edges)])
 
 
-@of_graph_or_parts
+@of_graph
 def mst(graph: Graph) -> Mst:
     """Find a minimum spanning forest.
 

@@ -28,7 +28,7 @@ from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.costs import EDGES, Weights, hopes, measured
 from morph.algorithms.graph.temporary import (
     live_edges,
-    of_graph_or_parts,
+    of_graph,
     pieces,
     source_ids,
     workspace,
@@ -213,7 +213,7 @@ def set_equal_parent(p, g, following):
                 following.add(t)
 
 
-@of_graph_or_parts
+@of_graph
 def sssp(
     graph: Graph,
     source: Any = 0,

@@ -182,22 +182,14 @@ def _workspace_in_parts(
 
 
 def of_graph(algorithm: F) -> F:
-    """Have an algorithm take whatever `Graph.of` takes, and hold the graph's lock while it runs.
+    """Have an algorithm take whatever `Graph.of` takes, or a graph in parts, and hold its lock.
 
     So no thread changes the graph between the first look at its weights and the result.
     """
-    return _of_graph(algorithm, as_graph)
 
-
-def of_graph_or_parts(algorithm: F) -> F:
-    """Have an algorithm take what `of_graph` allows, and graphs in parts."""
-    return _of_graph(algorithm, lambda g: g if isinstance(g, PartitionedGraph) else as_graph(g))
-
-
-def _of_graph(algorithm: F, read: Callable[[Any], Any]) -> F:
     @wraps(algorithm)
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        graph = read(graph)
+        graph = graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
         with graph._lock:
             return algorithm(graph, *args, **kwargs)
 
@@ -211,21 +203,6 @@ def as_graph(graph: Any) -> Graph:
             "this algorithm takes a graph on one device, not in parts: parts.to(device)"
         )
     return graph if isinstance(graph, Graph) else Graph.of(graph)
-
-
-@contextmanager
-def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
-    """Add columns for the time of a ``with`` block; the user's own of these names step aside.
-
-    Parameters
-    ----------
-    table : Table
-    **specs : (dtype, fill)
-        By column name.
-    """
-    assert table.graph is not None
-    with table.graph._lock, table.temporary_columns(**specs):
-        yield
 
 
 def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:

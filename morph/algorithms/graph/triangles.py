@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import live_edges, of_graph_or_parts
+from morph.algorithms.graph.temporary import live_edges, of_graph
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel
@@ -211,7 +211,7 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
         g.points.triangles.array[order] = turned.points.triangles.array
 
 
-@of_graph_or_parts
+@of_graph
 def triangle_count(graph: Graph) -> TriangleCount:
     """Count the triangles at every point and in all, ignoring edge directions.
 
