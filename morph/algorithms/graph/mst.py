@@ -108,9 +108,7 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
         ends = [g.edges.columns[name].array[: share.owned] for name in names]
         if share.mirrors:  # copies of edges, whose ids in the part are no guide to their order
             src, dst, *weight = ends
-            g = Graph.from_edges(
-                src, dst, *weight, n=len(g.points), directed=True, device=g.device
-            )
+            g = Graph.from_edges(src, dst, *weight, n=len(g.points), directed=True, device=g.device)
         picked = mst(g).edges
         with g.device.active():
             src, dst, *weight = (g.device.to_host(a[picked]) for a in ends)

@@ -200,7 +200,9 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
             rows = share.rows(device.to_host(ids))
             known = rows >= 0  # a triangle's points are neighbours of its least one
             targets.append(device.asarray(rows[known].astype(np.int32)))
-            sources.append(device.asarray(at)[device.asarray(known)] + np.int32(share.owned + first))
+            sources.append(
+                device.asarray(at)[device.asarray(known)] + np.int32(share.owned + first)
+            )
         order, rank = _ranks(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
         turned = _turned(device, n, u, v)
