@@ -12,7 +12,7 @@ def same_parts(made, expected):
         for name in ("points", "edges"):
             ours, theirs = (g.parts[k].shares[name] for g in (made, expected))
             assert (ours.ids, ours.owned) == (theirs.ids, theirs.owned)
-            for field in ("mirror_ids", "mirrors_of", "home"):
+            for field in ("mirror_ids", "mirrors_of"):
                 assert (getattr(ours, field) == getattr(theirs, field)).all()
             columns = a.tables[name].columns
             assert columns.keys() == b.tables[name].columns.keys()

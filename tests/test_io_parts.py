@@ -13,8 +13,8 @@ from test_io_graphs import BAD, GOOD, as_lists
 
 import morph
 from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
-from morph.io.graph import lines, shares
-from morph.io.graph.graphs import _format_for
+from morph.io.graph import lines
+from morph.io.graph.graphs import read_edges_of_parts
 from morph.io.text import numbers, scanner
 from morph.language.messages import shortened
 from morph.partition.transport import Local
@@ -28,7 +28,7 @@ NAMES = {
 def read_in_shares(path, parts):
     """All edges of a file, after a check of the shares."""
     transport = Local([morph.device("cpu")] * parts)
-    found = shares.read_shares(lambda: _format_for(path, None, None), path, None, transport)
+    found = read_edges_of_parts(path, transport)
     first = found[0]
     for edges in found.values():
         for name in ("n", "undirected", "symmetric"):

@@ -104,9 +104,8 @@ def test_a_part_has_all_edges_of_its_points_and_mirrors_of_their_other_ends(case
         assert used >= set(range(part.owned, len(ids)))
         for j in range(len(parts.parts)):
             a, b = part.mirrors_of[j : j + 2]
-            theirs = parts.local(j).points.global_id[:][part.home[a:b]]
+            theirs = parts.local(j).points.global_id[:][parts.routes.sent[j][k]]
             assert np.array_equal(theirs, mirrors[a:b])
-            assert np.array_equal(parts.routes.sent[j][k], part.home[a:b])
         edges = part.shares["edges"].global_ids(np.arange(len(p.edges)))
         for c in set(g.edges.columns) - {"src", "dst"}:
             assert np.array_equal(getattr(p.edges, c)[:], getattr(g.edges, c)[edges])
@@ -634,6 +633,34 @@ def test_names_of_internal_methods_are_free_for_columns():
     for name in ("share", "read", "write", "stale", "routes", "own_range"):
         parts.points.add(name, i32, fill=3)
         assert getattr(parts.points, name)[:].tolist() == [3] * len(parts.points)
+
+
+def test_what_graphs_in_parts_lack_is_named():
+    parts = morph.partition(small(), ["cpu"] * 2)
+    parts.points.add("x", i32)
+    with pytest.raises(AttributeError, match=r"in parts has no 'degree': use parts.to\(device\)"):
+        parts.degree()
+    with pytest.raises(AttributeError, match="graph has no table 'cells'"):
+        parts.cells  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'out_degree'.*its edges: parts.to\(device\)"):
+        parts.points[3].out_degree  # noqa: B018
+    with pytest.raises(AttributeError, match="collection has no column 'take'; it has item"):
+        morph.Collection(parts.points).take()
+    with pytest.raises(TypeError, match="in parts goes to one device; then divide it again"):
+        parts.to(["cpu", "cpu"])
+    with pytest.raises(TypeError, match=r"several: morph.partition\(g, devices\)"):
+        morph.Graph(["cpu", "cpu"])
+    with pytest.raises(TypeError, match="in parts: connect rows by labels"):
+        morph.Set(parts.points)
+
+
+def test_rows_of_extreme_values():
+    parts = morph.partition(small(), ["cpu"] * 2)
+    parts.points.add("x", i32)
+    parts.points.x[:] = [4, 1, 3, 9, 2]
+    assert repr(morph.argmin(parts.points.x)) == "points[1]"
+    assert morph.argmax(parts.points.x).x == 9
+    assert repr(parts.points[1:3]) == "points[1:3]"
 
 
 def test_compact_refuses_rows_in_parts():

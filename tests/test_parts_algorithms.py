@@ -1,5 +1,7 @@
 """Algorithms on graphs in parts, against one device, SciPy, NetworkX and the checkers."""
 
+import warnings
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -11,8 +13,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 
 import morph
-from morph.algorithms.graph import triangles
+from morph.algorithms.graph import temporary, triangles
 from morph.algorithms.registry import ROWS
+from morph.partition.graph import PerformanceWarning
 
 DEVICES = [["cpu"], ["cpu"] * 2, ["cpu", "python", "cpu"], ["cpu"] * 4]
 FAR = np.iinfo(np.int64).max
@@ -145,6 +148,21 @@ def test_deep_graphs():
     assert found.levels == morph.bfs(g).levels and found.distance.max() == 71
     morph.validate.bfs(g, found.distance, found.predecessor)
     assert np.array_equal(morph.sssp(parts, 4).distance, morph.sssp(g, 4).distance)
+
+
+def test_a_warning_where_one_device_is_faster(monkeypatch):
+    monkeypatch.setattr(temporary, "MANY", 20)
+    g = morph.generate.grid(3, 30, device="cpu")
+    parts = morph.partition(g, ["cpu", "python"])
+    with pytest.warns(PerformanceWarning, match=r"3\d steps for 294 edges: one device is") as found:
+        morph.bfs(parts)
+    assert found[0].filename == __file__
+    for graph in (g, morph.partition(g, ["cpu"] * 2), parts):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            morph.bfs(graph, cutoff=10), morph.connected_components(graph)
+            if graph is not parts:
+                morph.bfs(graph)
 
 
 @pytest.mark.parametrize("kind", ["u4", "f8", "u8"])

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -38,7 +38,6 @@ from morph.partition.tables import (
     PartitionedColumn,
     PartitionedRange,
     PartitionedRow,
-    ReplicatedScalars,
 )
 from morph.partition.transport import raise_together
 from morph.runtime.device import Device
@@ -72,6 +71,9 @@ def launch_on_parts(
         If an object is not in the same parts.
     """
     graph = _common_graph(what, (*(() if items is None else (items,)), *flat(args)))
+    if what.kind == "program" and any(map(_is_divided, flat(args))):  # rows, for the host only
+        lookup.accept(what, _local(args, graph.here[0]))
+        return None
     if what.kind == "program":
         lookup.accept(what, _local(args, graph.here[0]))
         return None
@@ -130,7 +132,7 @@ class PartitionedLaunch:
     """
 
     def __init__(self, graph: PartitionedGraph, call: Call) -> None:
-        self._graph, self._name = ref(graph), call.what.__name__
+        self._graph, self._name, self.changes = ref(graph), call.what.__name__, graph.changes
         self.parts: list[PartLaunch] = []
         for k in graph.here:
             derived, slots = _derived(k, graph, call)
@@ -175,18 +177,30 @@ class PartitionedLaunch:
         return False
 
     def run(self, args: tuple[Any, ...], where: Where) -> None:
-        """Run the step.
+        """Run the step, or let a `checkpoint` do so.
 
         Raises
         ------
         PartError
             If a part of another process has failed.
         """
-        found, transport = self.partitioning, self.graph.transport
-        with _state(self.graph).lock:
+        recorder = self.graph.recorder
+        if recorder is None:
+            self._run(args, where)
+        else:
+            recorder.step(self._name, lambda: self._run(args, where))
+
+    def _run(self, args: tuple[Any, ...], where: Where) -> None:
+        """Run the step."""
+        found, graph = self.partitioning, self.graph
+        with _state(graph).lock:
             numbers = (x for x in args if isinstance(x, int | float | np.generic))
-            transport.begin("foreach", self._name, *numbers)
-            transport.gather(dict.fromkeys(self.graph.here))
+            graph.transport.begin("foreach", self._name, *numbers)
+            graph.transport.gather(dict.fromkeys(graph.here))
+            if self.changes != graph.changes:
+                self.changes = graph.changes
+                self.parts = [replace(p, sizes=_sizes(p.number, graph, found)) for p in self.parts]
+            graph._steps += 1
             self._prepare_mirrors()
             before = self._totals()
             try:
@@ -291,7 +305,7 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
 
 
 def each_part(graph: PartitionedGraph, run: Callable[[int], Any]) -> None:
-    """Run a function for each part of this process, as launches run; raise an error of any part."""
+    """Run a function for each part of this process, see `PartitionedGraph.each_part`."""
     errors = _on_devices(graph, graph.here, run)
     raise_together(graph.transport, {k: errors.get(k) for k in graph.here})
 
@@ -299,7 +313,7 @@ def each_part(graph: PartitionedGraph, run: Callable[[int], Any]) -> None:
 def _on_devices(
     graph: PartitionedGraph, parts: Sequence[int], run: Callable[[int], Any]
 ) -> dict[int, Exception]:
-    """Run a function for some parts, a thread for each device; return the errors by part.
+    """Run a function for some parts, a thread for each GPU; return the errors by part.
 
     An exception of a signal handler ends all launches.
     """
@@ -313,12 +327,13 @@ def _on_devices(
             try:
                 run(k)
             except Exception as error:
-                error.add_note(f"on part {k}, by whose numbers rows are named")
+                error.add_note(f"on part {k}, by whose numbers edges are named")
                 errors[k] = error
 
-    # a launch on the host handles signals only in this thread
+    # only in this thread a signal ends a launch on the host, which anyway uses all cores
     devices = sorted(groups, key=lambda d: not d.on_host)
-    first, others = devices[:1], devices[1:]
+    here = max(sum(d.on_host for d in devices), 1)
+    first, others = devices[:here], devices[here:]
     waiting = [_pool.submit(copy_context().run, run_group, groups[d]) for d in others]
     try:
         for d in first:
@@ -354,17 +369,26 @@ def _key(x: Any) -> Any:
         return id(x.table), x.name
     if isinstance(x, PartitionedRow):
         return id(x.table), "row"
+    if isinstance(x, PartitionedRange):
+        return id(x.store), "slice"
     return id(x) if in_parts(x) or callable(x) else type(x)
+
+
+def _held(x: Any) -> Any:
+    """The table of a column, a row or a slice of a table that every part has; other objects."""
+    if isinstance(x, PartitionedRange) and x.store.name not in PartitionedGraph.divided:
+        return x.store
+    return x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
 
 
 def _common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGraph:
     """The graph of all objects among the arguments."""
     name, graphs = what.__name__, []
     for x in filter(in_parts, objects):
+        x = _held(x)
         if isinstance(x, PartitionedRange):
             hint = "use a filter: where=lambda p: p.id < n"
-            raise TypeError(f"foreach on a partitioned graph takes no slice: {hint}")
-        x = x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+            raise TypeError(f"foreach takes no slice of the {x.store.name} of parts: {hint}")
         graphs.append(x if isinstance(x, PartitionedGraph) else x.graph)
     for x in objects:
         if isinstance(x, (*OBJECTS, *VIEWS)):
@@ -396,15 +420,16 @@ def _is_divided(x: Any) -> bool:
 def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slots]:
     """What part k launches, and its objects."""
     together, balance, checked, until_empty = call.options
-    items = call.items.table if isinstance(call.items, ReplicatedScalars) else call.items
+    items = _held(call.items)
+    bounded = items is not call.items and isinstance(call.items, PartitionedRange)
     compiled, slots = lookup.accepted(Request(
         call.what, _local(items, k), _local(call.args, k), call.where, graph.local(k).device,
-        together, balance, checked, until_empty,
+        together, balance, checked, until_empty, bounded,
     ))  # fmt: skip
     if compiled not in _derivations:
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
         found = derive(compiled.unit, graphs)
-        first = len(flat(call.args))  # of the hidden arguments
+        first = len(flat(call.args)) + 2 * bounded  # of the hidden arguments
         getters = dict(compiled.getters)
         getters.update((h.name, first + i) for i, h in enumerate(found.hidden))
         units = []
@@ -429,7 +454,7 @@ def _part(
     launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
     for launch in launches:
         launch.checked = latest.epoch
-    sizes = tuple(_size(h, graph, k) for h in derived.partitioning.hidden)
+    sizes = _sizes(k, graph, derived.partitioning)
     return PartLaunch(k, launches[0], tuple(launches[1:]), sizes)
 
 
@@ -438,7 +463,7 @@ def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[s
     known: dict[int, Any] = {id(graph.local(k)): graph}
     known |= {id(t.local(k)): t for t in graph.tables.values()}
     for x in filter(in_parts, (call.items, *flat(call.args))):
-        x = x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+        x = _held(x)
         known[id(x.local(k))] = x
     for slot, x in slots.objects.items():
         if id(x) not in known and slot not in slots.arrays:
@@ -446,10 +471,22 @@ def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[s
     return {slot: known[id(x)] for slot, x in slots.objects.items() if id(x) in known}
 
 
+def _sizes(k: int, graph: PartitionedGraph, found: Partitioning) -> tuple[int, ...]:
+    """The values of the hidden arguments of part k."""
+    return tuple(_size(h, graph, k) for h in found.hidden)
+
+
 def _size(hidden: Hidden, graph: PartitionedGraph, k: int) -> int:
     """The value of a hidden argument of part k."""
-    table = graph.tables[hidden.what.removeprefix("owned_")]
-    return table._share(k).owned if hidden.what.startswith("owned_") else len(table)
+    name = hidden.what.removeprefix("owned_")
+    table = graph.tables[name]
+    if name == hidden.what:
+        return len(table)
+    part = graph.parts[k]
+    assert part is not None
+    if name == "edges" and part.changed is not None:
+        return len(part.graph.edges)
+    return part.share(name).owned
 
 
 class State:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any, ClassVar, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from morph.data.collection import Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
+from morph.data.versions import exclusive
 from morph.graph import Graph
+from morph.graph.applied import Applied, Then
+from morph.language.hooks import Hook
+from morph.partition.batches import apply
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
 from morph.partition.routes import Routes
 from morph.partition.tables import (
@@ -25,6 +33,22 @@ from morph.partition.transport import Local, Transport
 from morph.runtime.device import Device, device
 
 FIXED = "points and edges of a part do not change: other parts have copies of them"
+checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
+each_part: Hook[None] = Hook("morph.partition.execution:each_part")
+
+
+class PerformanceWarning(UserWarning):
+    """One device would be faster than several."""
+
+
+class Recorder(Protocol):
+    """Records the course of a program, see `io.graph.checkpoint`."""
+
+    def value(self, read: Callable[[], Any]) -> Any:
+        """Give what the host reads."""
+
+    def step(self, kernel: str, run: Callable[[], None]) -> None:
+        """Run a kernel."""
 
 
 class Statistics(NamedTuple):
@@ -71,13 +95,19 @@ class PartitionedGraph:
         How the parts exchange arrays.
     here : range
         The parts of this process.
+    changes : int
+        Increases whenever edges come or go.
+    made : WeakValueDictionary
+        The collections, flags and replicated tables of the graph, by number in order of making.
+    recorder : Recorder or None
+        Of a `checkpoint`.
     """
 
     kind: ClassVar[str] = "graph"
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
-        "__weakref__", "_lock", "device", "devices", "directed", "edges", "here", "parts", "points",
-        "tables", "transport",
+        "__weakref__", "_lock", "_numbers", "_steps", "changes", "device", "devices", "directed",
+        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -91,8 +121,14 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
+        self.changes = 0
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
+        self._numbers = count()
+        self.recorder: Recorder | None = None
+        self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
+        self._steps = 0  # that have been launched one by one
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
@@ -119,6 +155,47 @@ class PartitionedGraph:
     def gather(self, value: Callable[[int], Any]) -> list[Any]:
         """Give a value of each part, to all processes."""
         return self.transport.gather({k: value(k) for k in self.here})
+
+    def each_part(self, run: Callable[[int], Any]) -> None:
+        """Run a function for each part of this process, those on several GPUs at the same time.
+
+        An error of a part is raised in all processes when all parts have ended.
+        """
+        each_part(self, run)
+
+    def register(self, made: Any) -> None:
+        """Number a new collection, flag or replicated table."""
+        self.made[next(self._numbers)] = made
+
+    def checkpoint(
+        self, path: str | os.PathLike[str], every: float = 600.0
+    ) -> AbstractContextManager[None]:
+        """Save what a program has computed, now and then, and resume it.
+
+        The program in the block runs kernels and programs on this graph.  If there is a file, of an
+        earlier run of the same program, it resumes: kernels are skipped, and what the host reads is
+        what it read then, up to the step of the checkpoint.  The parts, devices and ranks may be
+        others.  At the end of the block, without an error, the file is deleted.
+
+        Parameters
+        ----------
+        path : path-like
+            A file, replaced as a whole at each checkpoint.
+        every : float
+            Seconds; a checkpoint is made after the first step that ends later.
+
+        Raises
+        ------
+        ValueError
+            If the file is no checkpoint, or one of another graph or program.
+
+        Notes
+        -----
+        The block has to depend on the graph and on what it reads of it only, not on times, for
+        example.  Reads of ``local(k)`` are not saved.  All values that the host reads are, large
+        arrays too, until the block ends.
+        """
+        return checkpoint(self, path, every)
 
     def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Columns:
         """Add a table, see `Graph.add_table`; every part gets a copy.
@@ -169,11 +246,41 @@ class PartitionedGraph:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name != "tables" and name in self.tables:
             return self.tables[name]
+        if hasattr(Graph, name):
+            raise AttributeError(f"a graph in parts has no {name!r}: use parts.to(device)")
         raise AttributeError(f"the graph has no table {name!r}")
 
+    @exclusive
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
+    ) -> Applied:  # fmt: skip
+        """Delete, change and insert edges, see `Graph.apply`: all parts, or, if it raises, none.
+
+        Ids are those of the whole graph, and ids of deleted edges are not used again.  With parts
+        on ranks all ranks give the same batch.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            As `Graph.apply`; also if points are to be deleted.
+        """
+        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+
     def to(self, device: str | Device) -> Graph:
-        """Give the whole graph on one device: points and edges with all columns, other tables."""
-        src, dst = self.edges.src[:], self.edges.dst[:]
+        """Give the whole graph on one device: points and edges with all columns, other tables.
+
+        Edges have new ids if some were deleted.
+
+        Raises
+        ------
+        TypeError
+            If there are several devices.
+        """
+        if isinstance(device, Sequence) and not isinstance(device, str):
+            raise TypeError("a graph in parts goes to one device; then divide it again")
+        ids = self.edges.ids() if self.edges.deletes else slice(None)
+        src, dst = self.edges.src[ids], self.edges.dst[ids]
         g = Graph(device, self.directed)
         g.points.extend(len(self.points))
         sorted_by_source = bool((src[1:] >= src[:-1]).all())
@@ -187,7 +294,8 @@ class PartitionedGraph:
                 whole.extend(len(table))
             for column in list(whole.columns):
                 if column not in ("src", "dst"):
-                    getattr(whole, column)[:] = table._read(column, slice(None))
+                    rows = ids if name == "edges" else slice(None)
+                    getattr(whole, column)[:] = table._read(column, rows)
         by = self.local(self.here[0])._adjacency.sorted_by
         if by is not None:
             g.sort_edges(by)
@@ -203,10 +311,11 @@ class PartitionedGraph:
     def _sizes(self, k: int) -> Statistics:
         part = self.parts[k]
         assert part is not None
-        points, edges = part.shares["points"], part.shares["edges"]
-        g = part.graph
+        points, edges = part.share("points"), part.share("edges")
+        g, own = part.graph, edges.own
         with g.device.active():
-            cut = int((g.edges.columns["dst"].array[: edges.owned] >= points.owned).sum())
+            own = own if isinstance(own, slice) else g.device.asarray(own)
+            cut = int((g.edges.columns["dst"].array[own] >= points.owned).sum())
         mirrors = points.mirrors, edges.owned, edges.mirrors, cut
         return Statistics(g.device.name, points.owned, *mirrors)
 

@@ -118,7 +118,7 @@ def divided(
     def arcs(ids: Any) -> Arcs:
         return Arcs(ids, src[ids], dst[ids], {name: a[ids] for name, a in extra.items()})
 
-    maker = Maker(at, place, ids, degree, g, points)
+    maker = Maker(at, place, degree, g, points)
     parts: list[Part | None] = [None] * len(where)
     for k in range(len(where)) if transport is None else transport.parts:
         copies = None

@@ -109,7 +109,7 @@ def partitioned(
             like.edges.add(name, a.dtype)
         degree = at.zeros(n, np.int64)
         degree[bounds[k] : bounds[k + 1]] = own.offsets[1:] - own.offsets[:-1]
-        maker = Maker(at, places[at], edge_ids, degree, like, {})
+        maker = Maker(at, places[at], degree, like, {})
         parts[k] = maker.part(k, Arcs(edge_ids[k], src, dst, columns), copies.get(k), at)
     return PartitionedGraph(parts, where, (n, first[-1]), directed, transport)
 

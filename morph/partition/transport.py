@@ -6,12 +6,13 @@ process executes next, so that a process that executes another one is found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from morph.runtime.device import Array, Device
 
 Arrays = Sequence[Array]
+Result = TypeVar("Result")
 
 
 class Transport(Protocol):
@@ -158,3 +159,20 @@ def raise_together(transport: Transport, errors: Mapping[int, BaseException | No
     for k, message in enumerate(found):
         if message:
             raise PartError(f"part {k} has failed: {message}")
+
+
+def on_all(transport: Transport, call: Callable[[], Result]) -> Result:
+    """Call a function in each process; an error in one of them is raised in all.
+
+    Raises
+    ------
+    PartError
+        If another process has failed, and this one has not.
+    """
+    errors: dict[int, BaseException | None] = dict.fromkeys(transport.parts)
+    try:
+        value = call()
+    except Exception as error:
+        errors[transport.parts.start] = error
+    raise_together(transport, errors)
+    return value

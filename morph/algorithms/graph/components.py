@@ -148,7 +148,8 @@ def _components_of_parts(graph: PartitionedGraph) -> Components:
 
     with workspace(graph, "components", make, label=(i32, -1)) as (changed, found):
         propagate(graph, changed, found)
-        return Components(*results(graph, "label"), int(found.components))
+        (label,) = results(graph, "label")
+        return Components(label, int(found.components))
 
 
 @of_graph
@@ -177,4 +178,5 @@ def connected_components(graph: Graph) -> Components:
 
     with workspace(graph, "components", make, label=(i32, -1)) as objects:
         components = join(graph, *objects, not graph.directed)
-        return Components(*results(graph, "label"), components)
+        (label,) = results(graph, "label")
+        return Components(label, components)

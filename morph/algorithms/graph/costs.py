@@ -86,15 +86,16 @@ def measured(graph: Graph) -> Weights:
     ValueError
         If a weight is negative or NaN.
     """
-    weight, n = graph.edges.columns["weight"], len(graph.points)
-    kind, m = weight.dtype, graph.edges.live
+    kind, n = graph.edges.columns["weight"].dtype, len(graph.points)
+    m: float = graph.edges.live
     if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
         return Weights(*_looked_at(graph), False)
     real = kind.kind == "f"
     if isinstance(graph, PartitionedGraph):
         graph.edges._refresh("weight")
-        m, total, most, bad, _ = zip(*graph.gather(lambda k: _sums(graph.local(k))), strict=True)
-        m, total, most, bad, odd = sum(m), sum(total), max(most), sum(bad), 1.0
+        sums = np.array(graph.gather(lambda k: _sums(graph.local(k))))
+        m, total, _, bad, _ = sums.sum(0).tolist()
+        most, odd = sums[:, 2].max(), 1.0
     else:
         m, total, most, bad, odd = _sums(graph)
     if bad:

@@ -19,7 +19,6 @@ from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
-from morph.partition.execution import each_part
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
 
@@ -100,29 +99,31 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
 
     An edge that is the last one of a cycle in the order of weights and ids is in no forest.
     """
-    names = ["src", "dst", *(["weight"] if "weight" in graph.edges.columns else [])]
-    found = {}
+    names = [name for name in ("src", "dst", "weight") if name in graph.edges.columns]
+    n, found = len(graph.points), {}
 
     def find(k: int) -> None:
         g, share = graph.local(k), graph.edges._share(k)
-        ends = [g.edges.columns[name].array[: share.owned] for name in names]
-        if share.mirrors:  # copies of edges, whose ids in the part are no guide to their order
-            src, dst, *weight = ends
-            g = Graph.from_edges(src, dst, *weight, n=len(g.points), directed=True, device=g.device)
+        ends = {name: g.edges.columns[name].array[: share.owned] for name in names}
+        if share.mirrors:  # copies of edges, which are last, whatever their ids in the whole graph
+            g = Graph.from_edges(**ends, n=len(g.points), device=g.device)
         picked = mst(g).edges
         with g.device.active():
-            src, dst, *weight = (g.device.to_host(a[picked]) for a in ends)
-        src, dst = map(graph.points._share(k).global_ids, (src, dst))
-        found[k] = share.global_ids(g.device.to_host(picked)), src, dst, *weight
+            kept = {name: g.device.to_host(a[picked]) for name, a in ends.items()}
+        for name in ("src", "dst"):
+            kept[name] = graph.points._share(k).global_ids(kept[name])
+        found[k] = share.global_ids(g.device.to_host(picked)), kept
 
-    each_part(graph, find)
-    ids, *ends = map(np.concatenate, zip(*graph.gather(found.__getitem__), strict=True))
-    order = np.argsort(ids)
-    src, dst, *weight = (a[order] for a in ends)
+    graph.each_part(find)
+    ids, kept = zip(*graph.gather(found.__getitem__), strict=True)
+    edges = np.concatenate(ids)
+    order = np.argsort(edges)
+    arrays: dict[str, Any] = {
+        name: np.concatenate([x[name] for x in kept])[order] for name in names
+    }
     where = graph.devices[graph.here[0]]
-    n = len(graph.points)
-    whole = mst(Graph.from_edges(src, dst, *weight, n=n, directed=True, device=where))
-    return whole._replace(edges=ids[order][where.to_host(whole.edges)])
+    whole = mst(Graph.from_edges(**arrays, n=n, device=where))
+    return whole._replace(edges=edges[order][where.to_host(whole.edges)])
 
 
 @of_graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
@@ -10,11 +11,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from morph.data.collection import Collection, Set
-from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.messages import shown
-from morph.partition.graph import PartitionedGraph
+from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
+MANY = 500  # steps of a search on parts from which its graph is deep,
+SMALL_STEP = 50000  # if a step has fewer edges: in the time of an exchange a GPU reads more
 SMALL = "weights"  # key of the scalars that are always kept
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
@@ -173,12 +175,24 @@ def _workspace_in_parts(
         graph.points.temporary_columns(**points),
         graph.edges.temporary_columns(**(edges or {})),
     ):
-        objects = make()
+        objects, before = make(), graph._steps
         if starts is not None:
             for name, x in (seed or {}).items():
                 getattr(graph.points, name)[starts] = x
             objects[0].extend(starts)
         yield objects
+        if starts is not None:  # a search, which follows an edge about once
+            _warn_of_small_steps(graph, graph._steps - before)
+
+
+def _warn_of_small_steps(graph: PartitionedGraph, steps: int) -> None:
+    """Warn if the parts of several devices spend most of the time on exchanges."""
+    several = len({d.name for d in graph.devices}) > 1 or len(graph.here) < len(graph.devices)
+    if several and steps > MANY and len(graph.edges) < SMALL_STEP * steps:
+        warnings.warn(
+            f"{steps} steps for {len(graph.edges)} edges: one device is faster, parts.to(device)",
+            PerformanceWarning, stacklevel=6,
+        )  # fmt: skip
 
 
 def of_graph(algorithm: F) -> F:

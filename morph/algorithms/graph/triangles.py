@@ -19,9 +19,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
-from morph.partition.execution import each_part
 from morph.partition.graph import PartitionedGraph
-from morph.partition.parts import GLOBAL_ID
 from morph.prelude import atomic_add, atomic_cas, bool_, exponent, f64, i32, i64, u32
 from morph.runtime.device import Device
 
@@ -159,7 +157,7 @@ def _in_parts(graph: PartitionedGraph) -> TriangleCount:
         graph.points._refresh("order")
         own = {k: _own_rows(graph, k) for k in graph.here}
         received = graph.transport.exchange({k: _sent_rows(graph, k, *own[k]) for k in own})
-        each_part(graph, lambda k: _count_part(graph, k, *own[k], received[k]))
+        graph.each_part(lambda k: _count_part(graph, k, *own[k], received[k]))
         graph.points._routes.combine("triangles", "add")
         triangles = graph.points.triangles[:]
         return TriangleCount(triangles, int(triangles.sum()) // 3)
@@ -181,7 +179,7 @@ def _sent_rows(graph: PartitionedGraph, k: int, u: Any, v: Any) -> list[list[Any
     """Give each part the edges from those of part k's points that it mirrors, in its order."""
     g, found = graph.local(k), []
     with g.device.active():
-        ids = g.points.columns[GLOBAL_ID].array
+        ids = g.points.global_id.array
         for rows in graph.points._routes.sent[k]:
             position = g.device.xp.full(len(g.points), -1, np.int32)
             position[rows] = g.device.xp.arange(rows.size, dtype=np.int32)

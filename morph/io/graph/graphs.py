@@ -75,6 +75,14 @@ def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None
     return _format_for(path, format, weight_type).read(path, weight_type)
 
 
+def read_edges_of_parts(
+    path: StrPath, transport: Transport, format: str | None = None, weight_type: Any = None
+) -> dict[int, EdgeArrays]:
+    """Read a share of the edges for each part of this process, see `read_shares`."""
+    choose = partial(_format_for, path, format, weight_type)
+    return read_shares(choose, path, weight_type, transport)
+
+
 def _format_for(path: StrPath, format: str | None, weight_type: Any) -> GraphFormat:
     """Give the format in which a file is read."""
     rows, suffix = _rows(path, format)
@@ -137,8 +145,7 @@ def read_graph(
     if comm is not None or isinstance(device, (list, tuple)):
         where, transport = places(device, comm)
         division = Division(by, shares)
-        read = partial(_format_for, path, format, weight_type)
-        found = read_shares(read, path, weight_type, transport)
+        found = read_edges_of_parts(path, transport, format, weight_type)
         return graph_of_shares(found, where, transport, division, symmetrize)
     if by != "range" or shares is not None:
         raise ValueError("by and shares divide a graph among a list of devices, or among ranks")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from morph.io.graph.edges import EdgeArrays
 from morph.io.graph.formats import GraphFormat, share_of
 from morph.io.text.scanner import FormatError, StrPath
-from morph.partition.transport import Transport, agree, raise_together
+from morph.partition.transport import Transport, agree, on_all
 
 _END = 1 << 16  # bytes compared at each end of a file
 
@@ -43,10 +43,10 @@ def read_shares(
         In all processes, if the file differs between them or one of them cannot read it.
     """
     transport.begin("read a graph")
-    about = _each(transport, lambda: _identity(path))
+    about = on_all(transport, lambda: identity(path))
     agree(transport, f"the file {os.fspath(path)}", about)
-    row = _each(transport, choose)
-    found = _each(transport, lambda: _read(row, path, weight_type, transport))
+    row = on_all(transport, choose)
+    found = on_all(transport, lambda: _read(row, path, weight_type, transport))
     sizes = transport.gather({
         k: (edges.n, len(edges.src), edges.weight is not None and edges.weight.dtype.str, count)
         for k, (edges, count) in found.items()
@@ -64,24 +64,10 @@ def read_shares(
             weight = _converted(path, weight, kind)
         return replace(edges, n=n, weight=weight)
 
-    made: dict[int, EdgeArrays] = _each(
-        transport, lambda: {k: complete(edges) for k, (edges, _) in found.items()}
-    )
-    return made
+    return on_all(transport, lambda: {k: complete(edges) for k, (edges, _) in found.items()})
 
 
-def _each(transport: Transport, read: Callable[[], Any]) -> Any:
-    """Call a function in each process; an error of one of them is raised in all."""
-    value, error = None, None
-    try:
-        value = read()
-    except Exception as found:
-        error = found
-    raise_together(transport, dict.fromkeys(transport.parts, error))
-    return value
-
-
-def _identity(path: StrPath) -> str:
+def identity(path: StrPath) -> str:
     """Describe the size of a file, and the bytes at its ends."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
