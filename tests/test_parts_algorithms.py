@@ -15,7 +15,6 @@ from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 import morph
 from morph.algorithms.graph import temporary, triangles
 from morph.algorithms.registry import ROWS
-from morph.partition.graph import PerformanceWarning
 
 DEVICES = [["cpu"], ["cpu"] * 2, ["cpu", "python", "cpu"], ["cpu"] * 4]
 FAR = np.iinfo(np.int64).max
@@ -154,7 +153,9 @@ def test_a_warning_where_one_device_is_faster(monkeypatch):
     monkeypatch.setattr(temporary, "MANY", 20)
     g = morph.generate.grid(3, 30, device="cpu")
     parts = morph.partition(g, ["cpu", "python"])
-    with pytest.warns(PerformanceWarning, match=r"3\d steps for 294 edges: one device is") as found:
+    with pytest.warns(
+        morph.PerformanceWarning, match=r"3\d steps for 294 edges: one device is"
+    ) as found:
         morph.bfs(parts)
     assert found[0].filename == __file__
     for graph in (g, morph.partition(g, ["cpu"] * 2), parts):
