@@ -284,8 +284,7 @@ def _fingerprint(graph: PartitionedGraph) -> int:
         with g.device.active():
             own = own if isinstance(own, slice) else g.device.asarray(own)
             src, dst = (
-                ids[g.edges.columns[name].array[own]].astype(np.uint64)
-                for name in ("src", "dst")
+                ids[g.edges.columns[name].array[own]].astype(np.uint64) for name in ("src", "dst")
             )
             mixed = (src << np.uint64(32) | dst) * np.uint64(0x9E3779B97F4A7C15)
             return int((mixed ^ mixed >> np.uint64(31)).sum())
