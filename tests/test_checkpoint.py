@@ -124,6 +124,7 @@ def all_kinds(parts):
         table[k].a = parts.points[k].x
         parts.points[int(parts.edges.src[k])].up = int(parts.edges.dst[k])
         found += [parts.points.x[:].tolist(), table.a[:].tolist(), sums.a, parts.points.up[:].sum()]
+        found.append(parts.points.x[parts.edges.src].sum())
         found += [parts.points.xy[0, 0], parts.points[0].xy.tolist()[0], bool(flag)]
     return found
 
@@ -240,6 +241,10 @@ def test_checkpoints_of_something_else_are_refused(tmp_path, monkeypatch):
             bool(flag)
             bool(flag)
     path.write_bytes(saved[: len(saved) // 2])
+    with pytest.raises(FormatError, match="no checkpoint: "):
+        run_in(path, PROGRAMS[0], parts)
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(3))
     with pytest.raises(FormatError, match="no checkpoint: "):
         run_in(path, PROGRAMS[0], parts)
     np.savez(path, a=np.zeros(3))
