@@ -69,6 +69,9 @@ class Recorder:
             found, _ = lookup.launch_for(self, None, args, None)
             if found is None:  # it runs kernel by kernel on every device
                 return self.__wrapped__(*args)
+            if isinstance(found, PersistentProgram):  # on other devices the kernels are launched
+                recorder.unit(found.program.unit)
+                return self.__wrapped__(*args)
             recorder.compiled(found.compiled)
             recorder.inside += 1
             try:

@@ -80,6 +80,9 @@ def launch_on_parts(
         If an object is not in the same parts.
     """
     graph = _common_graph(what, (*(() if items is None else (items,)), *flat(args)))
+    if what.kind == "program" and not options:  # it is only accepted
+        lookup.accept(what, _local(args, graph.here[0]))
+        return None
     key = ("parts", _key(items), *map(_key, flat(args)), *options)
     key = (*key, *(filter_key(where) if where else ()), closure_key(where))
     key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
@@ -121,21 +124,19 @@ class Launches:
 
 def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launches:
     """The launch of a program on all parts, or why there is none."""
-    lookup.accept(call.what, _local(call.args, graph.here[0]))
     try:
         _refuse_devices(graph)
         found = [_derived_program(k, graph, call) for k in graph.here]
         program = found[0][0]
         if any(p is not program and p.unit != program.unit for p, _, _ in found):
             raise NeedsSteps("tables of parts differ in their layout")
-        parts = [(compiled, slots) for _, compiled, slots in found]
-        _owners(graph.here[0], graph, call, parts[0][1])
+        _owners(graph.here[0], graph, call, found[0][2])
         sizes = [tuple(_size(h, graph, k) for h in program.hidden) for k in graph.here]
+        parts = [(compiled, slots) for _, compiled, slots in found]
         return PersistentProgram(graph, call.what, program, parts, sizes)
-    except LanguageError as error:
-        return Launches(error.problem)
-    except NeedsSteps as error:
-        return Launches(str(error))
+    except NeedsSteps as why:
+        lookup.accept(call.what, _local(call.args, graph.here[0]))
+        return Launches(str(why))
 
 
 def _refuse_devices(graph: PartitionedGraph) -> None:
@@ -163,13 +164,20 @@ def _derived_program(
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
         rows = [x.local(k).table for x in flat(call.args) if isinstance(x, ReplicatedScalars)]
         one = {slot for slot, x in slots.objects.items() if any(x is t for t in rows)}
-        program = derive_program(compiled.unit, graphs, one)
-        made = _compiled(compiled, program.unit, program.hidden, call)
-        _programs[compiled] = program, made
-    return *_programs[compiled], slots
+        try:
+            program = derive_program(compiled.unit, graphs, one)
+            made = _compiled(compiled, program.unit, program.hidden, call)
+            _programs[compiled] = program, made
+        except (NeedsSteps, LanguageError) as error:
+            _programs[compiled] = getattr(error, "problem", str(error))
+    known = _programs[compiled]
+    if isinstance(known, str):
+        raise NeedsSteps(known)
+    return *known, slots
 
 
-_programs: WeakKeyDictionary[Compiled, tuple[PartitionedProgram, Compiled]] = WeakKeyDictionary()
+_programs: WeakKeyDictionary[Compiled, tuple[PartitionedProgram, Compiled] | str]
+_programs = WeakKeyDictionary()
 
 
 def _compiled(known: Compiled, unit: ir.Unit, hidden: Sequence[Hidden], call: Call) -> Compiled:
