@@ -32,6 +32,7 @@ from morph.compiler.codegen.unit import entry, prelude, prelude_of, source
 from morph.compiler.ir import nodes as ir
 from morph.launch import binding, launcher, lookup
 from morph.launch.foreach import Program
+from morph.partition.persistent import PersistentProgram
 from morph.runtime import device
 from morph.runtime.cuda import device as cuda
 from morph.runtime.cuda import small_copies

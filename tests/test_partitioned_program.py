@@ -138,7 +138,7 @@ def test_the_array_of_a_part_has_a_place_for_each_route_and_column():
     assert list(array.peers) == [("g.points", "dist"), ("messages0", "item")]
     first = layout.Parts.ROUTES + layout.Route.WORDS
     assert list(array.peers.values()) == [first, first + layout.MOST_PARTS]
-    assert array.words == first + 2 * layout.MOST_PARTS
+    assert array.size == first + 2 * layout.MOST_PARTS
     assert [f.name for f in abi.fields(found.unit) if f.kind == "parts"] == ["parts"]
     alone, _ = bind(Request(bfs_program, None, (g, *lists(g)), None, g.device))
     assert abi.parts_of(alone.unit) is None
