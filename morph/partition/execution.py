@@ -2,7 +2,7 @@
 
 A step brings the mirrors up to date that the kernel reads, launches the kernel on all parts,
 combines what they wrote into mirrors with the values of the owners, and delivers messages.  A
-program runs as plain Python, launch by launch.
+program is one launch on each part (see `persistent`), or runs as plain Python, launch by launch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,19 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import MOST_PARTS
+from morph.compiler.passes.partitioned_program import (
+    NeedsSteps,
+    PartitionedProgram,
+    derive_program,
+)
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.data.collection import Collection
 from morph.data.versions import latest
 from morph.language.bundles import flat, is_bundle
 from morph.language.dtypes import vec
+from morph.language.errors import LanguageError
 from morph.language.intrinsics import to_dtype
 from morph.launch import lookup
 from morph.launch.binding import Compiled, Request, Where, closure_key, filter_key
@@ -32,6 +40,7 @@ from morph.launch.scratch import scratch
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import received_messages, sent_messages
+from morph.partition.persistent import PersistentProgram
 from morph.partition.routes import OPERATIONS
 from morph.partition.tables import (
     PartitionedColumn,
@@ -55,8 +64,8 @@ class Call(NamedTuple):
 
 def launch_on_parts(
     what: Launchable, items: Any, args: tuple[Any, ...], where: Where, *options: Any
-) -> PartitionedLaunch | None:
-    """Find or make the launch of a kernel on parts; accept a program, which runs launch by launch.
+) -> PartitionedLaunch | PersistentProgram | None:
+    """Find or make the launch of a kernel or program on parts.  None: run launch by launch.
 
     Parameters
     ----------
@@ -71,9 +80,6 @@ def launch_on_parts(
         If an object is not in the same parts.
     """
     graph = _common_graph(what, (*(() if items is None else (items,)), *flat(args)))
-    if what.kind == "program":
-        lookup.accept(what, _local(args, graph.here[0]))
-        return None
     key = ("parts", _key(items), *map(_key, flat(args)), *options)
     key = (*key, *(filter_key(where) if where else ()), closure_key(where))
     key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
@@ -83,9 +89,97 @@ def launch_on_parts(
             what.launches.pop(key, None)
             while len(what.launches) >= lookup.MOST_LAUNCHES:
                 del what.launches[next(iter(what.launches))]
-            found = PartitionedLaunch(graph, Call(what, items, args, where, options))
-            what.launches[key] = found
-    return found
+            call = Call(what, items, args, where, options)
+            made = PartitionedLaunch if what.kind == "kernel" else _program
+            found = what.launches[key] = made(graph, call)
+    return None if found.by_steps() else found
+
+
+class Launches:
+    """A program that parts execute launch by launch, and why."""
+
+    def __init__(self, why: str) -> None:
+        self.text = f"// launch by launch: {why}\n"
+
+    @property
+    def compiled(self) -> Launches:
+        """What `Launchable.source` asks for the text."""
+        return self
+
+    def edit(self, text: str) -> None:
+        """Refuse: there is no text."""
+        raise ValueError("the text of a launch on parts cannot be replaced")
+
+    def fits(self) -> bool:
+        """Another launch may run the program as a whole."""
+        return False
+
+    def by_steps(self) -> bool:
+        """The program has no launch of its own."""
+        return True
+
+
+def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launches:
+    """The launch of a program on all parts, or why there is none."""
+    lookup.accept(call.what, _local(call.args, graph.here[0]))
+    try:
+        _refuse_devices(graph)
+        found = [_derived_program(k, graph, call) for k in graph.here]
+        program = found[0][0]
+        if any(p is not program and p.unit != program.unit for p, _, _ in found):
+            raise NeedsSteps("tables of parts differ in their layout")
+        parts = [(compiled, slots) for _, compiled, slots in found]
+        _owners(graph.here[0], graph, call, parts[0][1])
+        sizes = [tuple(_size(h, graph, k) for h in program.hidden) for k in graph.here]
+        return PersistentProgram(graph, call.what, program, parts, sizes)
+    except LanguageError as error:
+        return Launches(error.problem)
+    except NeedsSteps as error:
+        return Launches(str(error))
+
+
+def _refuse_devices(graph: PartitionedGraph) -> None:
+    """Refuse devices that do not execute a program together."""
+    devices = graph.devices
+    if len(graph.here) < len(devices):
+        raise NeedsSteps("parts lie in other processes")
+    if len(devices) > MOST_PARTS:
+        raise NeedsSteps(f"there are more than {MOST_PARTS} parts")
+    if any(d.interprets for d in devices):
+        raise NeedsSteps("a part is interpreted")
+    gpus = {d.name for d in devices if not d.on_host}
+    if gpus and len(gpus) < len(devices):
+        raise NeedsSteps("not every part has a GPU of its own")
+
+
+def _derived_program(
+    k: int, graph: PartitionedGraph, call: Call
+) -> tuple[PartitionedProgram, Compiled, Slots]:
+    """What part k executes of a program, and its objects."""
+    compiled, slots = lookup.accepted(
+        Request(call.what, None, _local(call.args, k), None, graph.local(k).device)
+    )
+    if compiled not in _programs:
+        graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
+        rows = [x.local(k).table for x in flat(call.args) if isinstance(x, ReplicatedScalars)]
+        one = {slot for slot, x in slots.objects.items() if any(x is t for t in rows)}
+        program = derive_program(compiled.unit, graphs, one)
+        made = _compiled(compiled, program.unit, program.hidden, call)
+        _programs[compiled] = program, made
+    return *_programs[compiled], slots
+
+
+_programs: WeakKeyDictionary[Compiled, tuple[PartitionedProgram, Compiled]] = WeakKeyDictionary()
+
+
+def _compiled(known: Compiled, unit: ir.Unit, hidden: Sequence[Hidden], call: Call) -> Compiled:
+    """A derived unit; the values of ``hidden`` follow the arguments of the call."""
+    first = len(flat(call.args))
+    getters = dict(known.getters)
+    getters.update((h.name, first + i) for i, h in enumerate(hidden))
+    made = Compiled(unit, getters, known.device, known.interruptible)
+    made.dependencies = known.dependencies
+    return made
 
 
 class Derived(NamedTuple):
@@ -384,14 +478,8 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
     if compiled not in _derivations:
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
         found = derive(compiled.unit, graphs)
-        first = len(flat(call.args))  # of the hidden arguments
-        getters = dict(compiled.getters)
-        getters.update((h.name, first + i) for i, h in enumerate(found.hidden))
-        units = []
-        for unit in (found.unit, *(m.unit for m in found.messages)):
-            made = Compiled(unit, getters, compiled.device, compiled.interruptible)
-            made.dependencies = compiled.dependencies
-            units.append(made)
+        given = (found.unit, *(m.unit for m in found.messages))
+        units = [_compiled(compiled, unit, found.hidden, call) for unit in given]
         _derivations[compiled] = Derived(found, units[0], tuple(units[1:]))
     return _derivations[compiled], slots
 

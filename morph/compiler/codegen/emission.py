@@ -9,6 +9,7 @@ from morph.compiler.codegen.checked import Checked
 from morph.compiler.codegen.expressions import Scope
 from morph.compiler.codegen.names import Names
 from morph.compiler.codegen.statements import Body
+from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import Local, Object, Type
@@ -22,6 +23,7 @@ class Emission:
 
     def __init__(self, plan: Plan, prelude: str) -> None:
         self.plan, self.unit = plan, plan.unit
+        self.parts = abi.parts_of(plan.unit)
         self.names = Names(plan, prelude)
         self.lines: list[str] = []
 

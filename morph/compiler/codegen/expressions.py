@@ -178,6 +178,10 @@ class Expressions:
         return f"contains({self.expr(e.x)}, {self.expr(e.value)})"
 
     def _expr_storesize(self, e: ir.StoreSize) -> str:
+        if e.in_all:
+            return self.number(
+                f"load_stable({self.names.base(e.slot)}_meta + GLOBAL)", e.type, "i64"
+            )
         begin, end = self.names.extent(e.slot)
         return self.number(f"({end} - {begin})" if begin != "0" else end, e.type, "i64")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from morph.compiler.codegen.crossings import agreement, crossing_steps, deliver_ends
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.slot_cache import close_gaps
 from morph.compiler.codegen.statements import Body
@@ -20,7 +21,9 @@ def emit_program(e: Emission) -> None:
     """Add a fused unit's ``run`` and ``publish_counters``."""
     plan = e.plan
     for s in (s for block in plan.blocks for s in block.steps):
-        if s.publishes:
+        if isinstance(s.node, ir.Deliver):
+            deliver_ends(e, s, s.node)
+        elif s.publishes or isinstance(s.node, ir.Exchange):
             _end(e, s)
         if isinstance(s.node, ir.OneThread) and s.node.body:
             _one_thread(e, s, s.node)
@@ -62,13 +65,20 @@ def publish_lines(e: Emission, s: StepPlan, failed: str) -> tuple[list[str], lis
     given = {x: "failed" if failed and x != queue else "" for x in resized}
     does = [f"{e.names.prefix[x]}_counters.publish_counters({y});" for x, y in given.items()]
     unless = "if (!failed) " if failed else ""
-    return lines, does + [f"{unless}{e.names.prefix[s]}_counters.clear();" for s in clears]
+    does += [f"{unless}{e.names.prefix[s]}_counters.clear();" for s in clears]
+    if e.parts:
+        lists = [s for s in clears if e.names.stores[s].kind == "collection"]
+        does += [f"{unless}store({e.names.base(s)}_meta + GLOBAL, 0);" for s in lists]
+    return lines, does
 
 
 def _end(e: Emission, s: StepPlan) -> None:
     """The barrier after a step at which the last thread has work to do."""
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
     lines, does = publish_lines(e, s, failed)
+    if s.agree or isinstance(s.node, ir.Exchange):
+        lines += [] if failed else ["bool failed = false;"]
+        does = [*agreement(e, s), *does]
     does += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
     does += ["broadcast(t, failed);"] if s.can_fail else []
     does += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
@@ -146,6 +156,9 @@ def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
                     b.put("t.has_read = true;")
         case ir.Clear():
             _finish(b, s)
+        case ir.FillMirrors() | ir.Exchange() | ir.Deliver():
+            for line in crossing_steps(e, s):
+                b.put(line)
 
 
 def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard: str) -> None:

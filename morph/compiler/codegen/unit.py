@@ -32,22 +32,26 @@ TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in pl
 
 
 @cache
-def prelude(checked: bool = False, rebuilds: bool = False, wide: bool = False) -> str:
+def prelude(
+    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False
+) -> str:
     """The device runtime: the headers of ``kernels/``, in order.
 
-    A unit that is ``checked``, or that rebuilds adjacency, has one more.  In a ``wide`` one a table
-    has 2^31 rows or more.
+    A unit that is ``checked``, that rebuilds adjacency, or that all parts of a graph execute
+    together has one more.  In a ``wide`` one a table has 2^31 rows or more.
     """
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
     texts = {h.stem: h.read_text() for h in folder.rglob("*.h")}
-    texts["layout"] = layout.header(checked, rebuilds)
+    texts["layout"] = layout.header(checked, rebuilds, parts)
     texts["target"] = TARGETS.format(**texts)
     found = [texts[Path(h).name] for h in HEADERS]
     if checked:
         found = ["#define MORPH_CHECKED", *found, texts["check"]]
     if rebuilds:
         found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
+    if parts:
+        found = ["#define MORPH_PARTS", *found, texts["parts"]]
     if wide:
         found = ["#define MORPH_WIDE", *found]
     return "\n".join(found)
@@ -56,7 +60,7 @@ def prelude(checked: bool = False, rebuilds: bool = False, wide: bool = False) -
 def prelude_of(unit: ir.Unit) -> str:
     """The device runtime behind which the text of a unit is compiled."""
     wide = any(s.wide for s in unit.stores)
-    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide)
+    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, bool(abi.parts_of(unit)))
 
 
 def source(unit: ir.Unit) -> str:

@@ -21,9 +21,10 @@ from morph.compiler.ir.layout import (
     QUEUE_ARGUMENT,
     STORE_ARRAYS,
     TOGETHER_ARGUMENT,
+    Parts,
+    Route,
 )
 from morph.compiler.ir.layout import Meta as Meta
-from morph.compiler.ir.layout import Parts, Route
 from morph.compiler.ir.layout import State as State
 from morph.compiler.ir.layout import Status as Status
 from morph.compiler.ir.sites import Sites

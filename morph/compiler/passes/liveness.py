@@ -53,6 +53,7 @@ def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
     nodes = list(nodes)
     grown = ir.slots(nodes, "allocates")
     grown |= {n.ahead[1] for n in nodes if isinstance(n, ir.Kernel) and n.ahead}
+    grown |= {n.inbox for n in nodes if isinstance(n, ir.Deliver)}
     found = ir.columns(nodes, "writes")
     found |= {(s.slot, c.name) for s in unit.stores if s.slot in grown for c in s.columns}
     found |= {(n.slot, PARENT) for n in nodes if isinstance(n, ir.SetUnion)}

@@ -135,6 +135,8 @@ class StepPlan:
     own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
     sweeps: bool = False  # reductions over the rows of all points, see kernels/schedule/sweep.h
     rows_ahead: bool = False  # the adjacency row of an enqueued item is known before it runs
+    agree: ir.Agree | None = None  # its barrier is a crossing of all parts
+    sizes: tuple[str, ...] = ()  # collections of which all parts get the number of items there
     fills: tuple[
         str, ...
     ] = ()  # cached collections of which a single thread takes the whole capacity
@@ -143,7 +145,7 @@ class StepPlan:
     def publishes(self) -> bool:
         """Whether the last thread at the barrier has work to do there."""
         waits = isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear)
-        work = self.resized, self.clears, self.can_fail, self.lists_rows, self.rebuilds
+        work = self.resized, self.clears, self.can_fail, self.lists_rows, self.rebuilds, self.agree
         return waits and self.meets and (any(work) or self.sections > 1)
 
     @property
@@ -501,6 +503,12 @@ class _Planner:
             roots += [step.kernel, *([where] if where else [])]
         return list(ir.walk((step, tuple(f for r in roots for f in self.reached[r]))))
 
+    def _sizes(self, s: StepPlan) -> tuple[str, ...]:
+        """The collections that a step resizes, messages to be sent aside."""
+        sent = {n.outbox for n in self.nodes if isinstance(n, ir.Deliver)}
+        lists = (x for x in s.resized if self.stores[x].kind == "collection")
+        return tuple(x for x in lists if x not in sent)
+
     def _rebuilds(self, nodes: list[ir.Node]) -> tuple[str, ...]:
         """The graphs whose points or edges a step with these nodes changes."""
         changed = abi.restructured(nodes) if self.rebuilt else set()
@@ -513,6 +521,11 @@ class _Planner:
         found = {
             k: self._step(number, k, s, clears, functions)
             for k, (s, clears) in steps.joined(block.steps).items()
+        }
+        found |= {
+            k - 1: replace(found[k - 1], agree=s, sizes=self._sizes(found[k - 1]))
+            for k, s in enumerate(block.steps)
+            if isinstance(s, ir.Agree)
         }
         found |= {k: _with_sections(found, k) for k, s in found.items() if s.sections > 1}
         can_resume = [k for k, s in found.items() if s.can_fail or isinstance(s.node, ir.Foreach)]
@@ -541,7 +554,8 @@ class _Planner:
             node=s,
             clears=tuple(dict.fromkeys((*emptied, *clears))),
             resized=tuple(sorted(ir.slots(nodes, "resizes"))),
-            can_fail=isinstance(s, ir.Foreach | ir.OneThread) and any(n.fails for n in nodes),
+            can_fail=isinstance(s, ir.Deliver)
+            or (isinstance(s, ir.Foreach | ir.OneThread) and any(n.fails for n in nodes)),
             rebuilds=self._rebuilds(nodes),
             stores=frozenset(_stores(ir.walk(s))),
             assigned=frozenset(ir.bound(ir.walk(s)) if isinstance(s, ir.OneThread) else ()),

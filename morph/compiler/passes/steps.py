@@ -24,13 +24,16 @@ def uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
 def joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
     """Steps by number, each with the collections that are cleared at its own barrier.
 
-    A `Clear` becomes part of the step before it.  It may move before steps that read no size.
+    A `Clear` becomes part of the step before it.  It may move before steps that read no size.  So
+    does what parts agree upon.
     """
     found: dict[int, tuple[ir.Node, list[str]]] = {}
     last: list[str] | None = None
     for k, s in enumerate(steps):
         if isinstance(s, ir.Clear) and last is not None:
             last.append(s.slot)
+            continue
+        if isinstance(s, ir.Agree):
             continue
         found[k] = (s, [s.slot] if isinstance(s, ir.Clear) else [])
         asks = any(isinstance(n, ir.StoreSize | ir.Call) for n in ir.walk(s))

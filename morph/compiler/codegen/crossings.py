@@ -1,0 +1,125 @@
+"""What the parts of a graph exchange in a program: calls of ``kernels/schedule/parts.h``."""
+
+from __future__ import annotations
+
+from morph.compiler.codegen.emission import Emission
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import CTYPE
+from morph.compiler.passes.plan import StepPlan
+
+OPERATIONS = {
+    "add": "Plus", "min": "Min", "max": "Max", "or": "Or", "and": "And", "sum": "Sum",
+    "set": "Put", "first": "First",
+}  # fmt: skip
+
+
+def agreement(e: Emission, s: StepPlan) -> list[str]:
+    """The crossing at the barrier of a step, where `failed` becomes that of any part."""
+    agree, sent, received = s.agree, list[str](), list[str]()
+    if agree and agree.flags:
+        flags = [f"a.{e.names.prefix[f]}_flag + t.{e.names.prefix[f]}_turn" for f in agree.flags]
+        raised = (f"u64(load({f}) != 0) << {i}" for i, f in enumerate(flags))
+        sent.append(f"w[0] = {' | '.join(raised)};")
+        for i, f in enumerate(flags):
+            received.append(f"if (or_of_parts(w, 0) >> {i} & 1) store({f}, 1);")
+    for slot in s.sizes:
+        x, k = f"{e.names.prefix[slot]}_counters", len(sent)
+        sent.append(f"w[{k}] = u64({x}.count - min_of({x}.head, {x}.last));")
+        received.append(f"store({e.names.base(slot)}_meta + GLOBAL, i64(sum_of_parts(w, {k})));")
+    for t in agree.totals if agree else ():
+        at, k, b = e.names.column(t.place.slot, t.place.column), len(sent), e.uniform()
+        row = "0" if t.place.index is None else f"0, {b.expr(t.place.index)}"
+        sent.append(f"w[{k}] = u64(to_bits({at}.get({row})));")
+        value = f"agreed<{OPERATIONS[t.op]}, {CTYPE[t.place.type.name]}>"  # type: ignore[attr-defined]
+        received.append(f"{at}.set({row}, {value}(w, {k}, {b.expr(t.before)}));")
+    return _crossing("failed = ", "failed", len(sent), sent, received)
+
+
+def _crossing(
+    result: str, failed: str, words: int | str, sent: list[str], received: list[str]
+) -> list[str]:
+    publish = ["[&](u64* w) {", *(f"    {x}" for x in sent), "},"]
+    combine = ["[&](const Words& w) {", *(f"    {x}" for x in received), "});"]
+    return [f"{result}cross(a, t, {failed}, {words}, {publish[0]}", *publish[1:-1],
+            f"}}, {combine[0]}", *combine[1:]]  # fmt: skip
+
+
+def crossing_steps(e: Emission, s: StepPlan) -> list[str]:
+    """What all threads do in a step that exchanges rows of parts."""
+    match s.node:
+        case ir.FillMirrors(mirrors=mirrors):
+            return [*(f"fill_mirrors<{_mirrors(e, m)});" for m in mirrors), "barrier(a, t);"]
+        case ir.Exchange() as node:
+            return [*_exchange(e, node), f"end{s.name}(a, t);"]
+        case ir.Deliver() as node:
+            return _deliver(e, s, node)
+    raise AssertionError(s.node)
+
+
+def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
+    """Own rows are combined with their mirrors, then sent to them; a crossing follows."""
+    lines = []
+    for m in node.combines:
+        lines.append(f"combine_mirrors<{OPERATIONS[m.op]}, {_mirrors(e, m)}, {_peers(e, m)});")
+    if node.combines and node.spreads:
+        lines.append("barrier(a, t);")
+    return lines + [f"spread_column<{_mirrors(e, m)}, {_peers(e, m)});" for m in node.spreads]
+
+
+def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
+    """The two crossings of a delivery: numbers of messages, then the messages."""
+    inbox = f"{e.names.base(node.inbox)}_meta"
+    take = f"full = take_message_counts(a, w, {inbox}, {e.names.index[node.inbox]});"
+    count = ["publish_message_counts(a, w);"]
+    counted = ["bool full = false;", *_crossing("", "false", "MOST_PARTS", count, [take])]
+    sent = [*_crossing("", "false", 0, [], []), f"receive_messages(a, {inbox});"]
+    for name, lines in (("count", [*counted, "broadcast(t, full);"]), ("end", sent)):
+        e.put("", f"MORPH_FN void {name}{s.name}(const Args& a, Run& t) {{")
+        e.put("    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "        rewind(a);")
+        e.put("    }", "    release_barrier(a, t);", "}")
+
+
+def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
+    """Messages go to the owners of their rows; where an inbox is too small, all parts leave."""
+    n, parts = e.names, e.parts
+    assert parts is not None
+    route = parts.routes[node.table]
+    given = f"a, t, {n.base(node.outbox)}_meta, {n.column(node.outbox, 'item')}, {route}"
+    columns = [c for c in n.stores[node.inbox].columns if c.name != "item"]
+    sent = [
+        f"sent_column<{max(c.size, 1)}>({n.column(node.outbox, c.name)},"
+        f" {parts.peers[node.inbox, c.name]})"
+        for c in columns
+    ]
+    lines = [
+        f"count_messages({given});",
+        f"count{s.name}(a, t);",
+        "if (t.broadcast_value) {",
+        f"    t.step = {s.number}, t.replay = true;",
+        "    return;",
+        "}",
+        "t.replay = false;",
+        f"push_messages({', '.join([given, str(parts.peers[node.inbox, 'item']), *sent])});",
+        f"end{s.name}(a, t);",
+    ]
+    for c in columns:
+        if c.name in node.points and node.ids:
+            ids = n.column(node.ids.slot, node.ids.column)
+            at = f"a, t, {n.base(node.inbox)}_meta, {n.column(node.inbox, c.name)}"
+            lines.append(
+                f"localise_points<{max(c.size, 1)}>({at}, {ids}, {parts.routes[node.ids.slot]});"
+            )
+    return [*lines, "barrier(a, t);"] if node.points else lines
+
+
+def _mirrors(e: Emission, m: ir.Mirrors) -> str:
+    """The values a row, and the arguments that are the column and its route."""
+    column = e.names.stores[m.slot].column(m.column)
+    assert column is not None and e.parts is not None
+    at = e.names.column(m.slot, m.column)
+    return f"{max(column.size, 1)}>(a, t, {at}, {e.parts.routes[m.slot]}"
+
+
+def _peers(e: Emission, m: ir.Mirrors) -> str:
+    assert e.parts is not None
+    return str(e.parts.peers[m.slot, m.column])

@@ -1,0 +1,341 @@
+"""A program over a partitioned graph as one launch of each part.
+
+`derive_program` takes the fused unit of a program.  Each ``foreach`` becomes what `derive` gives
+for it alone, followed by what the host does after a step that is launched alone: flags, totals and
+failures are agreed upon at its barrier (`Agree`), messages are delivered and executed (`Deliver`),
+mirrors are combined and spread (`Exchange`).  A column is spread after each step that changes it,
+if any step of the program reads it at other ends of edges.  All parts execute the same blocks, so
+they meet at the same crossings: conditions depend on what is equal in all parts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from morph.compiler.ir import abi
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import MOST_WORDS
+from morph.compiler.passes.ownership import GLOBAL_ID, Ownership
+from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
+from morph.compiler.passes.work_sharing import reached
+from morph.language.position import Pos
+from morph.language.types import I32, I64, Column, Handle
+
+OWN_WORDS = 2  # of those that a part sends at a crossing: whether it failed, and whether it stops
+
+
+class NeedsSteps(Exception):
+    """Why parts execute a program launch by launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The two collections of one kind of messages, and the table whose rows they are for."""
+
+    outbox: str
+    inbox: str
+    columns: tuple[Column, ...]
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedProgram:
+    """A program that all parts execute together.
+
+    Attributes
+    ----------
+    unit : Unit
+    steps : tuple of Partitioning
+        Of each ``foreach`` of the program, in order of blocks.
+    spreads, writes : tuple of (slot, column)
+        Columns whose mirrors have to be equal to the owner's values before the launch; columns
+        that the program changes.  After it the mirrors of those that are not spread may differ.
+    hidden : tuple of Hidden
+    boxes : tuple of Box
+    collections : tuple of str
+        The partitioned collections, of which the word `GLOBAL` is set before the launch.
+    """
+
+    unit: ir.Unit
+    steps: tuple[Partitioning, ...]
+    spreads: tuple[tuple[str, str], ...]
+    writes: tuple[tuple[str, str], ...]
+    hidden: tuple[Hidden, ...]
+    boxes: tuple[Box, ...]
+    collections: tuple[str, ...]
+
+
+def describe_program(found: PartitionedProgram) -> list[str]:
+    """Lines that say what each step of the program exchanges."""
+    lines = ["one launch of each part; between the parts:"]
+    for p in found.steps:
+        (block,) = p.unit.blocks
+        (step,) = block.steps
+        assert isinstance(step, ir.Foreach)
+        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in describe(p)]
+    return lines
+
+
+def derive_program(
+    unit: ir.Unit, graphs: Container[str], scalars: Container[str]
+) -> PartitionedProgram:
+    """Derive the unit with which the parts of a graph execute a program together.
+
+    Parameters
+    ----------
+    unit : Unit
+        Of the program.
+    graphs, scalars : set of str
+        The slots of the partitioned graphs, and of tables of one row.
+
+    Raises
+    ------
+    NeedsSteps, LanguageError
+        If the program has to be executed launch by launch.
+    """
+    return _Program(unit, graphs, scalars).derived()
+
+
+class _Program:
+    """The derivation of one program."""
+
+    def __init__(self, unit: ir.Unit, graphs: Container[str], scalars: Container[str]) -> None:
+        self.unit, self.graphs, self.scalars = unit, graphs, scalars
+        self.rows = Ownership(unit, graphs, unit.funcs)
+        self.known = {f.name: f for f in unit.funcs}
+        self.funcs: dict[str, ir.Func] = {}
+        self.stores = {s.slot: s for s in unit.stores}
+        self.state = dict(unit.state)
+        self.hidden: dict[str, Hidden] = {}
+        self.boxes: list[Box] = []
+        self._refuse_unit()
+
+    def derived(self) -> PartitionedProgram:
+        """All that is derived."""
+        blocks = ir.rewritten(self.unit.blocks, self._sized)
+        found = [[self._derived(s) for s in b.steps if isinstance(s, ir.Foreach)] for b in blocks]
+        steps = tuple(p for row in found for p in row)
+        self.spreads = {c for p in steps for c in p.spreads}
+        self._refuse_spreads(steps)
+        blocks = tuple(
+            replace(b, steps=tuple(self._steps(b, iter(row))))
+            for b, row in zip(blocks, found, strict=True)
+        )
+        for p in steps:
+            self.hidden |= {h.name: h for h in p.hidden}
+        funcs = tuple(self.funcs.values()) + self._called(blocks)
+        needed = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
+        needed |= {box.inbox for box in self.boxes}
+        unit = replace(
+            self.unit, blocks=blocks, funcs=funcs, state=tuple(self.state.items()),
+            stores=tuple(sorted(self.stores.values(), key=lambda s: s.slot not in needed)),
+            scalars=(*self.unit.scalars, *((h, I64) for h in self.hidden)),
+        )  # fmt: skip
+        boxes = {slot for box in self.boxes for slot in (box.outbox, box.inbox)}
+        return PartitionedProgram(
+            unit, steps, tuple(sorted(self.spreads)),
+            tuple(sorted({c for p in steps for c in p.writes})), tuple(self.hidden.values()),
+            tuple(self.boxes), tuple(s for s in self.rows.lists if s not in boxes),
+        )  # fmt: skip
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _derived(self, s: ir.Foreach) -> Partitioning:
+        """What is exchanged for one step, whose messages have names of their own."""
+        kernel = self.known[s.kernel]
+        assert isinstance(kernel, ir.Kernel)
+        names = {f.name for n in (kernel.where, s.kernel) if n for f in reached(n, self.known)}
+        block = ir.Block(steps=(s,), cond=None, goto=-1, pos=s.pos)
+        found = derive(
+            replace(
+                self.unit, fused=False, blocks=(block,), state=(), permutations=(),
+                stores=tuple(self.stores.values()),
+                funcs=tuple(f for f in self.unit.funcs if f.name in names),
+            ),
+            self.graphs,
+        )  # fmt: skip
+        for m in found.messages:
+            self.stores[m.slot] = next(x for x in m.unit.stores if x.slot == m.slot)
+            outbox = replace(self.stores[m.slot], slot=_outbox(m.slot))
+            self.stores[outbox.slot] = outbox
+            item = outbox.columns[0].ref
+            assert item is not None
+            self.boxes.append(Box(outbox.slot, m.slot, m.columns, item))
+        return found
+
+    def _steps(self, block: ir.Block, found: Iterator[Partitioning]) -> Iterator[Any]:
+        """The steps of a block of the derived program."""
+        for s in block.steps:
+            if isinstance(s, ir.Foreach):
+                yield from self._foreach(s, next(found))
+            else:
+                yield s
+
+    def _foreach(self, s: ir.Foreach, p: Partitioning) -> Iterator[Any]:
+        """A step, and what is exchanged after it."""
+        sums = tuple(_mirrors(c.slot, c.column, s.pos) for c in p.combines if c.op == "add")
+        if sums:
+            yield ir.FillMirrors(mirrors=sums, pos=s.pos)
+        totals = tuple(self._totals(p, s.pos))
+        for t in totals:
+            load = ir.Load(place=t.place, type=t.place.type, pos=s.pos)
+            yield ir.Assign(name=t.before.name, value=load, pos=s.pos)  # type: ignore[attr-defined]
+        combines = tuple(_mirrors(c.slot, c.column, s.pos, c.op) for c in p.combines)
+        changed = sorted({*p.writes} & self.spreads)
+        spreads = tuple(_mirrors(*c, s.pos) for c in changed)
+        yield self._local(p.unit, {m.slot for m in p.messages})
+        if totals or p.flags or p.messages or combines or spreads or _matters(p.unit):
+            yield ir.Agree(flags=p.flags, totals=() if p.messages else totals, pos=s.pos)
+        if p.messages and combines:  # known to the owners before they execute messages
+            yield ir.Exchange(combines=combines, spreads=(), pos=s.pos)
+            combines = ()
+        for i, m in enumerate(p.messages, 1):
+            yield self._deliver(m, s.pos)
+            yield self._local(m.unit, set())
+            agreed = totals if i == len(p.messages) else ()
+            yield ir.Agree(flags=p.flags, totals=agreed, pos=s.pos)
+            yield ir.Clear(slot=_outbox(m.slot), pos=s.pos)
+            yield ir.Clear(slot=m.slot, pos=s.pos)
+        if combines or spreads:
+            yield ir.Exchange(combines=combines, spreads=spreads, pos=s.pos)
+
+    def _deliver(self, m: Message, pos: Pos) -> ir.Deliver:
+        table = self.stores[m.slot].columns[0].ref
+        assert table is not None
+        graph = self.rows.points.get(table) or self.rows.edges[table]
+        points = dict(graph.tables)["points"]
+        ids = _mirrors(points, GLOBAL_ID, pos) if m.points else None
+        return ir.Deliver(
+            outbox=_outbox(m.slot), inbox=m.slot, table=table, points=m.points, ids=ids, pos=pos
+        )
+
+    def _local(self, unit: ir.Unit, sent: set[str]) -> ir.Foreach:
+        """The step of a derived unit, whose functions get names that no others have."""
+        (block,) = unit.blocks
+        (step,) = block.steps
+        assert isinstance(step, ir.Foreach)
+        names: dict[str, str] = {}
+
+        def change(n: ir.Node) -> Any:
+            if isinstance(n, ir.Call) and names.get(n.func, n.func) != n.func:
+                return replace(n, func=names[n.func], args=ir.rewritten(n.args, change))
+            if isinstance(n, ir.Add | ir.Need) and n.slot in sent:
+                outbox = replace(n, slot=_outbox(n.slot))
+                return ir.with_parts(outbox, lambda x: ir.rewritten(x, change))
+            return None
+
+        for f in unit.funcs:  # callees first
+            f = ir.rewritten(f, change)
+            if isinstance(f, ir.Kernel):
+                f = replace(f, where=names[f.where] if f.where else None, ahead=None)
+            k, name = 1, f.name
+            while not ir.equal(known := self.funcs.get(name, f), replace(f, name=known.name)):
+                k += 1
+                name = f"{f.name}_{k}"
+            names[f.name] = name
+            self.funcs[name] = replace(f, name=name)
+        return replace(step, kernel=names[step.kernel])
+
+    def _called(self, blocks: tuple[ir.Block, ...]) -> tuple[ir.Func, ...]:
+        """The functions that conditions and arguments call."""
+        calls = [n.func for n in ir.walk(blocks) if isinstance(n, ir.Call)]
+        names = {f.name for name in calls for f in reached(name, self.known)}
+        return tuple(f for n, f in self.known.items() if n in names and n not in self.funcs)
+
+    # --- what all parts share --------------------------------------------------------------------
+
+    def _totals(self, p: Partitioning, pos: Pos) -> Iterator[ir.Total]:
+        """The values that become one after a step; the program keeps those before."""
+        for t in p.totals:
+            column = self.stores[t.slot].column(t.column)
+            assert column is not None
+            if t.slot not in self.scalars and t.slot not in self.unit.made:
+                raise NeedsSteps("all parts have copies of several rows, which a step changes")
+            if column.dtype.bits == 16:
+                raise NeedsSteps("a number of 16 bits has to become one in all parts")
+            zero = ir.Const(value=0, type=I32, pos=pos)
+            row = ir.Cast(x=zero, type=Handle(t.slot), pos=pos)
+            for i in range(column.size) if column.size else (None,):
+                index = None if i is None else ir.Const(value=i, type=I32, pos=pos)
+                place = ir.Place(
+                    slot=t.slot, column=t.column, row=row, index=index, type=column.dtype, pos=pos
+                )
+                name = f"before{len(self.state)}_"
+                self.state[name] = column.dtype
+                yield ir.Total(
+                    op=t.op, place=place, pos=pos,
+                    before=ir.Var(name=name, type=column.dtype, pos=pos),
+                )  # fmt: skip
+
+    def _sized(self, n: ir.Node) -> Any:
+        """A size as that in all parts."""
+        if not isinstance(n, ir.StoreSize):
+            return None
+        if n.slot in self.rows.lists:
+            return replace(n, in_all=True)
+        if n.slot not in self.rows.tables:
+            return n
+        graph = (self.rows.points.get(n.slot) or self.rows.edges[n.slot]).slot
+        kind = "points" if n.slot in self.rows.points else "edges"
+        name = f"{kind}_of_{graph.replace('.', '_')}_"
+        self.hidden[name] = Hidden(name, kind, graph)
+        return ir.Var(name=name, type=I64, pos=n.pos)
+
+    # --- what the parts do not execute together --------------------------------------------------
+
+    def _refuse_unit(self) -> None:
+        """Refuse rebuilt adjacency and sections; and rows of parts outside of steps."""
+        if self.unit.checked or abi.rebuilt(self.unit) or any(s.wide for s in self.unit.stores):
+            raise NeedsSteps("checks, changes of the graph and wide tables need single launches")
+        for n in ir.walk(self.unit.blocks):
+            calls = [f for f in (n,) if isinstance(f, ir.Call)]
+            inside = [x for c in calls for f in reached(c.func, self.known) for x in ir.walk(f)]
+            if any(map(self._is_of_part, (n, *inside))) or any(
+                isinstance(x, ir.StoreSize) and self._divides(x.slot) for x in inside
+            ):
+                raise NeedsSteps("the program itself uses rows of parts")
+            if isinstance(n, ir.OneThread) and any(x.fails for x in ir.walk(n)):
+                raise NeedsSteps("the program itself allocates")
+            if isinstance(n, ir.Foreach) and n.sections > 1:
+                raise NeedsSteps("parts execute no sections side by side")
+
+    def _divides(self, slot: str) -> bool:
+        return slot in self.rows.tables or slot in self.rows.lists
+
+    def _is_of_part(self, n: Any) -> bool:
+        """Whether a node of the program itself depends on rows that a part has alone."""
+        if isinstance(n, ir.Foreach | ir.Clear | ir.StoreSize):
+            return False
+        slot = self._divides(getattr(n, "slot", "")) or getattr(n, "graph", "") in self.graphs
+        return slot or (isinstance(n, ir.Cast) and self.rows.partitioned(n.type))
+
+    def _refuse_spreads(self, steps: tuple[Partitioning, ...]) -> None:
+        """Refuse columns of rows at mirrors, and more words than a crossing has."""
+        columns = {(c.slot, c.column) for p in steps for c in p.combines} | self.spreads
+        for slot, name in sorted(columns):
+            column = self.stores[slot].column(name)
+            assert column is not None
+            if column.ref in self.rows.tables:
+                raise NeedsSteps("mirrors have a column of points or edges, whose ids differ")
+        lists = len(self.rows.lists)
+        for p in steps:
+            sizes = [self.stores[t.slot].column(t.column) for t in p.totals]
+            words = sum(max(c.size, 1) for c in sizes if c is not None)
+            if words + lists + 1 + OWN_WORDS > MOST_WORDS or len(p.flags) > 64:
+                raise NeedsSteps("a step changes more numbers than parts send at once")
+
+
+def _outbox(slot: str) -> str:
+    """The slot of the messages to be sent; no slot of a user ends so."""
+    return f"{slot}_sent_"
+
+
+def _mirrors(slot: str, column: str, pos: Pos, op: str = "") -> ir.Mirrors:
+    return ir.Mirrors(slot=slot, column=column, op=op, pos=pos)
+
+
+def _matters(unit: ir.Unit) -> bool:
+    """Whether a step may fail in one part, or changes sizes."""
+    return any(n.fails or n.resizes for n in ir.walk(unit.funcs))
