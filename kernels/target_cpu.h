@@ -19,6 +19,11 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_UNROLL_ALL
 #define MORPH_UNROLL_NONE
 #define MORPH_SHARED static
+#ifdef MORPH_PARTS  // one thread a part executes the unit, several at the same time
+#define MORPH_OF_LAUNCH static __thread
+#else
+#define MORPH_OF_LAUNCH static
+#endif
 #define MORPH_EXPORT extern "C" __attribute__((visibility("default")))
 #pragma GCC visibility push(hidden)  // two kernels in one process never see each other's functions
 
@@ -139,7 +144,7 @@ MORPH_NATIVE_WORD(u64)
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 
 static __thread u64 thread_totals[4];  // what a thread has to add to the places that all add to
-static u64 single_totals[4];  // the same of one thread alone: its address needs no call
+MORPH_OF_LAUNCH u64 single_totals[4];  // the same of one thread alone: its address needs no call
 MORPH_FN u64& thread_total(i32 i) { return *(multithreaded ? thread_totals + i : single_totals + i); }
 
 // --- lanes: a warp is one thread, and no unit instantiates what needs more of them ----------------
@@ -507,14 +512,26 @@ constexpr u64 POLL_INTERVAL = 1 << 27;  // ticks: 30 to 130 ms
 constexpr u64 POLL_INTERVAL = 1 << 25;  // nanoseconds
 #endif
 constexpr i64 PAST_ALL_ITEMS = 1ll << 40;
-static void* released = nullptr;
-static u64 handled = 0;       // the time, in ticks, at which handlers last ran
-static u32 stopping = 0;      // whether a handler has raised
-static bool interrupted = false;  // whether the step is cut short; used by the thread that launched only
-static bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
+MORPH_OF_LAUNCH void* released = nullptr;
+MORPH_OF_LAUNCH u64 handled = 0;       // the time, in ticks, at which handlers last ran
+MORPH_OF_LAUNCH u32 stopping = 0;      // whether a handler has raised
+MORPH_OF_LAUNCH bool interrupted = false;  // whether the step is cut short; used by the thread that launched only
+MORPH_OF_LAUNCH bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
+
+#ifdef MORPH_PARTS
+constexpr i32 STOP_WORD = 32;  // index in `barrier` of the host's request to stop, when another part has failed
+static __thread const u32* request = nullptr;
+template <class A> MORPH_FN bool asked_to_stop(const A& a) { return load(a.barrier + STOP_WORD) != 0; }
+#endif
 
 MORPH_COLD void handle_signals(i64* cursor) {
     handled = ticks();
+#ifdef MORPH_PARTS
+    if (load(request) && !stopping) {
+        stopping = 1;
+        return;
+    }
+#endif
     if (stopping) {
         if (__atomic_load_n(cursor, __ATOMIC_RELAXED) < PAST_ALL_ITEMS)
             __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
@@ -536,6 +553,9 @@ template <class A> MORPH_FN void begin_launch(const A& a) {
     if (morph_interpreter.release) released = morph_interpreter.release();
     handled = ticks();
     stopping = 0, stopped = interrupted = false;
+#ifdef MORPH_PARTS
+    request = a.barrier + STOP_WORD;
+#endif
     full = team_threads = THREADED ? i32(a.threads) : 1;
     if (full <= 1) return;
     find_pool(a.barrier + POOL_WORD);
@@ -575,6 +595,23 @@ struct Idle {
         spins = 0;
     }
 };
+
+#ifdef MORPH_PARTS
+// Places that threads of several parts write, see parts.h.
+template <class T> MORPH_FN T load_system(const T* p) { return load(p); }
+MORPH_FN void store_system(u64* p, u64 x) { store(p, x); }
+MORPH_FN void fence_system() { full_fence(); }
+template <class T> MORPH_FN bool wants_stop(const T&) { return stopped; }
+MORPH_FN void stop_here() { stopped = true; }
+struct PartWait {  // for another part
+    Idle idle;
+    template <class A> MORPH_FN bool given_up(const A& a) {
+        idle.wait();
+        poll(a.cursor);
+        return stopping || asked_to_stop(a);
+    }
+};
+#endif
 
 // --- the barrier of a team ------------------------------------------------------------------------
 
@@ -698,7 +735,7 @@ template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 l
     }
 }
 
-static u32 single_barriers = 0;        // number of barriers of a single thread
+MORPH_OF_LAUNCH u32 single_barriers = 0;        // number of barriers of a single thread
 static i64 released_at = 0;  // time at which sleeping threads were last woken at the barrier
 
 // The barrier of a single thread.
@@ -970,7 +1007,7 @@ struct Slots {
 // --- entry ----------------------------------------------------------------------------------------
 
 // The code of a thread is compiled once, for teams of any size.
-static bool again = false;  // the program is resumed by a team of another size
+MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of another size
 #define MORPH_ENTRY(NAME)                                                                       \
     __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {          \
         const Args& a = *(const Args*)args;                                                     \

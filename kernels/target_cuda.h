@@ -132,6 +132,25 @@ MORPH_FN i32 team_size() { return 1; }
 template <class Step> MORPH_FN i64 kept_work() { return 0; }
 constexpr i32 LEAST_BATCH = 1;
 
+#ifdef MORPH_PARTS
+// Places that threads of several GPUs write, see parts.h.  The memory of another GPU is not cached here.
+#define MORPH_LOAD_SYSTEM(T, BITS, OUT, REGISTER)                                                   \
+    MORPH_FN T load_system_word(const T* p) {                                                      \
+        REGISTER v;                                                                                \
+        asm volatile("ld.relaxed.sys.global." #BITS " %0, [%1];" : OUT(v) : "l"(p) : "memory");    \
+        return T(v);                                                                               \
+    }
+MORPH_LOAD_SYSTEM(u8, u8, "=r", u32)
+MORPH_LOAD_SYSTEM(u16, u16, "=h", u16)
+MORPH_LOAD_SYSTEM(u32, u32, "=r", u32)
+MORPH_LOAD_SYSTEM(u64, u64, "=l", u64)
+template <class T> MORPH_FN T load_system(const T* p) { return from_bits<T>(load_system_word((const Bits<T>*)p)); }
+MORPH_FN void store_system(u64* p, u64 x) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(x) : "memory");
+}
+MORPH_FN void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+#endif
+
 // --- atomics --------------------------------------------------------------------------------------
 
 MORPH_FN bool single_threaded() { return false; }
@@ -253,6 +272,15 @@ template <class T> MORPH_FN bool sees_stop(const T& t) {
     return (t.sense & (T::RELEASED | T::STOP)) == (T::RELEASED | T::STOP);
 }
 
+#ifdef MORPH_PARTS
+template <class T> MORPH_FN bool wants_stop(const T& t) { return t.stop || sees_stop(t); }
+MORPH_FN void stop_here() {}  // the release of the barrier reads PARTS_STOPPED
+struct PartWait {             // for another part
+    u32 spins = 0;
+    template <class A> MORPH_FN bool given_up(const A& a) { return (++spins & 255) == 0 && asked_to_stop(a); }
+};
+#endif
+
 // Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     add_totals(a);
@@ -284,6 +312,9 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
         if (polls) pass_on_stop(a, t);
     }
     bool stop = sees_stop(t);
+#ifdef MORPH_PARTS
+    stop |= speaks(t) && load(a.parts + PARTS_STOPPED);
+#endif
     if (any_of_block(t.broadcast_value | stop)) {
         t.stop |= any_of_block(stop);
         t.broadcast_value = any_of_block(t.broadcast_value);
