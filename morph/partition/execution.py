@@ -126,6 +126,10 @@ def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launche
     """The launch of a program on all parts, or why there is none."""
     try:
         _refuse_devices(graph)
+    except NeedsSteps as why:
+        lookup.accept(call.what, _local(call.args, graph.here[0]))
+        return Launches(str(why))
+    try:
         found = [_derived_program(k, graph, call) for k in graph.here]
         program = found[0][0]
         if any(p is not program and p.unit != program.unit for p, _, _ in found):
@@ -135,7 +139,6 @@ def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launche
         parts = [(compiled, slots) for _, compiled, slots in found]
         return PersistentProgram(graph, call.what, program, parts, sizes)
     except NeedsSteps as why:
-        lookup.accept(call.what, _local(call.args, graph.here[0]))
         return Launches(str(why))
 
 
