@@ -144,7 +144,6 @@ MORPH_LOAD_SYSTEM(u8, u8, "=r", u32)
 MORPH_LOAD_SYSTEM(u16, u16, "=h", u16)
 MORPH_LOAD_SYSTEM(u32, u32, "=r", u32)
 MORPH_LOAD_SYSTEM(u64, u64, "=l", u64)
-template <class T> MORPH_FN T load_system(const T* p) { return from_bits<T>(load_system_word((const Bits<T>*)p)); }
 MORPH_FN void store_system(u64* p, u64 x) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(x) : "memory");
 }
@@ -271,15 +270,6 @@ template <class A, class T> MORPH_FN void pass_on_stop(const A& a, const T& t) {
 template <class T> MORPH_FN bool sees_stop(const T& t) {
     return (t.sense & (T::RELEASED | T::STOP)) == (T::RELEASED | T::STOP);
 }
-
-#ifdef MORPH_PARTS
-template <class T> MORPH_FN bool wants_stop(const T& t) { return t.stop || sees_stop(t); }
-MORPH_FN void stop_here() {}  // the release of the barrier reads PARTS_STOPPED
-struct PartWait {             // for another part
-    u32 spins = 0;
-    template <class A> MORPH_FN bool given_up(const A& a) { return (++spins & 255) == 0 && asked_to_stop(a); }
-};
-#endif
 
 // Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {

@@ -7,7 +7,7 @@
 //
 // Invariants
 //   - The line and words of part k in any mailbox are written by the master of part k alone.  Numbers only grow, so
-//     nothing is reset.  Words of odd and of even crossings have different places: a part arrives at crossing n + 2
+//     nothing is reset.  Published of odd and of even crossings have different places: a part arrives at crossing n + 2
 //     after all parts have arrived at n + 1, and so have read the words of n.
 //   - Stores of any thread before a crossing are visible to all threads of all parts after it.  They happen before the
 //     arrival of the thread's block (barrier of the block), before the master's arrival (the barrier word: release and
@@ -21,10 +21,20 @@
 //     barrier of its own publishes that at its next crossing and does not wait.  A part that waits sees the
 //     same request.  Then PARTS_STOPPED is set, all threads leave, and no crossing follows in this launch.
 
-constexpr i32 OWN_WORDS = 2;  // whether an item of the part has failed; whether the part stops
+constexpr i32 OWN_VALUES = 2;  // whether an item of the part has failed; whether the part stops
+
+// A word of this part that other parts write, or of another part.
+template <class T> MORPH_FN T load_system(const T* p) {
+    if constexpr (TARGET_GPU) return from_bits<T>(load_system_word((const Bits<T>*)p));
+    else return load(p);
+}
+template <class T> MORPH_FN void set_system(T* p, T x) {
+    if constexpr (TARGET_GPU) store_system(p, x);
+    else store(p, x);
+}
 
 // The words that a part has in the mailbox `box` at a crossing.
-MORPH_FN u64* words_in(i64* box, i64 crossing, i32 part) {
+MORPH_FN u64* published_in(i64* box, i64 crossing, i32 part) {
     return (u64*)box + MOST_PARTS * MAILBOX_LINE + (i32(crossing & 1) * MOST_PARTS + part) * MOST_WORDS;
 }
 template <class A> MORPH_FN i32 part_count(const A& a) { return i32(load_fixed(a.parts + PARTS_COUNT)); }
@@ -34,30 +44,47 @@ template <class A> MORPH_FN i64* mailbox(const A& a, i32 part) {
 }
 
 // What all parts have published at a crossing.
-struct Words {
+struct Published {
     i32 parts;
     const u64* first;
     MORPH_FN u64 operator()(i32 part, i32 word) const { return load_system(first + part * MOST_WORDS + word); }
 };
-MORPH_FN u64 sum_of_parts(const Words& w, i32 word) {
+MORPH_FN u64 sum_of_parts(const Published& w, i32 word) {
     u64 sum = 0;
     for (i32 k = 0; k < w.parts; k++) sum += w(k, word);
     return sum;
 }
-MORPH_FN u64 or_of_parts(const Words& w, i32 word) {
+MORPH_FN u64 or_of_parts(const Published& w, i32 word) {
     u64 bits = 0;
     for (i32 k = 0; k < w.parts; k++) bits |= w(k, word);
     return bits;
 }
 
-template <class A> MORPH_FN void stop_part(const A& a) {
-    store(a.parts + PARTS_STOPPED, 1);
-    stop_here();
+// Waits for another part; on a CPU polls for signals meanwhile.
+struct PartWait {
+    Idle idle;
+    u32 spins = 0;
+    template <class A> MORPH_FN bool given_up(const A& a) {
+        if (TARGET_GPU) return (++spins & 255) == 0 && asked_to_stop(a);
+        idle.wait();
+        poll(a.cursor);
+        return asked_to_stop(a);
+    }
+};
+// By the master: whether this part has seen a request to stop, at the latest at this barrier.
+template <class R> MORPH_FN bool wants_stop(const R& t) {
+    if constexpr (TARGET_GPU) return t.stop || sees_stop(t);
+    else return stops(t);
 }
-// By the master, between arrival and release.  `publish(w)` sets `words` words of this part; `combine(w)` takes those of
+// By the master: all threads of this part stop at this barrier.  On a GPU the release reads the word.
+template <class A, class R> MORPH_FN void stop_part(const A& a, const R& t) {
+    store(a.parts + PARTS_STOPPED, 1);
+    if constexpr (!TARGET_GPU) set_stop(t);
+}
+// By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
 // all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case.
 template <class A, class R, class F, class G>
-MORPH_FN bool cross(const A& a, const R& t, bool failed, i32 words, const F& publish, const G& combine) {
+MORPH_FN bool cross(const A& a, const R& t, bool failed, i32 count, const F& publish, const G& combine) {
     if (load(a.parts + PARTS_STOPPED)) return true;
     const i32 parts = part_count(a), own = part_number(a);
     const i64 crossing = load(a.parts + PARTS_CROSSINGS) + 1;
@@ -65,26 +92,26 @@ MORPH_FN bool cross(const A& a, const R& t, bool failed, i32 words, const F& pub
     bool stop = wants_stop(t);
     u64 w[MOST_WORDS];
     w[0] = failed, w[1] = stop;
-    publish(w + OWN_WORDS);
+    publish(w + OWN_VALUES);
     for (i32 k = 0; k < parts; k++) {
-        u64* to = words_in(mailbox(a, k), crossing, own);
-        for (i32 i = 0; i < OWN_WORDS + words; i++) store_system(to + i, w[i]);
+        u64* to = published_in(mailbox(a, k), crossing, own);
+        for (i32 i = 0; i < OWN_VALUES + count; i++) set_system(to + i, w[i]);
     }
     fence_system();
-    for (i32 k = 0; k < parts; k++) store_system((u64*)mailbox(a, k) + own * MAILBOX_LINE, u64(crossing));
+    for (i32 k = 0; k < parts; k++) set_system((u64*)mailbox(a, k) + own * MAILBOX_LINE, u64(crossing));
     const u64* arrived = (const u64*)mailbox(a, own);
     PartWait wait;
     for (i32 k = 0; k < parts && !stop; k++)
         while (load_system(arrived + k * MAILBOX_LINE) < u64(crossing) && !stop) stop = wait.given_up(a);
     fence_system();
-    const u64* first = words_in((i64*)arrived, crossing, 0);
+    const u64* first = published_in((i64*)arrived, crossing, 0);
     if (!stop) {
-        const Words all{parts, first};
+        const Published all{parts, first};
         failed = or_of_parts(all, 0), stop = or_of_parts(all, 1);
     }
-    if (stop) stop_part(a);
+    if (stop) stop_part(a, t);
     if (failed || stop) return true;
-    combine(Words{parts, first + OWN_WORDS});
+    combine(Published{parts, first + OWN_VALUES});
     return false;
 }
 
@@ -98,7 +125,7 @@ template <class T> constexpr bool IS_FLOAT = IS<T, f16> || IS<T, f32> || IS<T, f
 
 // The value after a step, in order of parts.  Plus: each part has added to a copy of the same value; Put: the last part
 // whose value differs from `before` counts.
-template <class Op, class T> MORPH_FN T agreed(const Words& w, i32 word, T before) {
+template <class Op, class T> MORPH_FN T agreed(const Published& w, i32 word, T before) {
     T x = from_bits<T>(Bits<T>(w(0, word)));
     for (i32 k = 1; k < w.parts; k++) {
         T v = from_bits<T>(Bits<T>(w(k, word)));
@@ -118,12 +145,12 @@ template <class Op, class T> MORPH_FN T agreed(const Words& w, i32 word, T befor
 // --- mirrors --------------------------------------------------------------------------------------
 
 // The words of a route.
-struct RouteWords {
-    const i64* words;
+struct Route {
+    const i64* at;
     i32 parts, own;
     template <class A>
-    MORPH_FN RouteWords(const A& a, i32 route) : words(a.parts + route), parts(part_count(a)), own(part_number(a)) {}
-    MORPH_FN i64 operator[](i32 i) const { return load_fixed(words + i); }
+    MORPH_FN Route(const A& a, i32 route) : at(a.parts + route), parts(part_count(a)), own(part_number(a)) {}
+    MORPH_FN i64 operator[](i32 i) const { return load_fixed(at + i); }
     MORPH_FN const i32* rows(i32 i) const { return (const i32*)(*this)[i]; }
 };
 // The column of another part that corresponds to a column of this part.
@@ -135,7 +162,7 @@ template <class A, class C> MORPH_FN C column_in(const A& a, const C&, i32 peers
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void fill_mirrors(const A& a, const R& t, const C& column, i32 route) {
     typedef typename C::V V;
-    const RouteWords r(a, route);
+    const Route r(a, route);
     const i64 first = r[ROUTE_MIRRORS], n = (r[ROUTE_MIRRORS + r.parts] - first) * SIZE;
     for (i64 i = t.thread; i < n; i += t.threads) store(column.at(first + i / SIZE, i % SIZE), V(0));
 }
@@ -144,7 +171,7 @@ MORPH_FN void fill_mirrors(const A& a, const R& t, const C& column, i32 route) {
 // of this one are consecutive rows there.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 peers) {
-    const RouteWords r(a, route);
+    const Route r(a, route);
     const i32* sent = r.rows(ROUTE_SENT);
     for (i32 i = 1; i < r.parts; i++) {  // parts begin with different ones
         const i32 k = (r.own + i) % r.parts;
@@ -161,7 +188,7 @@ MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 pe
 template <class Op, i32 SIZE, class A, class R, class C>
 MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 peers) {
     typedef typename C::V V;
-    const RouteWords r(a, route);
+    const Route r(a, route);
     const i32* sent = r.rows(ROUTE_SENT);
     bool first_part = true;
     for (i32 k = 0; k < r.parts; k++) {
@@ -188,7 +215,7 @@ MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 
 // they are to grow.
 
 // The part that owns a row: an own row, or a mirror.
-MORPH_FN i32 owner_of(const RouteWords& r, i64 row) {
+MORPH_FN i32 owner_of(const Route& r, i64 row) {
     if (row < r[ROUTE_OWNED]) return r.own;
     i32 k = 0;
     while (row >= r[ROUTE_MIRRORS + k + 1]) k++;
@@ -198,7 +225,7 @@ MORPH_FN i32 owner_of(const RouteWords& r, i64 row) {
 // Counts the messages to each part; all threads, before a crossing.
 template <class A, class R, class C>
 MORPH_FN void count_messages(const A& a, R& t, i64* meta, const C& items, i32 route) {
-    const RouteWords r(a, route);
+    const Route r(a, route);
     u32 counts[MOST_PARTS] = {};
     for (i64 i = load(meta + FROM) + t.thread; i < load(meta + TO); i += t.threads) {
         const i32 to = owner_of(r, items.get(i));
@@ -217,7 +244,7 @@ template <class A> MORPH_FN void clear_message_counts(const A& a) {
     for (i32 k = 0; k < MOST_PARTS; k++) store(a.parts + PARTS_COUNTS + k, 0);
 }
 // By the master at that crossing.  Returns whether the inboxes, store number `inbox` of the unit, are to grow first.
-template <class A> MORPH_FN bool take_message_counts(const A& a, const Words& w, i64* inbox_meta, i32 inbox) {
+template <class A> MORPH_FN bool take_message_counts(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
     const i32 own = part_number(a);
     i64 most = 0;
     clear_message_counts(a);
@@ -251,7 +278,7 @@ template <i32 SIZE, class C> MORPH_FN SentColumn<SIZE, C> sent_column(const C& o
 // Writes the messages to the inboxes of their receivers; all threads, between two crossings.
 template <class A, class R, class C, class... Sent>
 MORPH_FN void push_messages(const A& a, R& t, i64* meta, const C& items, i32 route, i32 peers, const Sent&... columns) {
-    const RouteWords r(a, route);
+    const Route r(a, route);
     const i32* home = r.rows(ROUTE_HOME);
     const i64 owned = r[ROUTE_OWNED], last = load(meta + TO);
     const i32 lane = lane_id();
@@ -294,7 +321,7 @@ template <class G> MORPH_FN i64 row_of(const G& ids, i64 id, i64 first, i64 last
 // Replaces the global ids of points in a column of an inbox by local ids; -1 stays.  All threads; a crossing follows.
 template <i32 SIZE, class A, class R, class C, class G>
 MORPH_FN void localise_points(const A& a, R& t, i64* inbox_meta, const C& column, const G& global_ids, i32 route) {
-    const RouteWords r(a, route);
+    const Route r(a, route);
     const i64 n = load(inbox_meta + TO) * SIZE;
     for (i64 i = t.thread; i < n; i += t.threads) {
         auto* place = column.at(i / SIZE, i % SIZE);
@@ -311,7 +338,7 @@ MORPH_FN void localise_points(const A& a, R& t, i64* inbox_meta, const C& column
 template <class A, class R> MORPH_FN bool cross_localised(const A& a, R& t) {
     auto error = [&](u64* w) { w[0] = load(a.parts + PARTS_ERROR) != 0; };
     bool lost = false;
-    bool stop = cross(a, t, false, 1, error, [&](const Words& w) { lost = or_of_parts(w, 0); });
-    if (lost) stop_part(a);
+    bool stop = cross(a, t, false, 1, error, [&](const Published& w) { lost = or_of_parts(w, 0); });
+    if (lost) stop_part(a, t);
     return stop || lost;
 }

@@ -40,7 +40,7 @@ def _crossing(
     result: str, failed: str, number: int | str, sent: list[str], received: list[str]
 ) -> list[str]:
     publish = ["[&](u64* w) {", *(f"    {x}" for x in sent), "},"]
-    combine = ["[&](const Words& w) {", *(f"    {x}" for x in received), "});"]
+    combine = ["[&](const Published& w) {", *(f"    {x}" for x in received), "});"]
     return [f"{result}cross(a, t, {failed}, {number}, {publish[0]}", *publish[1:-1],
             f"}}, {combine[0]}", *combine[1:]]  # fmt: skip
 
