@@ -520,13 +520,13 @@ MORPH_OF_LAUNCH u32 stopping = 0;      // whether a handler has raised, or anoth
 MORPH_OF_LAUNCH bool interrupted = false;  // whether the step is cut short; used by the thread that launched only
 MORPH_OF_LAUNCH bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
 
-MORPH_OF_LAUNCH const u32* request = nullptr;  // the address of that word
-template <class A> MORPH_FN bool asked_to_stop(const A&) { return stopping || load(request); }
+MORPH_OF_LAUNCH const u32* stop_request = nullptr;  // the address of that word
+template <class A> MORPH_FN bool asked_to_stop(const A&) { return stopping || load(stop_request); }
 template <class T> MORPH_FN void set_stop(const T&) { stopped = true; }
 
 MORPH_COLD void handle_signals(i64* cursor) {
     handled = ticks();
-    if (!stopping && load(request)) return store(&stopping, 1);
+    if (!stopping && load(stop_request)) return store(&stopping, 1);
     if (stopping) {
         if (__atomic_load_n(cursor, __ATOMIC_RELAXED) < PAST_ALL_ITEMS)
             __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
@@ -547,7 +547,7 @@ MORPH_FN void poll(i64* cursor) {
 template <class A> MORPH_FN void begin_launch(const A& a) {
     if (morph_interpreter.release) released = morph_interpreter.release();
     handled = ticks();
-    stopping = 0, stopped = interrupted = false, request = a.barrier + STOP_WORD;
+    stopping = 0, stopped = interrupted = false, stop_request = a.barrier + STOP_WORD;
     full = team_threads = THREADED ? i32(a.threads) : 1;
     if (full <= 1) return;
     find_pool(a.barrier + POOL_WORD);

@@ -84,7 +84,7 @@ def graphs() -> None:
     for dtype in (np.float64, np.float32):
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
     parts = morph.partition(g, ["cpu"] * 2)
-    morph.pagerank(parts), morph.connected_components(parts)
+    morph.pagerank(parts), morph.connected_components(parts), morph.core_number(parts)
     morph.betweenness(g, sources=[0])
     chain = np.arange(1100).repeat(2)
     for directed in (True, False):  # 2**1100 shortest paths
