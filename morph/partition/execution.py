@@ -7,10 +7,9 @@ program is one launch on each part (see `persistent`), or runs as plain Python, 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -41,6 +40,7 @@ from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import received_messages, sent_messages
 from morph.partition.persistent import PersistentProgram
+from morph.partition.pool import submit
 from morph.partition.routes import OPERATIONS
 from morph.partition.tables import (
     PartitionedColumn,
@@ -411,7 +411,7 @@ def _on_devices(
     # a launch on the host handles signals only in this thread
     devices = sorted(groups, key=lambda d: not d.on_host)
     first, others = devices[:1], devices[1:]
-    waiting = [_pool.submit(copy_context().run, run_group, groups[d]) for d in others]
+    waiting = [submit(copy_context().run, run_group, groups[d]) for d in others]
     try:
         for d in first:
             run_group(groups[d])
@@ -422,19 +422,6 @@ def _on_devices(
         wait(waiting)
         raise
     return errors
-
-
-_pool = ThreadPoolExecutor(256, "morph-parts")
-
-
-def _forked() -> None:
-    """In a child process: the threads of the pool are gone."""
-    global _pool
-    _pool = ThreadPoolExecutor(256, "morph-parts")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 # --- objects of parts ----------------------------------------------------------------------------
