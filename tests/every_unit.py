@@ -85,6 +85,9 @@ def graphs() -> None:
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
     parts = morph.partition(g, ["cpu"] * 2)
     morph.pagerank(parts), morph.connected_components(parts), morph.core_number(parts)
+    levels = morph.DynamicBFS(parts)
+    levels.share = 1.0
+    levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
     morph.betweenness(g, sources=[0])
     chain = np.arange(1100).repeat(2)
     for directed in (True, False):  # 2**1100 shortest paths

@@ -148,21 +148,22 @@ def test_objects_of_all_kinds(tmp_path, monkeypatch):
 
 def test_a_pretended_gpu(tmp_path, monkeypatch):
     g, path, gpu = graph(), tmp_path / "run.npz", pretended(monkeypatch)
-    wanted = values(PROGRAMS[0](g.copy()))
-    for devices, others in (([gpu, "cpu"], ["cpu", gpu, gpu]), (["cpu"], [gpu, gpu])):
-        with monkeypatch.context() as patch:
-            executed(patch, 3)
-            with pytest.raises(Killed):
-                run_in(path, PROGRAMS[0], morph.partition(g, devices))
-        found = run_in(path, PROGRAMS[0], morph.partition(g, others))
-        assert all(map(np.array_equal, found, wanted))
+    for program in (*PROGRAMS[:2], run_all_kinds):
+        wanted = values(program(morph.partition(g, ["cpu"])))
+        for devices, others in (([gpu, "cpu"], ["cpu", gpu, gpu]), (["cpu"], [gpu, gpu])):
+            with monkeypatch.context() as patch:
+                executed(patch, 3)
+                with pytest.raises(Killed):
+                    run_in(path, program, morph.partition(g, devices))
+            found = run_in(path, program, morph.partition(g, others))
+            assert all(map(np.array_equal, found, wanted))
 
 
 @pytest.mark.gpu
 def test_a_gpu(tmp_path, monkeypatch):
     g, path = graph(), tmp_path / "run.npz"
-    for program in PROGRAMS:
-        wanted = values(program(g.copy()))
+    for program in (*PROGRAMS, run_all_kinds):
+        wanted = values(program(morph.partition(g, ["cpu"])))
         with monkeypatch.context() as patch:
             executed(patch, 3)
             with pytest.raises(Killed):

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from limits import SLOWER
 from sat import full
 
 from morph import Formula, generate, io, validate
@@ -66,7 +67,7 @@ def test_standard_input(cnf):
 
 def test_json(cnf):
     options = ["--method", "decimation", "-O", "fraction=0.05", "--max-rounds", 9]
-    result = morph("sat", cnf, "--json", "--time", 60, "--device", "cpu", *options)
+    result = morph("sat", cnf, "--json", "--time", 1000, "--device", "cpu", *options)
     report = json.loads(result.stdout)
     assert (
         result.exit_code == 10 and report["status"] == "SATISFIABLE" and report["clauses"] == 1050
@@ -174,7 +175,7 @@ def test_time_includes_reading_and_the_start(tmp_path):
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.endswith("s UNKNOWN\n")
-    assert 3 < time.monotonic() - started < 4.8  # of a machine that others use
+    assert 3 < time.monotonic() - started < 4.8 * SLOWER
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
@@ -216,12 +217,12 @@ def test_the_course_is_drawn(cnf, tmp_path):
 def test_progress_is_for_terminals(tmp_path):
     pty = pytest.importorskip("pty")
     (tmp_path / "u.cnf").write_text(UNKNOWN)
-    command = [sys.executable, "-m", "morph", "sat", tmp_path / "u.cnf", "--time", "4",
-               "--no-complete", "--device", "cpu"]  # fmt: skip
+    command = [sys.executable, "-m", "morph", "sat", tmp_path / "u.cnf", "--no-complete",
+               "--device", "cpu"]  # fmt: skip
     ours, theirs = pty.openpty()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
     shown = os.read(ours, 1 << 16).decode()
     assert done.returncode == 0 and b"s UNKNOWN" in done.stdout
     assert "decimation: " in shown and "search: 3 variables, 8 clauses" in shown
-    assert subprocess.run(command, capture_output=True).stderr == b""
+    assert subprocess.run([*command, "--time", "1"], capture_output=True).stderr == b""

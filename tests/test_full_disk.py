@@ -186,7 +186,7 @@ for name, write in WRITERS.items():
     write(path)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
 

@@ -18,12 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from limits import SLOWER
 
 from morph.launch.checked import is_checked
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
-LIMIT = 0.3  # seconds; of the median delay
+LIMIT = 0.3 * SLOWER  # seconds; of the median delay
 PAUSES = 0.05, 0.1, 0.25  # seconds from "ready" to the signal, in turn
 WAYS = ["python-1", "cpu-1", "cpu-2", pytest.param("cuda-1", marks=pytest.mark.gpu)]
 
@@ -76,7 +77,10 @@ def started(script: str, way: str) -> Iterator[subprocess.Popen[str]]:
 def delays(
     script: str, way: str, times: int = len(PAUSES), number: int = signal.SIGINT
 ) -> list[float]:
-    """Seconds from each signal to the exception; the script ends well, or the test fails."""
+    """Seconds from each signal to the exception; the script ends well, or the test fails.
+
+    If the script names the seconds of a whole run at its end, the delays are parts of these.
+    """
     found = []
     with started(script, way) as process:
         assert process.stdout is not None
@@ -88,9 +92,9 @@ def delays(
             word, _, when = process.stdout.readline().partition(" ")
             assert word == "stopped"
             found.append(float(when) - sent)
-        assert process.stdout.read() == "done\n"
-        assert process.wait(60) == 0
-    return found
+        done, *whole = process.stdout.read().split()
+        assert done == "done" and process.wait(600) == 0
+    return [delay / float(*whole or "1") for delay in found]
 
 
 def judge(script: str, way: str) -> None:
@@ -337,6 +341,7 @@ def during(run):
                 run()
         except KeyboardInterrupt:
             print("stopped", time.time(), flush=True)
+    return took
 """
 
 
@@ -353,20 +358,21 @@ def during(run):
 )
 def test_triangulation(way, segments):
     """With few threads one item inserts many points in turn: it must not insert all of them."""
-    judge(f"segments = {segments}\n{DURING}" + """
-rng = np.random.default_rng(0)
-points = rng.random((2_000_000, 2))
+    found = delays(f"segments = {segments}\n{DURING}" + """
+rng, gpu = np.random.default_rng(0), device == "cuda"
+points = rng.random((2_000_000 if gpu else 400_000, 2))
 mesh = morph.triangulate(points[:30_000], device=device)
 ends = None
 if segments:
     sides = morph.triangulate(points, device=device).triangles[:, :2]
     inside = sides[sides[:, 0] < sides[:, 1]]  # each once, the other way round
     ends = inside[rng.choice(len(inside), segments, replace=False)]
-during(lambda: morph.triangulate(points, ends, hull=True, device=device))
+took = during(lambda: morph.triangulate(points, ends, hull=True, device=device))
 again = morph.triangulate(points[:30_000], device=device)
 assert len(again.triangles) == len(mesh.triangles)
-print("done")
+print("done", 1.0 if gpu else took)
 """, way)  # fmt: skip
+    assert statistics.median(found) < 0.25, found
 
 
 @pytest.mark.parametrize("what", ["gz", "xz", "bz2", "npz"])
@@ -438,14 +444,14 @@ def test_sigterm_ends_the_process():
         time.sleep(0.2)
         process.terminate()
         begin = time.time()
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(60) == -signal.SIGTERM
         assert time.time() - begin < LIMIT
 
 
 def run(script: str, way: str = "cpu-2") -> None:
     """Run a script that asserts."""
     with started(script, way) as process:
-        assert process.wait(100) == 0
+        assert process.wait(600) == 0
 
 
 @pytest.mark.parametrize("way", WAYS[1:])
@@ -474,14 +480,13 @@ while True:
     signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
     assert count(t, most) == most
     signal.setitimer(signal.ITIMER_REAL, 0)
-    end = time.perf_counter()
-    if end - begin > 1:
+    if len(seen) >= 3:
         break
+    assert time.perf_counter() - begin < 100, seen
     most *= 4
     seen.clear()
 x = values(t.x)
 assert (x == x[0]).all()
-assert len(seen) >= 3 and seen[0] - begin < 0.5, (seen, begin, end)
 """, way)  # fmt: skip
 
 
@@ -537,20 +542,22 @@ def count(t, most):
 t = morph.Table("t", device, x=i64)
 t.extend(1000)
 count(t, 1)
-results, ended = [], threading.Event()
-
-def work():
-    results.append(count(t, 300_000))
-    ended.set()
-
+results, most = [], 100_000
 signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
-threading.Thread(target=work).start()
-signal.setitimer(signal.ITIMER_REAL, 0.01)
-try:
-    time.sleep(10)
-except ZeroDivisionError:
-    assert not results and ended.wait(60)
-assert results == [300_000] and (values(t.x) == 300_001).all()
+during = False
+while not during:
+    most *= 3
+    results.clear()
+    work = threading.Thread(target=lambda: results.append(count(t, most)))
+    before = values(t.x)
+    work.start()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        time.sleep(600)
+    except ZeroDivisionError:
+        during = not results
+    work.join()
+    assert results == [most] and (values(t.x) == before + most).all()
 """)
 
 
@@ -558,16 +565,18 @@ def test_a_command_ends_with_130_and_one_line(tmp_path):
     from morph import generate, io
 
     io.write_cnf(generate.random_ksat(3, 60_000, 4.25, seed=1), tmp_path / "hard.cnf")
+    hard = (tmp_path / "hard.cnf").read_bytes()
     with subprocess.Popen(
-        [sys.executable, "-m", "morph", "sat", "hard.cnf", "--device", "cpu"], cwd=tmp_path,
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "morph", "sat", "-", "--device", "cpu"], cwd=tmp_path,
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:  # fmt: skip
-        time.sleep(3)
+        process.stdin.write(hard)  # returns when the command has read almost all
+        process.stdin.close()
+        time.sleep(1)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=10)
-        assert process.returncode == 130
-        assert said.split("\n") == ["", "morph: interrupted", ""]  # behind the terminal's ^C
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b"\nmorph: interrupted\n"  # behind the terminal's ^C
     assert [p.name for p in tmp_path.iterdir()] == ["hard.cnf"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from parts import same_parts
 from pretend import pretended
 from ranks import output_of_ranks
+from scipy.sparse import coo_array, save_npz
 from test_io_graphs import BAD, GOOD, as_lists
 
 import morph
@@ -115,6 +116,24 @@ def test_parts_are_those_of_the_whole_graph(tmp_path_factory, name, data):
         wanted = [3, 1, 2][: len(devices)] if data.draw(st.booleans()) else None
         whole = morph.partition(read_graph(path, **options), devices, by, wanted)
         same_parts(read_graph(path, devices, by=by, shares=wanted, **options), whole)
+
+
+@given(st.data())
+def test_matrices_that_equal_their_transpose(tmp_path_factory, data):
+    path, n = tmp_path_factory.mktemp("graphs") / "g.npz", data.draw(st.integers(1, 4))
+    entries = st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from([1.0, 2.0]))
+    src, dst, w = np.array(data.draw(st.lists(entries, max_size=6))).reshape(-1, 3).T
+    src, dst, w = (np.concatenate(x) for x in ([src, dst], [dst, src], [w, w]))
+    if w.size and data.draw(st.booleans()):
+        w[data.draw(st.integers(0, w.size - 1))] = 3
+    order = np.array(data.draw(st.permutations(range(w.size))), int)
+    form = data.draw(st.sampled_from(["coo", "csr", "csc"]))
+    matrix = coo_array((w[order], (src[order].astype(int), dst[order].astype(int))), (n, n))
+    save_npz(path, matrix if form == "coo" else matrix.asformat(form), data.draw(st.booleans()))
+    whole = read_edges(path)
+    for parts in (1, 2, 3):
+        found = read_in_shares(path, parts)
+        assert as_lists(found) == as_lists(whole) and found.symmetric == whole.symmetric
 
 
 def test_columns_of_vertices(tmp_path):

@@ -235,7 +235,7 @@ print(journal.graph.edges.live)
         os.chmod(journal.log, 0o444)
         os.chmod(folder, 0o555)
         running = python(program, f"{folder}/g")
-        out, _ = running.communicate(timeout=60)
+        out, _ = running.communicate(timeout=600)
         os.chmod(folder, 0o755)
     assert running.returncode == 0 and int(out) == journal.graph.edges.live
 
@@ -255,7 +255,8 @@ for k in range(1, 100000):
     try:
         assert running.stdout.readline() == "open\n"
         seen = []
-        while len(seen) < 40:
+        while len(seen) < 40 or seen[-1] == seen[0]:
+            assert running.poll() is None
             try:
                 with io.Journal(tmp_path / "g", readonly=True) as journal:
                     weights = journal.graph.edges.weight[:].tolist()
@@ -267,7 +268,6 @@ for k in range(1, 100000):
     finally:
         running.kill()
         running.wait()
-    assert seen[-1] > seen[0]
 
 
 WRITER = """
@@ -299,7 +299,7 @@ def test_two_processes_killed_at_any_moment(tmp_path):
     try:
         running = [python(WRITER, path, 10**6 * k, said) for k in (1, 2)]
         for k in range(3, 13):
-            before, until = said.stat().st_size, time.monotonic() + 60
+            before, until = said.stat().st_size, time.monotonic() + 600
             while said.stat().st_size == before and time.monotonic() < until:
                 time.sleep(0.01)  # one of them has the lock, and is told of a batch
             time.sleep(0.3 * rng.random())

@@ -152,7 +152,7 @@ def test_threads_take_turns_on_a_graph():
         other.start()
         other.join(0.1)
         assert not found and list(g.points.columns) == ["dist"]
-    other.join(20)
+    other.join(600)
     assert found[0].distance.tolist() == [5, 4, 3, 2, 1, 0] and not g.points.columns
 
 

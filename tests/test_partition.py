@@ -553,7 +553,7 @@ def test_algorithms_of_parts(directed, devices):
 
 
 def test_algorithms_of_one_device_refuse_parts():
-    for algorithm in (morph.bfs, morph.sssp, morph.DynamicSSSP):
+    for algorithm in (morph.bfs, morph.sssp):
         with pytest.raises(TypeError, match=r"takes a graph on one device, not in parts"):
             algorithm(three())
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from limits import SLOWER
 from pretend import pretended
 
 import morph
@@ -554,7 +555,7 @@ def test_an_interrupt_ends_the_launches(devices):
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)  # again, if one falls into a callback
+        signal.setitimer(signal.ITIMER_REAL, 0.5, 5 * SLOWER)  # again, if one falls into a callback
         with pytest.raises(KeyboardInterrupt):
             while True:
                 morph.foreach(h.points, set_value, 3)

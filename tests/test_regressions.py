@@ -137,7 +137,7 @@ def test_threads_of_the_host_may_launch_at_once(target):
     for w in workers:
         w.start()
     for w in workers:
-        w.join(60)
+        w.join(600)
         assert not w.is_alive()
     for t in tables:
         assert set(values(t, "runs")) == {2 * rounds}

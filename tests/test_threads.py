@@ -29,7 +29,7 @@ def together(*works):
 
     def run(work):
         try:
-            ready.wait(60)
+            ready.wait(600)
             work()
         except BaseException as error:
             problems.append(error)
@@ -38,7 +38,7 @@ def together(*works):
     for t in threads:
         t.start()
     for t in threads:
-        t.join(300)
+        t.join(600)
     assert not any(t.is_alive() for t in threads)
     if problems:
         raise problems[0]
@@ -256,7 +256,7 @@ def test_a_refusal_concerns_the_thread_that_asks():
         go.wait(0.2)
 
     def other():
-        inside.wait(60)
+        inside.wait(600)
         g.points.new()
         morph.foreach(g.points, sprout, g)
 

@@ -47,6 +47,7 @@ from morph.partition.tables import (
     PartitionedRange,
     PartitionedRow,
     ReplicatedScalars,
+    TableOfParts,
 )
 from morph.partition.transport import raise_together
 from morph.runtime.device import Device
@@ -126,6 +127,8 @@ def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launche
     """The launch of a program on all parts, or why there is none."""
     try:
         _refuse_devices(graph)
+        if any(isinstance(x, TableOfParts) for x in flat(call.args)):
+            raise NeedsSteps("each part has rows of its own in a table")
     except NeedsSteps as why:
         lookup.accept(call.what, _local(call.args, graph.here[0]))
         return Launches(str(why))
@@ -510,16 +513,20 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
         call.what, _local(items, k), _local(call.args, k), call.where, graph.local(k).device,
         together, balance, checked, until_empty, bounded,
     ))  # fmt: skip
-    if compiled not in _derivations:
+    of_parts = [x.local(k) for x in (items, *flat(call.args)) if isinstance(x, TableOfParts)]
+    local = frozenset(s for s, x in slots.objects.items() if any(x is t for t in of_parts))
+    known = _derivations.setdefault(compiled, {})
+    if local not in known:
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
-        found = derive(compiled.unit, graphs)
-        given, first = (found.unit, *(m.unit for m in found.messages)), 2 * bounded
+        found, first = derive(compiled.unit, graphs, local), 2 * bounded
+        given = (found.unit, *(m.unit for m in found.messages))
         units = [_compiled(compiled, unit, found.hidden, call, first) for unit in given]
-        _derivations[compiled] = Derived(found, units[0], tuple(units[1:]))
-    return _derivations[compiled], slots
+        known[local] = Derived(found, units[0], tuple(units[1:]))
+    return known[local], slots
 
 
-_derivations: WeakKeyDictionary[Compiled, Derived] = WeakKeyDictionary()
+# of units, by the tables of which each part has its own rows
+_derivations: WeakKeyDictionary[Compiled, dict[frozenset[str], Derived]] = WeakKeyDictionary()
 
 
 def _part(

@@ -102,7 +102,8 @@ class PartitionedGraph:
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "changes", "device", "devices", "directed", "edges",
-        "here", "kept", "made", "parts", "points", "recorder", "tables", "transport",
+        "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",
+        "transport",
     )  # fmt: skip
 
     def __init__(
@@ -116,7 +117,7 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
-        self.changes = 0
+        self.changes, self.telling = 0, False  # `telling`: while `then` of `apply` runs
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
         self.recorder: Recorder | None = None
@@ -126,8 +127,7 @@ class PartitionedGraph:
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
-        for k in self.here:
-            self.local(k).fixed = FIXED
+        self._fix(FIXED)
 
     def local(self, k: int) -> Graph:
         """Give the graph of part k."""
@@ -252,7 +252,17 @@ class PartitionedGraph:
         TypeError, ValueError, OverflowError
             As `Graph.apply`; also if points are to be deleted.
         """
-        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+        self.transport.begin("apply")
+        self._fix("")
+        try:
+            return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+        finally:
+            self._fix(FIXED)
+
+    def _fix(self, reason: str) -> None:
+        """Say why the points and edges of each part may not change alone, if they may not."""
+        for k in self.here:
+            self.local(k).fixed = reason
 
     def to(self, device: str | Device) -> Graph:
         """Give the whole graph on one device: points and edges with all columns, other tables.

@@ -24,19 +24,32 @@ EdgesOf = Callable[[Device, range], Rows]
 
 
 class Division(NamedTuple):
-    """Which points each part owns, see `partition`.
+    """Which points each part owns.
 
     Attributes
     ----------
-    by : {"range", "degree"}
-    shares : sequence of float or None
+    by_degree : bool
+        Ranges with equally many points and edges together, instead of points.
+    fractions : array, shape (parts,)
+        The share of each part.
     """
 
-    by: str
-    shares: Sequence[float] | None
+    by_degree: bool
+    fractions: HostArray
 
 
-BY_RANGE = Division("range", None)
+def division(parts: int, by: str = "range", shares: Sequence[float] | None = None) -> Division:
+    """Check options of `partition`, for a graph that is made in parts.
+
+    Raises
+    ------
+    ValueError
+        If ``by`` is not ``"range"`` or ``"degree"``, or ``shares`` are not those of the parts.
+    """
+    if by not in ("range", "degree"):
+        wanted = "by is 'range' or 'degree' for a graph that is made in parts"
+        raise ValueError(f"{wanted}, not {shown(by)}")
+    return Division(by == "degree", checked_shares(shares, parts))
 
 
 class Ends(NamedTuple):
@@ -116,7 +129,7 @@ def partitioned(
 
 def partitioned_edges(
     where: list[Device], n: int, edges: Mapping[int, Ends], both: bool, directed: bool,
-    transport: Transport, division: Division = BY_RANGE,
+    transport: Transport, division: Division,
 ) -> PartitionedGraph:  # fmt: skip
     """Make a partitioned graph of edges that lie on any parts.
 
@@ -136,14 +149,11 @@ def partitioned_edges(
     directed : bool
         If not, each edge has its reverse, with those that ``both`` adds.
     """
-    fractions = checked_shares(division.shares, len(where))
-    if division.by == "degree":
+    fractions = division.fractions
+    if division.by_degree:
         bounds = bounds_by_degree(device("cpu"), _degrees(n, edges, both, transport), fractions)
-    elif division.by == "range":
-        bounds = bounds_by_range(n, fractions)
     else:
-        wanted = "by is 'range' or 'degree' for a graph that is made in parts"
-        raise ValueError(f"{wanted}, not {shown(division.by)}")
+        bounds = bounds_by_range(n, fractions)
     found = _to_owners(edges, bounds, both, transport)
 
     def edges_of(at: Device, own: range) -> Rows:
@@ -196,6 +206,27 @@ def _to_owners(
         arrays = [np.concatenate(pieces) for pieces in columns]
         found.append(Ends(arrays[0], arrays[1], arrays[2] if len(arrays) == 3 else None))
     return found
+
+
+def are_symmetric(n: int, edges: Mapping[int, Ends], transport: Transport) -> bool:
+    """Whether all edges are there both ways, with equal weights, those of a pair in order.
+
+    ``edges`` has any of them for each part of this process.
+    """
+    bounds = bounds_by_range(n, checked_shares(None, transport.size))
+    turned = {k: Ends(dst, src, weight) for k, (src, dst, weight) in edges.items()}
+    found = [_to_owners(x, bounds, False, transport) for x in (edges, turned)]
+    same = map(_are_same, *found)
+    return all(transport.gather(dict(zip(transport.parts, same, strict=True))))
+
+
+def _are_same(a: Ends, b: Ends) -> bool:
+    """Whether two lists have the same edges, those of a pair in the same order."""
+    if a.src.size != b.src.size:
+        return False
+    orders = [np.lexsort((x.dst, x.src)) for x in (a, b)]
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    return all(np.array_equal(x[orders[0]], y[orders[1]]) for x, y in pairs)
 
 
 def _reverse(edges: Ends) -> Ends:

@@ -279,12 +279,12 @@ def _fingerprint(graph: PartitionedGraph) -> int:
     def of_part(k: int) -> int:
         part = graph.parts[k]
         assert part is not None
-        g, owned = part.graph, part.shares["edges"].owned
+        g, own = part.graph, part.share("edges").own
         ids = g.points.columns[GLOBAL_ID].array
         with g.device.active():
+            own = own if isinstance(own, slice) else g.device.asarray(own)
             src, dst = (
-                ids[g.edges.columns[name].array[:owned]].astype(np.uint64)
-                for name in ("src", "dst")
+                ids[g.edges.columns[name].array[own]].astype(np.uint64) for name in ("src", "dst")
             )
             mixed = (src << np.uint64(32) | dst) * np.uint64(0x9E3779B97F4A7C15)
             return int((mixed ^ mixed >> np.uint64(31)).sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,22 @@ from morph.io.text.files import map_bytes, opened, read_array
 from morph.io.text.formats import Format
 from morph.io.text.scanner import StrPath
 
-Shared = tuple[EdgeArrays, int | None]
+
+class Shared(NamedTuple):
+    """A share of the edges of a file.
+
+    Attributes
+    ----------
+    edges : EdgeArrays
+    announced : int or None
+        Number of edges that the file says it has.
+    compare : bool
+        Whether the graph is undirected if all edges are there both ways.
+    """
+
+    edges: EdgeArrays
+    announced: int | None = None
+    compare: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +61,7 @@ class GraphFormat(Format):
         Whether a file holds `EdgeArrays.points`.
     share : callable, optional
         Reads one of several shares of the edges, in order, and no others: of a path, the type of
-        the weights, the number of the share, and how many there are.  It also gives the number of
-        edges that the file announces, if it does.
+        the weights, the number of the share, and how many there are.
     begins : callable, optional
         Tells a file by its first 8 bytes; needed where another format has the same suffix.
     """
@@ -78,8 +92,8 @@ def _lines(begin: Callable[[StrPath, Any], Lines | None], parse: Any) -> Any:
         data = map_bytes(path)
         lines = begin(path, data)
         if lines is None:
-            return share_of(parse(path, data), k, parts), None
-        return read_lines(path, data, lines, k, parts), lines.count
+            return Shared(share_of(parse(path, data), k, parts))
+        return Shared(read_lines(path, data, lines, k, parts), lines.count)
 
     return share
 
@@ -112,6 +126,11 @@ def _read_npz(path: StrPath, _: Any) -> EdgeArrays:
         return read_npz(path, file)
 
 
+def _share_of_npz(path: StrPath, _: Any, k: int, parts: int) -> Shared:
+    with opened(path) as file:
+        return Shared(read_npz(path, file, (k, parts)), compare=parts > 1)
+
+
 ROWS = (
     GraphFormat(
         name="dimacs", suffixes=(".gr",), about="`p sp`, the 9th DIMACS challenge; `p tw`, PACE",
@@ -123,8 +142,8 @@ ROWS = (
         name="galois", suffixes=(".sgr", ".vgr", ".csgr", ".cgr", ".tgr", ".gr"), begins=is_galois,
         about="Galois, binary, version 1 or 2", weights="none, 4 or 8 bytes, type not stored",
         read=lambda path, weight_type: read_galois(path, read_array(path), weight_type),
-        share=lambda path, weight_type, k, parts: (
-            read_galois(path, _mapped(path), weight_type, (k, parts)), None
+        share=lambda path, weight_type, k, parts: Shared(
+            read_galois(path, _mapped(path), weight_type, (k, parts))
         ),
         write=_chunks(write_galois), typed=True,
     ),
@@ -132,7 +151,7 @@ ROWS = (
         name="ecl", suffixes=(".egr",), about="the ECL codes, binary",
         weights="none, 32-bit integers",
         read=_parsed(read_ecl, read_array),
-        share=lambda path, _, k, parts: (read_ecl(path, _mapped(path), (k, parts)), None),
+        share=lambda path, _, k, parts: Shared(read_ecl(path, _mapped(path), (k, parts))),
         write=_chunks(write_ecl),
     ),
     GraphFormat(
@@ -149,7 +168,7 @@ ROWS = (
     GraphFormat(
         name="npz", suffixes=(".npz",), about="`scipy.sparse.save_npz`: CSR, CSC, COO",
         weights="the values", edges="arcs; undirected if symmetric",
-        read=_read_npz, write=write_npz,
+        read=_read_npz, share=_share_of_npz, write=write_npz,
     ),
     GraphFormat(  # also of files whose suffix names no format
         name="edges", suffixes=(".txt", ".el", ".wel", ".edges", ".tsv"), common=3,

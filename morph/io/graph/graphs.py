@@ -16,7 +16,7 @@ from morph.io.graph.shares import read_shares
 from morph.io.text.files import read_start, replacing, split_compression
 from morph.io.text.scanner import FormatError, StrPath
 from morph.partition.graph import PartitionedGraph
-from morph.partition.ranges import BY_RANGE, Division, Ends, partitioned_edges, places
+from morph.partition.ranges import Division, Ends, division, partitioned_edges, places
 from morph.partition.transport import Transport
 from morph.runtime.device import Device
 
@@ -144,9 +144,9 @@ def read_graph(
     """
     if comm is not None or isinstance(device, (list, tuple)):
         where, transport = places(device, comm)
-        division = Division(by, shares)
+        divided = division(len(where), by, shares)
         found = read_edges_of_parts(path, transport, format, weight_type)
-        return graph_of_shares(found, where, transport, division, symmetrize)
+        return graph_of_shares(found, where, transport, divided, symmetrize)
     if by != "range" or shares is not None:
         raise ValueError("by and shares divide a graph among a list of devices, or among ranks")
     edges = read_edges(path, format, weight_type)
@@ -174,14 +174,15 @@ def _add_columns(graph: Any, edges: EdgeArrays) -> None:
 
 def graph_of_shares(
     shares: Mapping[int, EdgeArrays], devices: list[Device], transport: Transport,
-    division: Division = BY_RANGE, symmetrize: bool = False,
+    divided: Division | None = None, symmetrize: bool = False,
 ) -> PartitionedGraph:  # fmt: skip
-    """Make a partitioned graph of what `read_shares` gives."""
+    """Make a partitioned graph of what `read_shares` gives, by default of ranges of points."""
     first = next(iter(shares.values()))
     both = not first.symmetric and (symmetrize or first.undirected)
     directed = not (first.symmetric or both)
     edges = {k: Ends(x.src, x.dst, x.weight) for k, x in shares.items()}
-    graph = partitioned_edges(devices, first.n, edges, both, directed, transport, division)
+    divided = division(len(devices)) if divided is None else divided
+    graph = partitioned_edges(devices, first.n, edges, both, directed, transport, divided)
     _add_columns(graph, first)
     return graph
 

@@ -6,6 +6,7 @@ Row u, column v holds the weight of the edge from u to v.  Neither needs SciPy.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -177,10 +178,11 @@ def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:
     yield from format_rows(columns)
 
 
-def read_npz(path: StrPath, archive: IO[bytes]) -> EdgeArrays:
+def read_npz(path: StrPath, archive: IO[bytes], share: tuple[int, int] = (0, 1)) -> EdgeArrays:
     """Read a matrix saved by ``scipy.sparse.save_npz`` (CSR, CSC or COO) from an open file.
 
-    It is ``symmetric`` if it equals its transpose, values included.
+    It is ``symmetric`` if it equals its transpose, values included.  Of a share, such as (1, 3) for
+    the second third of the entries, that is not found out.
 
     Raises
     ------
@@ -189,26 +191,28 @@ def read_npz(path: StrPath, archive: IO[bytes]) -> EdgeArrays:
     """
     try:
         with np.load(archive, allow_pickle=False) as file:
-            part = {name: file[name] for name in file.files}
-        form = part["format"].item()
-        form = form.decode() if isinstance(form, bytes) else str(form)
-        rows, columns = (int(v) for v in part["shape"])
-        if rows != columns or not 0 <= rows <= MAX_VERTICES:
-            raise FormatError(path, None, f"a matrix of {rows} x {columns} is no graph")
-        if form in ("csr", "csc"):
-            src, dst = _expand(path, part["indptr"], rows), part["indices"]
-            src, dst = (src, dst) if form == "csr" else (dst, src)
-        elif form == "coo":
-            src, dst = part["row"], part["col"]
-        else:
-            raise FormatError(path, None, f"a sparse matrix of format {form!r}: save it as CSR")
-        weight = part["data"]
+            form = file["format"].item()
+            form = form.decode() if isinstance(form, bytes) else str(form)
+            rows, columns = (int(v) for v in file["shape"])
+            if rows != columns or not 0 <= rows <= MAX_VERTICES:
+                raise FormatError(path, None, f"a matrix of {rows} x {columns} is no graph")
+            if form in ("csr", "csc"):
+                dst, sizes = _entries(file, "indices", share)
+                src = _expand(path, offsets := file["indptr"], rows, share)
+                src, dst = (src, dst) if form == "csr" else (dst, src)
+                sizes.add(int(offsets[-1]))
+            elif form == "coo":
+                src, sizes = _entries(file, "row", share)
+                dst, more = _entries(file, "col", share)
+                sizes |= more
+            else:
+                raise FormatError(path, None, f"a sparse matrix of format {form!r}: save it as CSR")
+            weight, more = _entries(file, "data", share)
     except (FormatError, MemoryError):
         raise
     except Exception as error:  # of a damaged archive NumPy complains in many ways
         raise FormatError(path, None, f"no sparse matrix as SciPy saves it: {error}") from error
-    del part
-    if not (src.ndim == dst.ndim == weight.ndim == 1 and len(src) == len(dst) == len(weight)):
+    if len(sizes | more) > 1 or not (src.ndim == dst.ndim == weight.ndim == 1):
         raise FormatError(path, None, "rows, columns and values differ in number")
     for ids in (src, dst):
         if ids.dtype.kind not in "iu" or (len(ids) and not 0 <= ids.min() <= ids.max() < rows):
@@ -216,10 +220,30 @@ def read_npz(path: StrPath, archive: IO[bytes]) -> EdgeArrays:
     if weight.dtype.kind not in "biuf":
         raise FormatError(path, None, f"values of type {weight.dtype} are no weights")
     src, dst = (ids.astype(np.int32, copy=False) for ids in (src, dst))
-    return EdgeArrays(src, dst, weight, rows, symmetric=_is_symmetric(src, dst, weight, rows))
+    whole = share == (0, 1)
+    return EdgeArrays(
+        src, dst, weight, rows, symmetric=whole and is_symmetric(src, dst, weight, rows)
+    )
 
 
-def _is_symmetric(
+def _entries(file: Any, name: str, share: tuple[int, int]) -> tuple[NDArray[Any], set[int]]:
+    """Read a share of an array of an archive, and the size of the whole."""
+    if share == (0, 1):
+        whole = file[name]
+        return whole, {whole.size}
+    with file.zip.open(f"{name}.npy") as member:
+        version = np.lib.format.read_magic(member)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else (
+            np.lib.format.read_array_header_2_0)  # fmt: skip
+        shape, _, dtype = header(member)
+        size = math.prod(shape)
+        first, last = (size * k // share[1] for k in (share[0], share[0] + 1))
+        member.seek(first * dtype.itemsize, 1)
+        data = member.read((last - first) * dtype.itemsize)
+    return np.frombuffer(data, dtype, last - first), {size}
+
+
+def is_symmetric(
     src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[Any], n: int
 ) -> bool:
     """Whether a matrix equals its transpose, as `Graph.of` finds out of SciPy's matrices.
@@ -237,11 +261,15 @@ def _is_symmetric(
     return bool((here == there[turned]).all() and (weight == weight[turned]).all())
 
 
-def _expand(path: StrPath, offsets: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Row of each entry, from where the rows start."""
+def _expand(
+    path: StrPath, offsets: NDArray[Any], rows: int, share: tuple[int, int]
+) -> NDArray[Any]:
+    """Row of each entry of a share, from where the rows start."""
     degree = np.diff(offsets)
     if len(offsets) != rows + 1 or offsets[0] != 0 or (degree < 0).any():
         raise FormatError(path, None, "indptr does not count up from 0, one number a row")
+    first, last = (int(offsets[-1]) * k // share[1] for k in (share[0], share[0] + 1))
+    degree = np.diff(np.clip(offsets, first, last))
     return np.repeat(np.arange(rows, dtype=np.int32), degree)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.graph.edges import EdgeArrays
-from morph.io.graph.formats import GraphFormat, share_of
+from morph.io.graph.formats import GraphFormat, Shared, share_of
 from morph.io.text.scanner import FormatError, StrPath
+from morph.partition.ranges import Ends, are_symmetric
 from morph.partition.transport import Transport, agree, on_all
 
 _END = 1 << 16  # bytes compared at each end of a file
@@ -48,11 +49,11 @@ def read_shares(
     row = on_all(transport, choose)
     found = on_all(transport, lambda: _read(row, path, weight_type, transport))
     sizes = transport.gather({
-        k: (edges.n, len(edges.src), edges.weight is not None and edges.weight.dtype.str, count)
-        for k, (edges, count) in found.items()
+        k: (edges.n, len(edges.src), edges.weight is not None and edges.weight.dtype.str)
+        for k, (edges, _, _) in found.items()
     })  # fmt: skip
-    vertices, counts, kinds, announced = zip(*sizes, strict=True)
-    n, m, count = max(vertices), sum(counts), announced[0]
+    vertices, counts, kinds = zip(*sizes, strict=True)
+    n, m, (_, count, compare) = max(vertices), sum(counts), next(iter(found.values()))
     if count is not None and m != count:
         message = f"the file announces {count} edges, and its lines have {m}"
         raise FormatError(path, None, message)
@@ -64,7 +65,11 @@ def read_shares(
             weight = _converted(path, weight, kind)
         return replace(edges, n=n, weight=weight)
 
-    return on_all(transport, lambda: {k: complete(edges) for k, (edges, _) in found.items()})
+    made = on_all(transport, lambda: {k: complete(x.edges) for k, x in found.items()})
+    ends = {k: Ends(x.src, x.dst, x.weight) for k, x in made.items()}
+    if compare and are_symmetric(n, ends, transport):
+        made = {k: replace(x, symmetric=True) for k, x in made.items()}
+    return made
 
 
 def identity(path: StrPath) -> str:
@@ -79,11 +84,11 @@ def identity(path: StrPath) -> str:
 
 def _read(
     row: GraphFormat, path: StrPath, weight_type: Any, transport: Transport
-) -> dict[int, tuple[EdgeArrays, int | None]]:
+) -> dict[int, Shared]:
     """Read the shares of this process; a format without shares is read as a whole."""
     if row.share is None:
         whole = row.read(path, weight_type)
-        return {k: (share_of(whole, k, transport.size), None) for k in transport.parts}
+        return {k: Shared(share_of(whole, k, transport.size)) for k in transport.parts}
     return {k: row.share(path, weight_type, k, transport.size) for k in transport.parts}
 
 
