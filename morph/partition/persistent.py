@@ -301,7 +301,9 @@ class PersistentProgram:
         shared, layout, count = _shared_by(graph), self.layout, len(self.launches)
         found = np.zeros((count, layout.size), np.int64)
         found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)
-        addresses = [p.device.pointer(x) for p, x in zip(self.launches, self.mailboxes, strict=True)]
+        addresses = [
+            p.device.pointer(x) for p, x in zip(self.launches, self.mailboxes, strict=True)
+        ]
         found[:, Parts.MAILBOXES : Parts.MAILBOXES + count] = addresses
         for slot, at in layout.routes.items():
             route = shared.route(graph, self._objects(slot)[0].name)
