@@ -60,17 +60,6 @@ MORPH_FN u64 or_of_parts(const Published& w, i32 word) {
     return bits;
 }
 
-// Waits for another part; on a CPU polls for signals meanwhile.
-struct PartWait {
-    Idle idle;
-    u32 spins = 0;
-    template <class A> MORPH_FN bool given_up(const A& a) {
-        if (TARGET_GPU) return (++spins & 255) == 0 && asked_to_stop(a);
-        idle.wait();
-        poll(a.cursor);
-        return asked_to_stop(a);
-    }
-};
 // By the master: whether this part has seen a request to stop, at the latest at this barrier.
 template <class R> MORPH_FN bool wants_stop(const R& t) {
     if constexpr (TARGET_GPU) return t.stop || sees_stop(t);
@@ -98,11 +87,13 @@ MORPH_FN bool cross(const A& a, const R& t, bool failed, i32 count, const F& pub
         for (i32 i = 0; i < OWN_VALUES + count; i++) set_system(to + i, w[i]);
     }
     fence_system();
-    for (i32 k = 0; k < parts; k++) set_system((u64*)mailbox(a, k) + own * MAILBOX_LINE, u64(crossing));
-    const u64* arrived = (const u64*)mailbox(a, own);
-    PartWait wait;
-    for (i32 k = 0; k < parts && !stop; k++)
-        while (load_system(arrived + k * MAILBOX_LINE) < u64(crossing) && !stop) stop = wait.given_up(a);
+    for (i32 k = 0; k < parts; k++) {
+        u64* line = (u64*)mailbox(a, k) + own * MAILBOX_LINE;
+        set_system(line, u64(crossing));
+        wake_part(a, line);
+    }
+    u64* arrived = (u64*)mailbox(a, own);
+    for (i32 k = 0; k < parts && !stop; k++) stop = !await_part(a, arrived + k * MAILBOX_LINE, u64(crossing));
     fence_system();
     const u64* first = published_in((i64*)arrived, crossing, 0);
     if (!stop) {

@@ -371,7 +371,8 @@ class Shared:
             types: dict[str, Any] = {}
             for c in box.columns:
                 types[c.name] = vec(to_dtype(c.dtype), c.size) if c.size else to_dtype(c.dtype)
-            self._boxes[key] = Collection(table, name=slot, **types)
+            self._boxes[key] = made = Collection(table, name=slot, **types)
+            made.resize(max(x.shares[table.name].mirrors for x in graph.parts if x is not None))
         return self._boxes[key]
 
 
