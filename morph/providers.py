@@ -4,6 +4,7 @@ from morph.data import formula
 from morph.graph import adjacency, applied, graph
 from morph.launch import kernels
 from morph.mesh import mesh, pslg
+from morph.partition import graph as parts
 
 
 def bind() -> None:
@@ -21,5 +22,6 @@ def bind() -> None:
     graph.pair_up.bind("morph.updates.changes:pair_up")
     graph.partition.bind("morph.partition.partition:partition")
     kernels.launch_on_parts.bind("morph.partition.execution:launch_on_parts")
+    parts.checkpoint.bind("morph.io.graph.checkpoint:checkpoint")
     applied.rows_of.bind("morph.updates.fast_path:rows_of")
     applied.parallel_edges.bind("morph.updates.batch:parallel_edges")

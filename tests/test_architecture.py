@@ -50,11 +50,11 @@ LAYERS = {
     "data": "language compiler.ir.layout runtime data",
     "graph": f"{BELOW_LAUNCH} compiler.ir.layout",
     "launch": f"{BELOW_LAUNCH} compiler launch",
-    "partition": f"{BELOW_LAUNCH} compiler launch partition",
     "operators": "language runtime data launch prelude operators",
     "updates": f"{BELOW_LAUNCH} launch prelude updates",
+    "partition": f"{BELOW_LAUNCH} compiler launch updates partition",
     "mesh": "language runtime mesh",
-    "providers": "data graph launch mesh",  # binds the hooks, see HOOKS
+    "providers": "data graph launch mesh partition",  # binds the hooks, see HOOKS
     "validate": "runtime data graph validate",  # no part of the algorithms that it checks
     "generate": f"{BELOW_LAUNCH} launch prelude partition generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
@@ -71,7 +71,7 @@ LAYERS = {
     "io.text": "language runtime.toolchain io.text",
     "io.mesh": "language mesh io.text io.mesh",
     "io.sat": "language data io.text io.sat",
-    "io.graph": f"{BELOW_LAUNCH} updates io.text io.graph",
+    "io.graph": f"{BELOW_LAUNCH} partition updates io.text io.graph",
     "io": "io",
     "plotting": "language io.text mesh plotting",
     "cli": f"{PUBLIC} __version__ algorithms cli generate io plotting survey validate",
@@ -87,6 +87,7 @@ HOOKS = {
     "morph.graph.graph": "Graph.apply is a launch; deletion knows graphs",
     "morph.mesh.mesh": "Mesh.read, write, plot",
     "morph.mesh.pslg": "Pslg.read, write",
+    "morph.partition.graph": "`PartitionedGraph.checkpoint` writes files",
     "morph.launch.kernels": "a launch on the parts of a graph",
     "morph.launch.foreach": "the first launch imports the compiler",
     "morph.runtime.backend": "the registry: a device's class is imported when it is asked for",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parts import same_parts
 from pretend import Pretended, pretended
 from scipy.spatial import cKDTree
 
@@ -224,21 +225,7 @@ def is_that_of_partition(make, devices):
     expected = morph.partition(host, devices)
     for column in host.edges.columns:
         assert (getattr(made.edges, column)[:] == getattr(host.edges, column)[:]).all()
-    assert made.directed == host.directed and repr(made) == repr(expected)
-    for k in range(len(devices)):
-        a, b, to_host = made.local(k), expected.local(k), made.local(k).device.to_host
-        for name in ("points", "edges"):
-            ours, theirs = (g.parts[k].shares[name] for g in (made, expected))
-            assert (ours.ids, ours.owned) == (theirs.ids, theirs.owned)
-            for field in ("mirror_ids", "mirrors_of", "home"):
-                assert (getattr(ours, field) == getattr(theirs, field)).all()
-            assert a.tables[name].columns.keys() == b.tables[name].columns.keys()
-            for column in a.tables[name].columns:
-                values = (to_host(getattr(g.tables[name], column)[:]) for g in (a, b))
-                assert np.array_equal(*values)
-        for direction in ("out", "in"):
-            for x, y in zip(a.adjacency(direction), b.adjacency(direction), strict=True):
-                assert x is None and y is None or (to_host(x) == to_host(y)).all()
+    same_parts(made, expected)
 
 
 @pytest.mark.parametrize("devices", [["cpu"], ["cpu", "python"], ["cpu"] * 5])

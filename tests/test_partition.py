@@ -104,9 +104,8 @@ def test_a_part_has_all_edges_of_its_points_and_mirrors_of_their_other_ends(case
         assert used >= set(range(part.owned, len(ids)))
         for j in range(len(parts.parts)):
             a, b = part.mirrors_of[j : j + 2]
-            theirs = parts.local(j).points.global_id[:][part.home[a:b]]
+            theirs = parts.local(j).points.global_id[:][parts.routes.sent[j][k]]
             assert np.array_equal(theirs, mirrors[a:b])
-            assert np.array_equal(parts.routes.sent[j][k], part.home[a:b])
         edges = part.shares["edges"].global_ids(np.arange(len(p.edges)))
         for c in set(g.edges.columns) - {"src", "dst"}:
             assert np.array_equal(getattr(p.edges, c)[:], getattr(g.edges, c)[edges])
@@ -117,6 +116,38 @@ def test_a_part_has_all_edges_of_its_points_and_mirrors_of_their_other_ends(case
             if g.directed:
                 mine, all_of_them = edges[rows(p, u, "in")], rows(g, ids[u], "in")
                 assert sorted(mine.tolist()) == sorted(all_of_them.tolist())
+
+
+@morph.kernel
+def grow(p, g):
+    g.edges.new(p, p)
+
+
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_part_is_not_changed_alone(kind):
+    g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0], n=4, device=kind)
+    part = g.to([kind] * 2).local(1)
+    changes = [
+        lambda: part.points.extend(2),
+        lambda: part.edges.new(src=0, dst=1),
+        lambda: part.points.delete([0]),
+        lambda: part.edges.truncate(0),
+        lambda: part.edges.assign(part.edges.columns["dst"], 0, 0),
+        lambda: part.apply(([0], [1])),
+        lambda: part.apply(deletes=[0]),
+        part.compact,
+        part.points.compact,
+        lambda: part.sort_edges(None),
+        lambda: morph.foreach(part.points, grow, part),
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match="of a part do not change"):
+            change()
+    assert len(part.points) == 4
+    assert len(part.edges) == 3
+    copy = part.copy()
+    copy.points.extend(2)  # the copy is a graph of its own
+    assert len(copy.points) == 6
 
 
 @given(partitions(), st.data())
@@ -602,6 +633,34 @@ def test_names_of_internal_methods_are_free_for_columns():
     for name in ("share", "read", "write", "stale", "routes", "own_range"):
         parts.points.add(name, i32, fill=3)
         assert getattr(parts.points, name)[:].tolist() == [3] * len(parts.points)
+
+
+def test_what_graphs_in_parts_lack_is_named():
+    parts = morph.partition(small(), ["cpu"] * 2)
+    parts.points.add("x", i32)
+    with pytest.raises(AttributeError, match=r"in parts has no 'degree': use parts.to\(device\)"):
+        parts.degree()
+    with pytest.raises(AttributeError, match="graph has no table 'cells'"):
+        parts.cells  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'out_degree'.*its edges: parts.to\(device\)"):
+        parts.points[3].out_degree  # noqa: B018
+    with pytest.raises(AttributeError, match="collection has no column 'take'; it has item"):
+        morph.Collection(parts.points).take()
+    with pytest.raises(TypeError, match="in parts goes to one device; then divide it again"):
+        parts.to(["cpu", "cpu"])
+    with pytest.raises(TypeError, match=r"several: morph.partition\(g, devices\)"):
+        morph.Graph(["cpu", "cpu"])
+    with pytest.raises(TypeError, match="in parts: connect rows by labels"):
+        morph.Set(parts.points)
+
+
+def test_rows_of_extreme_values():
+    parts = morph.partition(small(), ["cpu"] * 2)
+    parts.points.add("x", i32)
+    parts.points.x[:] = [4, 1, 3, 9, 2]
+    assert repr(morph.argmin(parts.points.x)) == "points[1]"
+    assert morph.argmax(parts.points.x).x == 9
+    assert repr(parts.points[1:3]) == "points[1:3]"
 
 
 def test_compact_refuses_rows_in_parts():

@@ -434,6 +434,35 @@ def orders(g):
     return g.points.dist, items(first)[0], found, g.points.low, g.points.lock
 
 
+@morph.kernel
+def mark_twice(p, then):
+    for t in p.outnbrs:
+        p.count += t.mark
+        t.mark = p.id + 1  # race: no other point leads to t
+        p.count += t.mark
+        if atomic_min(t.low, p.id) > p.id:
+            then.add(t)
+        p.sum += t.low
+    for t in p.outnbrs:
+        p.count += t.mark
+
+
+@pytest.mark.parametrize("kind", ["cpu", "python", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_an_item_reads_what_it_has_changed_at_other_ends(kind):
+    # each point has one in-neighbour, and several edges from there
+    ends = np.arange(16) % 8
+    g = morph.Graph.from_edges((ends // 2 + 3) % 8, ends, n=8, device="cpu")
+    found = []
+    for graph in (g.copy(), morph.partition(g, [kind] * 3, by=np.arange(8) % 3)):
+        add(graph, i64, "count sum low mark", 5)
+        then = morph.Collection(graph.points)
+        morph.foreach(graph.points, mark_twice, then)
+        columns = (getattr(graph.points, x)[:] for x in ("count", "sum", "low", "mark"))
+        found.append((*map(np.array, columns), *items(then)))
+    for a, b in zip(*found, strict=True):
+        assert np.array_equal(a, b)
+
+
 def infinite(g):
     s = morph.Scalars(g, total=np.inf)
     morph.foreach(g.points, count_more, s)

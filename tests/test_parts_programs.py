@@ -1,6 +1,7 @@
 """Programs on a graph in parts give the results of one device."""
 
 import gc
+import re
 import signal
 import weakref
 
@@ -463,7 +464,7 @@ def two_steps_away(g):
 def test_arguments_that_do_not_suit_are_refused():
     g, h = small_graph(), morph.partition(small_graph(), ["cpu"] * 2)
     h.points.add("value", i64)
-    with pytest.raises(TypeError, match="no slice: use a filter"):
+    with pytest.raises(TypeError, match="no slice of the points of parts: use a filter"):
         morph.foreach(h.points[1:3], set_value, 1)
     for x in (g, g.points.id if hasattr(g.points, "id") else g.edges.weight, morph.Flag(g)):
         with pytest.raises(TypeError, match="is on cpu, but the launch is on <PartitionedGraph"):
@@ -517,10 +518,29 @@ def test_an_error_of_one_part_is_raised_when_all_have_ended():
     h.points.add("value", i64, fill=-1)
     x = morph.Table("x", h, x=i64)
     x.extend(3 * 20)
-    with morph.checked(), pytest.raises(morph.CheckError, match="60"):
+    with morph.checked(), pytest.raises(morph.CheckError, match="60") as caught:
         morph.foreach(h.points, divided_by_itself, x.x)
+    assert "(item points[2" in caught.value.problem  # its id, of 20 to 29, in the whole graph
+    assert caught.value.__notes__ == ["on part 1, by whose numbers edges are named"]
     assert not h.points.value[:20].any() and (h.points.value[20:] == -1).any()
     assert "value" in h.stale
+
+
+@morph.kernel
+def link(p):
+    for t in p.outnbrs:
+        for u in p.outnbrs:
+            if atomic_max(t.value, u.id) < u.id:
+                t.link = u
+
+
+def test_a_point_that_the_owner_does_not_know_is_named():
+    g = morph.Graph.from_edges([0, 0], [1, 2], n=3, device="cpu")
+    h = morph.partition(g, ["cpu"] * 3)
+    h.points.add("value", i64)
+    h.points.add("link", morph.Ref("points"))
+    with pytest.raises(ValueError, match=r"part 1 executes a change .* uses point 2, of which it"):
+        morph.foreach(h.points, link)
 
 
 @pytest.mark.parametrize("devices", [["cpu", "cpu"], ["python", "cpu"]])
@@ -544,6 +564,75 @@ def test_an_interrupt_ends_the_launches(devices):
         signal.signal(signal.SIGALRM, before)
     morph.foreach(h.points, set_value, 1)
     assert np.array_equal(h.points.value[:], np.arange(40))
+
+
+@morph.kernel
+def follow(p):
+    for t in p.outnbrs:
+        p.value = t.value
+
+
+@pytest.mark.parametrize("kind", ["cpu", "python", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_races_in_a_part_are_reported_by_ids_of_the_whole_graph(kind):
+    g = morph.Graph.from_edges([6, 7], [7, 6], n=8, device="cpu")
+    h = morph.partition(g, [kind] * 2)
+    h.points.add("value", i64)
+    with morph.checked(), pytest.raises(morph.CheckError) as caught:
+        morph.foreach(h.points, follow, where=lambda p: p.id >= 4)
+    assert set(re.findall(r"points\[(\d+)", caught.value.problem)) == {"6", "7"}
+
+
+@morph.kernel
+def add_row(r, n):
+    r.x += n
+
+
+@morph.kernel
+def least(r, g):
+    low = 100
+    for p in g.points:
+        low = min(low, p.value)
+    r.x = low
+
+
+@pytest.mark.parametrize("kind", ["cpu", "python", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_slices_of_tables_that_every_part_has(kind):
+    h = morph.partition(small_graph(), [kind] * 3)
+    h.points.add("value", i64)
+    h.points.value[:] = np.arange(40, 0, -1)
+    x = morph.Table("x", h, x=i64)
+    x.extend(6)
+    for first in range(3):  # the launch is kept, and given the numbers
+        morph.foreach(x[first : 2 * first + 1], add_row, 10**first)
+    assert x.x[:].tolist() == [1, 10, 110, 100, 100, 0]
+    morph.foreach(x[4:], least, h)
+    assert x.x[:].tolist() == [1, 10, 110, 100, 1, 1]
+
+
+@morph.kernel
+def count_up(p, n):
+    p.value = 0
+    for i in range(n):
+        p.value = (p.value + i) % 1009
+
+
+@pytest.mark.parametrize("devices", [["cpu", "python"], ["python", "cpu"]])
+def test_an_interrupt_does_not_wait_for_a_part(devices):
+    h = morph.partition(small_graph(), devices)
+    h.points.add("value", i64)
+    morph.foreach(h.points, count_up, 1)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            morph.foreach(h.points, count_up, 10**7)  # minutes, if it is not ended
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_launches_of_graphs_that_are_gone_are_not_kept_alive():

@@ -1,5 +1,6 @@
 """Parts on MPI ranks: exchange of arrays, errors; programs give the results of one device."""
 
+import re
 import signal
 import time
 
@@ -84,7 +85,7 @@ try:
 except ValueError as error:
     print(error)
 """
-    text = "the version of Morph's messages differs between rank 0 and rank 1: 1, 2"
+    text = "the version of Morph's messages differs between rank 0 and rank 1: 2, 3"
     assert output_of_ranks(2, code) == [text] * 2
 
 
@@ -111,6 +112,119 @@ def test_a_rank_that_is_killed_ends_all():
     done = run_on_ranks(2, "import os\n" + WAITING % "os.kill(os.getpid(), 9)")
     assert done.returncode and time.monotonic() - start < 15
     assert f"signal {int(signal.SIGKILL)}" in done.stderr + done.stdout
+
+
+PARTS = """
+from morph.partition import ranks
+from morph.partition.transport import PartError
+from morph.prelude import i64
+
+@morph.kernel
+def shift(p, n):
+    p.x = p.x + n
+
+def parts_of_ring():
+    g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0], n=4, device="cpu")
+    parts = morph.partition(g, comm=comm)
+    parts.points.add("x", i64)
+    return parts
+
+parts = parts_of_ring()
+first = comm.rank == 0
+"""
+
+
+@pytest.mark.mpi
+def test_ranks_that_execute_different_operations_are_refused():
+    code = """
+def write(parts):
+    if first:
+        parts.points.x[:] = 1
+    parts.points.x[:]
+
+def values(parts):
+    parts.points.x[:] = comm.rank
+    parts.points.x[:]
+
+def new_column(parts):
+    if not first:
+        parts.points.add("y", i64)
+    morph.foreach(parts.points, shift, 1)
+
+def read(parts):
+    if first:
+        parts.points.x[:]
+    morph.foreach(parts.points, shift, 1)
+
+def number(parts):
+    morph.foreach(parts.points, shift, comm.rank)
+
+def flag(parts):
+    raised = morph.Flag(parts)
+    if first:
+        raised.set()
+    len(morph.Collection(parts.points))
+
+def graph(parts):
+    pair = parts, parts_of_ring()
+    pair[comm.rank].points.x[:]
+
+for part_ways in (write, values, new_column, read, number, flag, graph):
+    for again in (part_ways, read):  # the error remains
+        try:
+            again(parts)
+        except PartError as error:
+            print(part_ways.__name__, str(error).split(", number ")[1].split(": ", 1)[1])
+    ranks._known.clear()
+    parts = parts_of_ring()
+"""
+    wanted = {
+        "flag": ("raise a flag", "make a collection of points"),
+        "graph": ("read points.x", "read points.x"),
+        "new_column": ("foreach shift 1", "add column points.y int64"),
+        "number": ("foreach shift 0", "foreach shift 1"),
+        "read": ("read points.x", "foreach shift 1"),
+        "values": ("write points.x 0", "write points.x 1"),
+        "write": ("write points.x 1", "read points.x"),
+    }
+    assert sorted(set(output_of_ranks(2, PARTS + code))) == [
+        f"{name} rank 0: {a} (graph 0); rank 1: {b} (graph {int(name == 'graph')})"
+        for name, (a, b) in wanted.items()
+    ]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("alone", ["parts.points.x[:]", "parts.points.x[:] = 1"])
+def test_a_rank_that_is_alone_at_the_end_ends_all(alone):
+    done = run_on_ranks(2, PARTS + f"if first:\n    {alone}\nelse:\n    raise SystemExit(0)")
+    assert done.returncode, done.stderr
+    assert "rank 1: the end of the script" in done.stderr
+
+
+@pytest.mark.mpi
+def test_a_rank_that_waits_long_says_in_what(tmp_path):
+    code = """
+import os, sys, time
+name = sys.argv[1]
+ranks.REPORT_AFTER = 0.1
+reported = ranks.Operations.report
+
+def report(self):
+    reported(self)
+    if self.waiting and self._report_after > ranks.REPORT_AFTER:
+        open(name, "w").close()
+
+ranks.Operations.report = report
+while not first and not os.path.exists(name):
+    time.sleep(0.05)
+parts.points.x[:]
+"""
+    done = run_on_ranks(2, PARTS + code, str(tmp_path / "reported"))
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(
+        r"(rank 0 has waited \d+ s for other ranks in: read points.x \(graph 0\)\n)+",
+        done.stderr,
+    )
 
 
 PROGRAMS = """

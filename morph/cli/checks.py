@@ -76,7 +76,7 @@ def _check_answer(
     if source:
         given[row.source] = np.array(source)
     edges = read_edges(path)
-    check_sources(edges, source)
+    check_sources(edges.n, source)
     graph = graph_of(path, edges, row, "cpu")
     if row.main == "edges" and graph.edge_order is not None:
         given["edges"] = _ids(np.asarray(graph.edge_order), given["edges"])

@@ -32,24 +32,30 @@ def complain(message: str, code: int) -> int:
 
 
 @contextmanager
-def bad_input(prefix: str = "") -> Iterator[None]:
-    """Turn an error of a value into one line that begins with ``prefix``."""
+def bad_input(prefix: str = "", *others: type[Exception]) -> Iterator[None]:
+    """Turn an error of a value, or of other types, into one line that begins with ``prefix``."""
+    kinds: tuple[type[Exception], ...] = (ValueError, OverflowError, *others)
     try:
         yield
-    except (ValueError, OverflowError) as error:
+    except kinds as error:
         raise BadInput(f"{prefix}{error}") from error
 
 
-def device_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--device`` to a command."""
+def device_option(command: Callable[..., Any], more: str = "") -> Callable[..., Any]:
+    """Add ``--device`` to a command; ``more`` is added to its help."""
     return click.option(
         "--device",
         "spec",
         default="auto",
         show_default=True,
         metavar="auto|cpu|cuda|cuda:N",
-        help="Where to run; auto takes a GPU if one answers.",
+        help=f"Where to run; auto takes a GPU if one answers.{more}",
     )(command)
+
+
+def parts_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--device`` to a command that takes several."""
+    return device_option(command, "  Of several, such as cuda:0,cuda:1, each has a part.")
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

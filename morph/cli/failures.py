@@ -7,6 +7,7 @@ import click
 from morph.cli.common import complain
 from morph.io import FormatError
 from morph.mesh import MeshError
+from morph.partition.transport import PartError
 from morph.runtime.device import DeviceError
 from morph.runtime.toolchain import CompilerNotFound
 
@@ -15,7 +16,7 @@ def explain(error: Exception) -> int:
     """Write the message of an exception; one that reports an internal fault is raised again."""
     if isinstance(error, OSError) and error.filename is not None:
         return complain(f"{error.filename}: {error.strerror}", 2)
-    if isinstance(error, FormatError | MeshError | DeviceError | OSError):
+    if isinstance(error, FormatError | MeshError | DeviceError | PartError | OSError):
         return complain(str(error), 2)
     if isinstance(error, CompilerNotFound):  # its message is help in several lines
         click.echo(f"morph: {error}", err=True)

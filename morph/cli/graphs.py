@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -15,16 +16,21 @@ from morph.cli.common import (
     bad_input,
     check_writable,
     device_of,
-    device_option,
     format_times,
     json_option,
+    parts_option,
     print_report,
     times_of,
 )
+from morph.cli.parts import ranks_of, world
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_edges
+from morph.io.graph.graphs import graph_of_shares, read_edges_of_parts
 from morph.io.text.files import replacing
+from morph.language.errors import LanguageError
 from morph.launch.foreach import timing
+from morph.partition.ranges import places
+from morph.partition.transport import on_all
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
@@ -34,8 +40,9 @@ class Call(NamedTuple):
 
     path: str  # of the graph
     output: str | None
-    device: str
+    device: str  # of several parts: a list
     as_json: bool
+    mpi: bool
 
     @property
     def complete(self) -> bool:
@@ -55,8 +62,11 @@ def command_of(name: str) -> click.Command:
 def make_command(row: Algorithm, run: Run, others: Iterable[Any] = ()) -> click.Command:
     """Make a command that gives its options, ``others`` among them, to ``run``."""
 
-    def command(path: str, output: str | None, spec: str, as_json: bool, **options: Any) -> None:
-        run(row, Call(path, output, spec, as_json), options)
+    def command(
+        path: str, output: str | None, spec: str, as_json: bool, mpi: bool, **options: Any
+    ) -> None:
+        with ranks_of(mpi):
+            run(row, Call(path, output, spec, as_json, mpi), options)
 
     output = click.option(
         "-o",
@@ -64,7 +74,10 @@ def make_command(row: Algorithm, run: Run, others: Iterable[Any] = ()) -> click.
         metavar="OUT.npy",
         help="Save the result as a NumPy array; as .npz, all of it, for `morph check`.",
     )
-    given: Any = output(json_option(device_option(command)))
+    ranks = click.option(
+        "--mpi", is_flag=True, help="Run on the ranks of `mpiexec -n N`, each with a part of GRAPH."
+    )
+    given: Any = output(ranks(json_option(parts_option(command))))
     for option in reversed([*map(_option, row.options), *others]):
         given = option(given)
     given = click.argument("path", metavar="GRAPH")(given)
@@ -88,6 +101,21 @@ def _option(option: Option) -> Any:
 
 def graph_of(path: str, edges: EdgeArrays, row: Algorithm, where: Device | str) -> Graph:
     """Make the graph that an algorithm is to run on."""
+    check_weights(path, edges, row)
+    return Graph.from_edges(
+        edges.src,
+        edges.dst,
+        weight=edges.weight,
+        n=edges.n,
+        symmetric=edges.symmetric,
+        symmetrize=edges.undirected,
+        copy=False,
+        device=where,
+    )
+
+
+def check_weights(path: str, edges: EdgeArrays, row: Algorithm) -> None:
+    """Refuse weights that an algorithm does not take."""
     weight = edges.weight
     if row.weights and weight is not None:
         if np.isnan(weight).any():
@@ -97,47 +125,83 @@ def graph_of(path: str, edges: EdgeArrays, row: Algorithm, where: Device | str) 
             ends = f"from {edges.src[k]} to {edges.dst[k]}"
             raise BadInput(f"{path}: shortest paths need weights >= 0; the edge {ends} has"
                             f" {weight[k]}")  # fmt: skip
-    return Graph.from_edges(
-        edges.src,
-        edges.dst,
-        weight=weight,
-        n=edges.n,
-        symmetric=edges.symmetric,
-        symmetrize=edges.undirected,
-        copy=False,
-        device=where,
-    )
 
 
-def check_sources(edges: EdgeArrays, sources: tuple[int, ...]) -> None:
+def check_sources(n: int, sources: tuple[int, ...]) -> None:
     """Refuse a source that is no vertex."""
     for source in sources:
-        if not 0 <= source < edges.n:
-            vertices = f"{edges.n:,} vertices" + (f", 0 to {edges.n - 1}" if edges.n else "")
+        if not 0 <= source < n:
+            vertices = f"{n:,} vertices" + (f", 0 to {n - 1}" if n else "")
             raise BadInput(f"--source: {source} is not a vertex: the graph has {vertices}")
 
 
+class Input(NamedTuple):
+    """A graph file that has been read."""
+
+    devices: list[Device]
+    n: int
+    edges: int
+    graph: Callable[[], Any]  # makes the graph, or its parts
+
+
 def run_and_report(row: Algorithm, call: Call, options: Arguments) -> None:
-    """Read a graph, run an algorithm on it, save and report."""
+    """Read a graph, run an algorithm on it, save and report; of several ranks, the first does."""
     with bad_input():
         arguments = row.arguments(**options)
+    in_parts = call.mpi or "," in call.device
+    given = (_read_parts if in_parts else _read)(row, call)
+    check_sources(given.n, options["source"])
+    with timing() as spent:
+        with counting("transfer"):  # sorting the edges by source is part of it
+            graph = given.graph()
+        refused = (TypeError, LanguageError) if in_parts else ()
+        with bad_input(f"{call.path}: ", *refused):
+            found = row.function(graph, **arguments, **(row.complete if call.complete else {}))
+    found = on_host(graph, found)
+    if in_parts and 0 not in graph.here:
+        return
+    save_answer(call.output, row, row.answer(found, arguments))
+    times, result = times_of(spent), row.report(found)
+    where = ",".join(device.name for device in given.devices)
+    report: dict[str, Any] = {"vertices": given.n, "edges": given.edges, **result}
+    report |= {**source_of(options), "times": times, "device": where}
+    shown = ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in result.items())
+    lines = [f"{given.n:,} vertices, {given.edges:,} edges", shown]
+    print_report(report, call.as_json, [*lines, f"{where}: {format_times(times)}"])
+
+
+def _read(row: Algorithm, call: Call) -> Input:
+    """Read a graph for one device."""
     where = device_of(call.device)
     check_writable("-o", call.output, ANSWERS)
     edges = read_edges(call.path)
-    check_sources(edges, options["source"])
-    with timing() as spent:
-        with counting("transfer"):  # sorting the edges by source is part of it
-            graph = graph_of(call.path, edges, row, where)
-        with bad_input(f"{call.path}: "):
-            found = row.function(graph, **arguments, **(row.complete if call.complete else {}))
-    found = on_host(graph, found)
-    save_answer(call.output, row, row.answer(found, arguments))
-    times, result = times_of(spent), row.report(found)
-    report: dict[str, Any] = {"vertices": edges.n, "edges": len(edges.src), **result}
-    report |= {**source_of(options), "times": times, "device": where.name}
-    shown = ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in result.items())
-    lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges", shown]
-    print_report(report, call.as_json, [*lines, f"{where.name}: {format_times(times)}"])
+    make = partial(graph_of, call.path, edges, row, where)
+    return Input([where], edges.n, len(edges.src), make)
+
+
+def _read_parts(row: Algorithm, call: Call) -> Input:
+    """Read a share of the edges for each part of this process."""
+    if "edges" in row.result.split():
+        raise BadInput(f"{row.name} finds positions in the file, which graphs in parts do not have")
+    names = call.device.split(",")
+    given = [device_of(name) for name in names]
+    with bad_input("--device: "):
+        where, transport = places(given if len(given) > 1 else given[0], world(call.mpi))
+
+    def check() -> None:
+        if transport.parts.start == 0:
+            check_writable("-o", call.output, ANSWERS)
+
+    def check_shares() -> None:
+        for edges in shares.values():
+            check_weights(call.path, edges, row)
+
+    on_all(transport, check)
+    shares = read_edges_of_parts(call.path, transport)
+    on_all(transport, check_shares)
+    m = sum(transport.gather({k: len(edges.src) for k, edges in shares.items()}))
+    n = next(iter(shares.values())).n
+    return Input(where, n, m, partial(graph_of_shares, shares, where, transport))
 
 
 def source_of(options: Arguments) -> dict[str, Any]:

@@ -424,6 +424,8 @@ def _run(row: Algorithm, call: Call, options: Arguments) -> None:
         run_and_report(row, call, options)
     elif options["cutoff"] is not None:
         raise BadInput("--cutoff and --updates exclude each other")
+    elif call.mpi:
+        raise BadInput("--mpi and --updates exclude each other")
     else:
         _follow_updates(row, call, options, asked)
 
@@ -438,7 +440,7 @@ def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updat
     log = Log(asked.log, asked.resume, path, asked.updates, call.output)
     with closing(log), lines_of(asked.updates) as stream:
         edges = read_edges(path)
-        check_sources(edges, sources)
+        check_sources(edges.n, sources)
         origin = {} if asked.log is None else origin_of(edges, sources)
         if edges.weight is None:  # updates may set weights
             edges = dataclasses.replace(edges, weight=np.ones(len(edges.src), np.int32))

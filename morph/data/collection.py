@@ -332,7 +332,9 @@ class Set:
 
     def __init__(self, table: Table) -> None:
         if not isinstance(table, Table):
-            raise TypeError(f"a set is of rows of a table, not of {table!r}")
+            on_parts = getattr(type(table), "on_parts", None)
+            hint = " (in parts: connect rows by labels)" if on_parts is not None else ""
+            raise TypeError(f"a set is of rows of a table, not of {table!r}{hint}")
         self.table = table
         self.graph = table.graph
         self.device = table.device

@@ -25,7 +25,9 @@ from morph.graph import Graph
 from morph.graph.arrange import Rows, empty, offsets_from, require_memory, sources_from
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
-from morph.partition.ranges import partitioned
+from morph.partition.partition import partition
+from morph.partition.ranges import partitioned, places
+from morph.partition.transport import agree
 from morph.runtime.device import Array, Device, device
 
 GRAPH500 = (0.57, 0.19, 0.19)
@@ -52,6 +54,7 @@ def uniform(
     simple: bool = True,
     seed: int = 0,
     device: Place = "cpu",
+    comm: Any = None,
 ) -> Any:
     """Draw both ends of ``m`` edges at random.
 
@@ -73,6 +76,9 @@ def uniform(
     device : str or Device, or a list of them
         Of a list the graph is partitioned, with equally many points on each of the devices, where
         each part is made.
+    comm : mpi4py.MPI.Comm, optional
+        Each rank makes its part of a partitioned graph; ``device`` is that of all, or a list of
+        theirs.
 
     Returns
     -------
@@ -95,7 +101,7 @@ def uniform(
             ends = ends.astype(np.int64).reshape(-1, 2, count)
             yield ends[:, 0].reshape(-1), ends[:, 1].reshape(-1)
 
-    return _graph(n, m, draw, weight, directed, simple, seed, device)
+    return _graph(n, m, draw, weight, directed, simple, seed, (device, comm))
 
 
 def rmat(
@@ -111,6 +117,7 @@ def rmat(
     simple: bool = True,
     seed: int = 0,
     device: Place = "cpu",
+    comm: Any = None,
 ) -> Any:
     """Draw edges by the recursive matrix model: few points have most of them.
 
@@ -128,7 +135,7 @@ def rmat(
     permute : bool
         Number the points at random.  Else the smallest numbers have the most edges, and point 0
         the most of all.
-    weight, directed, simple, seed, device
+    weight, directed, simple, seed, device, comm
         As in `uniform`.
 
     Raises
@@ -168,7 +175,7 @@ def rmat(
             u, v = quadrants(where, some, count, scale, least)
             yield (u, v) if names is None else (names[u], names[v])
 
-    return _graph(n, m, draw, weight, directed, simple, seed, device)
+    return _graph(n, m, draw, weight, directed, simple, seed, (device, comm))
 
 
 def grid(
@@ -179,6 +186,7 @@ def grid(
     weight: Weight = None,
     seed: int = 0,
     device: Place = "cpu",
+    comm: Any = None,
 ) -> Any:
     """Join each point of a grid with those beside, above and below it, both ways.
 
@@ -188,7 +196,7 @@ def grid(
         Point ``r * columns + c`` is in row r, column c.
     torus : bool
         Join the last row with the first, and the last column with the first.
-    weight, seed, device
+    weight, seed, device, comm
         As in `uniform`.
 
     Raises
@@ -220,7 +228,7 @@ def grid(
                 inside = row < rows - 1
                 yield u[inside], down[inside]
 
-    return _graph(n, 2 * n, draw, weight, False, True, seed, device)
+    return _graph(n, 2 * n, draw, weight, False, True, seed, (device, comm))
 
 
 def geometric(
@@ -231,6 +239,7 @@ def geometric(
     weight: Weight | str = None,
     seed: int = 0,
     device: Place = "cpu",
+    comm: Any = None,
 ) -> Any:
     """Join random points of the unit square that are no farther apart than a radius, both ways.
 
@@ -246,7 +255,7 @@ def geometric(
         Neighbours wanted of a point; those near the rim have fewer.
     weight : (low, high) or "length", optional
         As in `uniform`, or the distance, as double.
-    seed, device
+    seed, device, comm
         As in `uniform`.
 
     Raises
@@ -281,14 +290,14 @@ def geometric(
         if not lengths:
             raise ValueError(f"weight = {shown(weight)}: expected (low, high) or 'length'")
         weight = None
-    divided = isinstance(device, (list, tuple))
-    graph = _graph(n, m, pairs, weight, False, True, seed, "cpu" if divided else device)
+    divided = comm is not None or isinstance(device, (list, tuple))
+    graph = _graph(n, m, pairs, weight, False, True, seed, ("cpu" if divided else device, None))
     if lengths:
         src, dst, _ = (None if e is None else graph.device.to_host(e) for e in graph.edge_list())
         graph.edges.add("weight", f64)[:] = np.hypot(x[src] - x[dst], y[src] - y[dst])
     graph.points.add("x", f64)[:] = x
     graph.points.add("y", f64)[:] = y
-    return graph.to(device) if divided else graph
+    return partition(graph, device, comm=comm) if divided else graph
 
 
 def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
@@ -334,12 +343,20 @@ def _streams_of(where: Device) -> int:
 
 def _graph(
     n: int, m: int, pairs: Callable[[Device], Iterable[Pair]], weight: Weight, directed: bool,
-    simple: bool, seed: int, spec: Place,
+    simple: bool, seed: int, spec: tuple[Any, Any],
 ) -> Any:  # fmt: skip
-    """Make a graph of at most ``m`` edges, on its device, or each part of it on its own."""
+    """Make a graph of at most ``m`` edges, on its device, or each part of it on its own.
+
+    ``spec`` has the device or devices, and the communicator.
+    """
     kind = _weight_type(weight)
     most = m if directed else 2 * m
-    parts = len(spec) if isinstance(spec, (list, tuple)) else 1
+    devices, comm = spec
+    transport = None
+    if comm is not None or isinstance(devices, (list, tuple)):
+        devices, transport = places(devices, comm)
+        agree(transport, "the graph", (n, m, weight, directed, simple, seed))
+    parts = 1 if transport is None else transport.size
 
     def edges_of(where: Device, own: range) -> Rows:
         require_memory(where, n, most // parts, np.int64, arranged=True)  # as much as keys take
@@ -350,9 +367,9 @@ def _graph(
                 rows.weight = _weights(where, rows, weight, kind, directed, simple, seed)
         return rows
 
-    if isinstance(spec, (list, tuple)):
-        return partitioned(spec, n, edges_of, directed)
-    where = device(spec)
+    if transport is not None:
+        return partitioned(devices, n, edges_of, directed, transport)
+    where = device(devices)
     return Graph._of_rows(where, edges_of(where, range(n)), directed)
 
 

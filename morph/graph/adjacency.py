@@ -245,6 +245,12 @@ class Adjacency:
         found.append(found[0][:0] if back is None else back[found[0]])
         return self.points.device.xp.concatenate(found)
 
+    def edges_from(self, points: Array) -> Array:
+        """Give the edges from some points, in their order."""
+        if not self.loose:
+            self.index("out")
+        return self._entries_at("out", points)
+
     def _entries_at(self, direction: str, points: Array) -> Array:
         """Edges at some points in one direction, shape (sum of degrees,), int32."""
         if self.loose:

@@ -67,8 +67,8 @@ class Graph(Making):
     kind: ClassVar[str] = "graph"
     __slots__ = (
         "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
-        "edge_order", "edges", "kept", "name", "out_identity", "points", "tables", "telling",
-        "version",
+        "edge_order", "edges", "fixed", "kept", "name", "out_identity", "points", "tables",
+        "telling", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
@@ -80,6 +80,7 @@ class Graph(Making):
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.version = self.changes = 0
         self.out_identity = self.telling = False
+        self.fixed = ""  # why points and edges may not change, if they may not
         self._pairs: Array | None = None  # each edge's reverse
         self.edge_order: Array | None = None
         self._made = 0  # edges that edge_order tells of
@@ -144,14 +145,19 @@ class Graph(Making):
         self.points_changed()
 
     def may_change(self) -> None:
-        """Refuse a change while ``then`` of `apply` runs: if it fails, the batch is rolled back.
+        """Refuse a change of points and edges that is not possible now.
 
         Raises
         ------
+        TypeError
+            If the graph is `fixed`, as the parts of a partitioned graph are.
         RuntimeError
+            While ``then`` of `apply` runs: if it fails, the batch is rolled back.
         ValueError
             If the graph has 2^31 edges or more.
         """
+        if self.fixed:
+            raise TypeError(self.fixed)
         if self.telling:
             raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
         self.edges._refuse_wide("in a graph that changes")

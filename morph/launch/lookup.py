@@ -74,7 +74,8 @@ def launch_for(
         shape = _shapes[types] = Shape(types)
     given, options = args, (together, balance, checked, until_empty)
     bounds = tuple[int, ...]()
-    if items.__class__ is RowRange:
+    over = items
+    if isinstance(items, RowRange):
         items, bounds = items.store, (items.start, items.stop)
     while shape.flatten is not None:
         args = shape.flatten(args)
@@ -96,7 +97,7 @@ def launch_for(
     if found is not None and found.fits():
         return None if found.by_steps() else found, args
     if in_parts(items) or any(map(in_parts, args)):
-        return launch_on_parts(what, items, given, where, *options), args
+        return launch_on_parts(what, over, given, where, *options), args
     device = _device(what, items, args)
     with lock_of(_objects(items, args)), _binding, deep():
         found = what.launches.get(key)

@@ -19,6 +19,7 @@ from morph.compiler.ir.sites import (
     problem,
     race,
 )
+from morph.compiler.passes.ownership import GLOBAL_ID
 from morph.data.collection import Set
 from morph.data.table import Table
 from morph.language.errors import CheckError
@@ -133,9 +134,9 @@ def _text(unit: ir.Unit, sites: Sites, v: Violation, objects: Any, most: int) ->
     def item(position: int) -> str:
         column = domain.columns.get("item")
         if isinstance(domain, Table) or len(domain.columns) > 1 or not column.ref:
-            return f"{short(domain.name)}[{position}]"
+            return f"{short(domain.name)}[{_id(domain, position)}]"
         row = int(domain.device.to_host(column.array[position : position + 1])[0])
-        return f"{short(domain.target(column).name)}[{row}]"
+        return f"{short(domain.target(column).name)}[{_id(domain.target(column), row)}]"
 
     if v.kind != Kind.RACE:
         return f"{problem(sites, v, named, short)} (item {item(v.item)})"
@@ -143,5 +144,13 @@ def _text(unit: ir.Unit, sites: Sites, v: Violation, objects: Any, most: int) ->
     place = next(n.place for n in nodes if isinstance(n, ir.Write))
     size = objects[place.slot].columns[place.column].size
     row, j = divmod(v.value, size or 1)
+    row = _id(objects[place.slot], row)
     at = f"{named(place.slot)}[{row}].{short(place.column)}" + (f"[{j}]" if size else "")
     return race(sites, v, at, item(v.item), item(v.other))
+
+
+def _id(store: Any, row: int) -> int:
+    """The id of a row that users see: of a point of a part, that in the whole graph."""
+    if store.graph is None or not store.graph.fixed or GLOBAL_ID not in store.columns:
+        return row
+    return int(store.device.to_host(store.columns[GLOBAL_ID].array[row : row + 1])[0])

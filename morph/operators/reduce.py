@@ -8,6 +8,7 @@ from morph.data.column import ColumnView
 from morph.data.row import Row
 from morph.data.table import Table
 from morph.launch.foreach import Function, foreach, kernel, program
+from morph.launch.slots import in_parts
 from morph.operators.values import values_of
 
 NO_ROW = 2**31 - 1
@@ -142,6 +143,8 @@ def _extreme(column: Any, op: str) -> Any:
     with where.active():
         found = getattr(live, op)()
         found = int(where.to_host(found if rows is None else rows[found]))
+    if in_parts(column):
+        return column.table[found]
     if not isinstance(column, ColumnView):
         return found
     return Row(column.store, column.store.span()[0] + found)

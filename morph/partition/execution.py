@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -87,7 +87,7 @@ def launch_on_parts(
     key = (*key, *(filter_key(where) if where else ()), closure_key(where))
     key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
     with _state(graph).lock:
-        found = what.launches.get(key)
+        found: Any = what.launches.get(key)
         if found is None or not found.fits():
             what.launches.pop(key, None)
             while len(what.launches) >= lookup.MOST_LAUNCHES:
@@ -135,7 +135,7 @@ def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launche
         if any(p is not program and p.unit != program.unit for p, _, _ in found):
             raise NeedsSteps("tables of parts differ in their layout")
         _owners(graph.here[0], graph, call, found[0][2])
-        sizes = [tuple(_size(h, graph, k) for h in program.hidden) for k in graph.here]
+        sizes = [_sizes(k, graph, program.hidden) for k in graph.here]
         parts = [(compiled, slots) for _, compiled, slots in found]
         return PersistentProgram(graph, call.what, program, parts, sizes)
     except NeedsSteps as why:
@@ -147,6 +147,10 @@ def _refuse_devices(graph: PartitionedGraph) -> None:
     devices = graph.devices
     if len(graph.here) < len(devices):
         raise NeedsSteps("parts lie in other processes")
+    if graph.recorder is not None:
+        raise NeedsSteps("a checkpoint records single launches")
+    if graph.changes:
+        raise NeedsSteps("the graph has changed since it was divided")
     if len(devices) > MOST_PARTS:
         raise NeedsSteps(f"there are more than {MOST_PARTS} parts")
     if any(d.interprets for d in devices):
@@ -183,9 +187,11 @@ _programs: WeakKeyDictionary[Compiled, tuple[PartitionedProgram, Compiled] | str
 _programs = WeakKeyDictionary()
 
 
-def _compiled(known: Compiled, unit: ir.Unit, hidden: Sequence[Hidden], call: Call) -> Compiled:
-    """A derived unit; the values of ``hidden`` follow the arguments of the call."""
-    first = len(flat(call.args))
+def _compiled(
+    known: Compiled, unit: ir.Unit, hidden: Sequence[Hidden], call: Call, more: int = 0
+) -> Compiled:
+    """A derived unit; ``hidden`` values follow the arguments of the call, and so many ``more``."""
+    first = len(flat(call.args)) + more
     getters = dict(known.getters)
     getters.update((h.name, first + i) for i, h in enumerate(hidden))
     made = Compiled(unit, getters, known.device, known.interruptible)
@@ -234,7 +240,7 @@ class PartitionedLaunch:
     """
 
     def __init__(self, graph: PartitionedGraph, call: Call) -> None:
-        self._graph = ref(graph)
+        self._graph, self._name, self.changes = ref(graph), call.what.__name__, graph.changes
         self.parts: list[PartLaunch] = []
         for k in graph.here:
             derived, slots = _derived(k, graph, call)
@@ -279,15 +285,31 @@ class PartitionedLaunch:
         return False
 
     def run(self, args: tuple[Any, ...], where: Where) -> None:
-        """Run the step.
+        """Run the step, or let a `checkpoint` do so.
 
         Raises
         ------
         PartError
             If a part of another process has failed.
         """
-        found = self.partitioning
-        with _state(self.graph).lock:
+        recorder = self.graph.recorder
+        if recorder is None:
+            self._run(args, where)
+        else:
+            recorder.step(self._name, lambda: self._run(args, where))
+
+    def _run(self, args: tuple[Any, ...], where: Where) -> None:
+        """Run the step."""
+        found, graph = self.partitioning, self.graph
+        with _state(graph).lock:
+            numbers = (x for x in args if isinstance(x, int | float | np.generic))
+            graph.transport.begin("foreach", self._name, *numbers)
+            graph.transport.gather(dict.fromkeys(graph.here))
+            if self.changes != graph.changes:
+                self.changes = graph.changes
+                self.parts = [
+                    replace(p, sizes=_sizes(p.number, graph, found.hidden)) for p in self.parts
+                ]
             self._prepare_mirrors()
             before = self._totals()
             try:
@@ -333,12 +355,16 @@ class PartitionedLaunch:
             sent = {k: sent_messages(graph, k, table, box, columns) for k, box in boxes.items()}
             received = graph.transport.exchange(sent)
             points = [name in message.points for name in columns]
-            for k, box in boxes.items():
-                found = received_messages(graph, k, table, received[k], points)
+
+            def receive(p: PartLaunch) -> None:
+                box = boxes[p.number]
+                found = received_messages(graph, p.number, table, received[p.number], points)
                 box.clear()
                 box.extend(**dict(zip(("item", *columns), found, strict=True)))
-            parts = [p for p in self.parts if len(boxes[p.number])]
-            self._launch(parts, lambda p: p.receiving[i].run((*args, *p.sizes), where))
+                if len(box):
+                    p.receiving[i].run((*args, *p.sizes), where)
+
+            self._launch(self.parts, receive)
         finally:
             for box in boxes.values():
                 box.clear()
@@ -391,7 +417,7 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
 def _on_devices(
     parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]
 ) -> dict[int, Exception]:
-    """Run a function for each part, a thread for each device; return the errors by part.
+    """Run a function for each part, a thread for each GPU; return the errors by part.
 
     An exception of a signal handler ends all launches.
     """
@@ -405,12 +431,13 @@ def _on_devices(
             try:
                 run(p)
             except Exception as error:
-                error.add_note(f"on part {p.number}, by whose numbers rows are named")
+                error.add_note(f"on part {p.number}, by whose numbers edges are named")
                 errors[p.number] = error
 
-    # a launch on the host handles signals only in this thread
+    # only in this thread a signal ends a launch on the host, which anyway uses all cores
     devices = sorted(groups, key=lambda d: not d.on_host)
-    first, others = devices[:1], devices[1:]
+    here = max(sum(d.on_host for d in devices), 1)
+    first, others = devices[:here], devices[here:]
     waiting = [submit(copy_context().run, run_group, groups[d]) for d in others]
     try:
         for d in first:
@@ -433,17 +460,26 @@ def _key(x: Any) -> Any:
         return id(x.table), x.name
     if isinstance(x, PartitionedRow):
         return id(x.table), "row"
+    if isinstance(x, PartitionedRange):
+        return id(x.store), "slice"
     return id(x) if in_parts(x) or callable(x) else type(x)
+
+
+def _held(x: Any) -> Any:
+    """The table of a column, a row or a slice of a table that every part has; other objects."""
+    if isinstance(x, PartitionedRange) and x.store.name not in PartitionedGraph.divided:
+        return x.store
+    return x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
 
 
 def _common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGraph:
     """The graph of all objects among the arguments."""
     name, graphs = what.__name__, []
     for x in filter(in_parts, objects):
+        x = _held(x)
         if isinstance(x, PartitionedRange):
             hint = "use a filter: where=lambda p: p.id < n"
-            raise TypeError(f"foreach on a partitioned graph takes no slice: {hint}")
-        x = x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+            raise TypeError(f"foreach takes no slice of the {x.store.name} of parts: {hint}")
         graphs.append(x if isinstance(x, PartitionedGraph) else x.graph)
     for x in objects:
         if isinstance(x, (*OBJECTS, *VIEWS)):
@@ -468,16 +504,17 @@ def _local(x: Any, k: int) -> Any:
 def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slots]:
     """What part k launches, and its objects."""
     together, balance, checked, until_empty = call.options
-    items = call.items.table if isinstance(call.items, ReplicatedScalars) else call.items
+    items = _held(call.items)
+    bounded = items is not call.items and isinstance(call.items, PartitionedRange)
     compiled, slots = lookup.accepted(Request(
         call.what, _local(items, k), _local(call.args, k), call.where, graph.local(k).device,
-        together, balance, checked, until_empty,
+        together, balance, checked, until_empty, bounded,
     ))  # fmt: skip
     if compiled not in _derivations:
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
         found = derive(compiled.unit, graphs)
-        given = (found.unit, *(m.unit for m in found.messages))
-        units = [_compiled(compiled, unit, found.hidden, call) for unit in given]
+        given, first = (found.unit, *(m.unit for m in found.messages)), 2 * bounded
+        units = [_compiled(compiled, unit, found.hidden, call, first) for unit in given]
         _derivations[compiled] = Derived(found, units[0], tuple(units[1:]))
     return _derivations[compiled], slots
 
@@ -495,7 +532,7 @@ def _part(
     launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
     for launch in launches:
         launch.checked = latest.epoch
-    sizes = tuple(_size(h, graph, k) for h in derived.partitioning.hidden)
+    sizes = _sizes(k, graph, derived.partitioning.hidden)
     return PartLaunch(k, launches[0], tuple(launches[1:]), sizes)
 
 
@@ -504,7 +541,7 @@ def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[s
     known: dict[int, Any] = {id(graph.local(k)): graph}
     known |= {id(t.local(k)): t for t in graph.tables.values()}
     for x in filter(in_parts, (call.items, *flat(call.args))):
-        x = x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+        x = _held(x)
         known[id(x.local(k))] = x
     for slot, x in slots.objects.items():
         if id(x) not in known and slot not in slots.arrays:
@@ -512,10 +549,22 @@ def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[s
     return {slot: known[id(x)] for slot, x in slots.objects.items() if id(x) in known}
 
 
+def _sizes(k: int, graph: PartitionedGraph, hidden: Sequence[Hidden]) -> tuple[int, ...]:
+    """The values of the hidden arguments of part k."""
+    return tuple(_size(h, graph, k) for h in hidden)
+
+
 def _size(hidden: Hidden, graph: PartitionedGraph, k: int) -> int:
     """The value of a hidden argument of part k."""
-    table = graph.tables[hidden.what.removeprefix("owned_")]
-    return table._share(k).owned if hidden.what.startswith("owned_") else len(table)
+    name = hidden.what.removeprefix("owned_")
+    table = graph.tables[name]
+    if name == hidden.what:
+        return len(table)
+    part = graph.parts[k]
+    assert part is not None
+    if name == "edges" and part.changed is not None:
+        return len(part.graph.edges)
+    return part.share(name).owned
 
 
 class State:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any, ClassVar, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from morph.data.collection import Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
+from morph.data.versions import exclusive
 from morph.graph import Graph
+from morph.graph.applied import Applied, Then
+from morph.language.hooks import Hook
+from morph.partition.batches import apply
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
 from morph.partition.routes import Routes
 from morph.partition.tables import (
@@ -23,6 +31,19 @@ from morph.partition.tables import (
 )
 from morph.partition.transport import Local, Transport
 from morph.runtime.device import Device, device
+
+FIXED = "points and edges of a part do not change: other parts have copies of them"
+checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
+
+
+class Recorder(Protocol):
+    """Records the course of a program, see `io.graph.checkpoint`."""
+
+    def value(self, read: Callable[[], Any]) -> Any:
+        """Give what the host reads."""
+
+    def step(self, kernel: str, run: Callable[[], None]) -> None:
+        """Run a kernel."""
 
 
 class Statistics(NamedTuple):
@@ -69,13 +90,19 @@ class PartitionedGraph:
         How the parts exchange arrays.
     here : range
         The parts of this process.
+    changes : int
+        Increases whenever edges come or go.
+    made : WeakValueDictionary
+        The collections, flags and replicated tables of the graph, by number in order of making.
+    recorder : Recorder or None
+        Of a `checkpoint`.
     """
 
     kind: ClassVar[str] = "graph"
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
-        "__weakref__", "_lock", "device", "devices", "directed", "edges", "here", "parts", "points",
-        "tables", "transport",
+        "__weakref__", "_lock", "_numbers", "changes", "device", "devices", "directed", "edges",
+        "here", "kept", "made", "parts", "points", "recorder", "tables", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -89,11 +116,18 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
+        self.changes = 0
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
+        self._numbers = count()
+        self.recorder: Recorder | None = None
+        self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
+        for k in self.here:
+            self.local(k).fixed = FIXED
 
     def local(self, k: int) -> Graph:
         """Give the graph of part k."""
@@ -116,6 +150,40 @@ class PartitionedGraph:
         """Give a value of each part, to all processes."""
         return self.transport.gather({k: value(k) for k in self.here})
 
+    def register(self, made: Any) -> None:
+        """Number a new collection, flag or replicated table."""
+        self.made[next(self._numbers)] = made
+
+    def checkpoint(
+        self, path: str | os.PathLike[str], every: float = 600.0
+    ) -> AbstractContextManager[None]:
+        """Save what a program has computed, now and then, and resume it.
+
+        The program in the block runs kernels and programs on this graph.  If there is a file, of an
+        earlier run of the same program, it resumes: kernels are skipped, and what the host reads is
+        what it read then, up to the step of the checkpoint.  The parts, devices and ranks may be
+        others.  At the end of the block, without an error, the file is deleted.
+
+        Parameters
+        ----------
+        path : path-like
+            A file, replaced as a whole at each checkpoint.
+        every : float
+            Seconds; a checkpoint is made after the first step that ends later.
+
+        Raises
+        ------
+        ValueError
+            If the file is no checkpoint, or one of another graph or program.
+
+        Notes
+        -----
+        The block has to depend on the graph and on what it reads of it only, not on times, for
+        example.  Reads of ``local(k)`` are not saved.  All values that the host reads are, large
+        arrays too, until the block ends.
+        """
+        return checkpoint(self, path, every)
+
     def add_table(self, name: str, pack: Any = None, capacity: int = 0, **columns: Any) -> Columns:
         """Add a table, see `Graph.add_table`; every part gets a copy.
 
@@ -131,6 +199,7 @@ class PartitionedGraph:
     def _replicated(
         self, name: str, make: Callable[[Graph, dict[str, Any]], Table], columns: dict[str, Any]
     ) -> ReplicatedTable:
+        self.transport.begin("add table", name, *columns)
         for column, spec in columns.items():
             refuse_divided(name, column, getattr(spec, "name", None))
         copies: list[Table | None] = [None] * len(self.parts)
@@ -157,17 +226,48 @@ class PartitionedGraph:
             )
         if not issubclass(kind, Flag | Scalars):
             raise TypeError(f"{kind.__name__} does not take a partitioned graph")
+        self.transport.begin("make", kind.__name__)
         copies = [None if p is None else kind(p.graph, *args, **options) for p in self.parts]
         return (ReplicatedFlag if issubclass(kind, Flag) else ReplicatedScalars)(self, copies)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name != "tables" and name in self.tables:
             return self.tables[name]
+        if hasattr(Graph, name):
+            raise AttributeError(f"a graph in parts has no {name!r}: use parts.to(device)")
         raise AttributeError(f"the graph has no table {name!r}")
 
+    @exclusive
+    def apply(
+        self, inserts: Any = None, deletes: Any = None, updates: Any = None,
+        delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
+    ) -> Applied:  # fmt: skip
+        """Delete, change and insert edges, see `Graph.apply`: all parts, or, if it raises, none.
+
+        Ids are those of the whole graph, and ids of deleted edges are not used again.  With parts
+        on ranks all ranks give the same batch.
+
+        Raises
+        ------
+        TypeError, ValueError, OverflowError
+            As `Graph.apply`; also if points are to be deleted.
+        """
+        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+
     def to(self, device: str | Device) -> Graph:
-        """Give the whole graph on one device: points and edges with all columns, other tables."""
-        src, dst = self.edges.src[:], self.edges.dst[:]
+        """Give the whole graph on one device: points and edges with all columns, other tables.
+
+        Edges have new ids if some were deleted.
+
+        Raises
+        ------
+        TypeError
+            If there are several devices.
+        """
+        if isinstance(device, Sequence) and not isinstance(device, str):
+            raise TypeError("a graph in parts goes to one device; then divide it again")
+        ids = self.edges.ids() if self.edges.deletes else slice(None)
+        src, dst = self.edges.src[ids], self.edges.dst[ids]
         g = Graph(device, self.directed)
         g.points.extend(len(self.points))
         sorted_by_source = bool((src[1:] >= src[:-1]).all())
@@ -181,7 +281,8 @@ class PartitionedGraph:
                 whole.extend(len(table))
             for column in list(whole.columns):
                 if column not in ("src", "dst"):
-                    getattr(whole, column)[:] = table._read(column, slice(None))
+                    rows = ids if name == "edges" else slice(None)
+                    getattr(whole, column)[:] = table._read(column, rows)
         by = self.local(self.here[0])._adjacency.sorted_by
         if by is not None:
             g.sort_edges(by)
@@ -191,15 +292,17 @@ class PartitionedGraph:
 
     def statistics(self) -> list[Statistics]:
         """Give the sizes of each part."""
+        self.transport.begin("statistics")
         return self.gather(self._sizes)
 
     def _sizes(self, k: int) -> Statistics:
         part = self.parts[k]
         assert part is not None
-        points, edges = part.shares["points"], part.shares["edges"]
-        g = part.graph
+        points, edges = part.share("points"), part.share("edges")
+        g, own = part.graph, edges.own
         with g.device.active():
-            cut = int((g.edges.columns["dst"].array[: edges.owned] >= points.owned).sum())
+            own = own if isinstance(own, slice) else g.device.asarray(own)
+            cut = int((g.edges.columns["dst"].array[own] >= points.owned).sum())
         mirrors = points.mirrors, edges.owned, edges.mirrors, cut
         return Statistics(g.device.name, points.owned, *mirrors)
 

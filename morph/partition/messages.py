@@ -35,7 +35,9 @@ def sent_messages(
     xp, items = device.xp, box.items
     with device.active():
         bounds = device.asarray(share.mirrors_of)
-        mirror = items - share.owned
+        mirror, positions = items - share.owned, graph.tables[table]._routes.positions(k)
+        if positions is not None and positions.size:
+            mirror = xp.where(mirror < 0, mirror, positions[xp.maximum(mirror, 0)])
         owner = xp.where(mirror < 0, k, xp.searchsorted(bounds, mirror, side="right") - 1)
         position = xp.where(mirror < 0, items, mirror - bounds[owner])
         order = xp.argsort(owner, kind="stable")
@@ -85,5 +87,13 @@ def _local_points(graph: Any, k: int, ids: Any) -> Any:
     rows = graph.points._share(k).rows(ids)
     lost = ids[(rows < 0) & (ids >= 0)]
     if lost.size:
-        raise ValueError(f"part {k} receives point {lost[0]}, of which it has no copy")
+        raise no_copy(k, lost[0])
     return rows
+
+
+def no_copy(k: int, point: int) -> ValueError:
+    """Make the error of a part that receives a point of which it has no copy."""
+    return ValueError(
+        f"part {k} executes a change at the other end of an edge that uses point {point}, of "
+        "which it has no copy: pass what is needed of that point as numbers"
+    )

@@ -24,7 +24,7 @@ BITS = 16  # of each coordinate along the Hilbert curve
 
 def partition(
     g: Graph,
-    devices: Sequence[str | Device] | None = None,
+    devices: Sequence[str | Device] | str | Device | None = None,
     by: Any = "range",
     shares: Sequence[float] | None = None,
     comm: Any = None,
@@ -36,7 +36,8 @@ def partition(
     g : Graph
         Without deleted rows.  It is copied.
     devices : sequence of str or Device
-        One for each part; a device may have several.  Of ranks, by default the CPU of each.
+        One for each part; a device may have several.  Of ranks, one may stand for all; by default
+        the CPU.
     by : {"range", "degree", "hilbert"} or array of int, shape (n,)
         Ranges of equally many points; ranges with equally many points and out-edges together;
         sections of the Hilbert curve through the points' columns ``x`` and ``y``, of equal size
@@ -57,11 +58,9 @@ def partition(
         Before any part is made; also if the graphs of the ranks differ.
     """
     ranks = None if comm is None else Ranks(comm)
-    where = _checked_devices(["cpu"] * ranks.size if ranks and devices is None else devices)
-    if ranks is not None and len(where) != ranks.size:
-        raise ValueError(f"there are {ranks.size} ranks, but devices for {len(where)}")
+    where = devices_of(ranks, "cpu" if ranks and devices is None else devices)
     _check_graph(g)
-    fractions = _checked_shares(shares, len(where))
+    fractions = checked_shares(shares, len(where))
     place = placement(g, by, fractions)
     if ranks is not None:
         agree(ranks, "the graph", _checksum(g, place))
@@ -88,14 +87,13 @@ def placement(g: Graph, by: Any, fractions: HostArray) -> Placement:
         raise ValueError(f"by is one of {', '.join(map(repr, BY))} or an array, not {shown(by)}")
     xp = g.device.xp
     if by == "range":
-        bounds = np.rint(fractions.cumsum() * n).astype(np.int64).tolist()
-        return Placement.of_ranges(g.device, [0, *bounds])
+        return Placement.of_ranges(g.device, bounds_by_range(n, fractions))
     with g.device.active():
-        work = g.degree() + 1
+        degree = g.degree()
         if by == "degree":
-            return Placement.of_ranges(g.device, _cuts(g.device, work, fractions))
+            return Placement.of_ranges(g.device, bounds_by_degree(g.device, degree, fractions))
         order = xp.argsort(_hilbert(g), kind="stable")
-        bounds = _cuts(g.device, work[order], fractions)
+        bounds = bounds_by_degree(g.device, degree[order], fractions)
         owner = xp.empty(n, np.int16)
         for k, (a, b) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
             owner[order[a:b]] = k
@@ -120,7 +118,7 @@ def divided(
     def arcs(ids: Any) -> Arcs:
         return Arcs(ids, src[ids], dst[ids], {name: a[ids] for name, a in extra.items()})
 
-    maker = Maker(at, place, ids, degree, g, points)
+    maker = Maker(at, place, degree, g, points)
     parts: list[Part | None] = [None] * len(where)
     for k in range(len(where)) if transport is None else transport.parts:
         copies = None
@@ -164,6 +162,16 @@ def _replicate(parts: PartitionedGraph, name: str, table: Any) -> None:
         copy._take_rows(table)
 
 
+def devices_of(ranks: Ranks | None, devices: Any) -> list[Device]:
+    """Give the device of each part; of ranks, one may stand for all."""
+    if ranks is not None and isinstance(devices, str | Device):
+        devices = [devices] * ranks.size
+    where = _checked_devices(devices)
+    if ranks is not None and len(where) != ranks.size:
+        raise ValueError(f"there are {ranks.size} ranks, but devices for {len(where)}")
+    return where
+
+
 def _checked_devices(devices: Sequence[str | Device] | None) -> list[Device]:
     if isinstance(devices, str | Device) or not isinstance(devices, Sequence):
         raise TypeError(f"devices is a list with a device for each part, not {shown(devices)}")
@@ -188,7 +196,7 @@ def _check_graph(g: Graph) -> None:
                 refuse_divided(name, column.name, column.ref)
 
 
-def _checked_shares(shares: Sequence[float] | None, parts: int) -> HostArray:
+def checked_shares(shares: Sequence[float] | None, parts: int) -> HostArray:
     """Give each part's share of the whole, shape (parts,)."""
     a = np.asarray([1.0] * parts if shares is None else shares, np.float64)
     if a.shape != (parts,) or not bool((a >= 0).all() and 0 < a.sum() < np.inf):
@@ -212,9 +220,14 @@ def _checked_owners(g: Graph, by: Any, parts: int) -> Array:
     return owner
 
 
-def _cuts(where: Device, work: Array, fractions: HostArray) -> list[int]:
-    """Cut a sequence of points into sections, so that each has its share of the work."""
-    total = where.xp.cumsum(work)
+def bounds_by_range(n: int, fractions: HostArray) -> list[int]:
+    """Divide ``n`` points into ranges, so that each has its share of them."""
+    return [0, *np.rint(fractions.cumsum() * n).astype(np.int64).tolist()]
+
+
+def bounds_by_degree(where: Device, degree: Array, fractions: HostArray) -> list[int]:
+    """Divide a sequence of points, so that each range has its share of points and edges."""
+    total = where.xp.cumsum(degree + 1)
     if not total.size:
         return [0] * (fractions.size + 1)
     targets = where.asarray(np.rint(fractions.cumsum() * int(total[-1])))

@@ -20,6 +20,7 @@ from morph.graph import Graph
 from morph.graph.adjacency import count_keys
 from morph.graph.arrange import Rows, empty
 from morph.language.dtypes import ID_LIMIT
+from morph.runtime.arrays import to_host
 from morph.runtime.device import Array, Device
 
 HostArray = np.ndarray[Any, Any]
@@ -39,18 +40,20 @@ class Share:
     owned : int
         Number of its own rows, which are the first.
     mirror_ids : array of int
-        Global ids of the mirrors, which follow; on the host.
+        Global ids of the mirrors, which follow, by owner; on the host.
     mirrors_of : array of int64, shape (parts + 1,)
         Mirrors ``mirrors_of[j]`` to ``mirrors_of[j + 1]`` are copies of rows of part j.
-    home : array of int32, shape (mirrors,)
-        For each mirror the local id of the row in the part that owns it; on the host.
+    own_at, mirrors_at : array of int or None
+        The local ids of the own rows and of the mirrors, if they lie in no order since the graph
+        has changed.
     """
 
     ids: slice | HostArray
     owned: int
     mirror_ids: HostArray
     mirrors_of: HostArray
-    home: HostArray
+    own_at: HostArray | None = None
+    mirrors_at: HostArray | None = None
 
     @property
     def is_range(self) -> bool:
@@ -61,6 +64,33 @@ class Share:
     def mirrors(self) -> int:
         """Number of mirrors."""
         return int(self.mirror_ids.size)
+
+    @property
+    def own(self) -> slice | HostArray:
+        """The local ids of the own rows."""
+        return slice(self.owned) if self.own_at is None else self.own_at
+
+    def mirrors_from(self, j: int) -> slice | HostArray:
+        """Give the local ids of the copies of part j's rows."""
+        first, last = self.mirrors_of[j : j + 2].tolist()
+        if self.mirrors_at is None:
+            return slice(first + self.owned, last + self.owned)
+        return self.mirrors_at[first:last]
+
+    def owners(self, rows: HostArray, k: int) -> HostArray:
+        """Give the parts that own rows of part k, by local ids."""
+        position = rows - self.owned
+        if self.mirrors_at is not None:
+            position = np.where(position < 0, position, self.positions[np.maximum(position, 0)])
+        return np.where(position < 0, k, np.searchsorted(self.mirrors_of, position, "right") - 1)
+
+    @cached_property
+    def positions(self) -> HostArray:
+        """The position of each mirror, in order of local ids, among ``mirror_ids``."""
+        assert self.mirrors_at is not None
+        found = np.empty_like(self.mirrors_at)
+        found[self.mirrors_at - self.owned] = np.arange(found.size)
+        return found
 
     @cached_property
     def _order(self) -> HostArray | None:
@@ -73,18 +103,31 @@ class Share:
         if isinstance(self.ids, slice):
             rows = ids - self.ids.start
             return np.where((rows >= 0) & (rows < self.owned), rows, -1)
-        return _positions(self.ids, ids)
+        return _picked(self.own_at, positions(self.ids, ids))
 
     def rows(self, ids: HostArray) -> HostArray:
         """Give the local ids of rows, own or mirrors, by global ids; -1 for others."""
         own, order = self.own_rows(ids), self._order
         sorted_ids = self.mirror_ids if order is None else self.mirror_ids[order]
-        at = _positions(sorted_ids, ids)
-        found = at if order is None or not order.size else order[at]
-        return np.where(at < 0, own, found + self.owned)
+        at = _picked(order, positions(sorted_ids, ids))
+        found = at + self.owned if self.mirrors_at is None else _picked(self.mirrors_at, at)
+        return np.where(at < 0, own, found)
+
+    @cached_property
+    def _ids_by_row(self) -> HostArray:
+        """The global id of each row, own or mirror, that lie in no order; -1 for others."""
+        rows = [x for x in (self.own_at, self.mirrors_at) if x is not None and x.size]
+        last = max((int(x.max()) for x in rows), default=self.owned - 1)
+        found = np.full(last + 1, -1)
+        ids = self.ids
+        found[self.own] = np.arange(ids.start, ids.stop) if isinstance(ids, slice) else ids
+        found[self.mirrors_at] = self.mirror_ids
+        return found
 
     def global_ids(self, rows: HostArray) -> HostArray:
         """Give the global ids of rows by local ids; -1 stays."""
+        if self.mirrors_at is not None:
+            return np.where(rows < 0, -1, self._ids_by_row[rows])
         if isinstance(self.ids, slice):
             own = rows + self.ids.start
         else:
@@ -93,18 +136,77 @@ class Share:
         other = self.mirror_ids[mirrored] if self.mirrors else rows
         return np.where(rows < 0, -1, np.where(rows < self.owned, own, other))
 
-    def of_global(self, values: HostArray) -> HostArray:
-        """Give the part's rows, mirrors too, of an array that has a row for each global id."""
+    def of_global(self, values: HostArray) -> tuple[slice | HostArray, HostArray]:
+        """Give the part's rows, mirrors too, and their values in an array by global ids."""
         own = values[self.ids]
-        return np.concatenate([own, values[self.mirror_ids]]) if self.mirrors else own
+        found = np.concatenate([own, values[self.mirror_ids]]) if self.mirrors else own
+        if self.mirrors_at is None:
+            return slice(self.owned + self.mirrors), found
+        first = np.arange(self.owned) if self.own_at is None else self.own_at
+        return np.concatenate([first, self.mirrors_at]), found
 
 
-def _positions(ascending: HostArray, ids: HostArray) -> HostArray:
+def _picked(values: HostArray | None, at: HostArray) -> HostArray:
+    """Give the values at positions, or the positions; -1 stays."""
+    if values is None or not values.size:
+        return at
+    return np.where(at < 0, -1, values[at])
+
+
+def positions(ascending: HostArray, ids: HostArray) -> HostArray:
     """Give the position of each id in an ascending array; -1 where it is missing."""
     if not ascending.size:
         return np.full(ids.shape, -1)
     at = np.minimum(np.searchsorted(ascending, ids), ascending.size - 1)
     return np.where(ascending[at] == ids, at, -1)
+
+
+@dataclass
+class ChangedEdges:
+    """The global ids of a part's edges after batches of changes, by which these lie in no order.
+
+    Attributes
+    ----------
+    ids : array of int64
+        Of each row, own or copy; -1 for deleted rows.  There may be further elements.
+    own : array of bool
+        Whether the row is the part's own.
+    reverse : array of int64
+        The global id of the reverse of own edges of a graph that is not directed.
+    """
+
+    ids: HostArray
+    own: HostArray
+    reverse: HostArray
+
+    @classmethod
+    def of(cls, part: Part) -> ChangedEdges:
+        """Give the ids of edges in order."""
+        rows = len(part.graph.edges)
+        ids = part.share("edges").global_ids(np.arange(rows))
+        own = np.arange(rows) < part.share("edges").owned
+        return cls(ids.astype(np.int64), own, np.full(rows, -1))
+
+    def share(self, part: Part) -> Share:
+        """Find the own edges in order of ids, and the copies in order of owners."""
+        own, copies = (np.flatnonzero((self.ids >= 0) & (self.own == x)) for x in (True, False))
+        own = own[np.argsort(self.ids[own])]
+        points, parts = part.share("points"), part.mirrors_of.size - 1
+        src = to_host(part.graph.edges.src.array)
+        owner = points.owners(src[copies], parts)
+        order = np.lexsort((self.ids[copies], owner))
+        copies, owner = copies[order], owner[order]
+        bounds = np.searchsorted(owner, np.arange(parts + 1))
+        return Share(self.ids[own], int(own.size), self.ids[copies], bounds, own, copies)
+
+    def cover(self, rows: int) -> None:
+        """Have elements for so many rows."""
+        more = rows - self.ids.size
+        if more > 0:
+            more += self.ids.size // 4
+            self.ids = np.append(self.ids, np.full(more, -1))
+            self.own = np.append(self.own, np.zeros(more, np.bool_))
+            self.reverse = np.append(self.reverse, np.full(more, -1))
 
 
 @dataclass
@@ -115,11 +217,21 @@ class Part:
     ----------
     graph : Graph
     shares : dict of str to Share
-        By ``"points"`` and ``"edges"``.
+        By ``"points"`` and ``"edges"``; the latter is made when asked for after a batch of changes.
+    changed : ChangedEdges or None
+        The names of the edges, if a batch has changed the graph.
     """
 
     graph: Graph
     shares: dict[str, Share] = field(default_factory=dict)
+    changed: ChangedEdges | None = None
+
+    def share(self, name: str) -> Share:
+        """Give the rows of the points or edges."""
+        if name not in self.shares:
+            assert self.changed is not None
+            self.shares[name] = self.changed.share(self)
+        return self.shares[name]
 
     @property
     def device(self) -> Device:
@@ -136,11 +248,6 @@ class Part:
         """Point mirrors ``mirrors_of[j]`` to ``mirrors_of[j + 1]`` are copies of part j's."""
         return self.shares["points"].mirrors_of
 
-    @property
-    def home(self) -> HostArray:
-        """For each mirror the local id of the point in the part that owns it."""
-        return self.shares["points"].home
-
 
 @dataclass(frozen=True)
 class Placement:
@@ -149,14 +256,11 @@ class Placement:
     Attributes
     ----------
     owner : array of int16, shape (n,)
-    row : array of int32, shape (n,)
-        The point's local id in the part that owns it.
     ids : list of slice or array of int64
         Global ids of the points of each part, ascending.
     """
 
     owner: Array
-    row: Array
     ids: list[Any]
 
     @staticmethod
@@ -164,12 +268,11 @@ class Placement:
         """Place points ``bounds[k]`` to ``bounds[k + 1]`` on part k."""
         xp, n = device.xp, bounds[-1]
         with device.active():
-            owner, row = xp.empty(n, np.int16), xp.arange(n, dtype=np.int32)
+            owner = xp.empty(n, np.int16)
             ids = [slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
             for k, own in enumerate(ids):
                 owner[own] = k
-                row[own] -= own.start
-        return Placement(owner, row, ids)
+        return Placement(owner, ids)
 
     @staticmethod
     def of_owners(device: Device, owner: Array, parts: int) -> Placement:
@@ -177,11 +280,7 @@ class Placement:
         xp = device.xp
         with device.active():
             owner = device.asarray(owner).astype(np.int16)
-            ids = [xp.flatnonzero(owner == k) for k in range(parts)]
-            row = xp.empty(owner.size, np.int32)
-            for own in ids:
-                row[own] = xp.arange(own.size, dtype=np.int32)
-        return Placement(owner, row, ids)
+            return Placement(owner, [xp.flatnonzero(owner == k) for k in range(parts)])
 
     @property
     def contiguous(self) -> bool:
@@ -217,8 +316,6 @@ class Maker:
     at : Device
         Where the arrays lie that parts are made of.
     place : Placement
-    edge_ids : list of slice or array
-        Global ids of the edges that each part owns, ascending.
     degree : array of int, shape (n,), or None
         Edges from each point; None if edges are not sorted by source.
     like : Graph
@@ -229,7 +326,6 @@ class Maker:
 
     at: Device
     place: Placement
-    edge_ids: list[Any]
     degree: Array | None
     like: Graph
     points: dict[str, Array]
@@ -242,7 +338,7 @@ class Maker:
             total = points.owned + points.mirrors
             if total > ID_LIMIT:
                 raise ValueError(f"part {k} would have {total} points: at most 2^31 - 1 go")
-            row = xp.empty(self.place.row.size, np.int32)  # local ids by global ids
+            row = xp.empty(self.place.owner.size, np.int32)  # local ids by global ids
             row[self.place.ids[k]] = xp.arange(points.owned, dtype=np.int32)
             row[mirrors] = xp.arange(points.owned, total, dtype=np.int32)
             edges, copies = self._edges_of(own, copies, row)
@@ -290,7 +386,7 @@ class Maker:
         bounds = xp.searchsorted(owner, xp.arange(len(place.ids) + 1, dtype=owner.dtype))
         ids = place.ids[k]
         owned = ids.stop - ids.start if isinstance(ids, slice) else ids.size
-        arrays = map(at.to_host, (mirrors.astype(np.int32), bounds, place.row[mirrors]))
+        arrays = map(at.to_host, (mirrors.astype(np.int32), bounds))
         return Share(_on_host(at, ids), int(owned), *arrays), mirrors
 
     def _edges_of(self, own: Arcs, copies: Arcs | None, row: Array) -> tuple[Share, Arcs | None]:
@@ -299,19 +395,13 @@ class Maker:
         owned = int(own.src.size)
         if copies is None:
             none, bounds = np.zeros(0, np.int32), np.zeros(parts + 1, np.int64)
-            return Share(_on_host(at, own.ids), owned, none, bounds, none), None
+            return Share(_on_host(at, own.ids), owned, none, bounds), None
         order = xp.argsort(row[copies.src], kind="stable")
         columns = {name: a[order] for name, a in copies.columns.items()}
         copies = Arcs(copies.ids[order], copies.src[order], copies.dst[order], columns)
         owner = self.place.owner[copies.src]
         bounds = at.to_host(xp.searchsorted(owner, xp.arange(parts + 1, dtype=owner.dtype)))
-        home = xp.empty(copies.ids.size, np.int32)
-        for j, (a, b) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
-            ids, theirs = copies.ids[a:b], self.edge_ids[j]
-            is_range = isinstance(theirs, slice)
-            home[a:b] = ids - theirs.start if is_range else xp.searchsorted(theirs, ids)
-        arrays = at.to_host(copies.ids), bounds, at.to_host(home)
-        return Share(_on_host(at, own.ids), owned, *arrays), copies
+        return Share(_on_host(at, own.ids), owned, at.to_host(copies.ids), bounds), copies
 
     def _offsets(self, k: int, points: Share, copies: Arcs | None, row: Array) -> Array | None:
         """Give the out-index of a part's edges, if they lie in its order."""

@@ -39,6 +39,7 @@ from morph.launch.scratch import STOP, Scratch, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.partition.graph import PartitionedGraph
+from morph.partition.messages import no_copy
 from morph.partition.pool import submit
 from morph.partition.transport import raise_together
 
@@ -123,8 +124,11 @@ class PersistentProgram:
         raise ValueError("the text of a launch on parts cannot be replaced")
 
     def fits(self) -> bool:
-        """Whether the unit still fits the objects and the captured values."""
-        return self._graph() is not None and all(p.fits() for p in self.launches)
+        """Whether the unit still fits the objects and the captured values, and may be launched."""
+        graph = self._graph()
+        if graph is None or graph.changes or graph.recorder is not None:
+            return False
+        return all(p.fits() for p in self.launches)
 
     def by_steps(self) -> bool:
         """Whether the program runs launch by launch."""
@@ -237,7 +241,7 @@ class PersistentProgram:
                 try:
                     p._resume(1, most, full[k])
                 except Exception as error:
-                    error.add_note(f"on part {k}, by whose numbers rows are named")
+                    error.add_note(f"on part {k}, by whose numbers edges are named")
                     errors[k] = error
             raise_together(graph.transport, errors)
             self._write(graph)
@@ -292,7 +296,7 @@ class PersistentProgram:
         """Raise an error if a part has received a point of which it has no copy."""
         for k, p in enumerate(self.launches if self.localises else ()):
             if lost := int(p.device.to_host(self.arrays[k][Parts.ERROR :][:1])[0]):
-                raise ValueError(f"part {k} receives point {lost - 1}, of which it has no copy")
+                raise no_copy(k, lost - 1)
 
     # --- what parts know of each other -----------------------------------------------------------
 
@@ -301,9 +305,8 @@ class PersistentProgram:
         shared, layout, count = _shared_by(graph), self.layout, len(self.launches)
         found = np.zeros((count, layout.size), np.int64)
         found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)
-        addresses = [
-            p.device.pointer(x) for p, x in zip(self.launches, self.mailboxes, strict=True)
-        ]
+        boxes = zip(self.launches, self.mailboxes, strict=True)
+        addresses = [p.device.pointer(x) for p, x in boxes]
         found[:, Parts.MAILBOXES : Parts.MAILBOXES + count] = addresses
         for slot, at in layout.routes.items():
             route = shared.route(graph, self._objects(slot)[0].name)
@@ -347,11 +350,20 @@ class Shared:
             table, count = graph.tables[name], len(graph.devices)
             shares = [table._share(k) for k in range(count)]
             found = np.zeros((count, Route.WORDS), np.int64)
+            homes = [
+                [
+                    owner.own_rows(ids)
+                    for owner, ids in zip(
+                        shares, np.split(s.mirror_ids, s.mirrors_of[1:-1]), strict=True
+                    )
+                ]
+                for s in shares
+            ]
             for k, (share, device) in enumerate(zip(shares, graph.devices, strict=True)):
                 pieces = table._routes.sent[k]
                 with device.active():
                     sent = device.xp.concatenate(pieces).astype(np.int32)
-                    home = device.asarray(np.ascontiguousarray(share.home, np.int32))
+                    home = device.asarray(np.concatenate(homes[k]).astype(np.int32))
                 self._arrays += [sent, home]
                 row, sizes = found[k], [0, *(int(a.size) for a in pieces)]
                 row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)

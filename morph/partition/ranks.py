@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
+import itertools
 import math
+import os
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Mapping, Sequence
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from morph.partition.transport import Arrays, agree
+from morph.partition.transport import Arrays, PartError, refuse_different
 from morph.runtime.arrays import to_host
 
-VERSION = 1  # of the messages between ranks
+VERSION = 2  # of the messages between ranks
+REPORT_AFTER = 30.0  # seconds that a rank waits for others until it says so
+KEPT = 64  # operations that are remembered, to name the first that differs
+END = "the end of the script"
+Result = TypeVar("Result")
 
 
 class Ranks:
@@ -36,18 +47,26 @@ class Ranks:
     """
 
     def __init__(self, comm: Any) -> None:
-        self.comm = comm.Dup()
-        self.size, self.parts = comm.size, range(comm.rank, comm.rank + 1)
-        _end_all_at_an_error(self.comm)
-        agree(self, "the version of Morph's messages", VERSION)
+        self._operations = _operations_of(comm)
+        self.comm = self._operations.comm
+        self.size, self.parts = self.comm.size, range(self.comm.rank, self.comm.rank + 1)
+        self._number = next(self._operations.users)
 
     @property
     def rank(self) -> int:
         """The number of this rank, which is that of its part."""
         return self.parts.start
 
+    def begin(self, operation: str, *facts: Any) -> None:
+        """State the next operation, see `Transport.begin`."""
+        shown = [operation, *map(_shown, facts), f"(graph {self._number})"]
+        self._operations.note(" ".join(shown))
+
     def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part; those that are received are NumPy arrays."""
+        return self._operations.wait(lambda: self._exchange(sent))
+
+    def _exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
         messages = [[np.ascontiguousarray(to_host(a)) for a in to] for to in sent[self.rank]]
         width = np.array([a.itemsize * math.prod(a.shape[1:]) for a in messages[0]], np.int64)
         sizes = np.array([[len(a) for a in to] for to in messages], np.int64)
@@ -68,18 +87,149 @@ class Ranks:
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
         """Give all ranks a value of each part, in the order of the parts."""
-        found: list[Any] = self.comm.allgather(values[self.rank])
-        return found
+        return self._operations.gather(values[self.rank])
 
 
-_ending = [False]  # whether the hook is installed
+def _shown(fact: Any) -> str:
+    """A text that differs, most probably, if values do."""
+    if not isinstance(fact, np.ndarray) or fact.dtype.hasobject or not fact.ndim:
+        return str(fact)
+    values: Any = np.ascontiguousarray(fact).reshape(-1).view(np.uint8)
+    checksum = zlib.crc32(values)
+    return f"{fact.dtype}{list(fact.shape)}#{checksum:08x}"
+
+
+class Operations:
+    """The operations of the host that a rank executes, which have to be those of all others.
+
+    Attributes
+    ----------
+    comm : mpi4py.MPI.Comm
+    users : iterator of int
+        Numbers of the transports that share the communicator.
+    waiting : float or None
+        The time since when this rank waits for others.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        self.comm, self.users = comm, itertools.count()
+        self.waiting: float | None = None
+        self._report_after = REPORT_AFTER  # seconds of waiting until the next report
+        self._count, self._checksum = 0, 0
+        self._recent: deque[str] = deque(maxlen=KEPT)
+        self._error = ""  # which operations differ
+        self._ended = False  # whether they do only at the end of the script
+        self._process = os.getpid()
+
+    def note(self, operation: str) -> None:
+        """Add the next operation, which the next `gather` compares."""
+        self._count += 1
+        self._checksum = zlib.crc32(operation.encode(), self._checksum)
+        self._recent.append(operation)
+
+    def wait(self, call: Callable[[], Result]) -> Result:
+        """Call a function that waits for other ranks."""
+        if self._error:
+            raise PartError(self._error)
+        self._report_after, self.waiting = REPORT_AFTER, time.monotonic()
+        try:
+            return call()
+        finally:
+            self.waiting = None
+
+    def gather(self, value: Any) -> list[Any]:
+        """Give all ranks the value of each.
+
+        Raises
+        ------
+        PartError
+            If the ranks execute different operations.
+        """
+        header = self._count, self._checksum
+        found = self.wait(lambda: self.comm.allgather((header, value)))
+        if any(other != header for other, _ in found):
+            recent = self.comm.allgather((self._count, tuple(self._recent)))
+            self._error = _difference(recent)
+            self._ended = all(texts[-1:] == (END,) for _, texts in recent)
+            raise PartError(self._error)
+        return [x for _, x in found]
+
+    def report(self) -> None:
+        """If this rank has waited long, say in which operation."""
+        since = self.waiting
+        seconds = 0.0 if since is None else time.monotonic() - since
+        if since is not None and seconds >= self._report_after:
+            self._report_after *= 2
+            where = self._recent[-1] if self._recent else "the start"
+            text = f"rank {self.comm.rank} has waited {seconds:.0f} s for other ranks in: {where}"
+            print(text, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """At the end of the script: wait for the other ranks, which have to be there, too."""
+        if self._error or _mpi().Is_finalized() or os.getpid() != self._process:
+            return
+        self.note(END)
+        try:
+            self.gather(None)
+        except PartError as error:
+            print(f"rank {self.comm.rank} has ended: {error}", file=sys.stderr, flush=True)
+            if self._ended:  # otherwise another rank raises the error
+                self.comm.Abort(1)
+
+
+def _difference(recent: Sequence[tuple[int, Sequence[str]]]) -> str:
+    """Name the first operation that differs between ranks, of the last ones of each."""
+    by_number = [
+        dict(zip(range(count - len(texts) + 1, count + 1), texts, strict=True))
+        for count, texts in recent
+    ]
+    first = max(min(x, default=1) for x in by_number)
+    for number in range(first, max(count for count, _ in recent) + 1):
+        texts = [x.get(number, "nothing") for x in by_number]
+        for k, text in enumerate(texts):
+            if text != texts[0]:
+                what = f"rank 0: {texts[0]}; rank {k}: {text}"
+                return f"the ranks execute different operations, number {number}: {what}"
+    return f"the ranks execute different operations, before number {first}"
+
+
+_known: list[Operations] = []
+
+
+def _mpi() -> Any:
+    """The module of the communicators, which the caller has imported."""
+    return sys.modules["mpi4py.MPI"]
+
+
+def _operations_of(comm: Any) -> Operations:
+    """The operations of the ranks of a communicator."""
+    for known in _known:
+        if _mpi().Group.Compare(known.comm.group, comm.group) == _mpi().IDENT:
+            return known
+    versions = VERSION, vars(sys.modules["morph"])["__version__"]
+    found = list(zip(*comm.allgather(versions), strict=True))
+    refuse_different("the version of Morph's messages", found[0])
+    refuse_different("the version of Morph", found[1])
+    made = Operations(comm.Dup())
+    if not _known:
+        _end_all_at_an_error(made.comm)
+        threading.Thread(target=_watch, name="morph-ranks", daemon=True).start()
+    _known.append(made)
+    atexit.register(made.end)
+    return made
+
+
+def _watch() -> None:
+    """Report what this rank waits in, now and then."""
+    while True:
+        time.sleep(min(1.0, REPORT_AFTER / 4))
+        for operations in _known:
+            operations.report()
 
 
 def _end_all_at_an_error(comm: Any) -> None:
     """Let an exception that nothing catches end all ranks, after its report."""
-    if _ending[0]:
-        return
-    _ending[0], before = True, sys.excepthook
+    before = sys.excepthook
 
     def end_all(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None

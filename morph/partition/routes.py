@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from morph.runtime.arrays import to_host
 from morph.runtime.device import Array
 
 OPERATIONS: dict[str, Any] = {
@@ -23,11 +26,17 @@ class Routes:
     table : PartitionedTable
     """
 
-    __slots__ = ("_sent", "table")
+    __slots__ = ("_mirrors", "_positions", "_sent", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
+        self.changed()
+
+    def changed(self) -> None:
+        """Find the routes again at their next use: mirrors have been added."""
         self._sent: dict[int, list[Array]] | None = None
+        self._mirrors: dict[int, list[slice | Array]] = {}
+        self._positions: dict[int, Array | None] = {}
 
     @property
     def sent(self) -> dict[int, list[Array]]:
@@ -36,18 +45,33 @@ class Routes:
         Arrays of int32 on part j's device.
         """
         if self._sent is None:
-            homes = {}
+            wanted = {}
             for k in self.table.graph.here:
                 share = self.table._share(k)
-                bounds = share.mirrors_of.tolist()
-                pairs = zip(bounds[:-1], bounds[1:], strict=True)
-                homes[k] = [[share.home[a:b]] for a, b in pairs]
-            received = self.table.graph.transport.exchange(homes)
-            self._sent = {
-                j: [self.table.local(j).device.asarray(rows) for (rows,) in pieces]
-                for j, pieces in received.items()
-            }
+                wanted[k] = [[ids] for ids in np.split(share.mirror_ids, share.mirrors_of[1:-1])]
+            received, found = self.table.graph.transport.exchange(wanted), {}
+            for j, pieces in received.items():
+                share, device = self.table._share(j), self.table.local(j).device
+                rows = (share.own_rows(to_host(ids)).astype(np.int32) for (ids,) in pieces)
+                found[j] = [device.asarray(a) for a in rows]
+            self._sent = found
         return self._sent
+
+    def mirrors(self, k: int) -> list[slice | Array]:
+        """Give for each part the rows of part k that are copies of its rows, on part k's device."""
+        if k not in self._mirrors:
+            share, device = self.table._share(k), self.table.local(k).device
+            found = map(share.mirrors_from, range(share.mirrors_of.size - 1))
+            self._mirrors[k] = [x if isinstance(x, slice) else device.asarray(x) for x in found]
+        return self._mirrors[k]
+
+    def positions(self, k: int) -> Array | None:
+        """Give the position of each mirror of part k by owner; None if they lie in this order."""
+        if k not in self._positions:
+            share, device = self.table._share(k), self.table.local(k).device
+            in_order = share.mirrors_at is None
+            self._positions[k] = None if in_order else device.asarray(share.positions)
+        return self._positions[k]
 
     def spread(self, name: str) -> None:
         """Set the mirrors of a column to the values of the rows that they are copies of.
@@ -67,12 +91,10 @@ class Routes:
                 pieces = [ref._share(j).global_ids(table.device.to_host(a)) for a in pieces]
             outgoing[j] = [[a.reshape(-1)] for a in pieces]
         for k, received in self.table.graph.transport.exchange(outgoing).items():
-            first = self.table._share(k).owned
-            for (values,) in received:
+            for rows, (values,) in zip(self.mirrors(k), received, strict=True):
                 if ref is not None:
                     values = ref._local_ids(k, values, f"{self.table.name}.{name}")
-                self._set(k, name, slice(first, first + self._rows(name, values)), values)
-                first += self._rows(name, values)
+                self._set(k, name, rows, values)
         self.table._stale.discard(name)
 
     def combine(self, name: str, op: str, identity: Any = None) -> None:
@@ -88,11 +110,9 @@ class Routes:
         """
         operation, outgoing = OPERATIONS[op], {}
         for k in self.table.graph.here:
-            share, array = self.table._share(k), self.table.local(k).columns[name].array
-            bounds = (share.mirrors_of + share.owned).tolist()
-            pairs = zip(bounds[:-1], bounds[1:], strict=True)
+            array = self.table.local(k).columns[name].array
             with self.table.local(k).device.active():
-                outgoing[k] = [[array[a:b].reshape(-1)] for a, b in pairs]
+                outgoing[k] = [[array[rows].reshape(-1)] for rows in self.mirrors(k)]
         for j, received in self.table.graph.transport.exchange(outgoing).items():
             device, array = self.table.local(j).device, self.table.local(j).columns[name].array
             with device.active():
@@ -110,21 +130,17 @@ class Routes:
     def fill(self, name: str, value: Any) -> None:
         """Set all mirrors of a column to one value."""
         for k in self.table.graph.here:
-            share = self.table._share(k)
-            self._set(k, name, slice(share.owned, share.owned + share.mirrors), value)
+            for rows in self.mirrors(k):
+                self._set(k, name, rows, value)
         self.table._stale.add(name)
 
-    def _set(self, k: int, name: str, rows: slice, values: Any) -> None:
+    def _set(self, k: int, name: str, rows: slice | Array, values: Any) -> None:
         """Write to rows of a column of part k."""
         table = self.table.local(k)
-        array = table.columns[name].array[rows]
+        array = table.columns[name].array
         with table.device.active():
             a = table.device.asarray(values)
-            array[...] = a.reshape(array.shape) if a.ndim else a
-
-    def _rows(self, name: str, values: Array) -> int:
-        size: int = self.table.columns[name].size
-        return int(values.size) // max(size, 1)
+            array[rows] = a.reshape(-1, *array.shape[1:]) if a.ndim else a
 
     def _divided_ref(self, name: str) -> Any:
         """The points or edges that a column refers to, None if it does not."""

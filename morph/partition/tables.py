@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, ClassVar
+from functools import wraps
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -13,13 +14,26 @@ from morph.data.collection import Collection
 from morph.data.column import ColumnView
 from morph.data.conversion import bind, cast, converted, prepare, raw
 from morph.data.layout import Column
-from morph.data.row import HostElements, Row
+from morph.data.row import HostElements, Row, RowRange
 from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, Ref
 from morph.language.messages import shown
 from morph.partition.parts import DIVIDED, GLOBAL_ID, HostArray, Share
 from morph.partition.routes import Routes
 from morph.runtime.arrays import to_host
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def observed(read: F) -> F:
+    """Have a `checkpoint` record what a method reads for the host."""
+
+    @wraps(read)
+    def run(self: Any, *args: Any) -> Any:
+        recorder = self.graph.recorder
+        return read(self, *args) if recorder is None else recorder.value(lambda: read(self, *args))
+
+    return run  # type: ignore[return-value]
 
 
 class OnParts:
@@ -47,7 +61,7 @@ class PartitionedRow(Row):
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.table.columns:
-            raise AttributeError(self.table.no_column(name))
+            raise AttributeError(self.table.no_column(name) + _around(name))
         value = self.table._read(name, self.id)
         column = self.table.columns[name]
         if column.ref:
@@ -66,8 +80,8 @@ class PartitionedRow(Row):
 
     @property
     def dead(self) -> bool:
-        """Whether the row is deleted: never."""
-        return False
+        """Whether the row is deleted."""
+        return not self.table._has_row(self.id)
 
     def local(self, k: int) -> Row | None:
         """Give the row of part k, or None if this part has no copy of it."""
@@ -75,19 +89,16 @@ class PartitionedRow(Row):
         return None if row < 0 else Row(self.table.local(k), row)
 
 
-class PartitionedRange:
+def _around(name: str) -> str:
+    """What to do instead of reading the edges or neighbours of a row in parts."""
+    around = name.endswith(("nbrs", "edges", "degree", "nbr1", "nbr2"))
+    return "; its edges: parts.to(device), or a kernel" if around else ""
+
+
+class PartitionedRange(RowRange):
     """Consecutive rows of a partitioned table: ``parts.points[start:stop]``."""
 
-    __slots__ = ("start", "stop", "store")
-
-    def __init__(self, store: Any, rows: slice) -> None:
-        self.store = store
-        self.start, self.stop, step = rows.indices(len(store))
-        if step != 1:
-            raise ValueError(f"{store.name}: rows of a slice are consecutive, so its step is 1")
-
-    def __len__(self) -> int:
-        return max(self.stop - self.start, 0)
+    __slots__ = ()
 
     def __iter__(self) -> Iterator[PartitionedRow]:
         return (self.store[i] for i in range(self.start, self.stop))
@@ -230,7 +241,12 @@ class Columns(OnParts):
         self._check_new(name, spec, fill)
         for k in self.graph.here:
             self.local(k).add(name, spec_of_part(spec, k), fill)
+        self._begin("add column", name, self.columns[name].dtype)
         return PartitionedColumn(self, name)
+
+    def _begin(self, operation: str, column: str = "", *facts: Any) -> None:
+        """State the next operation on the table, see `Transport.begin`."""
+        self.graph.transport.begin(operation, f"{self.name}.{column}", *facts)
 
     def _check_new(self, name: str, spec: Any, fill: Any) -> None:
         refuse_name(self.name, name)
@@ -238,15 +254,18 @@ class Columns(OnParts):
 
     def drop(self, name: str) -> None:
         """Remove a column."""
+        self._begin("drop", name)
         self._on_all(lambda t: t.drop(name))
 
     def rename(self, old: str, new: str) -> None:
         """Rename a column."""
         refuse_name(self.name, new)
+        self._begin("rename", old, new)
         self._on_all(lambda t: t.rename(old, new))
 
     def pack(self, *groups: Any) -> None:
         """Choose another layout, see `Table.pack`."""
+        self._begin("pack", "", groups)
         self._on_all(lambda t: t.pack(*groups))
 
     @contextmanager
@@ -254,6 +273,7 @@ class Columns(OnParts):
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
         for name in specs:
             refuse_name(self.name, name)
+        self._begin("temporary columns", ",".join(specs))
         with ExitStack() as stack:
             for table in self._tables():
                 stack.enter_context(table.temporary_columns(**specs))
@@ -329,10 +349,10 @@ class PartitionedTable(Columns):
     to the mirrors of its row, too, except for references to points and edges.
     """
 
-    __slots__ = ("_count", "_routes", "_stale")
+    __slots__ = ("_count", "_dead", "_routes", "_stale")
 
     def __init__(self, graph: Any, name: str, count: int) -> None:
-        self.graph, self.name, self._count = graph, name, count
+        self.graph, self.name, self._count, self._dead = graph, name, count, 0
         # columns whose mirrors a launch has left out of date; `Routes.spread` updates them
         self._stale: set[str] = set()
         self._routes = Routes(self)
@@ -344,7 +364,7 @@ class PartitionedTable(Columns):
 
     def _share(self, k: int) -> Share:
         """Which rows part k has."""
-        found: Share = self.graph.parts[k].shares[self.name]
+        found: Share = self.graph.parts[k].share(self.name)
         return found
 
     def on_parts(self, kind: Any, *args: Any, **columns: Any) -> Any:
@@ -358,29 +378,50 @@ class PartitionedTable(Columns):
 
     @property
     def live(self) -> int:
-        """Number of rows, none of which is deleted."""
-        return self._count
+        """Number of rows that are not deleted."""
+        return self._count - self._dead
 
     @property
     def deletes(self) -> bool:
-        """Whether rows may be deleted: no."""
-        return False
+        """Whether rows may be deleted."""
+        return self._dead > 0
 
     def ids(self) -> HostArray:
-        """Give the ids of all rows, shape (len,), int64, ascending."""
-        return np.arange(self._count)
+        """Give the ids of the rows that are not deleted, shape (live,), int64, ascending."""
+        if not self._dead:
+            return np.arange(self._count)
+        self._begin("ids of")
+        return np.sort(np.concatenate(self.graph.gather(lambda k: self._share(k).ids)))
+
+    def target(self, column: Column) -> Any:
+        """Give the table that a column of references is to; see `Table.target`."""
+        return self._tables()[0].target(column)
+
+    def _has_row(self, id: int) -> bool:
+        """Whether a row is not deleted."""
+        owned = self.graph.gather(lambda k: bool(self._share(k).own_rows(np.array([id])) >= 0))
+        return not self._dead or any(owned)
 
     @contextmanager
     def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
         shadowed = self._stale & specs.keys()
         self._stale -= shadowed
+        before = self._recorded(specs.keys())
         try:
             with super().temporary_columns(**specs):
                 yield
         finally:
             self._stale -= specs.keys()
             self._stale |= shadowed
+            for name, values in before.items():
+                self._write(name, slice(None), values)
+
+    def _recorded(self, names: Iterable[str]) -> dict[str, HostArray]:
+        """Give the values of columns, if a checkpoint needs them: it has only those in use."""
+        if self.graph.recorder is None:
+            return {}
+        return {name: self._read(name, slice(None)) for name in names if name in self.columns}
 
     def _check_new(self, name: str, spec: Any, fill: Any) -> None:
         refuse_name(self.name, name)
@@ -419,19 +460,25 @@ class PartitionedTable(Columns):
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the first of part k's own rows among the rows of a range, and the one after."""
         share = self._share(k)
+        if share.own_at is not None:
+            raise TypeError(f"{self.name} of part {k} lie in no order since the graph has changed")
         if isinstance(share.ids, slice):
             first, own = share.ids.start, share.owned
             return min(max(start - first, 0), own), min(max(stop - first, 0), own)
         a, b = np.searchsorted(share.ids, [start, stop]).tolist()
         return a, b
 
+    @observed
     def _read(self, name: str, key: Any) -> Any:
         """Copy values of a column to the host; ``key`` is one of NumPy's, of global ids."""
         key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
         ids = self._ids(key)
+        self._begin("read", name, *(() if ids is None else (ids,)))
         column = self.columns[name]
         shape = (column.size,) if column.size else ()
-        out = np.empty((self._count if ids is None else ids.size, *shape), column.dtype)
+        nothing = -1 if column.ref else 0  # of deleted rows
+        count = self._count if ids is None else ids.size
+        out = np.full((count, *shape), nothing, column.dtype)
         for at, values in self.graph.gather(lambda k: self._piece(k, name, ids)):
             out[at] = values
         if ids is not None and ids.ndim != 1:
@@ -443,11 +490,12 @@ class PartitionedTable(Columns):
         share, table = self._share(k), self.local(k)
         column = table.columns[name]
         if ids is None:
-            at, picked = share.ids, slice(share.owned)
+            at, picked = share.ids, share.own
         else:
             rows = share.own_rows(ids.reshape(-1))
             at = np.flatnonzero(rows >= 0)
-            picked = table.device.asarray(rows[at])
+            picked = rows[at]
+        picked = picked if isinstance(picked, slice) else table.device.asarray(picked)
         with table.device.active():
             values = table.device.to_host(column.array[picked])
         if column.ref in DIVIDED:
@@ -466,6 +514,7 @@ class PartitionedTable(Columns):
         key, inner = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
         ids, column = self._ids(key), self.columns[name]
         a = self._checked(column, value)
+        self._begin("write", name, a, *(() if ids is None else (ids,)), *inner)
         if not a.ndim and not inner and ids is None and column.ref not in DIVIDED:
             for table in self._tables():
                 with table.device.active():
@@ -503,8 +552,8 @@ class PartitionedTable(Columns):
         """
         share, refers = self._share(k), column.ref in DIVIDED
         if ids is None:
-            rows: Any = slice(share.owned if refers else share.owned + share.mirrors)
-            local = values[share.ids] if refers else share.of_global(values)
+            rows: Any
+            rows, local = (share.own, values[share.ids]) if refers else share.of_global(values)
         else:
             found = (share.own_rows if refers else share.rows)(ids.reshape(-1))
             at = np.flatnonzero(found >= 0)
@@ -544,7 +593,9 @@ class PartitionedTable(Columns):
         if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             return None
         if isinstance(key, slice):
-            return np.arange(*key.indices(self._count))
+            start, stop, step = key.indices(self._count)
+            most = self._count + 1  # a step of more than 64 bits has no dtype
+            return np.arange(start, stop, min(max(step, -most), most))
         if isinstance(key, PartitionedColumn):
             key = key.__array__()
         ids = to_host(key.id if isinstance(key, Row) else key)
@@ -570,6 +621,7 @@ class ReplicatedTable(Columns):
 
     def __init__(self, graph: Any, name: str, copies: list[Table | None]) -> None:
         self.graph, self.name, self._copies = graph, name, copies
+        graph.register(self)
 
     def local(self, k: int) -> Table:
         """Give the copy of part k."""
@@ -584,10 +636,15 @@ class ReplicatedTable(Columns):
         """Give the local id of a row, which is its id."""
         return id
 
+    def _has_row(self, id: int) -> bool:
+        """Rows of these tables are not deleted."""
+        return True
+
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the range itself."""
         return start, stop
 
+    @observed
     def _read(self, name: str, key: Any) -> Any:
         """Copy values of a column to the host."""
         table = self._tables()[0]
@@ -598,17 +655,34 @@ class ReplicatedTable(Columns):
         """Write to a column of all copies."""
         key = key.id if isinstance(key, Row) else key
         value = value.__array__() if isinstance(value, PartitionedColumn) else value
+        self._begin("write", name, value, key)
         for table in self._tables():
             getattr(table, name)[key] = value
 
     def new(self, *values: Any, **named: Any) -> PartitionedRow:
         """Give a new row, see `Table.new`."""
+        self._begin("add a row to")
         return PartitionedRow(self, self._on_all(lambda t: t.new(*values, **named)).id)
 
     def extend(self, n: int | None = None, **arrays: Any) -> int:
         """Append rows, see `Table.extend`."""
+        self._begin("add rows to")
         first: int = self._on_all(lambda t: t.extend(n, **arrays))
         return first
+
+
+class TableOfParts(OnParts):
+    """A table of which each part has its own rows, whose numbers are those of the part."""
+
+    kind: ClassVar[str] = "table"
+    __slots__ = ("__weakref__", "_tables", "graph")
+
+    def __init__(self, graph: Any, tables: dict[int, Table]) -> None:
+        self.graph, self._tables = graph, tables
+
+    def local(self, k: int) -> Table:
+        """Give the table of part k."""
+        return self._tables[k]
 
 
 class ReplicatedScalars(PartitionedRow):
@@ -638,11 +712,13 @@ class ReplicatedFlag(OnParts):
 
     def __init__(self, graph: Any, copies: list[Any]) -> None:
         self.graph, self._copies = graph, copies
+        graph.register(self)
 
     def local(self, k: int) -> Any:
         """Give the flag of part k."""
         return self._copies[k]
 
+    @observed
     def __bool__(self) -> bool:
         return bool(self._copies[self.graph.here[0]])
 
@@ -660,11 +736,13 @@ class ReplicatedFlag(OnParts):
 
     def set(self) -> None:
         """Raise the flag."""
+        self.graph.transport.begin("raise a flag")
         for k in self.graph.here:
             self._copies[k].set()
 
     def clear(self) -> None:
         """Lower the flag."""
+        self.graph.transport.begin("lower a flag")
         for k in self.graph.here:
             self._copies[k].clear()
 
@@ -690,12 +768,18 @@ class PartitionedCollection(OnParts):
         for k in self.graph.here:
             own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
             self._copies[k] = Collection(table.local(k), **own)
+        self.graph.register(self)
+        self._begin("make")
 
     def local(self, k: int) -> Collection:
         """Give the collection of part k."""
         found = self._copies[k]
         assert found is not None
         return found
+
+    def _begin(self, operation: str, *facts: Any) -> None:
+        """State the next operation on the collection, see `Transport.begin`."""
+        self.graph.transport.begin(operation, "a collection of", self.table.name, *facts)
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -724,6 +808,7 @@ class PartitionedCollection(OnParts):
         rows = np.broadcast_to(global_ids.pop("item"), (n,))
         if bool((rows < 0).any()):
             raise ValueError("an item of a partitioned collection is a row, not None")
+        self._begin("add to", rows)
         inner = {name: (c.size,) if c.size else () for name, c in store.columns.items()}
         pieces = []
         for k in self.graph.here:
@@ -752,10 +837,13 @@ class PartitionedCollection(OnParts):
 
     def clear(self) -> None:
         """Remove every item; the memory is kept."""
+        self._begin("clear")
         for k in self.graph.here:
             self.local(k).clear()
 
+    @observed
     def __len__(self) -> int:
+        self._begin("length of")
         return sum(self.graph.gather(lambda k: len(self.local(k))))
 
     @property
@@ -768,6 +856,7 @@ class PartitionedCollection(OnParts):
         """The global ids of the rows not yet taken, shape (len,), int32: a copy."""
         return self._read("item")
 
+    @observed
     def _read(self, name: str) -> HostArray:
         """Copy a column to the host, in order of parts."""
 
@@ -779,11 +868,12 @@ class PartitionedCollection(OnParts):
                 values = self.graph.tables[ref]._share(k).global_ids(values)
             return values.astype(made.columns[name].dtype)
 
+        self._begin("read", name)
         return np.concatenate(self.graph.gather(piece))
 
     def __getattr__(self, name: str) -> HostArray:
         if name.startswith("_") or name not in self.columns:
-            raise AttributeError(f"the collection has no column {name!r}")
+            raise AttributeError(self.local(self.graph.here[0]).no_column(name))
         return self._read(name)
 
     def __iter__(self) -> Iterator[PartitionedRow]:

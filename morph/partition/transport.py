@@ -1,13 +1,18 @@
-"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks."""
+"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks.
+
+All processes make the same calls in the same order.  `Transport.begin` states which operation a
+process executes next, so that a process that executes another one is found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from morph.runtime.device import Array, Device
 
 Arrays = Sequence[Array]
+Result = TypeVar("Result")
 
 
 class Transport(Protocol):
@@ -25,6 +30,24 @@ class Transport(Protocol):
 
     size: int
     parts: range
+
+    def begin(self, operation: str, *facts: Any) -> None:
+        """State the next operation of the host, such as a launch or a write to a column.
+
+        The next `gather` compares it between the processes.
+
+        Parameters
+        ----------
+        operation : str
+            For the error: ``"write points.dist"``.
+        *facts : object
+            What has to be equal in all processes: arrays of the host, and what `str` shows.
+
+        Raises
+        ------
+        PartError
+            From that `gather`, in all processes, if their operations differ.
+        """
 
     def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part.
@@ -59,6 +82,9 @@ class Local:
         self.devices, self.size, self.parts = devices, len(devices), range(len(devices))
         self._several = [] if len(set(devices)) == 1 else sorted(set(devices), key=str)
 
+    def begin(self, operation: str, *facts: Any) -> None:
+        """State the next operation, which one process does not compare."""
+
     def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part, see `Transport.exchange`."""
         self._synchronize()  # what is sent has been computed
@@ -82,7 +108,7 @@ class Local:
 
 
 class PartError(RuntimeError):
-    """A part on another rank has failed."""
+    """A part on another rank has failed, or the ranks execute different operations."""
 
 
 def agree(transport: Transport, what: str, value: Any) -> None:
@@ -100,7 +126,11 @@ def agree(transport: Transport, what: str, value: Any) -> None:
     ValueError
         If it differs.
     """
-    found = transport.gather(dict.fromkeys(transport.parts, value))
+    refuse_different(what, transport.gather(dict.fromkeys(transport.parts, value)))
+
+
+def refuse_different(what: str, found: Sequence[Any]) -> None:
+    """Raise an error if a value differs between parts, see `agree`."""
     for k, other in enumerate(found):
         if other != found[0]:
             raise ValueError(f"{what} differs between rank 0 and rank {k}: {found[0]}, {other}")
@@ -129,3 +159,20 @@ def raise_together(transport: Transport, errors: Mapping[int, BaseException | No
     for k, message in enumerate(found):
         if message:
             raise PartError(f"part {k} has failed: {message}")
+
+
+def on_all(transport: Transport, call: Callable[[], Result]) -> Result:
+    """Call a function in each process; an error in one of them is raised in all.
+
+    Raises
+    ------
+    PartError
+        If another process has failed, and this one has not.
+    """
+    errors: dict[int, BaseException | None] = dict.fromkeys(transport.parts)
+    try:
+        value = call()
+    except Exception as error:
+        errors[transport.parts.start] = error
+    raise_together(transport, errors)
+    return value

@@ -89,7 +89,8 @@ def device(spec: str | Device = "auto") -> Device:
     if isinstance(spec, Device):
         return spec
     if not isinstance(spec, str):
-        raise TypeError(f"a device is named by a string, not {shown(spec)}")
+        several = "; several: morph.partition(g, devices)" if isinstance(spec, list | tuple) else ""
+        raise TypeError(f"a device is named by a string, not {shown(spec)}{several}")
     if spec == "auto":
         try:
             return device("cuda")

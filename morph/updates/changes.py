@@ -6,7 +6,8 @@ has changed nothing then; what is written in place after that is put back if any
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ def apply(
             fast = fast_path.recognise(g, inserts, deletes, updates)
         if fast is not None:
             moves = (fast.counts[0] + fast.counts[2]) * (1 if g.directed else 2)
-            if _follows(g, moves) and g._adjacency.has_out:
+            if follows(g, moves) and g._adjacency.has_out:
                 done = fast_path.carry_out(g, fast, nonnegative, then)
                 if done is not None:
                     return done
@@ -85,9 +86,29 @@ def _resolve(g: Graph, batch: Batch) -> Resolved:
 
 def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     """Apply a batch on the host, or have the index follow it, or be built again."""
-    edges, named = g.edges, _resolve(g, batch)
-    reverses = g._pairs
-    given = _with_reverses(g, batch)
+    named = _resolve(g, batch)
+    with carried_out(g, named, _with_reverses(g, batch), batch) as applied:
+        if then is not None:
+            then(applied)
+    return applied
+
+
+@contextmanager
+def carried_out(
+    g: Graph, named: Resolved, given: dict[str, Array], batch: Batch
+) -> Iterator[Applied]:
+    """Apply a batch for a ``with`` block: if that raises, the graph is put back as it was.
+
+    Parameters
+    ----------
+    g : Graph
+    named : Resolved
+    given : dict of str to array
+        The columns of the edges to insert, those of the reverses last.
+    batch : Batch
+        The edges to insert, without the reverses.
+    """
+    edges, reverses = g.edges, g._pairs
     total = int(given["src"].size) if given else 0
     if named.deleted.size:
         edges.allow_deletes()
@@ -97,7 +118,7 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     try:
         first, again = fast_path.places(edges, total)
         ids = _ids(edges, first, again, total)
-        loose = _follows(g, total + int(named.deleted.size))
+        loose = follows(g, total + int(named.deleted.size))
         applied = _record(g, named, ids, batch.count)
         _write(g, named, applied, given, total - again, undo)
         if total or named.deleted.size or named.points.size:
@@ -111,14 +132,12 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         elif named.changed.size:
             g.changes += 1
         applied._changes = g.changes
-        if then is not None:
-            then(applied)
+        yield applied
     except BaseException:
         for step in reversed(undo):
             step()
         fast_path.shrink(edges, capacity)
         raise
-    return applied
 
 
 def _record(g: Graph, named: Resolved, ids: Array, given: int) -> Applied:
@@ -151,7 +170,7 @@ def _write(
         _insert(edges, done.inserted, fresh, given, undo)
 
 
-def _follows(g: Graph, count: int) -> bool:
+def follows(g: Graph, count: int) -> bool:
     """Whether the index is to follow a batch in place; if so it is ready for that."""
     index = g._adjacency
     if not g.loose and index.built and SHARE * count < len(g.edges):

@@ -4,12 +4,12 @@ An atomic whose result is not used changes the mirror, and the mirrors are combi
 value after the step.  Any other change is cut out of the kernel together with the statements that
 depend on it (a *slice*).  For own rows the slice is executed where it stands.  For a mirror the
 values that it uses are sent in a message, and a kernel over messages, the slice, is executed by the
-owner.
+owner.  Later statements of the item may not read what it changes, unless the mirror shows that.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -66,6 +66,24 @@ class Slice:
     pos: Pos
 
 
+@dataclass(frozen=True)
+class Sent:
+    """What the sender of a slice may evaluate after it has sent the message.
+
+    Attributes
+    ----------
+    columns : dict of (slot, column) to bool
+        What the slice changes unseen by the sender; whether this could write it to the mirror.
+    locks : bool
+        Own rows are changed later, too.
+    after : tuple of Node
+    """
+
+    columns: dict[tuple[str, str], bool]
+    locks: bool
+    after: tuple[Any, ...]
+
+
 @dataclass
 class Cutter:
     """Cuts the changes at other ends out of a kernel, whose ids are global and calls inlined."""
@@ -78,6 +96,8 @@ class Cutter:
     spreads: set[tuple[str, str]] = field(default_factory=set)
     slices: list[Slice] = field(default_factory=list)
     by_owner: set[int] = field(default_factory=set)  # `id` of nodes that the owner executes
+    sent: list[Sent] = field(default_factory=list)
+    shown: set[tuple[str, str]] = field(default_factory=set)  # that senders write to mirrors, too
     locals: dict[str, Type] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,10 +135,15 @@ class Cutter:
         """The kernel without changes at other ends."""
         before = dict(self.locals), set(self.taken), set(self.spreads)
         body = self._body((), self.kernel.body)
-        while again := self._read_by_owner & self.combines.keys():  # these become messages, too
+        while True:
+            again = self._read_by_owner & self.combines.keys()  # these become messages, too
+            unseen = set() if again else self._unseen()
+            if not again and not unseen:
+                break
             self.asked |= again
+            self.shown |= unseen
             self.locals, self.taken, self.spreads = dict(before[0]), set(before[1]), set(before[2])
-            self.combines, self.slices, self.by_owner = {}, [], set()
+            self.combines, self.slices, self.by_owner, self.sent = {}, [], set(), []
             self._read_by_owner = set()
             body = self._body((), self.kernel.body)
         nodes = [n for f in self.rows.funcs.values() for n in ir.walk(f)]
@@ -216,6 +241,35 @@ class Cutter:
             self.spreads.add(column)
         return s  # type: ignore[no-any-return]
 
+    # --- what an item sees of its own changes ----------------------------------------------------
+
+    def _unseen(self) -> set[tuple[str, str]]:
+        """The columns whose changes items read, and which the sender can write to mirrors."""
+        found = set()
+        for s in self.sent:
+            for n, column in self._read_by_sender(s):
+                if column in s.columns:
+                    if not s.columns[column]:
+                        name = user_name(column[1])
+                        problem = f"this reads {name!r}, which the item may have changed before"
+                        where = "by a message that its receiver executes after the step"
+                        reject(f"{problem} {where}", n.pos, "read it in a step of its own")
+                    found.add(column)
+        return found
+
+    def _read_by_sender(self, sent: Sent) -> Iterator[tuple[Any, tuple[str, str]]]:
+        """The loads after a slice that the owner does not evaluate, and their columns."""
+        for n in ir.walk(sent.after):
+            if id(n) in self.by_owner:
+                continue
+            inner = self._called((n,)) if isinstance(n, ir.Call) else []
+            loads = [(n, self.kernel.name), *((x, f.name) for f in inner for x in ir.walk(f.body))]
+            for x, f in loads:
+                if isinstance(x, ir.Load):
+                    divided = x.place.slot in self.rows.tables
+                    if not divided or sent.locks or not self.rows.owns(x.place.row, f):
+                        yield n, self._column(x)
+
     # --- a slice ---------------------------------------------------------------------------------
 
     def _sent(self, body: ir.Body, after: ir.Body) -> ir.Body:
@@ -241,12 +295,31 @@ class Cutter:
         add = ir.Add(slot=found.store.slot, values=values, type=NOTHING, pos=pos)
         send: ir.Body = (ir.Eval(value=add, pos=pos),)
         send = self._filtered(body, send, found.locks, made)
+        writes = [
+            x for x in body
+            if isinstance(x, ir.Write) and not writer.is_local((x.value, x.place.index))
+        ]  # fmt: skip
+        if not found.locks:
+            send = (*(x for x in writes if self._column(x) in self.shown), *send)
+        self._note_sent(body, after, send, [] if found.locks else writes)
         if found.locks:
             return send
         number = ir.Cast(x=target, type=I64, pos=pos)
         limit = ir.Var(name=self.owned[target.type.slot], type=I64, pos=pos)
         cond = ir.Compare(op="<", x=number, y=limit, type=BOOL, pos=pos)
         return (ir.If(cond=cond, then=body, orelse=send, pos=pos),)
+
+    def _note_sent(
+        self, body: ir.Body, after: ir.Body, send: ir.Body, writes: list[ir.Write]
+    ) -> None:
+        """Note what a slice changes unseen by the sender, who executes ``send``."""
+        changes = [n for n in ir.walk(body) if n.writes]
+        count = Counter(map(self._column, changes))
+        seen = Counter(self._column(n) for n in ir.walk(send) if n.writes)
+        known = Counter(map(self._column, writes))
+        columns = {c: known[c] == k for c, k in count.items() if seen[c] < k}
+        locks = any(isinstance(n, ir.Lock) for n in ir.walk(body))
+        self.sent.append(Sent(columns, locks, (body, after)))
 
     def _slot(self) -> str:
         slot = next(
@@ -278,6 +351,9 @@ class Cutter:
                     row = p.row
                 case ir.Degree():
                     row = n.point
+                case ir.Call() if any(self.rows.name(x, name) == key for x in n.args):
+                    self.by_owner.add(id(n))
+                    continue
                 case ir.FindEdge():
                     row = n.x
                     if self.rows.name(row, name) != key:
@@ -472,14 +548,14 @@ class _Writer:
             return self.target
         if self.cutter._is_uniform(n):
             return n
-        if isinstance(n, ir.Call) and self._is_local(n.args):
+        if isinstance(n, ir.Call) and self.is_local(n.args):
             for x in n.args:
                 if self.rows.partitioned(x.type) and self.rows.name(x, self.f) != self.key:
                     _refuse_value(x)
             return None
-        return None if self._is_local(n) else self._carried(n)
+        return None if self.is_local(n) else self._carried(n)
 
-    def _is_local(self, x: object) -> bool:
+    def is_local(self, x: object) -> bool:
         """Whether an expression depends on the owner's row, or on what the slice computes."""
         for n in ir.walk(x):
             if isinstance(n, ir.Var) and n.name in self.made:

@@ -85,7 +85,8 @@ class Hidden:
     """A scalar argument of the derived units, of type i64.
 
     ``what``: ``points`` or ``edges``, the number in all of the graph in slot ``graph``;
-    ``owned_points`` or ``owned_edges``, the number of the part's own.
+    ``owned_points`` or ``owned_edges``, the number of the part's own, or, of edges that have
+    changed, of all that the part has.
     """
 
     name: str
@@ -179,6 +180,11 @@ class _Derivation:
         self._refuse_options()
         others = _reached(self.kernel, funcs)[:-1]
         self.kernel = self._localised(self.kernel)
+        if step.slot in self.rows.edges and self.rows.stores[step.slot].deletes:
+            name, item = self.kernel.params[0]
+            row = ir.Var(name=name, type=item, pos=kernel.pos)
+            body = (self._if_own(row, self.kernel.body),)
+            self.kernel = replace(self.kernel, body=body)
         self.funcs = {f.name: self._localised(f) for f in others}
         self.rows = Ownership(unit, graphs, (*self.funcs.values(), self.kernel))
 
@@ -231,14 +237,28 @@ class _Derivation:
                     return ir.Var(name=self._scalar("", n.slot), type=I64, pos=n.pos)
                 case ir.ForRows() if n.slot in tables:
                     row = ir.Var(name=n.var, type=Handle(n.slot), pos=n.pos)
-                    number = ir.Cast(x=row, type=I64, pos=n.pos)
-                    owned = ir.Var(name=self._scalar("owned_", n.slot), type=I64, pos=n.pos)
-                    cond = ir.Compare(op="<", x=number, y=owned, type=BOOL, pos=n.pos)
                     body = ir.rewritten(n.body, change)
-                    return replace(n, body=(ir.If(cond=cond, then=body, orelse=(), pos=n.pos),))
+                    return replace(n, body=(self._if_own(row, body),))
             return None
 
         return replace(f, body=ir.rewritten(f.body, change))
+
+    def _if_own(self, row: ir.Var, body: ir.Body) -> ir.If:
+        """Statements for the part's own rows: the first, or edges that begin at its points."""
+        assert isinstance(row.type, Handle)
+        own: ir.Expr = row
+        slot = row.type.slot
+        if slot in self.rows.edges and self.rows.stores[slot].deletes:  # then in no order
+            points = dict(self.rows.edges[slot].tables)["points"]
+            src = ir.Place(
+                slot=slot, column="src", row=row, index=None, type=Handle(points), pos=row.pos
+            )
+            own = ir.Load(place=src, type=src.type, pos=row.pos)
+            slot = points
+        number = ir.Cast(x=own, type=I64, pos=row.pos)
+        owned = ir.Var(name=self._scalar("owned_", slot), type=I64, pos=row.pos)
+        cond = ir.Compare(op="<", x=number, y=owned, type=BOOL, pos=row.pos)
+        return ir.If(cond=cond, then=body, orelse=(), pos=row.pos)
 
     def _id(self, n: ir.Cast, f: str) -> ir.Expr:
         """The id of a row in the whole graph."""
@@ -502,17 +522,29 @@ class _Derivation:
                 continue
             after, before = body[i + 1 :], list(ir.walk(body[:i]))
             for name in sorted(ir.bound(ir.walk(s)) & read_first(after)):
-                writes = [n for n in ir.walk(after) if isinstance(n, ir.Write)]
-                kept = sum(isinstance(w.value, ir.Var) and w.value.name == name for w in writes)
+                writes = [
+                    n for n in ir.walk(after)
+                    if isinstance(n, ir.Write) and isinstance(n.value, ir.Var)
+                    and n.value.name == name
+                ]  # fmt: skip
                 uses = sum(isinstance(n, ir.Var) and n.name == name for n in ir.walk(after))
                 first = [n.value for n in before if isinstance(n, ir.Assign) and n.name == name]
                 zero = len(first) == 1 and isinstance(first[0], ir.Const) and first[0].value == 0
                 how = known.get(name, "")
-                if not how or kept != uses or (how == "+" and not zero):
+                if not how or len(writes) != uses or (how == "+" and not zero):
                     problem = f"{user_name(name)!r} is that of the points or edges of one part"
                     reject(problem, s.pos, hint)
+                if how == "+" and not self._is_written(writes, after):
+                    problem = f"{user_name(name)!r} is a sum, which is written to all rows"
+                    reject(problem, s.pos, "write it outside of branches, of all items")
                 found[name] = "sum" if how == "+" else how
         return found
+
+    def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:
+        """Whether all items make the writes, which are among the statements ``after`` a loop."""
+        everywhere = self.step.start is None and self.kernel.where is None
+        leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
+        return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
 
 
 def _is_first(row: ir.Expr) -> bool:

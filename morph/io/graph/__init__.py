@@ -1,4 +1,4 @@
 """Graph files, edge updates, snapshots and journals.
 
-Imports ``io.text``, ``language``, ``runtime``, ``data``, ``graph`` and ``updates``.
+Imports ``io.text``, ``language``, ``runtime``, ``data``, ``graph``, ``partition`` and ``updates``.
 """

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered
+from morph.io.graph.lines import Lines, first_line
 from morph.io.text.rows import format_rows
 from morph.io.text.scanner import Field, Scanner, StrPath
 
 _COMMENT = re.compile(rb"^c(?=\s)[^\n]*", re.MULTILINE)
-_ENDS = [Field("tail"), Field("head")]
+_ENDS = Field("tail"), Field("head")
+_ARC = (*_ENDS, Field("weight"))
 
 
 def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
@@ -35,18 +37,7 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
         data = _COMMENT.sub(lambda found: b" " * len(found[0]), data)
     scanner = Scanner(path, data, comment=b"")
     scanner.pos = start
-    words = scanner.peek()
-    if not words:
-        scanner.fail("the file ends before its problem line (p sp n m)", scanner.last_line())
-    scanner.check_text(b" ".join(words))
-    if words[0] != b"p" or len(words) != 4 or words[1] not in (b"sp", b"tw"):
-        shown = b" ".join(words)[:40].decode()
-        scanner.fail(f"expected the problem line 'p sp n m' or 'p tw n m', found {shown!r}")
-    kind = words[1]
-    n, m = (scanner.integer(w, name) for w, name in zip(words[2:], ("n", "m"), strict=True))
-    if not 0 <= n <= MAX_VERTICES or m < 0:
-        scanner.fail(f"n = {n} and m = {m}: n must be 0 to {MAX_VERTICES}, m not negative")
-    scanner.skip_line()
+    kind, n, m = _problem(scanner)
     if kind == b"tw":
         src, dst, _ = gathered(scanner.pieces(m, _ENDS, "edges"), 1, n)
         scanner.end("edges")
@@ -60,12 +51,47 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
             dropped = True
             _drop_letters(scanner)
 
-    fields = [*_ENDS, Field("weight")]
-    src, dst, weight = gathered(scanner.pieces(m, fields, "arcs", b"a", drop), 1, n)
+    src, dst, weight = gathered(scanner.pieces(m, _ARC, "arcs", b"a", drop), 1, n)
     if scanner.skip_blank():  # it copies the text
         drop()
     scanner.end("arcs")
     return EdgeArrays(src, dst, weight, n)
+
+
+def _problem(scanner: Scanner) -> tuple[bytes, int, int]:
+    """Read the problem line: the kind of graph, and how many vertices and edges it has."""
+    words = scanner.peek()
+    if not words:
+        scanner.fail("the file ends before its problem line (p sp n m)", scanner.last_line())
+    scanner.check_text(b" ".join(words))
+    if words[0] != b"p" or len(words) != 4 or words[1] not in (b"sp", b"tw"):
+        shown = b" ".join(words)[:40].decode()
+        scanner.fail(f"expected the problem line 'p sp n m' or 'p tw n m', found {shown!r}")
+    kind = words[1]
+    n, m = (scanner.integer(w, name) for w, name in zip(words[2:], ("n", "m"), strict=True))
+    if not 0 <= n <= MAX_VERTICES or m < 0:
+        scanner.fail(f"n = {n} and m = {m}: n must be 0 to {MAX_VERTICES}, m not negative")
+    scanner.skip_line()
+    return kind, n, m
+
+
+def dimacs_lines(path: StrPath, data: bytes) -> Lines:
+    """Read the beginning of a ``.gr`` file: which lines follow.
+
+    Raises
+    ------
+    FormatError
+        With file and line.
+    """
+    text = data[: first_line(data, rb"c(?=\s)[^\n]*")]
+    scanner = Scanner(path, _COMMENT.sub(lambda found: b" " * len(found[0]), text), comment=b"")
+    kind, n, m = _problem(scanner)
+    if kind == b"tw":
+        return Lines(scanner.pos, _ENDS, "edges", n, count=m, skipped=_COMMENT, undirected=True)
+    return Lines(
+        scanner.pos, _ARC, "arcs", n, count=m, skipped=_COMMENT, letter=b"a",
+        drop_letters=_drop_letters,
+    )  # fmt: skip
 
 
 def _drop_letters(scanner: Scanner) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 import numpy as np
 
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered
+from morph.io.graph.lines import REAL, Lines, exact, first_line
 from morph.io.text.rows import format_rows
 from morph.io.text.scanner import Block, Field, Scanner, StrPath
 
+_COMMENT, _COMMENTS = b"#%", rb"[#%][^\n]*"
+_ENDS = Field("first vertex"), Field("second vertex")
 _NODES = re.compile(rb"^[#%][^\n]*?\bNodes:\s*([0-9]+)", re.MULTILINE)
 
 
@@ -30,8 +32,21 @@ def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
     FormatError
         With file and line.
     """
+    scanner = Scanner(path, data, comment=_COMMENT)
+    width, announced = _first_line(scanner, data)
+    integral = all(scanner.data.find(mark, scanner.pos) < 0 for mark in REAL)
+    fields = [*_ENDS, Field("weight", integral)][: max(width, 2)]
+    blocks: Iterable[Block] = scanner.pieces(None, fields, "edges")
+    if width == 3 and not integral:
+        blocks = map(exact, blocks)
+    src, dst, weight = gathered(blocks, 0, None, integral)
+    n = max(int(max(src.max(initial=-1), dst.max(initial=-1))) + 1, announced)
+    return EdgeArrays(src, dst, weight if width == 3 else None, n)
+
+
+def _first_line(scanner: Scanner, data: bytes) -> tuple[int, int]:
+    """Give how many fields a line has, and how many vertices a comment announces."""
     said = _NODES.search(data[:65536])
-    scanner = Scanner(path, data, comment=b"#%")
     words = scanner.peek()
     if not words and said is None:
         scanner.fail("the file has no edges", scanner.last_line())
@@ -39,34 +54,24 @@ def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
         scanner.check_text(b" ".join(words))
     if words and len(words) not in (2, 3):
         scanner.fail(f"found {len(words)} fields, expected 'u v' or 'u v weight'")
-    integral = all(scanner.data.find(mark, scanner.pos) < 0 for mark in (b".", b"e", b"E"))
-    fields = [Field("first vertex"), Field("second vertex"), Field("weight", integral)]
-    fields = fields[: max(len(words), 2)]
-    blocks: Iterable[Block] = scanner.pieces(None, fields, "edges")
-    if len(fields) == 3 and not integral:
-        blocks = map(_exact, blocks)
-    src, dst, weight = gathered(blocks, 0, None, integral)
-    n = int(max(src.max(initial=-1), dst.max(initial=-1))) + 1
-    if said is not None:
-        n = max(n, int(said[1]))
-        if n > MAX_VERTICES:
-            scanner.fail(f"{n} vertices are announced, at most {MAX_VERTICES} are possible", 1)
-    return EdgeArrays(src, dst, weight if len(words) == 3 else None, n)
+    announced = 0 if said is None else int(said[1])
+    if announced > MAX_VERTICES:
+        scanner.fail(f"{announced} vertices are announced, at most {MAX_VERTICES} are possible", 1)
+    return len(words), announced
 
 
-def _exact(block: Block) -> Block:
-    """Check that no weight is written as an integer that a double does not hold."""
-    large = np.flatnonzero(abs(block.values[:, 2]) >= 2**53)
-    if large.size:
-        marked = set(large.tolist())
-        for row, (_, text) in enumerate(
-            islice(block.scanner.lines(block.start), len(block.values))
-        ):
-            word = text.split()[2] if row in marked else b""
-            if word.lstrip(b"+-").isdigit() and int(word) != float(block.values[row, 2]):
-                shown = word[:40].decode()
-                block.fail(row, f"the weight {shown} loses digits: other weights here are reals")
-    return block
+def edge_list_lines(path: StrPath, data: bytes) -> Lines:
+    """Read the beginning of an edge list: which lines follow.
+
+    Raises
+    ------
+    FormatError
+        With file and line.
+    """
+    scanner = Scanner(path, data[: first_line(data, _COMMENTS)], comment=_COMMENT)
+    width, announced = _first_line(scanner, data)
+    fields = (*_ENDS, Field("weight"))[: max(width, 2)]
+    return Lines(scanner.pos, fields, "edges", least=announced, base=0, comment=_COMMENT, real=None)
 
 
 def write_edge_list(edges: EdgeArrays) -> Iterator[bytes]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,13 @@ import numpy as np
 from morph.graph import Graph
 from morph.io.graph.edges import EdgeArrays
 from morph.io.graph.formats import FORMATS, ROWS, GraphFormat
+from morph.io.graph.shares import read_shares
 from morph.io.text.files import read_start, replacing, split_compression
 from morph.io.text.scanner import FormatError, StrPath
+from morph.partition.graph import PartitionedGraph
+from morph.partition.ranges import BY_RANGE, Division, Ends, partitioned_edges, places
+from morph.partition.transport import Transport
+from morph.runtime.device import Device
 
 _ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".zst", ".rar")
 
@@ -65,6 +72,19 @@ def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None
     OSError
         If it cannot be read.
     """
+    return _format_for(path, format, weight_type).read(path, weight_type)
+
+
+def read_edges_of_parts(
+    path: StrPath, transport: Transport, format: str | None = None, weight_type: Any = None
+) -> dict[int, EdgeArrays]:
+    """Read a share of the edges for each part of this process, see `read_shares`."""
+    choose = partial(_format_for, path, format, weight_type)
+    return read_shares(choose, path, weight_type, transport)
+
+
+def _format_for(path: StrPath, format: str | None, weight_type: Any) -> GraphFormat:
+    """Give the format in which a file is read."""
     rows, suffix = _rows(path, format)
     if suffix in _ARCHIVES and format is None:
         raise FormatError(path, None, "an archive: unpack it, and name the graph file in it")
@@ -74,7 +94,7 @@ def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None
         row = next((r for r in rows if r.begins is not None and r.begins(head)), row)
     if weight_type is not None and not row.typed:
         raise ValueError(f"weight_type is for Galois's files, not for {os.fspath(path)}")
-    return row.read(path, weight_type)
+    return row
 
 
 def read_graph(
@@ -83,31 +103,52 @@ def read_graph(
     symmetrize: bool = False,
     format: str | None = None,
     weight_type: Any = None,
-) -> Graph:
+    *,
+    by: str = "range",
+    shares: Sequence[float] | None = None,
+    comm: Any = None,
+) -> Any:
     """Read a graph file.
 
     Parameters
     ----------
     path, format, weight_type
         As in `read_edges`, which tells the formats.
-    device : str or Device
-        Where the graph is to live.
+    device : str or Device, or a list of them
+        Where the graph is to live.  Of a list the graph is partitioned, with a part on each.
     symmetrize : bool
         Add the reverse of every edge.  Formats whose edges are undirected (``p tw``, symmetric
         ``.mtx``, METIS) always give both arcs, and are taken as they are.
+    by : {"range", "degree"}
+        How a partitioned graph is divided, see `morph.partition`, which gives the same parts of the
+        whole graph.
+    shares : sequence of float, optional
+        Of each part, see `morph.partition`.
+    comm : mpi4py.MPI.Comm, optional
+        Each rank reads a share of the edges and has a part of the graph; ``device`` is that of all
+        ranks, or a list of theirs.
 
     Returns
     -------
-    Graph
+    Graph or PartitionedGraph
         What a METIS file says of vertices is in their columns ``weight`` and ``size``.
 
     Raises
     ------
     FormatError
         If the file breaks its format; names file and line, of a binary file the byte.
+    ValueError
+        If the file differs between ranks.
     OSError
         If it cannot be read.
     """
+    if comm is not None or isinstance(device, (list, tuple)):
+        where, transport = places(device, comm)
+        division = Division(by, shares)
+        found = read_edges_of_parts(path, transport, format, weight_type)
+        return graph_of_shares(found, where, transport, division, symmetrize)
+    if by != "range" or shares is not None:
+        raise ValueError("by and shares divide a graph among a list of devices, or among ranks")
     edges = read_edges(path, format, weight_type)
     graph = Graph.from_edges(
         edges.src,
@@ -119,10 +160,29 @@ def read_graph(
         copy=False,  # no other reference to these arrays exists
         device=device,
     )
+    _add_columns(graph, edges)
+    return graph
+
+
+def _add_columns(graph: Any, edges: EdgeArrays) -> None:
+    """Add the columns of vertices that a file has."""
     for name, values in edges.points.items():
         column = graph.points.add(name, (values.dtype, *values.shape[1:]) if values.ndim > 1
                                   else values.dtype)  # fmt: skip
         column[:] = values
+
+
+def graph_of_shares(
+    shares: Mapping[int, EdgeArrays], devices: list[Device], transport: Transport,
+    division: Division = BY_RANGE, symmetrize: bool = False,
+) -> PartitionedGraph:  # fmt: skip
+    """Make a partitioned graph of what `read_shares` gives."""
+    first = next(iter(shares.values()))
+    both = not first.symmetric and (symmetrize or first.undirected)
+    directed = not (first.symmetric or both)
+    edges = {k: Ends(x.src, x.dst, x.weight) for k, x in shares.items()}
+    graph = partitioned_edges(devices, first.n, edges, both, directed, transport, division)
+    _add_columns(graph, first)
     return graph
 
 

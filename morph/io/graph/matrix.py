@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered, narrow
+from morph.io.graph.lines import Lines, first_line
 from morph.io.text.files import InPieces
 from morph.io.text.rows import format_rows
 from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
 
+INTEGERS = ("integer", "unsigned-integer")  # the second is SciPy's, of unsigned types
 _BANNER = (
     "%%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric|skew-symmetric"
 )
@@ -35,6 +37,19 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
     FormatError
         With file and line.
     """
+    scanner, layout, kind, symmetry = _banner(path, data)
+    integral, skew = kind in INTEGERS, symmetry == "skew-symmetric"
+    if layout == "array":
+        found = _dense(scanner, integral, symmetry)
+    else:
+        found = _coordinates(scanner, kind)
+    if not skew:
+        return dataclasses.replace(found, undirected=symmetry != "general")
+    return _with_negatives(scanner, found)
+
+
+def _banner(path: StrPath, data: bytes) -> tuple[Scanner, str, str, str]:
+    """Read the first line of a file, after a scanner of it: layout, type, symmetry."""
     tokens = data[: data.find(b"\n") + 1 or len(data)].lower().split()
     scanner = Scanner(path, data, comment=b"%")
     if len(tokens) != 5 or tokens[:2] != [b"%%matrixmarket", b"matrix"]:
@@ -42,25 +57,47 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
     layout, kind, symmetry = (w.decode("ascii", "replace") for w in tokens[2:])
     if layout not in ("coordinate", "array") or (layout, kind) == ("array", "pattern"):
         scanner.fail(f"{layout} {kind} is no matrix of a graph: {_BANNER}", 1)
-    integral = kind in ("integer", "unsigned-integer")  # the second is SciPy's, of unsigned types
-    if not integral and kind not in ("real", "double", "pattern"):
+    if kind not in INTEGERS and kind not in ("real", "double", "pattern"):
         scanner.fail(f"a {kind} matrix is no graph: {_BANNER}", 1)
     if symmetry not in ("general", "symmetric", "skew-symmetric"):
         scanner.fail(f"a {symmetry} matrix is no graph: {_BANNER}", 1)
-    skew = symmetry == "skew-symmetric"
-    if skew and kind == "unsigned-integer":
+    if symmetry == "skew-symmetric" and kind == "unsigned-integer":
         scanner.fail("a skew-symmetric matrix has negative values, and cannot be unsigned", 1)
-    if layout == "array":
-        found = _dense(scanner, integral, symmetry)
-    else:
-        found = _coordinates(scanner, integral, kind == "pattern")
-    if not skew:
-        return dataclasses.replace(found, undirected=symmetry != "general")
-    return _with_negatives(scanner, found)
+    return scanner, layout, kind, symmetry
 
 
-def _coordinates(scanner: Scanner, integral: bool, pattern: bool) -> EdgeArrays:
+def matrix_lines(path: StrPath, data: bytes) -> Lines | None:
+    """Read the beginning of an ``.mtx`` file: which lines follow.
+
+    None stands for dense and skew-symmetric matrices, which are read as a whole.
+
+    Raises
+    ------
+    FormatError
+        With file and line.
+    """
+    start = data[: first_line(data, rb"%[^\n]*")]
+    scanner, layout, kind, symmetry = _banner(path, start)
+    if layout == "array" or symmetry == "skew-symmetric":
+        return None
+    n, entries = _size(scanner)
+    return Lines(
+        scanner.pos, _entry(kind), "entries", n, count=entries, comment=b"%",
+        undirected=symmetry != "general", real=kind not in INTEGERS,
+    )  # fmt: skip
+
+
+def _coordinates(scanner: Scanner, kind: str) -> EdgeArrays:
     """Read a list of entries."""
+    rows, entries = _size(scanner)
+    blocks: Iterable[Block] = scanner.pieces(entries, _entry(kind), "entries")
+    src, dst, values = gathered(blocks, 1, rows, kind in INTEGERS)
+    scanner.end("entries")
+    return EdgeArrays(src, dst, None if kind == "pattern" else values, rows)
+
+
+def _size(scanner: Scanner) -> tuple[int, int]:
+    """Read the size line of a list of entries: rows and entries."""
     rows, columns, entries = scanner.header(
         "size", ("number of rows", "number of columns", "number of entries"), (0, -1, -1)
     )
@@ -68,12 +105,13 @@ def _coordinates(scanner: Scanner, integral: bool, pattern: bool) -> EdgeArrays:
     if entries < 0:
         scanner.fail("the size line needs rows, columns and entries", line)
     _require_square(scanner, rows, columns, line)
-    fields = [Field("row"), Field("column"), Field("value", integral)]
-    fields = fields[:2] if pattern else fields
-    blocks: Iterable[Block] = scanner.pieces(entries, fields, "entries")
-    src, dst, values = gathered(blocks, 1, rows, integral)
-    scanner.end("entries")
-    return EdgeArrays(src, dst, None if pattern else values, rows)
+    return rows, entries
+
+
+def _entry(kind: str) -> tuple[Field, ...]:
+    """Give the fields of an entry of a matrix of some type."""
+    fields = Field("row"), Field("column"), Field("value", kind in INTEGERS)
+    return fields[:2] if kind == "pattern" else fields
 
 
 def _dense(scanner: Scanner, integral: bool, symmetry: str) -> EdgeArrays:

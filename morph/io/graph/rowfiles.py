@@ -61,8 +61,10 @@ class _Parts:
             self.fail(f"{self.left} bytes are left over", self.pos)
 
 
-def read_galois(path: StrPath, data: Bytes, weight_type: Any = None) -> EdgeArrays:
-    """Read the bytes of a Galois ``.gr`` file.
+def read_galois(
+    path: StrPath, data: Bytes, weight_type: Any = None, share: tuple[int, int] = (0, 1)
+) -> EdgeArrays:
+    """Read the bytes of a Galois ``.gr`` file, or a share of its edges: (1, 3) is the second third.
 
     The file does not say what the data of its edges are: they are taken as integers, 4 bytes as
     unsigned ones, 8 bytes as signed, unless ``weight_type`` names a type of their size.
@@ -90,18 +92,19 @@ def read_galois(path: StrPath, data: Bytes, weight_type: Any = None) -> EdgeArra
         last = int(ends[-1]) if n else 0
         parts.fail(f"the vertices have {last} edges, and the header says {m}", 24)
     start = parts.pos
-    dst = parts.take(m, _VERSIONS[version], "ends of edges")
-    _check_ends(parts, dst, n, start)
+    first, last = m * share[0] // share[1], m * (share[0] + 1) // share[1]
+    dst = parts.take(m, _VERSIONS[version], "ends of edges")[first:last]
+    _check_ends(parts, dst, n, start + dst.itemsize * first)
     if version == 1 and m % 2:
         if size or parts.left:  # without data, some writers leave the padding out
             parts.take(1, "<u4", "padding")
     weight = None
     if weight_dtype is not None:
-        weight = parts.take(m, weight_dtype, "edge data")
+        weight = parts.take(m, weight_dtype, "edge data")[first:last]
         if weight_type is None:
             weight = _signed(weight)
     parts.end()
-    degree = np.diff(ends.view("<i8"), prepend=0)
+    degree = np.diff(np.clip(ends.view("<i8"), first, last), prepend=first)
     src = np.repeat(np.arange(n, dtype=np.int32), degree)
     dst = dst.view("<i4") if version == 1 else dst  # below 2^31, as was checked
     return EdgeArrays(src, dst.astype(np.int32, copy=False), weight, n)
@@ -129,8 +132,8 @@ def _signed(weight: NDArray[Any]) -> NDArray[Any]:
     return weight
 
 
-def read_ecl(path: StrPath, data: Bytes) -> EdgeArrays:
-    """Read the bytes of an ``.egr`` file.
+def read_ecl(path: StrPath, data: Bytes, share: tuple[int, int] = (0, 1)) -> EdgeArrays:
+    """Read the bytes of an ``.egr`` file, or a share of its edges, see `read_galois`.
 
     Raises
     ------
@@ -153,11 +156,12 @@ def read_ecl(path: StrPath, data: Bytes) -> EdgeArrays:
         last = int(offsets[-1])
         parts.fail(f"the vertices have {last} edges, and the header says {m}", 4)
     start = parts.pos
-    dst = parts.take(m, "<i4", "ends of edges")
-    _check_ends(parts, dst, n, start)
-    weight = parts.take(m, "<i4", "weights") if parts.left else None
+    first, last = m * share[0] // share[1], m * (share[0] + 1) // share[1]
+    dst = parts.take(m, "<i4", "ends of edges")[first:last]
+    _check_ends(parts, dst, n, start + 4 * first)
+    weight = parts.take(m, "<i4", "weights")[first:last] if parts.left else None
     parts.end()
-    src = np.repeat(np.arange(n, dtype=np.int32), np.diff(offsets))
+    src = np.repeat(np.arange(n, dtype=np.int32), np.diff(np.clip(offsets, first, last)))
     weight = None if weight is None else weight.astype(np.int32, copy=False)
     return EdgeArrays(src, dst.astype(np.int32, copy=False), weight, n)
 

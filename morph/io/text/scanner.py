@@ -99,11 +99,16 @@ class Scanner:
         The file, decompressed; see `morph.io.text.files.map_bytes`.
     comment : bytes
         Characters that begin a comment, which reaches to the end of its line.
+    before : (bytes or mmap, int), optional
+        A file and how many of its bytes precede ``data``, for line numbers.
     """
 
-    def __init__(self, path: StrPath, data: bytes, comment: bytes = b"#") -> None:
+    def __init__(
+        self, path: StrPath, data: bytes, comment: bytes = b"#", before: tuple[Any, int] = (b"", 0)
+    ) -> None:
         self.path = str(path)
         self.data = data
+        self._before = before
         self.pos = 0
         if data[:3].startswith(_MARKS):
             self.fail("a byte order mark: save the file as plain ASCII, without a BOM")
@@ -136,9 +141,12 @@ class Scanner:
 
     def line(self, offset: int | None = None) -> int:
         """Line number, from 1, of a byte offset (default: the current one)."""
-        end = self.pos if offset is None else offset
-        parts = (self.data[k : min(k + CHUNK, end)] for k in range(0, end, CHUNK))
-        return sum(part.count(b"\n") for part in parts) + 1
+        texts = self._before, (self.data, self.pos if offset is None else offset)
+        return 1 + sum(
+            text[k : min(k + CHUNK, end)].count(b"\n")
+            for text, end in texts
+            for k in range(0, end, CHUNK)
+        )
 
     def line_of_row(self, start: int, row: int) -> int:
         """Line number of the ``row``-th non-blank line from offset ``start``."""

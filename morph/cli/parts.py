@@ -1,0 +1,69 @@
+"""Commands on a graph in parts: on several devices, and on the ranks of ``mpiexec``."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import numpy as np
+
+from morph.cli.failures import explain
+from morph.partition.transport import PartError
+
+PATIENCE = 10.0  # seconds that a rank with an error waits for the others
+DONE, TOLD, FAILED = 0, 1, 2  # how a rank ends: well, by an error of another one, by its own
+
+
+def world(mpi: bool) -> Any:
+    """Give the communicator of all ranks, or None without ``--mpi``."""
+    if not mpi:
+        return None
+    try:
+        from mpi4py import MPI  # noqa: PLC0415
+    except ImportError as error:
+        raise ImportError('--mpi needs mpi4py: pip install "morph-engine[mpi]"') from error
+    return MPI.COMM_WORLD
+
+
+@contextmanager
+def ranks_of(mpi: bool) -> Iterator[None]:
+    """Run a block on all ranks, with ``--mpi``.
+
+    If a rank fails, all end with exit code 2, and one of them reports an error.
+    """
+    comm = world(mpi)
+    if comm is None:
+        yield
+        return
+    error, outcome = None, DONE
+    try:
+        with warnings.catch_warnings():
+            if comm.rank:
+                warnings.simplefilter("ignore")
+            yield
+    except Exception as found:
+        error, outcome = found, TOLD if isinstance(found, PartError) else FAILED
+    outcomes = _outcomes(comm, outcome, error)
+    if max(outcomes) == DONE:
+        return
+    if error is not None and comm.rank == outcomes.index(max(outcomes)):
+        raise error
+    raise click.exceptions.Exit(2)
+
+
+def _outcomes(comm: Any, outcome: int, error: Exception | None) -> list[int]:
+    """Give how each rank ends; a rank that waits too long for the others ends all."""
+    found = np.empty(comm.size, np.int64)
+    request = comm.Iallgather(np.array([outcome], np.int64), found)
+    since = time.monotonic()
+    while not request.Test():
+        if error is not None and time.monotonic() - since > PATIENCE:
+            explain(click.ClickException(str(error)) if outcome == TOLD else error)
+            comm.Abort(2)
+        time.sleep(0.005)
+    outcomes: list[int] = found.tolist()
+    return outcomes

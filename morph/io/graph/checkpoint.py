@@ -1,0 +1,292 @@
+"""Checkpoints of programs on a graph in parts, which run launch by launch.
+
+The host's control flow depends on what it reads of the parts: flags, lengths, values.  A checkpoint
+has these values, in order with the names of the kernels that ran, and the state behind the last of
+them.  To resume, the same program starts again: until that step no kernel runs, and reads give the
+values of the first run.  The values are global, so the parts may be others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.data.conversion import number
+from morph.io.graph.shares import identity
+from morph.io.text.files import remove_leftovers, replacing
+from morph.io.text.scanner import FormatError, StrPath
+from morph.partition.graph import PartitionedGraph
+from morph.partition.parts import DIVIDED, GLOBAL_ID
+from morph.partition.tables import PartitionedCollection, ReplicatedFlag
+from morph.partition.transport import agree, on_all
+
+VERSION = 1
+_SMALL = 64  # bytes of arrays that are kept in the list of entries
+Arrays = dict[str, NDArray[Any]]
+Result = TypeVar("Result")
+
+
+@contextmanager
+def checkpoint(graph: PartitionedGraph, path: StrPath, every: float) -> Iterator[None]:
+    """See `PartitionedGraph.checkpoint`."""
+    number(every, "every")
+    if not every >= 0:
+        raise ValueError(f"every = {every}: expected 0 or more seconds")
+    if graph.recorder is not None:
+        raise RuntimeError("a checkpoint of this graph is active")
+    recorder = Recorder(graph, path, every)
+    graph.recorder = recorder
+    try:
+        yield
+    finally:
+        graph.recorder = None
+    recorder.finish()
+
+
+class Recorder:
+    """Records what a program reads and runs, and writes it with the state of the graph to a file.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph
+    path : path-like
+        If there is a checkpoint, the program resumes from it.
+    every : float
+        Seconds between checkpoints.
+
+    Raises
+    ------
+    ValueError
+        If the file is no checkpoint of this graph, or differs between processes.
+    """
+
+    def __init__(self, graph: PartitionedGraph, path: StrPath, every: float) -> None:
+        self.graph, self.path, self.every = graph, path, every
+        self.entries: list[Any] = []  # ["step", kernel], or a value, see `_encoded`
+        self.arrays: list[NDArray[Any]] = []  # large values
+        self.state: Arrays = {}
+        self.replayed = self.steps = 0  # entries and steps so far
+        graph.transport.begin("checkpoint")
+        self.about = [len(graph.points), len(graph.edges), graph.directed, _fingerprint(graph)]
+        found = on_all(graph.transport, lambda: identity(path) if os.path.exists(path) else "")
+        agree(graph.transport, f"the checkpoint {os.fspath(path)}", found)
+        if found:
+            on_all(graph.transport, self._load)
+        self.last = time.monotonic()
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the program has not yet come to the step of the checkpoint."""
+        return bool(self.state)
+
+    def value(self, read: Callable[[], Result]) -> Result:
+        """Read a value, or give that of the first run."""
+        if self.replaying:
+            entry = self._next()
+            if entry[0] == "step":
+                raise self._another("reads a value", entry)
+            found: Result = self._decoded(entry)
+            return found
+        value = read()
+        self.entries.append(self._encoded(value))
+        return value
+
+    def step(self, kernel: str, run: Callable[[], None]) -> None:
+        """Run a kernel, or skip it; at the step of the checkpoint restore the state."""
+        if not self.replaying:
+            run()
+            self.steps += 1
+            self.entries.append(["step", kernel])
+            due = time.monotonic() - self.last >= self.every
+            if self.graph.gather(lambda _: due)[0]:
+                self._save()
+            return
+        entry = self._next()
+        if entry != ["step", kernel]:
+            raise self._another(f"runs {kernel!r}", entry)
+        self.steps += 1
+        if self.replayed == len(self.entries):
+            with self._paused():
+                self._restore()
+
+    def finish(self) -> None:
+        """Remove the file when the program has ended.
+
+        Raises
+        ------
+        ValueError
+            If the program has ended before the step of the checkpoint.
+        """
+        if self.replaying:
+            raise self._another("ends", self._next())
+
+        def remove() -> None:
+            if self.graph.here[0] == 0:
+                with suppress(FileNotFoundError):
+                    os.unlink(self.path)
+
+        on_all(self.graph.transport, remove)
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Read and write without a record."""
+        self.graph.recorder = None
+        try:
+            yield
+        finally:
+            self.graph.recorder = self
+
+    def _next(self) -> Any:
+        """Give the next entry of the first run."""
+        self.replayed += 1
+        return self.entries[self.replayed - 1]
+
+    def _another(self, what: str, entry: Any) -> ValueError:
+        """Give the error of a program that does something else than that of the checkpoint."""
+        first = f"ran {entry[1]!r}" if entry[0] == "step" else "read a value"
+        message = f"this one {what} after {self.steps} steps, that one {first}"
+        return FormatError(self.path, None, f"a checkpoint of another program: {message}")
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def _encoded(self, value: Any) -> Any:
+        """Give an entry for a value."""
+        if isinstance(value, bool | int):
+            return ["value", value]
+        a = np.asarray(value)
+        if a.nbytes <= _SMALL:
+            kind = "small" if isinstance(value, np.ndarray) else "scalar"
+            return [kind, a.dtype.str, a.shape, a.tobytes().hex()]
+        self.arrays.append(a.copy())
+        return ["array", len(self.arrays) - 1]
+
+    def _decoded(self, entry: Any) -> Any:
+        """Give the value of an entry."""
+        kind, *given = entry
+        if kind == "value":
+            return given[0]
+        if kind == "array":
+            return self.arrays[given[0]].copy()
+        dtype, shape, data = given
+        found = np.frombuffer(bytes.fromhex(data), dtype).reshape(shape)
+        return found.copy() if kind == "small" else found[()]
+
+    # --- the file --------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        """Write a checkpoint; a process that is killed leaves the last one."""
+        with self._paused():
+            state = self._state()
+
+        def write() -> None:
+            if self.graph.here[0] != 0:
+                return
+            about = {"version": VERSION, "graph": self.about, "entries": self.entries}
+            values: dict[str, Any] = {f"value {i}": a for i, a in enumerate(self.arrays)}
+            values["morph checkpoint"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+            remove_leftovers(self.path)
+            with replacing(self.path) as (file,):
+                np.savez(file, **(values | state))
+
+        on_all(self.graph.transport, write)
+        self.last = time.monotonic()
+
+    def _load(self) -> None:
+        """Read a checkpoint."""
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                found = {name: file[name] for name in file.files}
+            about = json.loads(found.pop("morph checkpoint").tobytes())
+        except (BadZipFile, KeyError, ValueError, EOFError) as error:
+            raise FormatError(self.path, None, f"no checkpoint: {error}") from error
+        if about["version"] != VERSION:
+            message = f"a checkpoint of version {about['version']}, not {VERSION}"
+            raise FormatError(self.path, None, message)
+        if about["graph"] != self.about:
+            raise FormatError(self.path, None, "a checkpoint of another graph")
+        self.entries = about["entries"]
+        names = [name for name in found if name.startswith("value ")]
+        self.arrays = [found.pop(f"value {i}") for i in range(len(names))]
+        self.state = found
+
+    def _state(self) -> Arrays:
+        """Copy all columns, flags and collections of the graph."""
+        found: Arrays = {}
+        for name, x in self._objects():
+            if isinstance(x, ReplicatedFlag):
+                found[name] = np.array(bool(x))
+            else:
+                length = 0 if isinstance(x, PartitionedCollection) else len(x)
+                found[name] = np.array(length)
+                found |= {f"{name}.{c}": _read(x, c) for c in _columns(x)}
+        return found
+
+    def _restore(self) -> None:
+        """Write the state of the checkpoint."""
+        state, self.state = self.state, {}
+        for name, x in self._objects():
+            if name not in state:
+                continue  # no reference to it was left
+            if isinstance(x, ReplicatedFlag):
+                (x.set if bool(state[name]) else x.clear)()
+                continue
+            names = {key.partition(".")[2] for key in state if key.startswith(f"{name}.")}
+            collection = isinstance(x, PartitionedCollection)
+            if names != set(_columns(x)) or (not collection and len(x) != int(state[name])):
+                message = f"the columns or rows of {x.kind} {name} are others"
+                raise FormatError(self.path, None, f"a checkpoint of another program: {message}")
+            values = {c: state[f"{name}.{c}"] for c in _columns(x)}
+            if collection:
+                x.clear()
+                x.extend(values.pop("item"), **values)
+            else:
+                for c, a in values.items():
+                    x._write(c, slice(None), a)
+
+    def _objects(self) -> Iterator[tuple[str, Any]]:
+        """Give the names of all objects: those of others than points and edges are numbers."""
+        for name in DIVIDED:
+            yield name, self.graph.tables[name]
+        for i, x in sorted(self.graph.made.items()):
+            yield str(i), x
+
+
+def _columns(x: Any) -> list[str]:
+    """Give the columns of a table or collection that change."""
+    fixed = {"edges": ("src", "dst"), "points": (GLOBAL_ID,)}.get(getattr(x, "name", ""), ())
+    return [c for c in x.columns if c not in fixed]
+
+
+def _read(x: Any, column: str) -> NDArray[Any]:
+    """Copy a column in order of global ids, that of a collection in order of parts."""
+    found: NDArray[Any] = (
+        x._read(column) if isinstance(x, PartitionedCollection) else x._read(column, slice(None))
+    )
+    return found
+
+
+def _fingerprint(graph: PartitionedGraph) -> int:
+    """Give a number that is the same for all parts that a graph may have, and for few others."""
+
+    def of_part(k: int) -> int:
+        part = graph.parts[k]
+        assert part is not None
+        g, owned = part.graph, part.shares["edges"].owned
+        ids = g.points.columns[GLOBAL_ID].array
+        with g.device.active():
+            src, dst = (
+                ids[g.edges.columns[name].array[:owned]].astype(np.uint64)
+                for name in ("src", "dst")
+            )
+            mixed = (src << np.uint64(32) | dst) * np.uint64(0x9E3779B97F4A7C15)
+            return int((mixed ^ mixed >> np.uint64(31)).sum())
+
+    return int(sum(graph.gather(of_part))) & (1 << 64) - 1

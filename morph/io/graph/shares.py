@@ -1,0 +1,97 @@
+"""Graph files read by the parts of a graph, each a share of the edges."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph.io.graph.edges import EdgeArrays
+from morph.io.graph.formats import GraphFormat, share_of
+from morph.io.text.scanner import FormatError, StrPath
+from morph.partition.transport import Transport, agree, on_all
+
+_END = 1 << 16  # bytes compared at each end of a file
+
+
+def read_shares(
+    choose: Callable[[], GraphFormat], path: StrPath, weight_type: Any, transport: Transport
+) -> dict[int, EdgeArrays]:
+    """Read a share of the edges for each part of this process.
+
+    Parameters
+    ----------
+    choose : function
+        Gives the format.
+    transport : Transport
+        The processes of the parts, all of which call this.
+
+    Returns
+    -------
+    dict of int to EdgeArrays
+        By part.  All say the same of vertices and directions, and have weights of one type; edges
+        in order of parts are in the order of the file.
+
+    Raises
+    ------
+    ValueError, OSError
+        In all processes, if the file differs between them or one of them cannot read it.
+    """
+    transport.begin("read a graph")
+    about = on_all(transport, lambda: identity(path))
+    agree(transport, f"the file {os.fspath(path)}", about)
+    row = on_all(transport, choose)
+    found = on_all(transport, lambda: _read(row, path, weight_type, transport))
+    sizes = transport.gather({
+        k: (edges.n, len(edges.src), edges.weight is not None and edges.weight.dtype.str, count)
+        for k, (edges, count) in found.items()
+    })  # fmt: skip
+    vertices, counts, kinds, announced = zip(*sizes, strict=True)
+    n, m, count = max(vertices), sum(counts), announced[0]
+    if count is not None and m != count:
+        message = f"the file announces {count} edges, and its lines have {m}"
+        raise FormatError(path, None, message)
+    kind = np.result_type(*kinds) if kinds[0] else None
+
+    def complete(edges: EdgeArrays) -> EdgeArrays:
+        weight = edges.weight
+        if weight is not None and kind is not None and weight.dtype != kind:
+            weight = _converted(path, weight, kind)
+        return replace(edges, n=n, weight=weight)
+
+    return on_all(transport, lambda: {k: complete(edges) for k, (edges, _) in found.items()})
+
+
+def identity(path: StrPath) -> str:
+    """Describe the size of a file, and the bytes at its ends."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - _END, 0))
+        last = file.read()
+        file.seek(0)
+        return f"{size} bytes, checksum {zlib.crc32(last, zlib.crc32(file.read(_END))):08x}"
+
+
+def _read(
+    row: GraphFormat, path: StrPath, weight_type: Any, transport: Transport
+) -> dict[int, tuple[EdgeArrays, int | None]]:
+    """Read the shares of this process; a format without shares is read as a whole."""
+    if row.share is None:
+        whole = row.read(path, weight_type)
+        return {k: (share_of(whole, k, transport.size), None) for k in transport.parts}
+    return {k: row.share(path, weight_type, k, transport.size) for k in transport.parts}
+
+
+def _converted(path: StrPath, weight: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Convert weights to the type of those of other shares."""
+    if kind.kind == "f" and weight.dtype.kind == "i":
+        lost = [w for w in weight[abs(weight) >= 2**53].tolist() if int(float(w)) != w]
+        if lost:
+            message = f"the weight {lost[0]} loses digits: other weights here are reals"
+            raise FormatError(path, None, message)
+    return weight.astype(kind)
