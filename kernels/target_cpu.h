@@ -588,6 +588,23 @@ struct Idle {
     }
 };
 
+// Waits at a crossing (parts.h) until another part has stored its number in `line`; returns false if the launch is to
+// stop.  The word behind it says whether this thread sleeps: soon, since there may be more parts than cores.
+template <class A> MORPH_FN bool await_part(const A& a, u64* line, u64 number) {
+    u64 seen;
+    for (i32 spins = 0; (seen = load(line)) < number; spins++) {
+        poll(a.cursor);
+        if (asked_to_stop(a)) return false;
+        if (spins < 20) pause();
+        else if (!__atomic_exchange_n((u32*)(line + 1), 1, __ATOMIC_SEQ_CST)) continue;  // look again before sleeping
+        else sleep_while((u32*)line, u32(seen));
+    }
+    return true;
+}
+template <class A> MORPH_FN void wake_part(const A&, u64* line) {
+    if (__atomic_exchange_n((u32*)(line + 1), 0, __ATOMIC_SEQ_CST)) wake((u32*)line, 1);
+}
+
 // --- the barrier of a team ------------------------------------------------------------------------
 
 template <class T> MORPH_FN i32 members(const T& t) { return t.threads; }

@@ -60,17 +60,6 @@ MORPH_FN u64 or_of_parts(const Published& w, i32 word) {
     return bits;
 }
 
-// Waits for another part; on a CPU polls for signals meanwhile.
-struct PartWait {
-    Idle idle;
-    u32 spins = 0;
-    template <class A> MORPH_FN bool given_up(const A& a) {
-        if (TARGET_GPU) return (++spins & 255) == 0 && asked_to_stop(a);
-        idle.wait();
-        poll(a.cursor);
-        return asked_to_stop(a);
-    }
-};
 // By the master: whether this part has seen a request to stop, at the latest at this barrier.
 template <class R> MORPH_FN bool wants_stop(const R& t) {
     if constexpr (TARGET_GPU) return t.stop || sees_stop(t);
@@ -81,37 +70,41 @@ template <class A, class R> MORPH_FN void stop_part(const A& a, const R& t) {
     store(a.parts + PARTS_STOPPED, 1);
     if constexpr (!TARGET_GPU) set_stop(t);
 }
+// Publishes `count` words of this part and waits for all parts; returns whether the program stops.  Not inlined: a unit
+// has many crossings.
+template <class A> MORPH_OUTLINED bool meet(const A& a, i64 crossing, const u64* w, i32 count) {
+    const i32 parts = part_count(a), own = part_number(a);
+    for (i32 k = 0; k < parts; k++) {
+        u64* to = published_in(mailbox(a, k), crossing, own);
+        for (i32 i = 0; i < count; i++) set_system(to + i, w[i]);
+    }
+    fence_system();
+    for (i32 k = 0; k < parts; k++) {
+        u64* line = (u64*)mailbox(a, k) + own * MAILBOX_LINE;
+        set_system(line, u64(crossing));
+        wake_part(a, line);
+    }
+    u64* arrived = (u64*)mailbox(a, own);
+    bool stop = w[1];
+    for (i32 k = 0; k < parts && !stop; k++) stop = !await_part(a, arrived + k * MAILBOX_LINE, u64(crossing));
+    fence_system();
+    return stop || or_of_parts({parts, published_in((i64*)arrived, crossing, 0)}, 1);
+}
 // By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
 // all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case.
 template <class A, class R, class F, class G>
 MORPH_FN bool cross(const A& a, const R& t, bool failed, i32 count, const F& publish, const G& combine) {
     if (load(a.parts + PARTS_STOPPED)) return true;
-    const i32 parts = part_count(a), own = part_number(a);
     const i64 crossing = load(a.parts + PARTS_CROSSINGS) + 1;
     store(a.parts + PARTS_CROSSINGS, crossing);
-    bool stop = wants_stop(t);
     u64 w[MOST_WORDS];
-    w[0] = failed, w[1] = stop;
+    w[0] = failed, w[1] = wants_stop(t);
     publish(w + OWN_VALUES);
-    for (i32 k = 0; k < parts; k++) {
-        u64* to = published_in(mailbox(a, k), crossing, own);
-        for (i32 i = 0; i < OWN_VALUES + count; i++) set_system(to + i, w[i]);
-    }
-    fence_system();
-    for (i32 k = 0; k < parts; k++) set_system((u64*)mailbox(a, k) + own * MAILBOX_LINE, u64(crossing));
-    const u64* arrived = (const u64*)mailbox(a, own);
-    PartWait wait;
-    for (i32 k = 0; k < parts && !stop; k++)
-        while (load_system(arrived + k * MAILBOX_LINE) < u64(crossing) && !stop) stop = wait.given_up(a);
-    fence_system();
-    const u64* first = published_in((i64*)arrived, crossing, 0);
-    if (!stop) {
-        const Published all{parts, first};
-        failed = or_of_parts(all, 0), stop = or_of_parts(all, 1);
-    }
+    const bool stop = meet(a, crossing, w, OWN_VALUES + count);
+    const Published all{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0)};
     if (stop) stop_part(a, t);
-    if (failed || stop) return true;
-    combine(Published{parts, first + OWN_VALUES});
+    if (stop || or_of_parts(all, 0)) return true;
+    combine(Published{all.parts, all.first + OWN_VALUES});
     return false;
 }
 

@@ -96,7 +96,7 @@ def launch_on_parts(
             call = Call(what, items, args, where, options)
             made = PartitionedLaunch if what.kind == "kernel" else _program
             found = what.launches[key] = made(graph, call)
-    return None if found.by_steps() else found
+    return None if isinstance(found, Launches) else found
 
 
 class Launches:

@@ -51,7 +51,8 @@ class PartLaunch(Launch):
 
     def _use(self, compiled: Compiled) -> None:
         super()._use(compiled)
-        self.binary = copy(self.binary)  # it remembers the arguments of its latest call
+        if self.on_host:  # it remembers the arguments of its latest call
+            self.binary = copy(self.binary)
 
     def start(self) -> None:
         """Start the launch; on a CPU, by one thread, it has ended then."""
@@ -350,22 +351,13 @@ class Shared:
             table, count = graph.tables[name], len(graph.devices)
             shares = [table._share(k) for k in range(count)]
             found = np.zeros((count, Route.WORDS), np.int64)
-            homes = [
-                [
-                    owner.own_rows(ids)
-                    for owner, ids in zip(
-                        shares, np.split(s.mirror_ids, s.mirrors_of[1:-1]), strict=True
-                    )
-                ]
-                for s in shares
-            ]
+            rows = table._routes.sent
+            on_host = [[d.to_host(a) for a in rows[j]] for j, d in enumerate(graph.devices)]
             for k, (share, device) in enumerate(zip(shares, graph.devices, strict=True)):
-                pieces = table._routes.sent[k]
-                with device.active():
-                    sent = device.xp.concatenate(pieces).astype(np.int32)
-                    home = device.asarray(np.concatenate(homes[k]).astype(np.int32))
+                own, mirrored = on_host[k], [pieces[k] for pieces in on_host]
+                sent, home = (device.asarray(np.concatenate(x)) for x in (own, mirrored))
                 self._arrays += [sent, home]
-                row, sizes = found[k], [0, *(int(a.size) for a in pieces)]
+                row, sizes = found[k], [0, *(a.size for a in own)]
                 row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
                 row[Route.OWNED] = share.owned
                 row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum(sizes)
@@ -383,7 +375,8 @@ class Shared:
             types: dict[str, Any] = {}
             for c in box.columns:
                 types[c.name] = vec(to_dtype(c.dtype), c.size) if c.size else to_dtype(c.dtype)
-            self._boxes[key] = Collection(table, name=slot, **types)
+            self._boxes[key] = made = Collection(table, name=slot, **types)
+            made.resize(max(x.shares[table.name].mirrors for x in graph.parts if x is not None))
         return self._boxes[key]
 
 
