@@ -419,14 +419,22 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
     return agreed
 
 
-def each_part(graph: PartitionedGraph, run: Callable[[int], Any]) -> None:
-    """Run a function for each part of this process, see `PartitionedGraph.each_part`."""
+def each_part(graph: Any, run: Callable[[int], Any]) -> None:
+    """Run a function for each part of this process, as launches run; raise an error of any part.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph
+        Or another object in parts, with ``devices``, ``here`` and ``transport``.
+    run : callable
+        Called with the number of the part.
+    """
     errors = _on_devices(graph, graph.here, run)
     raise_together(graph.transport, {k: errors.get(k) for k in graph.here})
 
 
 def _on_devices(
-    graph: PartitionedGraph, parts: Sequence[int], run: Callable[[int], Any]
+    graph: Any, parts: Sequence[int], run: Callable[[int], Any]
 ) -> dict[int, Exception]:
     """Run a function for some parts, a thread for each GPU; return the errors by part.
 
