@@ -109,10 +109,34 @@ def test_a_rank_that_raises_ends_all():
     assert "rank 1 ends all 2: OSError: no such disk" in done.stderr
 
 
+IN_A_STEP = """
+from morph.partition.execution import PartitionedLaunch
+parts = morph.partition(morph.generate.grid(4, 4, device="cpu"), comm=comm)
+parts.points.add("x", morph.prelude.i64)
+
+@morph.kernel
+def pull(p):
+    for t in p.outnbrs:
+        p.x += t.x
+
+if comm.rank == 1:  # killed between the launches of its part and the exchanges after these
+    PartitionedLaunch._launch = lambda *_: os.kill(os.getpid(), 9)
+morph.foreach(parts.points, pull)
+"""
+AT_START = """
+if comm.rank == 1:
+    os.kill(os.getpid(), 9)
+morph.partition(morph.generate.grid(4, 4, device="cpu"), comm=comm)
+"""
+
+
 @pytest.mark.mpi
-def test_a_rank_that_is_killed_ends_all():
+@pytest.mark.parametrize(
+    "code", [AT_START, IN_A_STEP, WAITING % "os.kill(os.getpid(), 9)"], ids=["start", "step", "end"]
+)
+def test_a_rank_that_is_killed_ends_all(code):
     start = time.monotonic()
-    done = run_on_ranks(2, "import os\n" + WAITING % "os.kill(os.getpid(), 9)")
+    done = run_on_ranks(2, "import os\n" + code)
     assert done.returncode and time.monotonic() - start < 15 * SLOWER
     assert f"signal {int(signal.SIGKILL)}" in done.stderr + done.stdout
 
@@ -267,9 +291,18 @@ for devices in (None, ["cpu"]):
         morph.partition(g, devices, comm=comm)
     except ValueError as error:
         print(str(error).split(":")[0])
+try:
+    morph.partition(g if comm.rank else g.points, comm=comm)
+except (TypeError, RuntimeError) as error:
+    print(type(error).__name__, str(error)[:40])
 """
     differs = "the graph differs between rank 0 and rank 1"
-    assert output_of_ranks(2, code) == [differs] * 2 + ["there are 2 ranks, but devices for 1"] * 2
+    assert output_of_ranks(2, code) == [
+        "PartError part 0 has failed: TypeError: partition ",
+        "TypeError partition takes a Graph, not <Table 'poi",
+        *[differs] * 2,
+        *["there are 2 ranks, but devices for 1"] * 2,
+    ]
 
 
 @pytest.mark.mpi

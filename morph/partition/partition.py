@@ -14,7 +14,7 @@ from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import DIVIDED, GLOBAL_ID, Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
 from morph.partition.tables import refuse_divided, refuse_name
-from morph.partition.transport import Transport, agree
+from morph.partition.transport import Transport, agree, on_all
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")
@@ -58,13 +58,17 @@ def partition(
         Before any part is made; also if the graphs of the ranks differ.
     """
     ranks = None if comm is None else Ranks(comm)
-    where = devices_of(ranks, "cpu" if ranks and devices is None else devices)
-    _check_graph(g)
-    fractions = checked_shares(shares, len(where))
-    place = placement(g, by, fractions)
-    if ranks is not None:
-        agree(ranks, "the graph", _checksum(g, place))
-    return divided(g, where, place, ranks)
+
+    def checked() -> tuple[list[Device], Placement]:
+        where = devices_of(ranks, "cpu" if ranks and devices is None else devices)
+        _check_graph(g)
+        return where, placement(g, by, checked_shares(shares, len(where)))
+
+    if ranks is None:
+        return divided(g, *checked())
+    where, place = on_all(ranks, checked)
+    agree(ranks, "the graph", _checksum(g, place))
+    return on_all(ranks, lambda: divided(g, where, place, ranks))
 
 
 def _checksum(g: Graph, place: Placement) -> int:
