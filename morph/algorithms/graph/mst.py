@@ -104,15 +104,19 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
 
     def find(k: int) -> None:
         g, share = graph.local(k), graph.edges._share(k)
-        ends = {name: g.edges.columns[name].array[: share.owned] for name in names}
-        if share.mirrors:  # copies of edges, which are last, whatever their ids in the whole graph
+        own = share.own if isinstance(share.own, slice) else g.device.asarray(share.own)
+        with g.device.active():
+            ends = {name: g.edges.columns[name].array[own] for name in names}
+        changed = share.own_at is not None
+        if share.mirrors or changed:  # copies of edges, or deleted ones
             g = Graph.from_edges(**ends, n=len(g.points), device=g.device)
-        picked = mst(g).edges
+        picked = _input_positions(g, mst(g).edges)
         with g.device.active():
             kept = {name: g.device.to_host(a[picked]) for name, a in ends.items()}
         for name in ("src", "dst"):
             kept[name] = graph.points._share(k).global_ids(kept[name])
-        found[k] = share.global_ids(g.device.to_host(picked)), kept
+        picked = g.device.to_host(picked)
+        found[k] = share.ids[picked] if changed else share.global_ids(picked), kept
 
     graph.each_part(find)
     ids, kept = zip(*graph.gather(found.__getitem__), strict=True)
@@ -122,8 +126,15 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
         name: np.concatenate([x[name] for x in kept])[order] for name in names
     }
     where = graph.devices[graph.here[0]]
-    whole = mst(Graph.from_edges(**arrays, n=n, device=where))
-    return whole._replace(edges=edges[order][where.to_host(whole.edges)])
+    g = Graph.from_edges(**arrays, n=n, device=where)
+    whole = mst(g)
+    return whole._replace(edges=edges[order][where.to_host(_input_positions(g, whole.edges))])
+
+
+def _input_positions(g: Graph, edges: Any) -> Any:
+    """Give where the input of `Graph.from_edges` had some edges."""
+    with g.device.active():
+        return edges if g.edge_order is None else g.edge_order[edges]
 
 
 @of_graph
