@@ -107,16 +107,15 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
         own = share.own if isinstance(share.own, slice) else g.device.asarray(share.own)
         with g.device.active():
             ends = {name: g.edges.columns[name].array[own] for name in names}
-        changed = share.own_at is not None
-        if share.mirrors or changed:  # copies of edges, or deleted ones
+        if share.mirrors or share.own_at is not None:  # copies of edges, or deleted ones
             g = Graph.from_edges(**ends, n=len(g.points), device=g.device)
         picked = _input_positions(g, mst(g).edges)
         with g.device.active():
             kept = {name: g.device.to_host(a[picked]) for name, a in ends.items()}
         for name in ("src", "dst"):
             kept[name] = graph.points._share(k).global_ids(kept[name])
-        picked = g.device.to_host(picked)
-        found[k] = share.ids[picked] if changed else share.global_ids(picked), kept
+        picked, ids = g.device.to_host(picked), share.ids
+        found[k] = share.global_ids(picked) if isinstance(ids, slice) else ids[picked], kept
 
     graph.each_part(find)
     ids, kept = zip(*graph.gather(found.__getitem__), strict=True)

@@ -200,8 +200,7 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
             known = rows >= 0  # a triangle's points are neighbours of its least one
             targets.append(device.asarray(rows[known].astype(np.int32)))
             at = device.asarray(at)[device.asarray(known)]
-            is_range = isinstance(mirrors, slice)
-            found = at + mirrors.start if is_range else mirrors[at]
+            found = at + mirrors.start if isinstance(mirrors, slice) else mirrors[at]
             sources.append(found.astype(np.int32))
         order, rank = _ranks(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
