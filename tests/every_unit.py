@@ -84,7 +84,7 @@ def graphs() -> None:
     for dtype in (np.float64, np.float32):
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
     parts = morph.partition(g, ["cpu"] * 2)
-    levels = morph.DynamicBFS(parts)
+    levels = morph.DynamicBFS(morph.partition(g, ["cpu"] * 2))
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
     for row in ROWS:
