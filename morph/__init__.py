@@ -36,17 +36,17 @@ from morph.mesh import Mesh, MeshError, Pslg
 from morph.operators.reduce import argmax, argmin, reduce
 from morph.operators.scan import scan
 from morph.operators.sort import argsort, compact, sort
-from morph.partition.graph import PartitionedGraph
+from morph.partition.graph import PartitionedGraph, PerformanceWarning
 from morph.partition.partition import partition
 from morph.runtime.device import device
 
 __all__ = [
     "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
-    "Graph", "LanguageError", "Mesh", "MeshError", "PartitionedGraph", "Pslg", "Ref", "Scalars",
-    "Set", "Table", "argmax", "argmin", "argsort", "betweenness", "bfs", "checked", "compact",
-    "connected_components", "core_number", "device", "foreach", "func", "get_num_threads", "k_core",
-    "kernel", "mst", "pagerank", "partition", "program", "reduce", "refine", "refine_with_report",
-    "scan", "sections", "set_num_threads", "sort", "sssp", "timing", "triangle_count",
+    "Graph", "LanguageError", "Mesh", "MeshError", "PartitionedGraph", "PerformanceWarning",
+    "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "betweenness", "bfs",
+    "checked", "compact", "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
+    "k_core", "kernel", "mst", "pagerank", "partition", "program", "reduce", "refine",
+    "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp", "timing", "triangle_count",
     "triangulate", "vec",
 ]  # fmt: skip
 providers.bind()

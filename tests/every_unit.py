@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 import morph
-from morph.algorithms.graph import sssp, triangles
+from morph.algorithms.graph import bfs, sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
 from morph.generate import draws
@@ -84,15 +84,18 @@ def graphs() -> None:
     for dtype in (np.float64, np.float32):
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
     parts = morph.partition(g, ["cpu"] * 2)
-    morph.pagerank(parts), morph.connected_components(parts), morph.core_number(parts)
     levels = morph.DynamicBFS(parts)
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
+    for row in ROWS:
+        row.function(parts, **row.arguments_of({}), **row.complete)
     morph.betweenness(g, sources=[0])
     chain = np.arange(1100).repeat(2)
     for directed in (True, False):  # 2**1100 shortest paths
         many = morph.Graph.from_edges(chain, chain + 1, directed=directed)
         morph.betweenness(many, sources=[0])
+    with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a graph in parts
+        morph.bfs(g)
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged
         morph.triangle_count(g)
     g.points.add("x", np.float64, fill=2)

@@ -28,8 +28,8 @@ class Table(Store):
     Parameters
     ----------
     name : str
-    device : str or Device
-        See `morph.device`.
+    device : str, Device, Graph or Table
+        The device, see `morph.device`, or something on it.
     capacity : int
         Rows to have memory for; the table grows when they are used up.
     pack : iterable of str, or of groups of them
@@ -71,7 +71,7 @@ class Table(Store):
     def __init__(
         self,
         name: str,
-        device: str | Device = "cpu",
+        device: Any = "cpu",
         capacity: int = 0,
         pack: Iterable[Any] | None = None,
         **columns: Any,
@@ -85,7 +85,7 @@ class Table(Store):
         # Collections, sets, and tables outside its graph that refer to the rows.
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
         self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
-        super().__init__(name, _device(device), capacity)
+        super().__init__(name, _device(getattr(device, "device", device)), capacity)
         for column, spec in columns.items():
             self.add(column, spec)
         if pack is not None:

@@ -179,7 +179,7 @@ def _state(graph: Any) -> Table:
     Columns: the number of the dense ``step``; the number of ``points`` in the frontier that the
     step has found, and of their out-``edges``; edges ``left`` to vertices that may be updated.
     """
-    table = Table("state", graph.device, step=i64, points=i64, edges=i64, left=i64)
+    table = Table("state", graph, step=i64, points=i64, edges=i64, left=i64)
     table.extend(1)
     return table
 

@@ -26,6 +26,7 @@ from morph.compiler.passes.partitioned_program import (
 )
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.data.collection import Collection
+from morph.data.row import Row
 from morph.data.versions import latest
 from morph.language.bundles import flat, is_bundle
 from morph.language.dtypes import vec
@@ -81,7 +82,8 @@ def launch_on_parts(
         If an object is not in the same parts.
     """
     graph = _common_graph(what, (*(() if items is None else (items,)), *flat(args)))
-    if what.kind == "program" and not options:  # it is only accepted
+    rows = any(map(_is_divided, flat(args)))  # for the host only
+    if what.kind == "program" and (rows or not options):  # it is only accepted
         lookup.accept(what, _local(args, graph.here[0]))
         return None
     key = ("parts", _key(items), *map(_key, flat(args)), *options)
@@ -313,6 +315,7 @@ class PartitionedLaunch:
                 self.parts = [
                     replace(p, sizes=_sizes(p.number, graph, found.hidden)) for p in self.parts
                 ]
+            graph._steps += 1
             self._prepare_mirrors()
             before = self._totals()
             try:
@@ -334,16 +337,15 @@ class PartitionedLaunch:
     def _prepare_mirrors(self) -> None:
         """Bring mirrors up to date; those to which the step adds become 0."""
         for slot, column in self.partitioning.spreads:
-            table = self._table(slot)
-            if column in table._stale:
-                table._routes.spread(column)
+            self._table(slot)._refresh(column)
         for c in self.partitioning.combines:
             if c.op == "add":
                 self._table(c.slot)._routes.fill(c.column, 0)
 
     def _launch(self, parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]) -> None:
         """Launch on some parts of this process; raise an error of any part when all have ended."""
-        errors = _on_devices(parts, run)
+        numbered = {p.number: p for p in parts}
+        errors = _on_devices(self.graph, list(numbered), lambda k: run(numbered[k]))
         raise_together(self.graph.transport, {k: errors.get(k) for k in self.graph.here})
 
     def _deliver(self, i: int, message: Message, args: tuple[Any, ...], where: Where) -> None:
@@ -417,25 +419,31 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
     return agreed
 
 
+def each_part(graph: PartitionedGraph, run: Callable[[int], Any]) -> None:
+    """Run a function for each part of this process, see `PartitionedGraph.each_part`."""
+    errors = _on_devices(graph, graph.here, run)
+    raise_together(graph.transport, {k: errors.get(k) for k in graph.here})
+
+
 def _on_devices(
-    parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]
+    graph: PartitionedGraph, parts: Sequence[int], run: Callable[[int], Any]
 ) -> dict[int, Exception]:
-    """Run a function for each part, a thread for each GPU; return the errors by part.
+    """Run a function for some parts, a thread for each GPU; return the errors by part.
 
     An exception of a signal handler ends all launches.
     """
     errors: dict[int, Exception] = {}
-    groups: dict[Device, list[PartLaunch]] = {}
-    for p in parts:
-        groups.setdefault(p.launch.device, []).append(p)
+    groups: dict[Device, list[int]] = {}
+    for k in parts:
+        groups.setdefault(graph.devices[k], []).append(k)
 
-    def run_group(group: list[PartLaunch]) -> None:
-        for p in group:
+    def run_group(group: list[int]) -> None:
+        for k in group:
             try:
-                run(p)
+                run(k)
             except Exception as error:
-                error.add_note(f"on part {p.number}, by whose numbers edges are named")
-                errors[p.number] = error
+                error.add_note(f"on part {k}, by whose numbers edges are named")
+                errors[k] = error
 
     # only in this thread a signal ends a launch on the host, which anyway uses all cores
     devices = sorted(groups, key=lambda d: not d.on_host)
@@ -488,7 +496,7 @@ def _common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGrap
         if isinstance(x, (*OBJECTS, *VIEWS)):
             place = owner(x).device.name
             raise TypeError(f"{x!r} is on {place}, but the launch is on {graphs[0]!r}")
-        if isinstance(x, PartitionedRow) and x.table.name in PartitionedGraph.divided:
+        if what.kind == "kernel" and _is_divided(x):
             raise TypeError(f"{name} takes no row of a partitioned table: pass its id")
     if any(g is not graphs[0] for g in graphs):
         raise TypeError(f"{name} takes objects of one partitioned graph, not of several")
@@ -501,7 +509,14 @@ def _local(x: Any, k: int) -> Any:
     if isinstance(x, tuple):
         fields = [_local(a, k) for a in x]
         return type(x)(*fields) if is_bundle(type(x)) else tuple(fields)
+    if _is_divided(x):
+        return Row(x.table.local(k), 0)  # of a program, which is only checked
     return x.local(k) if in_parts(x) else x
+
+
+def _is_divided(x: Any) -> bool:
+    """Whether an argument is a row of the points or edges."""
+    return isinstance(x, PartitionedRow) and x.table.name in PartitionedGraph.divided
 
 
 def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slots]:

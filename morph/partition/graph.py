@@ -34,6 +34,11 @@ from morph.runtime.device import Device, device
 
 FIXED = "points and edges of a part do not change: other parts have copies of them"
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
+each_part: Hook[None] = Hook("morph.partition.execution:each_part")
+
+
+class PerformanceWarning(UserWarning):
+    """One device would be faster than several."""
 
 
 class Recorder(Protocol):
@@ -101,8 +106,8 @@ class PartitionedGraph:
     kind: ClassVar[str] = "graph"
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
-        "__weakref__", "_lock", "_numbers", "changes", "device", "devices", "directed", "edges",
-        "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",
+        "__weakref__", "_lock", "_numbers", "_steps", "changes", "device", "devices", "directed",
+        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",
         "transport",
     )  # fmt: skip
 
@@ -124,6 +129,7 @@ class PartitionedGraph:
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.parts
+        self._steps = 0  # that have been launched one by one
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
@@ -149,6 +155,13 @@ class PartitionedGraph:
     def gather(self, value: Callable[[int], Any]) -> list[Any]:
         """Give a value of each part, to all processes."""
         return self.transport.gather({k: value(k) for k in self.here})
+
+    def each_part(self, run: Callable[[int], Any]) -> None:
+        """Run a function for each part of this process, those on several GPUs at the same time.
+
+        An error of a part is raised in all processes when all parts have ended.
+        """
+        each_part(self, run)
 
     def register(self, made: Any) -> None:
         """Number a new collection, flag or replicated table."""

@@ -457,6 +457,11 @@ class PartitionedTable(Columns):
         """Give the local id of a row, own or mirror, in part k; -1 if it is not there."""
         return int(self._share(k).rows(np.array([id]))[0])
 
+    def _refresh(self, name: str) -> None:
+        """Bring the mirrors of a column up to date."""
+        if name in self._stale:
+            self._routes.spread(name)
+
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the first of part k's own rows among the rows of a range, and the one after."""
         share = self._share(k)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import columns, of_graph, source_ids
+from morph.algorithms.graph.temporary import of_graph, source_ids
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import as_integer, truth
 from morph.graph import Graph
@@ -233,8 +233,8 @@ def betweenness(
         chosen = np.sort(np.random.default_rng(seed).choice(live, sources, replace=False))
     elif sources is not None:
         chosen = source_ids(graph, sources)
-    with columns(
-        graph.points, dist=(i32, INFINITY), paths=(f64, 0), carried=(f64, 0), ahead=(i32, 0),
+    with graph.points.temporary_columns(
+        dist=(i32, INFINITY), paths=(f64, 0), carried=(f64, 0), ahead=(i32, 0),
         share=(f64, 0),
     ), ExitStack() as added:  # fmt: skip
         _sweep(graph, chosen.tolist(), float(endpoints), added)
@@ -261,7 +261,7 @@ def _sweep(graph: Graph, sources: list[int], ends: float, added: ExitStack) -> N
             reached = search(graph, now, then, leaves, lost, i32(0), source)
         if reached < 0:
             if not scaled:
-                added.enter_context(columns(graph.points, scale=(i32, 0)))
+                added.enter_context(graph.points.temporary_columns(scale=(i32, 0)))
             scaled, source = True, begin(s)
             reached = search_scaled(graph, now, then, leaves, i32(0), source)
         then.clear()

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import of_graph, source_ids, workspace
+from morph.algorithms.graph.temporary import of_graph, results, source_ids, workspace
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import number
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
+from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, i32, u8, u32
 
 INFINITY = 2**32 - 1  # as a signed integer -1, the result for unreachable vertices
@@ -111,11 +112,23 @@ def search(s, now, then, far, conflict, cutoff):
     return level
 
 
+@program
+def search_by_levels(s, now, then, cutoff):
+    """Expand a level in each step: for graphs in parts, which exchange messages after a step."""
+    level, size = u32(0), len(now)
+    while level < cutoff and size > 0:
+        level += 1
+        size = edge_map(s, now, then, size, level)
+        now, then = then, now
+    return level
+
+
 def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
     """Make the edge map that expands a level; it marks points in their column ``active``."""
     marks = graph.points.active
+    pull = not graph.directed and not isinstance(graph, PartitionedGraph)
     return edge_mapping(
-        graph, visit, is_farther, assign=assign, once=True, state=state, marks=marks
+        graph, visit, is_farther, assign=assign, once=True, pull=pull, state=state, marks=marks
     )
 
 
@@ -159,12 +172,14 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
 
     columns = {"dist": (u32, INFINITY), "active": (u8, 0), "predecessor": (i32, -1)}
     with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
-        *lists, state = objects
-        levels = search(level_map(graph, state), *lists, most)
-        own = graph.points.columns
-        distance, predecessor = graph.device.copies(
-            own["dist"].array[:n].view(np.int32), own["predecessor"].array[:n]
-        )
+        now, then, far, conflict, state = objects
+        levels_of = level_map(graph, state)
+        if isinstance(graph, PartitionedGraph):
+            levels = search_by_levels(levels_of, now, then, most)
+        else:
+            levels = search(levels_of, now, then, far, conflict, most)
+        distance, predecessor = results(graph, "dist", "predecessor")
+        distance = distance.view(np.int32)
         if levels > DEEP:  # some were expanded asynchronously
             with graph.device.active():
                 levels = min(int(distance.max()) + 1, int(most))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.temporary import of_graph_or_parts, workspace
+from morph.algorithms.graph.temporary import of_graph, results, workspace
 from morph.data.collection import Flag, Set
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -148,10 +148,11 @@ def _components_of_parts(graph: PartitionedGraph) -> Components:
 
     with workspace(graph, "components", make, label=(i32, -1)) as (changed, found):
         propagate(graph, changed, found)
-        return Components(graph.points.label[:], int(found.components))
+        (label,) = results(graph, "label")
+        return Components(label, int(found.components))
 
 
-@of_graph_or_parts
+@of_graph
 def connected_components(graph: Graph) -> Components:
     """Find the weakly connected components.
 
@@ -169,7 +170,6 @@ def connected_components(graph: Graph) -> Components:
     """
     if isinstance(graph, PartitionedGraph):
         return _components_of_parts(graph)
-    n = len(graph.points)
 
     def make() -> list[Any]:
         votes = Table("votes", graph.device, count=i32, label=i32, roots=i32)
@@ -178,5 +178,5 @@ def connected_components(graph: Graph) -> Components:
 
     with workspace(graph, "components", make, label=(i32, -1)) as objects:
         components = join(graph, *objects, not graph.directed)
-        (label,) = graph.device.copies(graph.points.columns["label"].array[:n])
+        (label,) = results(graph, "label")
         return Components(label, components)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.temporary import of_graph_or_parts, workspace
+from morph.algorithms.graph.temporary import of_graph, workspace
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
@@ -120,7 +120,7 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         return graph.points.core[:].copy()
 
 
-@of_graph_or_parts
+@of_graph
 def core_number(graph: Graph) -> CoreNumber:
     """Find the core number of every point, ignoring edge directions.
 
@@ -142,7 +142,7 @@ def core_number(graph: Graph) -> CoreNumber:
         return CoreNumber(core, max(int(core.max()), 0) if core.size else 0)
 
 
-@of_graph_or_parts
+@of_graph
 def k_core(graph: Graph, k: int) -> KCore:
     """Find the k-core: the most points of which each has ``k`` edges or more among them.
 

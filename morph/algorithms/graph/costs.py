@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import SMALL, live_edges
+from morph.algorithms.graph.temporary import SMALL, live_edges, pieces
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel
 from morph.operators.hashing import mix64
+from morph.partition.graph import PartitionedGraph
 from morph.prelude import f64, i64, u64, vector
 
 EDGES = 32  # delta is the mean weight times this over the mean degree
@@ -54,8 +55,9 @@ class Weights(NamedTuple):
 
     Attributes
     ----------
-    weight : array or None
-        The weights converted to the type of distances; None if no conversion is needed.
+    weight : list of array, or None
+        The weights of each of the `pieces`, converted to the type of distances; None if no
+        conversion is needed.
     dtype : dtype
         The type of distances: 32 bits if no path can exceed it.
     delta : float
@@ -84,17 +86,18 @@ def measured(graph: Graph) -> Weights:
     ValueError
         If a weight is negative or NaN.
     """
-    weight, n = graph.edges.columns["weight"], len(graph.points)
-    kind, m = weight.dtype, graph.edges.live
+    kind, n = graph.edges.columns["weight"].dtype, len(graph.points)
+    m: float = graph.edges.live
     if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
         return Weights(*_looked_at(graph), False)
     real = kind.kind == "f"
-    found = graph.kept.pop(SMALL, None)  # removed while in use
-    if found is None:
-        found = Scalars(graph, weights=np.zeros(4))
-    foreach(found, measure, graph, f64(0) if real else i64(0), u64(SALT))
-    total, most, bad, odd = found.weights.tolist()
-    graph.kept[SMALL] = found
+    if isinstance(graph, PartitionedGraph):
+        graph.edges._refresh("weight")
+        sums = np.array(graph.gather(lambda k: _sums(graph.local(k))))
+        m, total, _, bad, _ = sums.sum(0).tolist()
+        most, odd = sums[:, 2].max(), 1.0
+    else:
+        m, total, most, bad, odd = _sums(graph)
     if bad:
         _looked_at(graph)  # which says where
     delta = total / m * EDGES * n / m
@@ -106,27 +109,40 @@ def measured(graph: Graph) -> Weights:
     return Weights(_unsigned(graph, dtype), dtype, delta, not odd)
 
 
+def _sums(graph: Graph) -> list[float]:
+    """Of a graph, or a part with its mirrors: the number of edges, and what `measure` finds."""
+    found = graph.kept.pop(SMALL, None)  # removed while in use
+    if found is None:
+        found = Scalars(graph, weights=np.zeros(4))
+    zero = f64(0) if graph.edges.columns["weight"].dtype.kind == "f" else i64(0)
+    foreach(found, measure, graph, zero, u64(SALT))
+    graph.kept[SMALL] = found
+    return [graph.edges.live, *found.weights.tolist()]
+
+
 def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:
     narrow = np.result_type(kind, np.int32) == np.int32
     return np.dtype(np.int32 if narrow and longest < NONE else np.int64)
 
 
-def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> Any:
-    """The weights as signed numbers."""
-    with graph.device.active():
-        weight = graph.edges.weight.array.astype(np.uint64)
-        most = np.uint64(np.iinfo(np.int64).max)
-        return graph.device.xp.minimum(weight, most).astype(dtype)
+def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
+    """The weights of each piece as signed numbers."""
+    found, most = [], np.uint64(np.iinfo(np.int64).max)
+    for g in pieces(graph):
+        with g.device.active():
+            weight = g.edges.weight.array.astype(np.uint64)
+            found.append(g.device.xp.minimum(weight, most).astype(dtype))
+    return found
 
 
 def _looked_at(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
     """The same, of weights of any type; symmetry is not tested."""
     live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
     with graph.device.active():
-        weight = graph.edges.weight.array[live]
+        weight = graph.edges.weight[live]
         if not bool((weight >= 0).all()):
             k = int((~(weight >= 0)).argmax())
-            u, v = (int(end.array[live][k]) for end in (graph.edges.src, graph.edges.dst))
+            u, v = (int(end[live][k]) for end in (graph.edges.src, graph.edges.dst))
             raise ValueError(
                 "sssp needs weights that are not negative and not NaN, but the edge from"
                 f" {u} to {v} has {weight[k]}"

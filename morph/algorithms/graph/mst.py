@@ -19,6 +19,7 @@ from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
+from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
 
 NONE = 2**31 - 1  # no edge is picked
@@ -93,6 +94,38 @@ def boruvka(g, sets, joined, low, high, most, none, together):
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
+def _in_parts(graph: PartitionedGraph) -> Mst:
+    """Find the forest of the edges that are in the forests of parts, all other edges left out.
+
+    An edge that is the last one of a cycle in the order of weights and ids is in no forest.
+    """
+    names = [name for name in ("src", "dst", "weight") if name in graph.edges.columns]
+    n, found = len(graph.points), {}
+
+    def find(k: int) -> None:
+        g, share = graph.local(k), graph.edges._share(k)
+        ends = {name: g.edges.columns[name].array[: share.owned] for name in names}
+        if share.mirrors:  # copies of edges, which are last, whatever their ids in the whole graph
+            g = Graph.from_edges(**ends, n=len(g.points), device=g.device)
+        picked = mst(g).edges
+        with g.device.active():
+            kept = {name: g.device.to_host(a[picked]) for name, a in ends.items()}
+        for name in ("src", "dst"):
+            kept[name] = graph.points._share(k).global_ids(kept[name])
+        found[k] = share.global_ids(g.device.to_host(picked)), kept
+
+    graph.each_part(find)
+    ids, kept = zip(*graph.gather(found.__getitem__), strict=True)
+    edges = np.concatenate(ids)
+    order = np.argsort(edges)
+    arrays: dict[str, Any] = {
+        name: np.concatenate([x[name] for x in kept])[order] for name in names
+    }
+    where = graph.devices[graph.here[0]]
+    whole = mst(Graph.from_edges(**arrays, n=n, device=where))
+    return whole._replace(edges=edges[order][where.to_host(whole.edges)])
+
+
 @of_graph
 def mst(graph: Graph) -> Mst:
     """Find a minimum spanning forest.
@@ -114,6 +147,8 @@ def mst(graph: Graph) -> Mst:
     ValueError
         If a weight is NaN.
     """
+    if isinstance(graph, PartitionedGraph):
+        return _in_parts(graph)
     weighted = "weight" in graph.edges.columns
     dtype = np.dtype(graph.edges.weight.dtype if weighted else np.int32)
     if dtype.kind == "f":

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import live_edges, of_graph_or_parts, workspace
+from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
 from morph.graph import Graph
@@ -103,7 +103,7 @@ DOUBLE, SINGLE, MIXED = _kernels(f64, f64), _kernels(f32, f32), _kernels(f32, f6
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
-@of_graph_or_parts
+@of_graph
 def pagerank(
     graph: Graph,
     damping: float = 0.85,

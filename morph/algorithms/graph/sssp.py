@@ -26,7 +26,13 @@ import numpy as np
 
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.costs import EDGES, Weights, hopes, measured
-from morph.algorithms.graph.temporary import live_edges, of_graph, source_ids, workspace
+from morph.algorithms.graph.temporary import (
+    live_edges,
+    of_graph,
+    pieces,
+    source_ids,
+    workspace,
+)
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import number, truth
 from morph.data.table import Table
@@ -298,14 +304,15 @@ def _solved(
 
     def make() -> list[Any]:
         n = len(graph.points)
-        state = Table("state", graph.device, limit=dtype, least=dtype, unsettled=i64)
+        state = Table("state", graph, limit=dtype, least=dtype, unsettled=i64)
         state.extend(1)
         lists = [Collection(graph.points, capacity=n, key=dtype) for _ in range(4)]
         return [*lists, state, Collection(graph.points), Flag(graph), Flag(graph)]
 
     with workspace(graph, "sssp", make, edges, starts, {"dist": 0}, **names) as objects:
         if weight is not None:
-            graph.edges.weight[:] = weight
+            for g, a in zip(pieces(graph), weight, strict=True):
+                g.edges.weight[:] = a
         *buckets, target_list, unsettled, overflowed = objects
         if len(target_ids):
             target_list.extend(target_ids)
@@ -319,25 +326,27 @@ def _solved(
             pulls = equal and not graph.directed
             limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
         limit = search(work, queue, limit)
-        dist = graph.points.dist.array
-        with graph.device.active():
-            if limit < last:  # stopped at the targets: larger distances are not final
-                dist[dist > limit] = far
-            elif overflowed.take() and not cuts:
-                if hope:
-                    return None
-                _refuse_overflow(graph, dist < far)
+        if limit < last:  # stopped at the targets: larger distances are not final
+            for g in pieces(graph):
+                with g.device.active():
+                    dist = g.points.dist.array
+                    dist[dist > limit] = far
+        elif overflowed.take() and not cuts:
+            if hope:
+                return None
+            _refuse_overflow(graph, far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
         with graph.device.active():
-            return Sssp(_widened(graph.device.xp, dist), predecessor)
+            return Sssp(_widened(graph.device.xp, graph.points.dist[:]), predecessor)
 
 
-def _refuse_overflow(graph: Graph, reached: Any) -> None:
+def _refuse_overflow(graph: Graph, far: Any) -> None:
     """Raise an error if an edge leads from a reached vertex to one not reached."""
     pick = live_edges(graph)
-    src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
-    weight = graph.edges.weight.array[pick]
-    beyond = graph.device.xp.flatnonzero(reached[src] & ~reached[dst] & (weight < np.inf))
+    with graph.device.active():
+        reached = graph.points.dist[:] < far
+        src, dst, weight = (getattr(graph.edges, c)[pick] for c in ("src", "dst", "weight"))
+        beyond = graph.device.xp.flatnonzero(reached[src] & ~reached[dst] & (weight < np.inf))
     if beyond.size:
         k = int(beyond[0])
         raise OverflowError(
@@ -351,12 +360,13 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
     xp, points = graph.device.xp, graph.points
     points.predecessor[starts] = -1
     foreach(points, set_parent, graph, where=lambda p: p.dist < far)
-    found, dist = points.predecessor.array, points.dist.array
+    found, dist = points.predecessor[:], points.dist[:]
     with graph.device.active():
         if bool(((found == NONE) & (dist < far)).any()):  # reached by zero-weight edges only
             now, then = Collection(points), Collection(points)
             now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
             run_until_empty(now, then, set_equal_parent, graph)
+            found = points.predecessor[:]
         return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may equal `far`
 
 

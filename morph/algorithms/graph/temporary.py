@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
@@ -10,11 +11,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from morph.data.collection import Collection, Set
-from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.messages import shown
-from morph.partition.graph import PartitionedGraph
+from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
+MANY = 500  # steps of a search on parts from which its graph is deep,
+SMALL_STEP = 50000  # if a step has fewer edges: in the time of an exchange a GPU reads more
 SMALL = "weights"  # key of the scalars that are always kept
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
@@ -151,7 +153,7 @@ def workspace(
         Columns of the points.
     """
     if isinstance(graph, PartitionedGraph):
-        return _workspace_in_parts(graph, make, points)
+        return _workspace_in_parts(graph, make, edges, starts, seed, points)
     key = name, starts is None, *points.items(), *(edges or {}).items()
     with graph._lock:
         kept: Workspace | None = graph.kept.pop(key, None)  # removed while in use
@@ -165,30 +167,43 @@ def workspace(
 
 @contextmanager
 def _workspace_in_parts(
-    graph: PartitionedGraph, make: Callable[[], Any], points: Specs
-) -> Iterator[list[Any]]:
-    """Have columns of points in parts, and other objects, for the time of a ``with`` block."""
-    with graph.points.temporary_columns(**points):
-        yield make()
+    graph: PartitionedGraph, make: Callable[[], Any], edges: Specs | None, starts: Any,
+    seed: Mapping[str, Any] | None, points: Specs,
+) -> Iterator[list[Any]]:  # fmt: skip
+    """Have columns in parts, and other objects, for the time of a ``with`` block."""
+    with (
+        graph.points.temporary_columns(**points),
+        graph.edges.temporary_columns(**(edges or {})),
+    ):
+        objects, before = make(), graph._steps
+        if starts is not None:
+            for name, x in (seed or {}).items():
+                getattr(graph.points, name)[starts] = x
+            objects[0].extend(starts)
+        yield objects
+        if starts is not None:  # a search, which follows an edge about once
+            _warn_of_small_steps(graph, graph._steps - before)
+
+
+def _warn_of_small_steps(graph: PartitionedGraph, steps: int) -> None:
+    """Warn if the parts of several devices spend most of the time on exchanges."""
+    several = len({d.name for d in graph.devices}) > 1 or len(graph.here) < len(graph.devices)
+    if several and steps > MANY and len(graph.edges) < SMALL_STEP * steps:
+        warnings.warn(
+            f"{steps} steps for {len(graph.edges)} edges: one device is faster, parts.to(device)",
+            PerformanceWarning, stacklevel=6,
+        )  # fmt: skip
 
 
 def of_graph(algorithm: F) -> F:
-    """Have an algorithm take whatever `Graph.of` takes, and hold the graph's lock while it runs.
+    """Have an algorithm take whatever `Graph.of` takes, or a graph in parts, and hold its lock.
 
     So no thread changes the graph between the first look at its weights and the result.
     """
-    return _of_graph(algorithm, as_graph)
 
-
-def of_graph_or_parts(algorithm: F) -> F:
-    """Have an algorithm take what `of_graph` allows, and graphs in parts."""
-    return _of_graph(algorithm, lambda g: g if isinstance(g, PartitionedGraph) else as_graph(g))
-
-
-def _of_graph(algorithm: F, read: Callable[[Any], Any]) -> F:
     @wraps(algorithm)
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        graph = read(graph)
+        graph = graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
         with graph._lock:
             return algorithm(graph, *args, **kwargs)
 
@@ -202,21 +217,6 @@ def as_graph(graph: Any) -> Graph:
             "this algorithm takes a graph on one device, not in parts: parts.to(device)"
         )
     return graph if isinstance(graph, Graph) else Graph.of(graph)
-
-
-@contextmanager
-def columns(table: Table, **specs: tuple[Any, Any]) -> Iterator[None]:
-    """Add columns for the time of a ``with`` block; the user's own of these names step aside.
-
-    Parameters
-    ----------
-    table : Table
-    **specs : (dtype, fill)
-        By column name.
-    """
-    assert table.graph is not None
-    with table.graph._lock, table.temporary_columns(**specs):
-        yield
 
 
 def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
@@ -249,6 +249,21 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
         if dead.size:
             raise ValueError(f"{what} {dead[0]} is not a vertex: it was deleted")
     return ids
+
+
+def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
+    """Copy columns of points to the graph's device, those of a graph in parts to the host."""
+    points = graph.points
+    if isinstance(graph, PartitionedGraph):
+        return [getattr(points, name)[:] for name in names]
+    return graph.device.copies(*(points.columns[name].array[: len(points)] for name in names))
+
+
+def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:
+    """Give the graphs of this process's parts, mirrors included; of a graph, itself."""
+    if isinstance(graph, PartitionedGraph):
+        return [graph.local(k) for k in graph.here]
+    return [graph]
 
 
 def live_edges(graph: Graph) -> Any:

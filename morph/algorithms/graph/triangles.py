@@ -19,7 +19,9 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_cas, exponent, f64, i32, i64, u32
+from morph.partition.graph import PartitionedGraph
+from morph.prelude import atomic_add, atomic_cas, bool_, exponent, f64, i32, i64, u32
+from morph.runtime.device import Device
 
 SHORT = 8  # the mean out-degree up to which rows are merged
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
@@ -97,38 +99,116 @@ def close(e, slots):
         atomic_add(v.triangles, found)
 
 
-def _turned(graph: Graph) -> tuple[Graph, Any]:
-    """Give the simple graph with edges turned to the later point by degree, and who is who.
+@kernel
+def set_order(p):
+    p.order = (i64(p.degree) << 32) + p.id
 
-    Points are numbered by degree there; the array gives the old id of each.
+
+@func
+def starts_at_own(e):
+    return e.src.own
+
+
+def _turned(device: Device, n: int, a: Any, b: Any) -> Graph:
+    """Make the simple graph of the edges from ``a`` to ``b``, of int32, for which ``a < b``."""
+    later = a < b
+    keys = a[later].astype(np.int64) << 32 | b[later]
+    keys.sort()
+    first = device.xp.ones(keys.size, bool)
+    first[1:] = keys[1:] != keys[:-1]
+    keys = keys[first]
+    turned = Graph.from_edges(
+        (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), n=n, device=device
+    )
+    offsets, _ = turned.adjacency("out")
+    turned.points.add("first", i64)
+    turned.points.first[:] = offsets[:-1]
+    turned.points.add("triangles", i64, fill=0)
+    return turned
+
+
+def _ranks(device: Device, degree: Any) -> tuple[Any, Any]:
+    """Give the points in order of a key, and the rank of each, int32."""
+    order = argsort(degree)
+    rank = device.xp.empty(order.size, np.int32)
+    rank[order] = device.xp.arange(order.size, dtype=np.int32)
+    return order, rank
+
+
+def _count(turned: Graph, where: Any = None) -> None:
+    """Count the triangles by their first edges, all or those for which ``where`` is true."""
+    if len(turned.edges) <= SHORT * len(turned.points):
+        foreach(turned.edges, merge, turned, where=where)
+    else:
+        slots = turned.add_table("slots", holds=Ref("points"))
+        slots.extend(4 * len(turned.edges))
+        foreach(turned.edges, insert, slots)
+        foreach(turned.edges, close, slots, where=where)
+
+
+def _in_parts(graph: PartitionedGraph) -> TriangleCount:
+    """Count on parts: those with rows of the mirrors count the triangles whose least point is own.
+
+    A part gets the rows of its mirrors from their owners, the points by degree and id.
     """
-    xp, n = graph.device.xp, len(graph.points)
-    pick = live_edges(graph)
-    with graph.device.active():
-        src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
-        degree = graph.degree()
-        if graph.directed:
-            degree = degree + xp.bincount(dst, minlength=n)
-        order = argsort(degree)
-        rank = xp.empty(n, np.int32)
-        rank[order] = xp.arange(n, dtype=np.int32)
-        a, b = rank[src], rank[dst]
-        if graph.directed:
-            a, b = xp.minimum(a, b), xp.maximum(a, b)
-        later = a < b
-        keys = a[later].astype(np.int64) << 32 | b[later]
-        keys.sort()
-        first = xp.ones(keys.size, bool)
-        first[1:] = keys[1:] != keys[:-1]
-        keys = keys[first]
-        turned = Graph.from_edges(
-            (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), n=n,
-            device=graph.device,
-        )  # fmt: skip
-        offsets, _ = turned.adjacency("out")
-        turned.points.add("first", i64)
-        turned.points.first[:] = offsets[:-1]
-        return turned, order
+    columns: dict[str, Any] = {"order": (i64, 0), "triangles": (i64, 0)}
+    with graph.points.temporary_columns(**columns):
+        foreach(graph.points, set_order)
+        graph.points._refresh("order")
+        own = {k: _own_rows(graph, k) for k in graph.here}
+        received = graph.transport.exchange({k: _sent_rows(graph, k, *own[k]) for k in own})
+        graph.each_part(lambda k: _count_part(graph, k, *own[k], received[k]))
+        graph.points._routes.combine("triangles", "add")
+        triangles = graph.points.triangles[:]
+        return TriangleCount(triangles, int(triangles.sum()) // 3)
+
+
+def _own_rows(graph: PartitionedGraph, k: int) -> tuple[Any, Any]:
+    """Give the edges of part k from own points to later ones, as local ids, each once."""
+    g, owned = graph.local(k), graph.points._share(k).owned
+    with g.device.active():
+        src, dst, order = g.edges.src.array, g.edges.dst.array, g.points.order.array
+        turn = order[src] > order[dst]
+        u, v = g.device.xp.where(turn, dst, src), g.device.xp.where(turn, src, dst)
+        keep = (u < owned) & (u != v)
+        keys = g.device.xp.unique(u[keep].astype(np.int64) << 32 | v[keep])
+        return (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+
+
+def _sent_rows(graph: PartitionedGraph, k: int, u: Any, v: Any) -> list[list[Any]]:
+    """Give each part the edges from those of part k's points that it mirrors, in its order."""
+    g, found = graph.local(k), []
+    with g.device.active():
+        ids = g.points.global_id.array
+        for rows in graph.points._routes.sent[k]:
+            position = g.device.xp.full(len(g.points), -1, np.int32)
+            position[rows] = g.device.xp.arange(rows.size, dtype=np.int32)
+            at = position[u]
+            found.append([at[at >= 0], ids[v[at >= 0]]])
+    return found
+
+
+def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) -> None:
+    """Count the triangles of part k whose least point is its own, at all of its points."""
+    g, share = graph.local(k), graph.points._share(k)
+    device, n = g.device, len(g.points)
+    with device.active():
+        sources, targets = [u], [v]
+        for first, (at, ids) in zip(share.mirrors_of.tolist(), received, strict=False):
+            rows = share.rows(device.to_host(ids))
+            known = rows >= 0  # a triangle's points are neighbours of its least one
+            targets.append(device.asarray(rows[known].astype(np.int32)))
+            sources.append(
+                device.asarray(at)[device.asarray(known)] + np.int32(share.owned + first)
+            )
+        order, rank = _ranks(device, g.points.order.array)
+        u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
+        turned = _turned(device, n, u, v)
+        turned.points.add("own", bool_)
+        turned.points.own.array[:] = order < share.owned
+    _count(turned, starts_at_own)
+    with device.active():
+        g.points.triangles.array[order] = turned.points.triangles.array
 
 
 @of_graph
@@ -147,15 +227,21 @@ def triangle_count(graph: Graph) -> TriangleCount:
         ``triangles``, shape (n,), int64, on the graph's device: how many have this point as a
         corner; ``total``, a third of their sum.
     """
-    turned, order = _turned(graph)
-    turned.points.add("triangles", i64, fill=0)
-    if len(turned.edges) <= SHORT * len(turned.points):
-        foreach(turned.edges, merge, turned)
-    else:
-        slots = turned.add_table("slots", holds=Ref("points"))
-        slots.extend(4 * len(turned.edges))
-        foreach(turned.edges, insert, slots)
-        foreach(turned.edges, close, slots)
+    if isinstance(graph, PartitionedGraph):
+        return _in_parts(graph)
+    xp, n = graph.device.xp, len(graph.points)
+    pick = live_edges(graph)
+    with graph.device.active():
+        src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
+        degree = graph.degree()
+        if graph.directed:
+            degree = degree + xp.bincount(dst, minlength=n)
+        order, rank = _ranks(graph.device, degree)
+        a, b = rank[src], rank[dst]
+        if graph.directed:
+            a, b = xp.minimum(a, b), xp.maximum(a, b)
+        turned = _turned(graph.device, n, a, b)
+    _count(turned)
     with graph.device.active():
         triangles = graph.device.xp.empty(len(graph.points), np.int64)
         triangles[order] = turned.points.triangles.array

@@ -160,6 +160,8 @@ class Cutter:
         done: list[ir.Stmt] = []
         i = 0
         while i < len(body):
+            if len(body) > i + 1 and (test := self._settled_test(body[i], body[i + 1])):
+                body = (*body[:i], test, body[i], *body[i + 2 :])
             s, rest = body[i], (*body[i + 1 :], *after)
             i += 1
             if not self._remote(s):
@@ -184,12 +186,56 @@ class Cutter:
 
     def _is_entered(self, s: ir.If, rest: ir.Body) -> bool:
         """Whether the condition of a branch is evaluated by the sender, and slices are in it."""
-        if _assigned((s.then, s.orelse)) & read_first(rest):
+        combined = all(self._is_combinable(n) for n, _ in self._remote(s))
+        if _assigned((s.then, s.orelse)) & read_first(rest) and not combined:
             return False
         if not self._unsettled(s.cond):
             return True
-        combined = all(self._is_combinable(n) for n, _ in self._remote(s))
         return combined and not s.orelse and self._stays_false(s.cond)
+
+    def _settled_test(self, s: ir.Stmt, test: ir.Stmt) -> ir.If | None:
+        """The test ``x >= u`` that follows ``x = atomic_min(t.c, u)``, as one to precede it.
+
+        If all changes of the column in the step are this one, with one ``u`` for all items, then
+        the row has its value of before the step, or ``u``: both give the same, at a mirror, too.
+        """
+        match s, test:
+            case (
+                ir.Assign(name=name, value=ir.Atomic(op=("min" | "max") as how, flag=None) as a),
+                ir.If(cond=ir.Compare() as c, then=then, orelse=()),
+            ) if self._remote(s):
+                u, column = a.args[0], self._column(a)
+            case _:
+                return None
+        op, x = ">=" if how == "min" else "<=", ir.Var(name=name, type=a.type, pos=a.pos)
+        if (op, bare(x), bare(_widened(u))) not in _same(c) or not self._is_only_change(a):
+            return None
+        nodes, made = list(ir.walk(then)), _assigned(then)
+        if any(isinstance(n, ir.Call) or self._touches(n, column) for n in nodes):
+            return None
+        if made & ir.used(ir.walk(s)) or name in made | ir.used(nodes) or [*_leaving(then)]:
+            return None
+        load = ir.Load(place=a.place, type=a.type, pos=a.pos)
+        return replace(test, cond=ir.Compare(op=op, x=load, y=u, type=BOOL, pos=a.pos))
+
+    def _is_only_change(self, a: ir.Atomic) -> bool:
+        """Whether a column changes in no other way, and by the same value for all items."""
+        offered = bare(_widened(a.args[0]))
+        changes = [
+            (n, f.name)
+            for f in self.rows.funcs.values()
+            for n in ir.walk(f.body)
+            if n.writes and self._column(n) == self._column(a)
+        ]
+        return self._is_uniform(a.args[0]) and all(
+            isinstance(n, ir.Atomic)
+            and (f, n.op, bare(_widened(n.args[0]))) == (self.kernel.name, a.op, offered)
+            for n, f in changes
+        )
+
+    def _touches(self, n: Any, column: tuple[str, str]) -> bool:
+        """Whether a node reads or writes a column."""
+        return (isinstance(n, ir.Load) or n.writes) and self._column(n) == column
 
     def _end(self, body: ir.Body, first: int) -> int:
         """The end of a slice before whose statement ``first`` all belong to it."""
