@@ -21,6 +21,7 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
+from morph.runtime.device import Device
 
 NONE = 2**31 - 1  # no edge is picked
 FEW = 3  # edges per vertex that are processed first, if there are at least twice as many
@@ -94,6 +95,16 @@ def boruvka(g, sets, joined, low, high, most, none, together):
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
+def _edges_in_order(where: Device, n: int, columns: dict[str, Any]) -> Graph:
+    """Make a graph whose edges have the order of the arrays: their ids decide between equals."""
+    g = Graph(where)
+    g.points.extend(n)
+    if "weight" in columns:
+        g.edges.add("weight", columns["weight"].dtype)
+    g.edges.extend(**columns)
+    return g
+
+
 def _in_parts(graph: PartitionedGraph) -> Mst:
     """Find the forest of the edges that are in the forests of parts, all other edges left out.
 
@@ -104,15 +115,18 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
 
     def find(k: int) -> None:
         g, share = graph.local(k), graph.edges._share(k)
-        ends = {name: g.edges.columns[name].array[: share.owned] for name in names}
-        if share.mirrors:  # copies of edges, which are last, whatever their ids in the whole graph
-            g = Graph.from_edges(**ends, n=len(g.points), device=g.device)
+        rows = share.own if isinstance(share.own, slice) else g.device.asarray(share.own)
+        with g.device.active():
+            ends = {name: g.edges.columns[name].array[rows] for name in names}
+        if len(g.edges) != share.owned:  # without copies of other parts' edges, and deleted ones
+            g = _edges_in_order(g.device, len(g.points), ends)
         picked = mst(g).edges
         with g.device.active():
             kept = {name: g.device.to_host(a[picked]) for name, a in ends.items()}
+            picked = g.device.to_host(picked)
         for name in ("src", "dst"):
             kept[name] = graph.points._share(k).global_ids(kept[name])
-        found[k] = share.global_ids(g.device.to_host(picked)), kept
+        found[k] = share.ids[picked] if share.own_at is not None else share.global_ids(picked), kept
 
     graph.each_part(find)
     ids, kept = zip(*graph.gather(found.__getitem__), strict=True)
@@ -122,7 +136,7 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
         name: np.concatenate([x[name] for x in kept])[order] for name in names
     }
     where = graph.devices[graph.here[0]]
-    whole = mst(Graph.from_edges(**arrays, n=n, device=where))
+    whole = mst(_edges_in_order(where, n, arrays))
     return whole._replace(edges=edges[order][where.to_host(whole.edges)])
 
 

@@ -167,7 +167,8 @@ def _own_rows(graph: PartitionedGraph, k: int) -> tuple[Any, Any]:
     """Give the edges of part k from own points to later ones, as local ids, each once."""
     g, owned = graph.local(k), graph.points._share(k).owned
     with g.device.active():
-        src, dst, order = g.edges.src.array, g.edges.dst.array, g.points.order.array
+        live = g.edges.ids() if g.edges.deletes else slice(None)
+        src, dst, order = g.edges.src.array[live], g.edges.dst.array[live], g.points.order.array
         turn = order[src] > order[dst]
         u, v = g.device.xp.where(turn, dst, src), g.device.xp.where(turn, src, dst)
         keep = (u < owned) & (u != v)
@@ -194,13 +195,12 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
     device, n = g.device, len(g.points)
     with device.active():
         sources, targets = [u], [v]
-        for first, (at, ids) in zip(share.mirrors_of.tolist(), received, strict=False):
+        for j, (at, ids) in enumerate(received):
+            mirrors = np.arange(n, dtype=np.int32)[share.mirrors_from(j)]
             rows = share.rows(device.to_host(ids))
             known = rows >= 0  # a triangle's points are neighbours of its least one
             targets.append(device.asarray(rows[known].astype(np.int32)))
-            sources.append(
-                device.asarray(at)[device.asarray(known)] + np.int32(share.owned + first)
-            )
+            sources.append(device.asarray(mirrors)[device.asarray(at)[device.asarray(known)]])
         order, rank = _ranks(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
         turned = _turned(device, n, u, v)
