@@ -333,6 +333,7 @@ def test_values_of_mirrors_after_a_program():
 @pytest.mark.gpu
 @pytest.mark.parametrize("program", [*PROGRAMS, *OTHERS])
 @pytest.mark.parametrize("names", ["cuda:0 cuda:1", "cuda:0 cuda:1 cuda:2 cuda:3"])
-def test_gpus_execute_programs_together(program, names):
+def test_gpus_execute_programs_together(program, names, monkeypatch):
+    monkeypatch.setattr(execution, "persistent_on_gpus", True)
     for by in ("range", "degree"):
         check(program, rmat(), devices_of(names), by)
