@@ -159,6 +159,7 @@ def test_a_program_runs_again_after_an_interrupt(launches):
 def test_arrays_of_a_gpu(monkeypatch):
     device = pretended(monkeypatch)  # with one part, whose launch waits for no other
     monkeypatch.setattr(Pretended, "reach", lambda *_: True, raising=False)
+    monkeypatch.setattr(execution, "persistent_on_gpus", True)
     with counted() as launches:
         assert batched(morph.partition(small_graph(), [device]))() == batched(small_graph())()
         assert launches.call_count > 1  # collections have grown

@@ -54,7 +54,6 @@ from morph.partition.tables import (
 from morph.partition.transport import raise_together
 from morph.runtime.device import Device
 
-
 # whether a program on several GPUs is one launch on each, which no GPU has executed yet
 persistent_on_gpus = os.environ.get("MORPH_PERSISTENT", "") not in ("", "0")
 

@@ -62,7 +62,7 @@ class Device(Backend):
         with self.active():
             return self.xp.full(shape, value, dtype)
 
-    def reach(self, other: Device) -> bool:
+    def reach(self, other: Any) -> bool:
         """Let kernels of this device access the memory of another; return whether they can."""
         return self.on_host and other.on_host
 

@@ -58,7 +58,7 @@ class CudaDevice(Device):
     def pointer(self, x: Array) -> int:
         return int(x.data.ptr)
 
-    def reach(self, other: Device) -> bool:
+    def reach(self, other: Any) -> bool:
         """Let kernels of this GPU access the memory of another, as far as CuPy's pool has it."""
         cuda = self.xp.cuda
         pool = getattr(cuda.get_allocator(), "__self__", None)
