@@ -42,12 +42,12 @@ from morph.runtime.device import device
 
 __all__ = [
     "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
-    "Graph", "LanguageError", "Mesh", "MeshError", "PartitionedGraph", "PerformanceWarning",
-    "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "betweenness", "bfs",
-    "checked", "compact", "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
-    "k_core", "kernel", "mst", "pagerank", "partition", "program", "reduce", "refine",
-    "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp", "timing", "triangle_count",
-    "triangulate", "vec",
+    "Graph", "LanguageError", "Mesh", "MeshError", "PartitionedGraph", "PerformanceWarning", "Pslg",
+    "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "betweenness", "bfs",
+    "checked", "compact", "connected_components", "core_number", "device", "foreach", "func",
+    "get_num_threads", "k_core", "kernel", "mst", "pagerank", "partition", "program", "reduce",
+    "refine", "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp", "timing",
+    "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 providers.bind()
 
