@@ -552,12 +552,6 @@ def test_algorithms_of_parts(directed, devices):
             morph.pagerank(parts, weighted=True)
 
 
-def test_algorithms_of_one_device_refuse_parts():
-    for algorithm in (morph.DynamicSSSP, morph.DynamicBFS):
-        with pytest.raises(TypeError, match=r"takes a graph on one device, not in parts"):
-            algorithm(three())
-
-
 def test_refused_changes():
     parts = three()
     for change, text in [

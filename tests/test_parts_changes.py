@@ -4,6 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from pretend import pretended
 from ranks import output_of_ranks
 
 import morph
@@ -167,6 +168,10 @@ def random_batch(rng, ids, n):
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("devices", [["cpu", "python"], ["cpu"] * 3])
 def test_rows_with_spare_capacity_and_new_mirrors(directed, devices):
+    batches_on(devices, directed)
+
+
+def batches_on(devices, directed):
     g = random_graph(directed, n=200, m=300)
     parts, rng = morph.partition(g, devices, by="degree"), np.random.default_rng(8)
     mirrors = [s.mirrors for s in parts.statistics()]
@@ -229,7 +234,7 @@ def test_a_batch_that_fails_changes_nothing(directed, monkeypatch):
     assert told[0].inserted.tolist() == list(range(before[-1], len(parts.edges)))
 
 
-def test_batches_that_are_refused():
+def test_batches_that_are_refused(tmp_path):
     g = random_graph(True)
     parts = morph.partition(g, ["cpu", "cpu"])
     wrong = {
@@ -249,6 +254,9 @@ def test_batches_that_are_refused():
         parts.apply(([0], [1], [-1.0]), nonnegative=True)
     with pytest.raises(TypeError, match="points of a partitioned graph are not created or deleted"):
         parts.apply(delete_points=[3])
+    with parts.checkpoint(tmp_path / "saved.npz"):
+        with pytest.raises(TypeError, match="do not change in a checkpoint's block"):
+            parts.apply(([0], [1], [1.0]))
     parts.edges.add("twin", morph.Ref("edges"))
     with pytest.raises(ValueError, match="inserts.twin refers to points or edges"):
         parts.apply({"src": [0], "dst": [1], "twin": [1]})
@@ -318,6 +326,31 @@ print("equal")
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("size", [2, 3])
-def test_batches_on_ranks(size):
-    assert output_of_ranks(size, ON_RANKS) == ["equal"] * size
+def test_batches_on_ranks():
+    assert output_of_ranks(3, ON_RANKS) == ["equal"] * 3
+
+
+def test_library_algorithms_after_changes():
+    g = random_graph(False, 80, 200)
+    parts, rng = morph.partition(g, ["cpu", "python"]), np.random.default_rng(3)
+    for _ in range(2):
+        parts.apply(**random_batch(rng, parts.edges.ids(), 80))
+    whole = parts.to("cpu")
+    for algorithm in (morph.connected_components, morph.core_number):
+        for a, b in zip(algorithm(parts), algorithm(whole), strict=True):
+            assert np.array_equal(a, b)
+    ranks = (morph.pagerank(x).rank for x in (parts, whole))
+    np.testing.assert_allclose(*ranks, rtol=1e-9)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_batches_on_a_device_and_the_host(directed, monkeypatch):
+    there = pretended(monkeypatch)
+    batches_on([there, "python", there], directed)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("devices", [["cuda", "cuda"], ["cpu", "cuda", "cuda"]])
+def test_batches_on_gpus(devices, directed):
+    batches_on(devices, directed)

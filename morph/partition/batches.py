@@ -7,8 +7,8 @@ part changes its own graph, which stays as it was if that fails on any part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,8 +124,10 @@ def apply(
     then: Any,
 ) -> Applied:  # fmt: skip
     """Do what `PartitionedGraph.apply` promises."""
-    for k in parts.here:
-        parts.local(k).may_change()
+    if parts.telling:
+        raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
+    if parts.recorder is not None:
+        raise TypeError("points and edges of the graph do not change in a checkpoint's block")
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
     inserts, deletes, updates = map(_on_host, (inserts, deletes, updates))
@@ -142,9 +144,11 @@ def apply(
     with ExitStack() as undo:
         applied = _carry_out(parts, changes, undo)
         if then is not None:
-            raise_together(
-                parts.transport, _attempt(parts, lambda: _call_locked(parts, then, applied))
-            )
+            parts.telling = True
+            try:
+                raise_together(parts.transport, _attempt(parts, lambda: then(applied)))
+            finally:
+                parts.telling = False
     return applied
 
 
@@ -387,16 +391,18 @@ def _attempt(parts: Any, run: Callable[[], object]) -> dict[int, Exception | Non
     return errors
 
 
-def _call_locked(parts: Any, then: Any, applied: Applied) -> None:
-    """Call ``then``, which cannot change the graph."""
+@contextmanager
+def _changeable(parts: Any) -> Iterator[None]:
+    """A ``with`` block in which the parts are changed, which is refused elsewhere."""
     graphs = [parts.local(k) for k in parts.here]
+    fixed = graphs[0].fixed
     try:
         for g in graphs:
-            g.telling = True
-        then(applied)
+            g.fixed = ""
+        yield
     finally:
         for g in graphs:
-            g.telling = False
+            g.fixed = fixed
 
 
 def _carry_out(parts: Any, changes: Changes, undo: ExitStack) -> Applied:
@@ -417,12 +423,15 @@ def _carry_out(parts: Any, changes: Changes, undo: ExitStack) -> Applied:
             with g.device.active():
                 done[k] = undo.enter_context(carried_out(g, named, batch.inserts, batch))
 
-    errors = _attempt(parts, add_mirrors)
+    with _changeable(parts):
+        errors = _attempt(parts, add_mirrors)
     if any(parts.gather(lambda k: mirrors[k])):
         parts.points._routes.changed()
         parts.points._stale |= parts.points.columns.keys() - {GLOBAL_ID}
     raise_together(parts.transport, errors)
-    raise_together(parts.transport, _attempt(parts, change_parts))
+    with _changeable(parts):
+        errors = _attempt(parts, change_parts)
+    raise_together(parts.transport, errors)
     pieces = parts.gather(lambda k: _old_weights(parts, k, done[k]))
     since, dead = parts.changes, changes.deleted.ids.size
     own = {k: _own_changes(parts, k, changes, done[k]) for k in parts.here}

@@ -38,6 +38,7 @@ from morph.partition.tables import (
     PartitionedColumn,
     PartitionedRange,
     PartitionedRow,
+    TableOfParts,
 )
 from morph.partition.transport import raise_together
 from morph.runtime.device import Device
@@ -426,9 +427,12 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
         call.what, _local(items, k), _local(call.args, k), call.where, graph.local(k).device,
         together, balance, checked, until_empty, bounded,
     ))  # fmt: skip
-    if compiled not in _derivations:
+    of_parts = [x.local(k) for x in (items, *flat(call.args)) if isinstance(x, TableOfParts)]
+    local = frozenset(s for s, x in slots.objects.items() if any(x is t for t in of_parts))
+    known = _derivations.setdefault(compiled, {})
+    if local not in known:
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
-        found = derive(compiled.unit, graphs)
+        found = derive(compiled.unit, graphs, local)
         first = len(flat(call.args)) + 2 * bounded  # of the hidden arguments
         getters = dict(compiled.getters)
         getters.update((h.name, first + i) for i, h in enumerate(found.hidden))
@@ -437,11 +441,12 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
             made = Compiled(unit, getters, compiled.device, compiled.interruptible)
             made.dependencies = compiled.dependencies
             units.append(made)
-        _derivations[compiled] = Derived(found, units[0], tuple(units[1:]))
-    return _derivations[compiled], slots
+        known[local] = Derived(found, units[0], tuple(units[1:]))
+    return known[local], slots
 
 
-_derivations: WeakKeyDictionary[Compiled, Derived] = WeakKeyDictionary()
+# of units, by the tables of which each part has its own rows
+_derivations: WeakKeyDictionary[Compiled, dict[frozenset[str], Derived]] = WeakKeyDictionary()
 
 
 def _part(

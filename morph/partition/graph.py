@@ -107,7 +107,8 @@ class PartitionedGraph:
     divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "_steps", "changes", "device", "devices", "directed",
-        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "transport",
+        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",
+        "transport",
     )  # fmt: skip
 
     def __init__(
@@ -121,7 +122,7 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
-        self.changes = 0
+        self.changes, self.telling = 0, False  # `telling`: while `then` of `apply` runs
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
         self.recorder: Recorder | None = None

@@ -105,6 +105,7 @@ class Operations:
     Attributes
     ----------
     comm : mpi4py.MPI.Comm
+    rank : int
     users : iterator of int
         Numbers of the transports that share the communicator.
     waiting : float or None
@@ -112,7 +113,7 @@ class Operations:
     """
 
     def __init__(self, comm: Any) -> None:
-        self.comm, self.users = comm, itertools.count()
+        self.comm, self.rank, self.users = comm, comm.rank, itertools.count()
         self.waiting: float | None = None
         self._report_after = REPORT_AFTER  # seconds of waiting until the next report
         self._count, self._checksum = 0, 0
@@ -161,7 +162,7 @@ class Operations:
         if since is not None and seconds >= self._report_after:
             self._report_after *= 2
             where = self._recent[-1] if self._recent else "the start"
-            text = f"rank {self.comm.rank} has waited {seconds:.0f} s for other ranks in: {where}"
+            text = f"rank {self.rank} has waited {seconds:.0f} s for other ranks in: {where}"
             print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:
@@ -172,7 +173,7 @@ class Operations:
         try:
             self.gather(None)
         except PartError as error:
-            print(f"rank {self.comm.rank} has ended: {error}", file=sys.stderr, flush=True)
+            print(f"rank {self.rank} has ended: {error}", file=sys.stderr, flush=True)
             if self._ended:  # otherwise another rank raises the error
                 self.comm.Abort(1)
 

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.dynamic import repair
-from morph.algorithms.dynamic.following import Dynamic
+from morph.algorithms.dynamic.following import Dynamic, followed
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.costs import EDGES
 from morph.algorithms.graph.sssp import sssp
-from morph.algorithms.graph.temporary import as_graph, live_edges, source_ids
-from morph.graph import Graph
+from morph.algorithms.graph.temporary import live_edges, source_ids
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
 
@@ -71,7 +70,7 @@ class DynamicSSSP(Dynamic):
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, PartitionedGraph, or what `Graph.of` takes
         On any device, with edge weights that are not negative, 1 if it has none; out-edges are
         followed.  It is changed by `apply`.
     source : int or array of int
@@ -99,8 +98,8 @@ class DynamicSSSP(Dynamic):
 
     share = 0.4
 
-    def __init__(self, graph: Graph, source: Any = 0) -> None:
-        graph = as_graph(graph)
+    def __init__(self, graph: Any, source: Any = 0) -> None:
+        graph = followed(graph)
         self.sources = source_ids(graph, source)
         self._kind = kind = graph.edges.weight.dtype if "weight" in graph.edges.columns else None
         if kind is not None and kind.kind == "f":
@@ -121,23 +120,32 @@ class DynamicSSSP(Dynamic):
         with self.graph.device.active():
             return values.copy()
 
-    def _solve(self) -> tuple[Any, Any]:
-        graph = self.graph
+    def _check_edges(self) -> None:
         self._require_weight()
-        if self._kind is not None and not graph.directed:  # pulling reads the reverse edge
+        graph = self.graph
+        if self._kind is None or graph.directed:  # otherwise pulling reads the reverse edge
+            return
+        if self._in_parts:
+            ids = graph.edges.ids()
+            src, dst, weight = (getattr(graph.edges, c)[ids] for c in ("src", "dst", "weight"))
+            forth, back = np.lexsort((weight, dst, src)), np.lexsort((weight, src, dst))
+            differ = weight[forth] != weight[back]
+        else:
             weight, ids = graph.edges.weight.array, graph.edges.ids()
-            back = graph.reverses()[ids]
-            if bool((weight[back] != weight[ids]).any()):
-                raise ValueError(
-                    "DynamicSSSP needs equal weights both ways in a graph that is not directed"
-                )
-        found = sssp(graph, self.sources, predecessors=True)
+            differ = weight[graph.reverses()[ids]] != weight[ids]
+        if bool(differ.any()):
+            raise ValueError(
+                "DynamicSSSP needs equal weights both ways in a graph that is not directed"
+            )
+
+    def _solve(self) -> tuple[Any, Any]:
+        found = sssp(self.graph, self.sources, predecessors=True)
         return found.distance, found.predecessor
 
     def _delta(self) -> Any:
         if self._kind is None:
             return LEVELS
-        weight = self.graph.edges.weight.array[live_edges(self.graph)]
+        weight = self._array(self.graph.edges, "weight")[live_edges(self.graph)]
         if weight.dtype.kind == "f":
             weight = weight[self.graph.device.xp.isfinite(weight)]
         if not weight.size:
@@ -163,7 +171,7 @@ class DynamicSSSP(Dynamic):
             return
         if applied._changes != self.graph.changes:  # ids may be reused; `refresh` checks all
             return
-        weight = self.graph.edges.weight.array
+        weight = self._array(self.graph.edges, "weight")
         with self.graph.device.active():
             for what, ids in (("inserts", applied.inserted), ("updates", applied.updated)):
                 bad = ~(weight[ids] >= 0)  # and NaN
@@ -172,10 +180,9 @@ class DynamicSSSP(Dynamic):
                     raise ValueError(f"{what}: edge {e} has weight {weight[e]}, which is refused")
 
     def _refuse_overflow(self) -> None:
-        graph, value = self.graph, self._tree.value.array
+        graph, value = self.graph, self._array(self._tree, "value")
         pick = live_edges(graph)
-        src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
-        weight = graph.edges.weight.array[pick]
+        src, dst, weight = (self._array(graph.edges, c)[pick] for c in ("src", "dst", "weight"))
         with graph.device.active():
             beyond = (value[src] < self._far) & (value[dst] == self._far) & (weight < np.inf)
             if not bool(beyond.any()):
@@ -192,7 +199,7 @@ class DynamicBFS(Dynamic):
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, PartitionedGraph, or what `Graph.of` takes
         On any device; out-edges are followed.  It is changed by `apply`.
     source : int or array of int
         Id of a point.  Of several, a distance is that to the nearest.
@@ -211,8 +218,8 @@ class DynamicBFS(Dynamic):
     share = 0.2
     _cost, _start = one, farthest
 
-    def __init__(self, graph: Graph, source: Any = 0) -> None:
-        graph = as_graph(graph)
+    def __init__(self, graph: Any, source: Any = 0) -> None:
+        graph = followed(graph)
         self.sources = source_ids(graph, source)
         super().__init__(graph, np.int32, repair.NONE, repair.NONE - 1)
 
@@ -242,7 +249,7 @@ class DynamicComponents(Dynamic):
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, PartitionedGraph, or what `Graph.of` takes
         On any device, and not directed.  It is changed by `apply`.
 
     Attributes
@@ -259,8 +266,8 @@ class DynamicComponents(Dynamic):
     share = 0.1
     _cost, _start = nothing, itself
 
-    def __init__(self, graph: Graph) -> None:
-        graph = as_graph(graph)
+    def __init__(self, graph: Any) -> None:
+        graph = followed(graph)
         if graph.directed:
             raise ValueError(
                 "DynamicComponents needs a graph that is not directed: make it with symmetrize=True"

@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
 from morph.algorithms.dynamic import repair
+from morph.algorithms.graph.temporary import as_graph
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.data.versions import exclusive
-from morph.graph import Graph
-from morph.operators.bucket_queue import BucketQueue
+from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
+from morph.partition.graph import PartitionedGraph
 from morph.prelude import i32, i64
 
 ALONE = 1 << 15  # log entries up to which one CPU thread repairs, without barriers
@@ -60,6 +62,11 @@ def _filled_first(a: Collection, b: Collection) -> tuple[Collection, Collection]
     return (b, a) if len(b) else (a, b)
 
 
+def followed(graph: Any) -> Any:
+    """Give what a dynamic algorithm follows: a graph in parts, or one as `as_graph` makes it."""
+    return graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
+
+
 class Dynamic:
     """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
 
@@ -67,24 +74,30 @@ class Dynamic:
     """
 
     share: float  # of all points: the measured break-even with recomputing all values
+    sources = np.zeros(0, np.int32)  # points of value 0, without predecessor
     _cost: Any  # functions of the language
     _start: Any
 
-    def __init__(self, graph: Graph, dtype: Any, far: Any, most: Any) -> None:
+    def __init__(self, graph: Any, dtype: Any, far: Any, most: Any) -> None:
         self.graph = graph
+        self._in_parts = isinstance(graph, PartitionedGraph)
         self._lock = graph._lock
         self._dtype = dtype = np.dtype(dtype)
         self._far, self._most = dtype.type(far), dtype.type(most)
-        device = graph.device
-        self._tree = tree = Table("tree", device, value=dtype, predecessor=i32, old_value=dtype)
-        self._state = Table(
-            "state", device, least=dtype, limit=dtype, ready=i32, batch=i64, invalid=i64
+        where = graph if self._in_parts else graph.device
+        columns = {"value": dtype, "predecessor": i32, "old_value": dtype}
+        self._tree: Any = (
+            self._columns_of_points(columns) if self._in_parts else Table("tree", where, **columns)
+        )
+        tree = self._tree
+        self._state: Any = Table(
+            "state", where, least=dtype, limit=dtype, ready=i32, batch=i64, invalid=i64
         )
         self._state.extend(1)
         self._now, self._following = Collection(tree), Collection(tree)
         buckets = (Collection(tree, key=dtype) for _ in range(4))
         self._queue = BucketQueue._make([*buckets, self._state, self._most, self._most, False])
-        self._orphans, self._overflowed = Collection(tree), Flag(device)
+        self._orphans, self._overflowed = Collection(tree), Flag(where)
         self._log = Collection(tree, predecessor=i32, value=dtype)
         self._problem = repair.Problem(
             graph, tree, self._cost, self._start, self._far, self._most, self._log, 0,
@@ -94,6 +107,34 @@ class Dynamic:
         self._seen = -1
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
+
+    def _columns_of_points(self, columns: dict[str, Any]) -> Any:
+        """Give the points of a graph in parts, to which the columns of the tree are added.
+
+        Raises
+        ------
+        ValueError
+            If they have columns of these names; those of an object that is gone are replaced.
+        """
+        points, kept = self.graph.points, self.graph.kept
+        if "dynamic" in kept and kept["dynamic"]() is None:
+            for name in columns.keys() & points.columns.keys():
+                points.drop(name)
+        for name in columns:
+            if name in points.columns:
+                raise ValueError(
+                    f"points have a column {name!r}: on parts one dynamic algorithm has columns"
+                    f" {', '.join(columns)} of points"
+                )
+        for name, kind in columns.items():
+            points.add(name, kind)
+        kept["dynamic"] = ref(self)
+        return points
+
+    def _array(self, table: Any, name: str) -> Any:
+        """Give a column: an array, or of points in parts a column that is used like one."""
+        column = getattr(table, name)
+        return column if self._in_parts else column.array
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -106,6 +147,9 @@ class Dynamic:
     def _solve(self) -> tuple[Any, Any]:
         """Compute all values, and the predecessors (None: attach them)."""
         raise NotImplementedError
+
+    def _check_edges(self) -> None:
+        """Refuse edges before all values are recomputed."""
 
     def _delta(self) -> Any:
         """How far values may lie apart that are pushed together."""
@@ -253,6 +297,8 @@ class Dynamic:
 
     def _pause_at(self, count: int) -> int:
         """Return the log length up to which one thread or block repairs a batch of ``count``."""
+        if self._in_parts:
+            return len(self._tree)
         if self.graph.device.on_host:
             return ALONE
         return BLOCK if count <= BLOCK else len(self._tree)
@@ -260,6 +306,8 @@ class Dynamic:
     def _lengthen(self) -> int:
         """Add rows for new points; returns the number of rows."""
         n = len(self._tree)
+        if self._in_parts:
+            return n
         more = len(self.graph.points) - n
         if more < 0:
             raise RuntimeError(
@@ -281,37 +329,59 @@ class Dynamic:
         """Recompute all values, after saving the old ones for `_put_back`."""
         self._put_back()
         self._lengthen()
+        self._check_edges()
         tree, xp = self._tree, self.graph.device.xp
-        value, before, old = (getattr(tree, c).array for c in ("value", "predecessor", "old_value"))
+        value, before, old = (self._array(tree, c) for c in ("value", "predecessor", "old_value"))
         with self.graph.device.active():
-            self._saved = old.copy(), before.copy()
-            found, predecessor = self._solve()
+            self._saved = old[:].copy(), before[:].copy()
+            self._queue = self._queue._replace(delta=self._dtype.type(self._delta()))
+            found, predecessor = self._solve_on_parts() if self._in_parts else self._solve()
             value[:] = found
             if predecessor is None:
                 before[:] = repair.NONE
-                self._log.extend(xp.arange(len(tree), dtype=np.int32))
+                ids = xp.arange(len(tree), dtype=np.int32)
+                if self.sources.size:
+                    before[self.sources] = -1
+                    ids = np.setdiff1d(ids, self.sources)
+                self._log.extend(ids)
                 repair.set_parents(self._problem, self._now, self._following)
                 self._log.clear()
             else:
                 before[:] = predecessor
             affected = int((old != value).sum())
             old[:] = value
-            self._queue = self._queue._replace(delta=self._dtype.type(self._delta()))
         return "recomputed", affected, rounds
+
+    def _solve_on_parts(self) -> tuple[Any, Any]:
+        """Compute all values by the kernel that relaxes edges in the repair."""
+        tree, far = self._tree, self._queue.far
+        values = np.full(len(tree), self._first(np.arange(len(tree))), self._dtype)
+        values[self.sources] = 0
+        seeds = np.flatnonzero(values != self._far)
+        tree.value[:], tree.predecessor[:] = values, repair.NONE
+        far.extend(seeds, key=values[seeds])
+        self._state[0].limit = 0
+        problem = self._problem._replace(pause_at=len(tree))
+        run_in_order(
+            self._queue, Visit(repair.relax, problem, repair.is_current, repair.log_is_long)
+        )
+        if self._overflowed.take():
+            self._refuse_overflow()
+        return tree.value[:], None
 
     def _put_back(self) -> None:
         """Roll back: restore the values and predecessors from before the batch."""
-        tree, log = self._tree, self._log
-        value, before, old = (getattr(tree, c).array for c in ("value", "predecessor", "old_value"))
+        tree, log, state = self._tree, self._log, self._state
+        value, before, old = (self._array(tree, c) for c in ("value", "predecessor", "old_value"))
         with self.graph.device.active():
             if self._saved is not None:
                 old[:], before[:] = self._saved
                 value[:] = old
-            elif self._touched and int(self._state.batch.array[0]) == self._batch and len(log):
+            elif self._touched and int(self._array(state, "batch")[0]) == self._batch and len(log):
                 item, predecessor, logged = (
-                    getattr(log, c).array for c in ("item", "predecessor", "value")
+                    self._array(log, c) for c in ("item", "predecessor", "value")
                 )
-                logged = logged if bool(self._state.ready.array[0]) else old[item]
+                logged = logged if bool(self._array(state, "ready")[0]) else old[item]
                 value[item] = old[item] = logged
                 before[item] = predecessor
         self._touched, self._saved = False, None
@@ -327,11 +397,11 @@ class Dynamic:
     @exclusive
     def _values(self) -> Any:
         self._follow_others()
-        return self._tree.value.array
+        return self._array(self._tree, "value")[:]
 
     @property
     def predecessor(self) -> Any:
         """The point before each, shape (n,), int32; -1 where there is none.  A copy."""
         with self._lock:
             self._follow_others()
-            return self.graph.device.copy(self._tree.predecessor.array)
+            return self.graph.device.copy(self._array(self._tree, "predecessor")[:])

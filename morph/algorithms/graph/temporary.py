@@ -269,7 +269,7 @@ def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:
 def live_edges(graph: Graph) -> Any:
     """Give the ids of the edges between live points: an array, or a slice of all."""
     if isinstance(graph, PartitionedGraph):
-        return slice(len(graph.edges))
+        return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
     if graph.loose and not graph.points.deletes:  # nothing to pack
         return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
     _, ids = graph.adjacency("out")

@@ -29,9 +29,15 @@ class Ownership:
         The partitioned tables by slot.
     lists : dict of str to str
         The collections of their rows, and the slot of the table.
+    local : set of str
+        Tables of which each part has its own rows, with numbers of rows of the part.
     """
 
-    def __init__(self, unit: ir.Unit, graphs: Container[str], funcs: Iterable[ir.Func]) -> None:
+    def __init__(
+        self, unit: ir.Unit, graphs: Container[str], funcs: Iterable[ir.Func],
+        local: Container[str] = (),
+    ) -> None:  # fmt: skip
+        self.local = {s.slot for s in unit.stores if s.slot in local}
         infos = [g for g in unit.graphs if g.slot in graphs]
         self.points = {dict(g.tables)["points"]: g for g in infos}
         self.edges = {dict(g.tables)["edges"]: g for g in infos}
@@ -100,6 +106,12 @@ class Ownership:
                 return not self.partitioned(x.type)
         return True
 
+    def is_local(self, x: Any) -> bool:
+        """Whether a row is given by its number, which a table of local rows has."""
+        while isinstance(x, ir.Cast | ir.Item):
+            x = x.x
+        return isinstance(x, ir.Load) and x.place.slot in self.local
+
     def partitioned(self, t: Any) -> bool:
         """Whether a type is that of rows of a partitioned table."""
         return isinstance(t, Handle) and t.slot in self.tables
@@ -139,7 +151,7 @@ class Ownership:
             case ir.Load(place=p):
                 end = p.slot in self.edges and p.column in ENDS
                 return p.column == "item" and p.slot in self.lists or end and self.exists(p.row, f)
-        return False
+        return self.is_local(x)
 
     def name(self, x: ir.Expr, f: str) -> ir.Expr:
         """An expression that is equal for rows known to be the same."""

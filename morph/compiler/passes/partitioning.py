@@ -124,7 +124,9 @@ class Partitioning:
     hidden: tuple[Hidden, ...]
 
 
-def derive(unit: ir.Unit, graphs: Container[str]) -> Partitioning:
+def derive(
+    unit: ir.Unit, graphs: Container[str], local: Container[str] = frozenset()
+) -> Partitioning:
     """Derive what is exchanged when the unit of a ``foreach`` is executed by parts.
 
     Parameters
@@ -133,6 +135,9 @@ def derive(unit: ir.Unit, graphs: Container[str]) -> Partitioning:
         Of one ``foreach``; points have the column `GLOBAL_ID`.
     graphs : set of str
         The slots of the partitioned graphs.
+    local : set of str
+        The slots of tables of which each part has its own rows.  Their columns have local numbers
+        of points, own or mirrors, and of own edges.
 
     Raises
     ------
@@ -142,7 +147,7 @@ def derive(unit: ir.Unit, graphs: Container[str]) -> Partitioning:
     (block,) = unit.blocks
     (step,) = block.steps
     assert isinstance(step, ir.Foreach) and not unit.fused
-    return _Derivation(unit, step, graphs).partitioning()
+    return _Derivation(unit, step, graphs, local).partitioning()
 
 
 def describe(found: Partitioning) -> list[str]:
@@ -167,15 +172,17 @@ def describe(found: Partitioning) -> list[str]:
 class _Derivation:
     """The derivation of one unit."""
 
-    def __init__(self, unit: ir.Unit, step: ir.Foreach, graphs: Container[str]) -> None:
-        self.unit, self.step, self.graphs = unit, step, graphs
-        funcs = {f.name: f for f in unit.funcs}
+    def __init__(
+        self, unit: ir.Unit, step: ir.Foreach, graphs: Container[str], local: Container[str]
+    ) -> None:
+        self.unit, self.step, self.graphs, self.local = unit, step, graphs, local
+        funcs = {f.name: replace(f, body=ir.rewritten(f.body, _same_row)) for f in unit.funcs}
         kernel = funcs[step.kernel]
         assert isinstance(kernel, ir.Kernel)
-        self.rows = Ownership(unit, graphs, unit.funcs)
+        self.rows = Ownership(unit, graphs, funcs.values(), local)
         self.kernel = self._inlined(kernel, funcs)
-        self.rows = Ownership(unit, graphs, _reached(self.kernel, funcs))
-        self.divided = step.slot in {*self.rows.tables, *self.rows.lists}
+        self.rows = Ownership(unit, graphs, _reached(self.kernel, funcs), local)
+        self.divided = step.slot in {*self.rows.tables, *self.rows.lists, *self.rows.local}
         self.hidden: dict[str, Hidden] = {}
         self._refuse_options()
         others = _reached(self.kernel, funcs)[:-1]
@@ -186,7 +193,7 @@ class _Derivation:
             body = (self._if_own(row, self.kernel.body),)
             self.kernel = replace(self.kernel, body=body)
         self.funcs = {f.name: self._localised(f) for f in others}
-        self.rows = Ownership(unit, graphs, (*self.funcs.values(), self.kernel))
+        self.rows = Ownership(unit, graphs, (*self.funcs.values(), self.kernel), local)
 
     def _inlined(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
         """The kernel; without calls and reservations if it changes rows at other ends."""
@@ -416,7 +423,9 @@ class _Derivation:
             case ir.FindEdge() if n.graph in self.graphs:
                 far = "" if self.rows.owns(n.x, f) else far
             case ir.Cast(x=x) if self.rows.partitioned(n.type) and isinstance(x.type, Scalar):
-                reject(ARBITRARY, n.pos, "follow an edge, or use a filter on p.id")
+                far = ""
+                if not self.rows.is_local(x):
+                    reject(ARBITRARY, n.pos, "follow an edge, or use a filter on p.id")
             case _:
                 far = ""
         if far:
@@ -545,6 +554,15 @@ class _Derivation:
         everywhere = self.step.start is None and self.kernel.where is None
         leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
         return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
+
+
+def _same_row(n: Any) -> Any:
+    """A row, for the row that has its number: ``p`` for ``points[p.id]``."""
+    x = n
+    while isinstance(x, ir.Cast) and (x is n or isinstance(x.type, Scalar) and x.type.bits >= 32):
+        x = x.x
+    same = isinstance(n, ir.Cast) and isinstance(n.type, Handle) and x.type == n.type
+    return ir.rewritten(x, _same_row) if same else None
 
 
 def _is_first(row: ir.Expr) -> bool:
