@@ -104,15 +104,19 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
 
     def find(k: int) -> None:
         g, share = graph.local(k), graph.edges._share(k)
-        ends = {name: g.edges.columns[name].array[: share.owned] for name in names}
-        if share.mirrors:  # copies of edges, which are last, whatever their ids in the whole graph
-            g = Graph.from_edges(**ends, n=len(g.points), device=g.device)
-        picked = mst(g).edges
-        with g.device.active():
-            kept = {name: g.device.to_host(a[picked]) for name, a in ends.items()}
+        device, rows = g.device, np.arange(len(g.edges))[share.own]
+        if g.edges.deletes:
+            rows = rows[device.to_host(g.edges.alive)[rows]]
+        with device.active():
+            at = device.asarray(rows)
+            ends = {name: g.edges.columns[name].array[at] for name in names}
+        # the ids of the part's own edges without copies, in the order of those in the whole graph
+        picked = mst(Graph.from_edges(**ends, n=len(g.points), device=device)).edges
+        with device.active():
+            kept = {name: device.to_host(a[picked]) for name, a in ends.items()}
         for name in ("src", "dst"):
             kept[name] = graph.points._share(k).global_ids(kept[name])
-        found[k] = share.global_ids(g.device.to_host(picked)), kept
+        found[k] = share.global_ids(rows[device.to_host(picked)]), kept
 
     graph.each_part(find)
     ids, kept = zip(*graph.gather(found.__getitem__), strict=True)

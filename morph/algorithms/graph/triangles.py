@@ -163,14 +163,23 @@ def _in_parts(graph: PartitionedGraph) -> TriangleCount:
         return TriangleCount(triangles, int(triangles.sum()) // 3)
 
 
+def _own(graph: PartitionedGraph, k: int) -> Any:
+    """Tell which points of part k are its own."""
+    found = np.zeros(len(graph.local(k).points), bool)
+    found[graph.points._share(k).own] = True
+    return graph.local(k).device.asarray(found)
+
+
 def _own_rows(graph: PartitionedGraph, k: int) -> tuple[Any, Any]:
     """Give the edges of part k from own points to later ones, as local ids, each once."""
-    g, owned = graph.local(k), graph.points._share(k).owned
+    g, pick = graph.local(k), live_edges(graph.local(k))
     with g.device.active():
-        src, dst, order = g.edges.src.array, g.edges.dst.array, g.points.order.array
+        own = _own(graph, k)
+        src, dst = g.edges.src.array[pick], g.edges.dst.array[pick]
+        order = g.points.order.array
         turn = order[src] > order[dst]
         u, v = g.device.xp.where(turn, dst, src), g.device.xp.where(turn, src, dst)
-        keep = (u < owned) & (u != v)
+        keep = own[u] & (u != v)
         keys = g.device.xp.unique(u[keep].astype(np.int64) << 32 | v[keep])
         return (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
 
@@ -194,18 +203,17 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
     device, n = g.device, len(g.points)
     with device.active():
         sources, targets = [u], [v]
-        for first, (at, ids) in zip(share.mirrors_of.tolist(), received, strict=False):
+        for j, (at, ids) in enumerate(received):
+            mirrors = device.asarray(np.arange(n, dtype=np.int32)[share.mirrors_from(j)])
             rows = share.rows(device.to_host(ids))
             known = rows >= 0  # a triangle's points are neighbours of its least one
             targets.append(device.asarray(rows[known].astype(np.int32)))
-            sources.append(
-                device.asarray(at)[device.asarray(known)] + np.int32(share.owned + first)
-            )
+            sources.append(mirrors[device.asarray(at)[device.asarray(known)]])
         order, rank = _ranks(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
         turned = _turned(device, n, u, v)
         turned.points.add("own", bool_)
-        turned.points.own.array[:] = order < share.owned
+        turned.points.own.array[:] = _own(graph, k)[order]
     _count(turned, starts_at_own)
     with device.active():
         g.points.triangles.array[order] = turned.points.triangles.array
