@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import ranks
 from hypothesis import HealthCheck, settings
 
 import morph
+from morph.runtime.toolchain import cpu
 
 # the first example pays for a compilation, so neither its time nor its slowness means anything
 settings.register_profile(
@@ -19,6 +21,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
+FLAGS = cpu.FLAGS
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
@@ -59,6 +62,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marked and not there():
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+# CI compiles with -O1, as checked units are, in about 60 % of the time; but not the units of these
+OPTIMISED = re.compile(
+    "test_(algorithms|build|delaunay|dynamic|examples|mesh|parts_programs|powers|predicates|refine"
+    "|sat|solve|surveys|targets_numbers|triangulate)"
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if os.environ.get("CI"):
+        quick = () if OPTIMISED.match(item.path.name) else ("-O1",)
+        cpu.FLAGS = (*FLAGS, *quick)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -84,11 +84,11 @@ def graphs() -> None:
     for dtype in (np.float64, np.float32):
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
     parts = morph.partition(g, ["cpu"] * 2)
+    for row in ROWS:
+        row.function(parts, **row.arguments_of({}), **row.complete)
     levels = morph.DynamicBFS(parts)
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
-    for row in ROWS:
-        row.function(parts, **row.arguments_of({}), **row.complete)
     morph.betweenness(g, sources=[0])
     chain = np.arange(1100).repeat(2)
     for directed in (True, False):  # 2**1100 shortest paths

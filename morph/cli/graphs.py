@@ -29,6 +29,7 @@ from morph.io.graph.graphs import graph_of_shares, read_edges_of_parts
 from morph.io.text.files import replacing
 from morph.language.errors import LanguageError
 from morph.launch.foreach import timing
+from morph.partition.graph import PartitionedGraph
 from morph.partition.ranges import places
 from morph.partition.transport import on_all
 from morph.runtime.device import Device
@@ -181,8 +182,6 @@ def _read(row: Algorithm, call: Call) -> Input:
 
 def _read_parts(row: Algorithm, call: Call) -> Input:
     """Read a share of the edges for each part of this process."""
-    if "edges" in row.result.split():
-        raise BadInput(f"{row.name} finds positions in the file, which graphs in parts do not have")
     names = call.device.split(",")
     given = [device_of(name) for name in names]
     with bad_input("--device: "):
@@ -201,7 +200,9 @@ def _read_parts(row: Algorithm, call: Call) -> Input:
     on_all(transport, check_shares)
     m = sum(transport.gather({k: len(edges.src) for k, edges in shares.items()}))
     n = next(iter(shares.values())).n
-    return Input(where, n, m, partial(graph_of_shares, shares, where, transport))
+    positions = "edges" in row.result.split()
+    make = partial(graph_of_shares, shares, where, transport, positions=positions)
+    return Input(where, n, m, make)
 
 
 def source_of(options: Arguments) -> dict[str, Any]:
@@ -210,17 +211,21 @@ def source_of(options: Arguments) -> dict[str, Any]:
     return {"source": sources[0] if len(sources) == 1 else list(sources)} if sources else {}
 
 
-def on_host(graph: Graph, found: Any) -> Any:
+def on_host(graph: Any, found: Any) -> Any:
     """Give a result whose arrays are NumPy's, and whose edges are positions in the file."""
     arrays = {k: v for k, v in found._asdict().items() if getattr(v, "ndim", 0)}
     arrays = {name: np.asarray(graph.device.to_host(a)) for name, a in arrays.items()}
     if "edges" in arrays:
-        order = graph.edge_order
-        positions = (
-            arrays["edges"] if order is None else graph.device.to_host(order)[arrays["edges"]]
-        )
-        arrays["edges"] = np.sort(positions)
+        arrays["edges"] = np.sort(_positions(graph, arrays["edges"]))
     return found._replace(**arrays)
+
+
+def _positions(graph: Any, edges: Any) -> Any:
+    """Give the positions of edges in the file of the graph."""
+    if isinstance(graph, PartitionedGraph):
+        return graph.edges.position[edges]
+    order = graph.edge_order
+    return edges if order is None else graph.device.to_host(order)[edges]
 
 
 def save_answer(path: str | None, row: Algorithm, answer: Arguments) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
+from morph.cli.common import complain
 from morph.cli.failures import explain
 from morph.partition.transport import PartError
 
@@ -62,8 +64,19 @@ def _outcomes(comm: Any, outcome: int, error: Exception | None) -> list[int]:
     since = time.monotonic()
     while not request.Test():
         if error is not None and time.monotonic() - since > PATIENCE:
-            explain(click.ClickException(str(error)) if outcome == TOLD else error)
+            _report(error)
             comm.Abort(2)
         time.sleep(0.005)
     outcomes: list[int] = found.tolist()
     return outcomes
+
+
+def _report(error: Exception) -> None:
+    """Write the message of an error, and the traceback of an internal one."""
+    if isinstance(error, click.ClickException):
+        complain(error.format_message(), 2)
+        return
+    try:
+        explain(error)
+    except Exception:
+        traceback.print_exception(error)

@@ -133,7 +133,8 @@ class PartitionedGraph:
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
-        self._fix(FIXED)
+        for k in self.here:
+            self.local(k).fixed = FIXED
 
     def local(self, k: int) -> Graph:
         """Give the graph of part k."""
@@ -266,16 +267,7 @@ class PartitionedGraph:
             As `Graph.apply`; also if points are to be deleted.
         """
         self.transport.begin("apply")
-        self._fix("")
-        try:
-            return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
-        finally:
-            self._fix(FIXED)
-
-    def _fix(self, reason: str) -> None:
-        """Say why the points and edges of each part may not change alone, if they may not."""
-        for k in self.here:
-            self.local(k).fixed = reason
+        return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
     def to(self, device: str | Device) -> Graph:
         """Give the whole graph on one device: points and edges with all columns, other tables.

@@ -53,11 +53,17 @@ def division(parts: int, by: str = "range", shares: Sequence[float] | None = Non
 
 
 class Ends(NamedTuple):
-    """Edges: the global ids of their ends, and their weights; arrays of the host."""
+    """Edges: the global ids of their ends, weights, positions in a file; arrays of the host."""
 
     src: HostArray
     dst: HostArray
-    weight: HostArray | None
+    weight: HostArray | None = None
+    position: HostArray | None = None
+
+    def map(self, change: Callable[[HostArray], HostArray]) -> Ends:
+        """Change all arrays."""
+        others = (a if a is None else change(a) for a in self[2:])
+        return Ends(change(self.src), change(self.dst), *others)
 
 
 def places(devices: Any, comm: Any) -> tuple[list[Device], Transport]:
@@ -134,7 +140,7 @@ def partitioned_edges(
     """Make a partitioned graph of edges that lie on any parts.
 
     It equals ``partition`` of the graph that ``Graph.from_edges`` makes of all edges, in order of
-    the parts.
+    the parts, and has a column ``position`` of edges if these are given.
 
     Parameters
     ----------
@@ -156,8 +162,10 @@ def partitioned_edges(
         bounds = bounds_by_range(n, fractions)
     found = _to_owners(edges, bounds, both, transport)
 
+    positions = []
+
     def edges_of(at: Device, own: range) -> Rows:
-        src, dst, weight = found.pop(0)
+        src, dst, weight, position = found.pop(0)
         dtype = None if weight is None else weight.dtype
         require_memory(at, len(own), src.size, dtype, arranged=False)
         with at.active():
@@ -165,9 +173,18 @@ def partitioned_edges(
             weight = None if weight is None else at.asarray(weight)
             rows = arrange(at, src, dst, weight, len(own), both=False)
             rows.src += own.start
+            if position is not None:
+                positions.append(at.asarray(position)[rows.order])
         return Rows(rows.offsets, rows.src, rows.dst, rows.weight)
 
-    return partitioned(where, n, edges_of, directed, transport, bounds)
+    made = partitioned(where, n, edges_of, directed, transport, bounds)
+    if positions:
+        made.edges.add("position", np.int64)
+        for k, own in zip(made.here, positions, strict=True):
+            at, column = where[k], made.local(k).edges.columns["position"]
+            with at.active():
+                column.array[: own.size] = own
+    return made
 
 
 def _degrees(n: int, edges: Mapping[int, Ends], both: bool, transport: Transport) -> HostArray:
@@ -175,7 +192,7 @@ def _degrees(n: int, edges: Mapping[int, Ends], both: bool, transport: Transport
     ranges = [slice(n * k // transport.size, n * (k + 1) // transport.size)
               for k in range(transport.size)]  # fmt: skip
     sent = {}
-    for k, (src, dst, _) in edges.items():
+    for k, (src, dst, *_) in edges.items():
         counts = count_keys(np, src, n)
         if both:
             counts += count_keys(np, dst, n, unlike=src)
@@ -193,6 +210,8 @@ def _to_owners(
 
     The edges come first, in order of the parts that had them, then the reverse ones.
     """
+    first = next(iter(edges.values()))
+    names = [name for name, a in zip(Ends._fields, first, strict=True) if a is not None]
     sent = {}
     for k, own in edges.items():
         groups = [own, _reverse(own)] if both else [own]
@@ -203,8 +222,8 @@ def _to_owners(
         if both:
             half = len(columns) // 2
             columns = [a + b for a, b in zip(columns[:half], columns[half:], strict=True)]
-        arrays = [np.concatenate(pieces) for pieces in columns]
-        found.append(Ends(arrays[0], arrays[1], arrays[2] if len(arrays) == 3 else None))
+        arrays = map(np.concatenate, columns)
+        found.append(Ends(**dict(zip(names, arrays, strict=True))))
     return found
 
 
@@ -214,7 +233,7 @@ def are_symmetric(n: int, edges: Mapping[int, Ends], transport: Transport) -> bo
     ``edges`` has any of them for each part of this process.
     """
     bounds = bounds_by_range(n, checked_shares(None, transport.size))
-    turned = {k: Ends(dst, src, weight) for k, (src, dst, weight) in edges.items()}
+    turned = {k: x._replace(src=x.dst, dst=x.src) for k, x in edges.items()}
     found = [_to_owners(x, bounds, False, transport) for x in (edges, turned)]
     same = map(_are_same, *found)
     return all(transport.gather(dict(zip(transport.parts, same, strict=True))))
@@ -231,9 +250,9 @@ def _are_same(a: Ends, b: Ends) -> bool:
 
 def _reverse(edges: Ends) -> Ends:
     """Give the reverse of each edge but loops."""
-    src, dst, weight = edges
-    kept = np.flatnonzero(src != dst)
-    return Ends(dst[kept], src[kept], None if weight is None else weight[kept])
+    kept = np.flatnonzero(edges.src != edges.dst)
+    turned = edges._replace(src=edges.dst, dst=edges.src)
+    return turned.map(lambda a: a[kept])
 
 
 def _between(edges: Ends, start: int, stop: int) -> list[HostArray]:

@@ -21,6 +21,7 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
+from morph.runtime.device import Device
 
 NONE = 2**31 - 1  # no edge is picked
 FEW = 3  # edges per vertex that are processed first, if there are at least twice as many
@@ -94,29 +95,39 @@ def boruvka(g, sets, joined, low, high, most, none, together):
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
+def _edges_in_order(where: Device, n: int, columns: dict[str, Any]) -> Graph:
+    """Make a graph whose edges have the order of the arrays: their ids decide between equals."""
+    g = Graph(where)
+    g.points.extend(n)
+    if "weight" in columns:
+        g.edges.add("weight", columns["weight"].dtype)
+    g.edges.extend(**columns)
+    return g
+
+
 def _in_parts(graph: PartitionedGraph) -> Mst:
     """Find the forest of the edges that are in the forests of parts, all other edges left out.
 
     An edge that is the last one of a cycle in the order of weights and ids is in no forest.
     """
-    names = [name for name in ("src", "dst", "weight") if name in graph.edges.columns]
+    names: list[str] = [name for name in ("src", "dst", "weight") if name in graph.edges.columns]
     n, found = len(graph.points), {}
 
     def find(k: int) -> None:
         g, share = graph.local(k), graph.edges._share(k)
-        device, rows = g.device, np.arange(len(g.edges))[share.own]
-        if g.edges.deletes:
-            rows = rows[device.to_host(g.edges.alive)[rows]]
-        with device.active():
-            at = device.asarray(rows)
-            ends = {name: g.edges.columns[name].array[at] for name in names}
-        # the ids of the part's own edges without copies, in the order of those in the whole graph
-        picked = mst(Graph.from_edges(**ends, n=len(g.points), device=device)).edges
-        with device.active():
-            kept = {name: device.to_host(a[picked]) for name, a in ends.items()}
+        rows = share.own if isinstance(share.own, slice) else g.device.asarray(share.own)
+        with g.device.active():
+            ends = {name: g.edges.columns[name].array[rows] for name in names}
+        if len(g.edges) != share.owned:  # without copies of other parts' edges, and deleted ones
+            g = _edges_in_order(g.device, len(g.points), ends)
+        picked = mst(g).edges
+        with g.device.active():
+            kept = {name: g.device.to_host(a[picked]) for name, a in ends.items()}
+            picked = g.device.to_host(picked)
         for name in ("src", "dst"):
             kept[name] = graph.points._share(k).global_ids(kept[name])
-        found[k] = share.global_ids(rows[device.to_host(picked)]), kept
+        ids: Any = share.ids  # an array if the part has changed
+        found[k] = ids[picked] if share.own_at is not None else share.global_ids(picked), kept
 
     graph.each_part(find)
     ids, kept = zip(*graph.gather(found.__getitem__), strict=True)
@@ -126,7 +137,7 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
         name: np.concatenate([x[name] for x in kept])[order] for name in names
     }
     where = graph.devices[graph.here[0]]
-    whole = mst(Graph.from_edges(**arrays, n=n, device=where))
+    whole = mst(_edges_in_order(where, n, arrays))
     return whole._replace(edges=edges[order][where.to_host(whole.edges)])
 
 
@@ -136,7 +147,7 @@ def mst(graph: Graph) -> Mst:
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
+    graph : Graph, or what `Graph.of` takes
         On any device, with edge weights of any real type, 1 if it has none.  Edges count as
         undirected, whether they are held once or in both directions.
 

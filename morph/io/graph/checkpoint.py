@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from morph.data.conversion import number
 from morph.io.graph.shares import identity
-from morph.io.text.files import remove_leftovers, replacing
+from morph.io.text.files import opened, remove_leftovers, replacing
 from morph.io.text.scanner import FormatError, StrPath
 from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import DIVIDED, GLOBAL_ID
@@ -95,7 +95,8 @@ class Recorder:
                 raise self._another("reads a value", entry)
             found: Result = self._decoded(entry)
             return found
-        value = read()
+        with self._paused():  # what the read needs is no value of its own
+            value = read()
         self.entries.append(self._encoded(value))
         return value
 
@@ -202,10 +203,10 @@ class Recorder:
     def _load(self) -> None:
         """Read a checkpoint."""
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with opened(self.path) as packed, np.load(packed, allow_pickle=False) as file:
                 found = {name: file[name] for name in file.files}
             about = json.loads(found.pop("morph checkpoint").tobytes())
-        except (BadZipFile, KeyError, ValueError, EOFError) as error:
+        except (AttributeError, BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
             raise FormatError(self.path, None, f"no checkpoint: {error}") from error
         if about["version"] != VERSION:
             message = f"a checkpoint of version {about['version']}, not {VERSION}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -174,13 +175,21 @@ def _add_columns(graph: Any, edges: EdgeArrays) -> None:
 
 def graph_of_shares(
     shares: Mapping[int, EdgeArrays], devices: list[Device], transport: Transport,
-    divided: Division | None = None, symmetrize: bool = False,
+    divided: Division | None = None, symmetrize: bool = False, positions: bool = False,
 ) -> PartitionedGraph:  # fmt: skip
-    """Make a partitioned graph of what `read_shares` gives, by default of ranges of points."""
+    """Make a partitioned graph of what `read_shares` gives, by default of ranges of points.
+
+    ``positions`` adds a column ``position`` to edges: where the file has each.
+    """
     first = next(iter(shares.values()))
     both = not first.symmetric and (symmetrize or first.undirected)
     directed = not (first.symmetric or both)
     edges = {k: Ends(x.src, x.dst, x.weight) for k, x in shares.items()}
+    if positions:
+        begin = [0, *accumulate(transport.gather({k: len(x.src) for k, x in shares.items()}))]
+        edges = {
+            k: x._replace(position=np.arange(begin[k], begin[k + 1])) for k, x in edges.items()
+        }
     divided = division(len(devices)) if divided is None else divided
     graph = partitioned_edges(devices, first.n, edges, both, directed, transport, divided)
     _add_columns(graph, first)
