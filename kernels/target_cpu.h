@@ -19,6 +19,11 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_UNROLL_ALL
 #define MORPH_UNROLL_NONE
 #define MORPH_SHARED static
+#ifdef MORPH_PARTS  // several launches at the same time, each by one thread
+#define MORPH_OF_LAUNCH static __thread
+#else
+#define MORPH_OF_LAUNCH static
+#endif
 #define MORPH_EXPORT extern "C" __attribute__((visibility("default")))
 #pragma GCC visibility push(hidden)  // two kernels in one process never see each other's functions
 
@@ -104,6 +109,7 @@ MORPH_FN void deallocate(void* memory) { free(memory); }
 MORPH_FN void acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }  // after relaxed polling
 MORPH_FN void publish() { __atomic_thread_fence(__ATOMIC_RELEASE); }  // before a relaxed store
 MORPH_FN void full_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+MORPH_FN void fence_system() { full_fence(); }
 
 // --- atomics --------------------------------------------------------------------------------------
 
@@ -139,7 +145,7 @@ MORPH_NATIVE_WORD(u64)
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 
 static __thread u64 thread_totals[4];  // what a thread has to add to the places that all add to
-static u64 single_totals[4];  // the same of one thread alone: its address needs no call
+MORPH_OF_LAUNCH u64 single_totals[4];  // the same of one thread alone: its address needs no call
 MORPH_FN u64& thread_total(i32 i) { return *(multithreaded ? thread_totals + i : single_totals + i); }
 
 // --- lanes: a warp is one thread, and no unit instantiates what needs more of them ----------------
@@ -507,14 +513,20 @@ constexpr u64 POLL_INTERVAL = 1 << 27;  // ticks: 30 to 130 ms
 constexpr u64 POLL_INTERVAL = 1 << 25;  // nanoseconds
 #endif
 constexpr i64 PAST_ALL_ITEMS = 1ll << 40;
-static void* released = nullptr;
-static u64 handled = 0;       // the time, in ticks, at which handlers last ran
-static u32 stopping = 0;      // whether a handler has raised
-static bool interrupted = false;  // whether the step is cut short; used by the thread that launched only
-static bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
+constexpr i32 STOP_WORD = 32;  // index in `barrier` of the host's request to stop; only parts get one
+MORPH_OF_LAUNCH void* released = nullptr;
+MORPH_OF_LAUNCH u64 handled = 0;       // the time, in ticks, at which handlers last ran
+MORPH_OF_LAUNCH u32 stopping = 0;      // whether a handler has raised, or another part has ended
+MORPH_OF_LAUNCH bool interrupted = false;  // whether the step is cut short; used by the thread that launched only
+MORPH_OF_LAUNCH bool stopped = false;  // whether all threads leave before the next step; written by the master at a barrier
+
+MORPH_OF_LAUNCH const u32* stop_request = nullptr;  // the address of that word
+template <class A> MORPH_FN bool asked_to_stop(const A&) { return stopping || load(stop_request); }
+template <class T> MORPH_FN void set_stop(const T&) { stopped = true; }
 
 MORPH_COLD void handle_signals(i64* cursor) {
     handled = ticks();
+    if (!stopping && load(stop_request)) return store(&stopping, 1);
     if (stopping) {
         if (__atomic_load_n(cursor, __ATOMIC_RELAXED) < PAST_ALL_ITEMS)
             __atomic_fetch_add(cursor, PAST_ALL_ITEMS, __ATOMIC_RELAXED);
@@ -535,7 +547,7 @@ MORPH_FN void poll(i64* cursor) {
 template <class A> MORPH_FN void begin_launch(const A& a) {
     if (morph_interpreter.release) released = morph_interpreter.release();
     handled = ticks();
-    stopping = 0, stopped = interrupted = false;
+    stopping = 0, stopped = interrupted = false, stop_request = a.barrier + STOP_WORD;
     full = team_threads = THREADED ? i32(a.threads) : 1;
     if (full <= 1) return;
     find_pool(a.barrier + POOL_WORD);
@@ -575,6 +587,23 @@ struct Idle {
         spins = 0;
     }
 };
+
+// Waits at a crossing (parts.h) until another part has stored its number in `line`; returns false if the launch is to
+// stop.  The word behind it says whether this thread sleeps: soon, since there may be more parts than cores.
+template <class A> MORPH_FN bool await_part(const A& a, u64* line, u64 number) {
+    u64 seen;
+    for (i32 spins = 0; (seen = load(line)) < number; spins++) {
+        poll(a.cursor);
+        if (asked_to_stop(a)) return false;
+        if (spins < 20) pause();
+        else if (!__atomic_exchange_n((u32*)(line + 1), 1, __ATOMIC_SEQ_CST)) continue;  // look again before sleeping
+        else sleep_while((u32*)line, u32(seen));
+    }
+    return true;
+}
+template <class A> MORPH_FN void wake_part(const A&, u64* line) {
+    if (__atomic_exchange_n((u32*)(line + 1), 0, __ATOMIC_SEQ_CST)) wake((u32*)line, 1);
+}
 
 // --- the barrier of a team ------------------------------------------------------------------------
 
@@ -698,7 +727,7 @@ template <class A, class F> MORPH_FN void in_pieces(const A& a, i64 first, i64 l
     }
 }
 
-static u32 single_barriers = 0;        // number of barriers of a single thread
+MORPH_OF_LAUNCH u32 single_barriers = 0;        // number of barriers of a single thread
 static i64 released_at = 0;  // time at which sleeping threads were last woken at the barrier
 
 // The barrier of a single thread.
@@ -798,179 +827,10 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return load(a.state + word); }
 template <class A> MORPH_FN i64* host_report(const A&) { return nullptr; }
 
-// --- reservations and slot caches -----------------------------------------------------------------
-//
-// A slot cache holds slots of a list, and reservations, that a thread has taken together, so that threads do not
-// contend for the list's counters at every item.  A warp of a GPU takes slots for 32 items together anyway.
-//
-// Invariant, as everywhere: COUNT, all reservations (of items or cached) and BUDGET together never exceed CAPACITY.
-// Cached slots are already included in COUNT, paid for by cached reservations; an item that uses a cached slot gives
-// its own reservation in exchange.  Unused cached slots are gaps, which the master closes at the barrier: the last
-// items of the list move there.  So only lists have caches: rows of tables do not move.
-
-struct SlotCaches;  // of all lists of a unit
-
-#if defined(MORPH_FAULTS)  // tests: small lists have gaps
-constexpr i32 AT_A_TIME = 2, PLENTY = 4;
-#else
-constexpr i32 AT_A_TIME = 256, PLENTY = 1024;
-#endif
-
-struct Gap {
-    i64* meta;
-    i64 at, end;
-};
-constexpr i32 MOST_GAPS = 1 << 12, MOST_CACHED = 256;  // threads, times at most 8 lists, times 2 loops a step
-static Gap gaps[MOST_GAPS];
-static i32 gap_count = 0;
-
-struct Reservation;
-struct SlotCache {
-    i64* meta = nullptr;
-    i64 kept = 0;  // reservations that belong to no item
-    i64 at = 0, end = 0;  // cached slots
-    bool all = false;  // of a single thread: holds the whole capacity; items reserve from the cache
-    bool gives(i64* meta, i32 n, Reservation& reservation);
-    bool take(i64* meta, i32 n);
-    void take_all(i64* meta);
-    i32 cached_slots(i32 n);
-    i32 slot(i64* meta, Reservation& reservation);
-    void keep(i64* meta, i32 n);
-    void flush();
-};
-// Rows that an item has reserved.
-struct Reservation {
-    i32 n = 0;
-    SlotCache* slot_cache = nullptr;
-    operator i32() const { return n; }
-    void operator+=(i32 more) { n += more; }
-    void operator-=(i32 less) { n -= less; }
-};
-
-// Reserves for an item; if false, the item must reserve exactly what it needs.
-MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& reservation) {
-    if (all) {
-        if (kept < i64(reservation.n) + n) return false;
-    } else {
-        if (kept < n && !take(of, n)) return false;
-        kept -= n;
-    }
-    reservation += n;
-    return true;
-}
-MORPH_HOT bool SlotCache::take(i64* of, i32 n) {
-    meta = of;
-    i64 more = n + AT_A_TIME;
-    if (load(meta + BUDGET) < more + i64(PLENTY) * team_threads) return false;
-    if (add_word(meta + BUDGET, -more) < more) {
-        add_word(meta + BUDGET, more);
-        return false;
-    }
-    kept += more;
-    return true;
-}
-// A single thread: its counters are in registers while it runs.
-MORPH_HOT void SlotCache::take_all(i64* of) {
-    all = true;
-    meta = of;
-    kept = load(meta + BUDGET);
-    at = load(meta + COUNT);
-    store(meta + BUDGET, 0);
-}
-MORPH_HOT i32 SlotCache::cached_slots(i32 n) {
-    kept -= n;
-    at += n;
-    return i32(at - n);
-}
-// A slot for an item's reservation, or -1: there is no cached slot, and no cached reservation to pay for one.
-MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& reservation) {
-    if (at == end) {
-        meta = of;
-        i64 spare = kept + reservation.n - 1;
-        i32 more = spare < AT_A_TIME ? i32(spare) : AT_A_TIME;
-        if (more <= 0) return -1;
-        at = add_word(meta + COUNT, i64(more));
-        end = at + more;
-        i32 paid = kept < more ? i32(kept) : more;
-        kept -= paid, reservation -= more - paid;
-    }
-    kept++;
-    return i32(at++);
-}
-// Keeps an item's unused reservation; most of a large one is returned to BUDGET.
-MORPH_HOT void SlotCache::keep(i64* of, i32 n) {
-    if (all) return;
-    meta = of;
-    kept += n;
-    if (kept <= 4 * AT_A_TIME) return;
-    add_word(meta + BUDGET, kept - AT_A_TIME);
-    kept = AT_A_TIME;
-}
-// At the end of a thread's items: returns reservations, records gaps.
-MORPH_HOT void SlotCache::flush() {
-    if (all) store(meta + COUNT, at);
-    if (at < end) gaps[__atomic_fetch_add(&gap_count, 1, __ATOMIC_RELAXED)] = {meta, at, end};
-    if (kept) add_word(meta + BUDGET, kept);
-    *this = SlotCache();
-}
-
-// By the master: moves a list's last items to its gaps, by `move(to, from)`.
-template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
-    i32 n = 0, others = 0;
-    static Gap mine[MOST_GAPS];
-    for (i32 k = 0; k < gap_count; k++) {
-        Gap gap = gaps[k];
-        if (gap.meta != meta) {
-            gaps[others++] = gap;
-            continue;
-        }
-        i32 i = n++;  // in order of their positions
-        for (; i > 0 && mine[i - 1].at > gap.at; i--) mine[i] = mine[i - 1];
-        mine[i] = gap;
-    }
-    gap_count = others;
-    i64 from = load(meta + COUNT), count = from;
-    for (i32 k = 0; k < n; k++) count -= mine[k].end - mine[k].at;
-    i32 last = n - 1;
-    for (i32 k = 0; k < n; k++)
-        for (i64 to = mine[k].at; to < mine[k].end && to < count; to++) {
-            for (from--; last >= 0 && from < mine[last].end;) {  // from the end, skipping other gaps
-                if (from < mine[last].at) last--;
-                else from = mine[last].at - 1;
-            }
-            move(to, from);
-        }
-    if (n) store(meta + COUNT, count);
-}
-
-MORPH_HOT SlotCache* cache_of(const Reservation& reservation) { return reservation.slot_cache; }
-
-struct AggregatedAdd {
-    i64 old;
-    MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) : old(add_word(p, i64(count) * sign)) {}
-    MORPH_FN i64 value() const { return old; }
-    MORPH_FN i32 row() const { return i32(old); }
-};
-MORPH_FN void add_up(i64* p, i32 count) { add_word(p, i64(count)); }
-// `n` consecutive slots at the end of a store.
-struct Slots {
-    i32 row;
-    MORPH_HOT Slots(i64* meta, i32 n, Reservation& reservation) {
-        if (reservation.slot_cache && reservation.slot_cache->all) {
-            row = reservation.slot_cache->cached_slots(n);
-        } else {
-            row = n == 1 && reservation.slot_cache ? reservation.slot_cache->slot(meta, reservation) : -1;
-            if (row < 0) row = AggregatedAdd(meta + COUNT, n, 1).row();
-        }
-        reservation -= n;
-    }
-    MORPH_FN i32 first() const { return row; }
-};
-
 // --- entry ----------------------------------------------------------------------------------------
 
 // The code of a thread is compiled once, for teams of any size.
-static bool again = false;  // the program is resumed by a team of another size
+MORPH_OF_LAUNCH bool again = false;  // the program is resumed by a team of another size
 #define MORPH_ENTRY(NAME)                                                                       \
     __attribute__((noinline)) void member(const void* args, i32 thread, i32 threads) {          \
         const Args& a = *(const Args*)args;                                                     \

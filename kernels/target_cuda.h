@@ -132,6 +132,24 @@ MORPH_FN i32 team_size() { return 1; }
 template <class Step> MORPH_FN i64 kept_work() { return 0; }
 constexpr i32 LEAST_BATCH = 1;
 
+#ifdef MORPH_PARTS
+// Places that threads of several GPUs write, see parts.h.  The memory of another GPU is not cached here.
+#define MORPH_LOAD_SYSTEM(T, BITS, OUT, REGISTER)                                                   \
+    MORPH_FN T load_system_word(const T* p) {                                                      \
+        REGISTER v;                                                                                \
+        asm volatile("ld.relaxed.sys.global." #BITS " %0, [%1];" : OUT(v) : "l"(p) : "memory");    \
+        return T(v);                                                                               \
+    }
+MORPH_LOAD_SYSTEM(u8, u8, "=r", u32)
+MORPH_LOAD_SYSTEM(u16, u16, "=h", u16)
+MORPH_LOAD_SYSTEM(u32, u32, "=r", u32)
+MORPH_LOAD_SYSTEM(u64, u64, "=l", u64)
+MORPH_FN void store_system(u64* p, u64 x) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(x) : "memory");
+}
+MORPH_FN void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+#endif
+
 // --- atomics --------------------------------------------------------------------------------------
 
 MORPH_FN bool single_threaded() { return false; }
@@ -244,6 +262,15 @@ MORPH_FN bool time_to_poll() {
     return true;
 }
 template <class A> MORPH_FN bool asked_to_stop(const A& a) { return load(a.barrier + STOP_WORD) != 0; }
+#ifdef MORPH_PARTS
+// Waits at a crossing (parts.h) until another part has stored its number; returns false if the launch is to stop.
+template <class A> MORPH_FN bool await_part(const A& a, const u64* line, u64 number) {
+    for (u32 spins = 1; load_system_word(line) < number; spins++)
+        if ((spins & 255) == 0 && asked_to_stop(a)) return false;
+    return true;
+}
+template <class A> MORPH_FN void wake_part(const A&, u64*) {}
+#endif
 // Called by the first thread of block 0 after its release from a barrier.
 template <class A, class T> MORPH_FN void pass_on_stop(const A& a, const T& t) {
     if (t.sense & T::RELEASED && !(t.sense & T::STOP) && asked_to_stop(a)) add_release(a.barrier, T::STOP);
@@ -284,6 +311,9 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
         if (polls) pass_on_stop(a, t);
     }
     bool stop = sees_stop(t);
+#ifdef MORPH_PARTS
+    stop |= speaks(t) && load(a.parts + PARTS_STOPPED);
+#endif
     if (any_of_block(t.broadcast_value | stop)) {
         t.stop |= any_of_block(stop);
         t.broadcast_value = any_of_block(t.broadcast_value);

@@ -86,7 +86,7 @@ def graphs() -> None:
     parts = morph.partition(g, ["cpu"] * 2)
     for row in ROWS:
         row.function(parts, **row.arguments_of({}), **row.complete)
-    levels = morph.DynamicBFS(parts)
+    levels = morph.DynamicBFS(morph.partition(g, ["cpu"] * 2))
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
     morph.betweenness(g, sources=[0])

@@ -32,6 +32,7 @@ from morph.compiler.codegen.unit import entry, prelude, prelude_of, source
 from morph.compiler.ir import nodes as ir
 from morph.launch import binding, launcher, lookup
 from morph.launch.foreach import Program
+from morph.partition.persistent import PersistentProgram
 from morph.runtime import device
 from morph.runtime.cuda import device as cuda
 from morph.runtime.cuda import small_copies
@@ -68,6 +69,9 @@ class Recorder:
         def call(self: Program, *args: Any) -> Any:
             found, _ = lookup.launch_for(self, None, args, None)
             if found is None:  # it runs kernel by kernel on every device
+                return self.__wrapped__(*args)
+            if isinstance(found, PersistentProgram):  # on other devices the kernels are launched
+                recorder.unit(found.program.unit)
                 return self.__wrapped__(*args)
             recorder.compiled(found.compiled)
             recorder.inside += 1

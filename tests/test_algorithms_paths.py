@@ -19,7 +19,6 @@ from morph.algorithms.graph import bfs as bfs_module
 from morph.algorithms.graph import costs
 from morph.algorithms.graph import sssp as paths
 from morph.algorithms.graph.costs import measured
-from morph.algorithms.graph.temporary import columns
 from morph.prelude import i32, u8, u32
 
 FAR = np.iinfo(np.int64).max
@@ -280,7 +279,7 @@ def test_fused_equals_eager(target, edges):
     g = graph_of(edges, target)
     for run in (bfs_module.search, bfs_module.search.eager):
         names = {"dist": (u32, bfs_module.INFINITY), "active": (u8, 0), "predecessor": (i32, -1)}
-        with columns(g.points, **names):
+        with g.points.temporary_columns(**names):
             lists = [morph.Collection(g.points) for _ in range(3)]  # without room: they grow
             g.points[0].dist = 0
             lists[0].add(0)

@@ -295,7 +295,7 @@ def test_algorithms_use_public_names_only(module):
     import morph.prelude
     import morph.worklists
 
-    types = {"Applied", "Device", "Function", "RepairWarning", "Row", "real_array"}
+    types = {"Applied", "Device", "DeviceGroup", "Function", "RepairWarning", "Row", "real_array"}
     public = {*morph.__all__, *morph.worklists.__all__}
     public |= {*vars(morph.prelude), *types, "counting", "exclusive", "number"}
     public |= {"available_threads", "mix32", "mix64", "shortened", "shown", "truth", "as_integer"}

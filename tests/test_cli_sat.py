@@ -43,6 +43,8 @@ def test_satisfiable(cnf, tmp_path):
     assert [abs(int(w)) for w in words] == [*range(1, 301), 0]
     assert any("300 variables, 1,050 clauses" in line for line in lines)
     assert morph("sat", cnf, "--seed", 3, "--device", "cpu").stdout.splitlines()[-9:] == lines[-9:]
+    in_parts = morph("sat", cnf, "--seed", 3, "--device", "cpu,cpu")
+    assert in_parts.stdout.splitlines()[-9:] == lines[-9:] and "cpu,cpu" in in_parts.stdout
     answer = tmp_path / "a.out"
     answer.write_text(result.stdout)
     check = morph("check", cnf, answer)
@@ -132,6 +134,7 @@ def test_wrong_answers_are_told(cnf, tmp_path):
         (["a.cnf", "--time", "nan"], "--time"),
         (["a.cnf", "--seed", -1], "--seed"),
         (["a.cnf", "--device", "tpu"], "--device"),
+        (["a.cnf", "--device", "cpu,tpu"], "--device"),
         (["a.cnf", "--plot", "none/p.png"], "--plot: there is no directory"),
         (["a.cnf", "--strict"], "the header tells of 3 clauses, there are 1"),
         (["b.cnf"], "b.cnf:2: expected a literal"),

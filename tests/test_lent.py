@@ -11,7 +11,6 @@ from scipy.sparse.csgraph import shortest_path
 from targets import host
 
 import morph
-from morph.algorithms.graph.temporary import columns
 from morph.prelude import i32
 from morph.runtime.cpu.device import HostDevice
 
@@ -148,7 +147,7 @@ def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
 def test_threads_take_turns_on_a_graph():
     g, found = path("cpu"), []
     other = threading.Thread(target=lambda: found.append(morph.bfs(g, 5)))
-    with columns(g.points, **FILL):
+    with g._lock, g.points.temporary_columns(**FILL):
         other.start()
         other.join(0.1)
         assert not found and list(g.points.columns) == ["dist"]

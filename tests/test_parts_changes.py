@@ -336,7 +336,9 @@ def test_library_algorithms_after_changes():
     for _ in range(2):
         parts.apply(**random_batch(rng, parts.edges.ids(), 80))
     whole = parts.to("cpu")
-    for algorithm in (morph.connected_components, morph.core_number):
+    whole_forest, forest = morph.mst(whole), morph.mst(parts)
+    assert whole_forest.weight == forest.weight == parts.edges.weight[forest.edges].sum()
+    for algorithm in (morph.connected_components, morph.core_number, morph.triangle_count):
         for a, b in zip(algorithm(parts), algorithm(whole), strict=True):
             assert np.array_equal(a, b)
     ranks = (morph.pagerank(x).rank for x in (parts, whole))

@@ -180,6 +180,11 @@ def test_what_is_refused():
         morph.DynamicBFS(taken)
     with pytest.raises(ValueError, match="DynamicComponents needs a graph that is not directed"):
         morph.DynamicComponents(taken)
+    taken.points.drop("old_value")
+    taken.edges.weight[7] = -1
+    with pytest.raises(ValueError, match=f"{taken.edges.src[7]} to {taken.edges.dst[7]} has -1.0"):
+        morph.DynamicSSSP(taken)
+    assert list(taken.points.columns) == ["global_id"]
     both = morph.Graph.from_edges([0, 1], [1, 0], weight=[1, 2])
     one_way = morph.Graph("cpu", directed=False)
     one_way.points.extend(2), one_way.edges.add("weight", morph.prelude.i32)

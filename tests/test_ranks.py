@@ -196,7 +196,12 @@ def graph(parts):
     pair = parts, parts_of_ring()
     pair[comm.rank].points.x[:]
 
-for part_ways in (write, values, new_column, read, number, flag, graph):
+def division(parts):
+    if first:
+        parts_of_ring()
+    parts.points.x[:]
+
+for part_ways in (write, values, new_column, read, number, flag, graph, division):
     for again in (part_ways, read):  # the error remains
         try:
             again(parts)
@@ -206,6 +211,7 @@ for part_ways in (write, values, new_column, read, number, flag, graph):
     parts = parts_of_ring()
 """
     wanted = {
+        "division": ("a graph in parts", "read points.x"),
         "flag": ("raise a flag", "make a collection of points"),
         "graph": ("read points.x", "read points.x"),
         "new_column": ("foreach shift 1", "add column points.y int64"),
@@ -215,7 +221,8 @@ for part_ways in (write, values, new_column, read, number, flag, graph):
         "write": ("write points.x 1", "read points.x"),
     }
     assert sorted(set(output_of_ranks(2, PARTS + code))) == [
-        f"{name} rank 0: {a} (graph 0); rank 1: {b} (graph {int(name == 'graph')})"
+        f"{name} rank 0: {a} (graph {int(name == 'division')});"
+        f" rank 1: {b} (graph {int(name == 'graph')})"
         for name, (a, b) in wanted.items()
     ]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from surveys import cleaned, formulas, messages, models, swept, tree, units, weights
 from targets import everywhere, host, tries
 
-from morph.algorithms.sat.factors import CERTAIN, Contradiction, _scale, factor_graph
+from morph.algorithms.sat.factors import CERTAIN, Contradiction, factor_graph, scale_of
 from morph.algorithms.sat.marginals import BINS, marginals, threshold
 from morph.algorithms.sat.surveys import converge, converge_patiently
 from morph.algorithms.sat.units import propagate_units
@@ -153,7 +153,7 @@ def test_a_hub_needs_wide_sums(target):
     f = factor_graph(formula, device(target), 1)
     assert (f.sum_type is np.int64) == (hub > 1488)
     agrees(f, cleaned(formula), 1.0, 1)
-    assert _scale(1)[0] == 2**20
+    assert scale_of(1)[0] == 2**20
 
 
 @tries(25)

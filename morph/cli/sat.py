@@ -16,9 +16,9 @@ from morph.cli.common import (
     check_plot,
     check_writable,
     device_of,
-    device_option,
     format_times,
     json_option,
+    parts_option,
     print_report,
     progress_on,
     standard_input,
@@ -81,7 +81,7 @@ class _Course(Line):
 )
 @click.option("--strict", is_flag=True, help="Refuse files that are not strict DIMACS.")
 @click.option("--plot", metavar="PNG", help="Draw complexity against decimation.")
-@device_option
+@parts_option
 @json_option
 def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
     """Look for a model of a formula in DIMACS CNF; made for large random k-SAT.
@@ -97,7 +97,8 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
     method_options = _options(asked.given)
     with bad_input():
         check_method(asked.method, method_options, asked.complete)
-    where = device_of(spec)
+    devices = [device_of(name) for name in spec.split(",")]
+    where = ",".join(d.name for d in devices)
     if asked.seconds != asked.seconds:
         raise BadInput("--time is a number of seconds, not nan")
     check_writable("--plot", asked.plot)
@@ -110,14 +111,14 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
     # a ValueError is what cannot be worked on, such as 2^30 variables
     with bad_input(f"{cnf}: "), progress_on(_Course) as course:
         found = survey.solve(
-            formula, asked.seed, time=left, device=where, max_rounds=asked.max_rounds,
+            formula, asked.seed, time=left, device=devices, max_rounds=asked.max_rounds,
             method=asked.method, options=method_options, complete=asked.complete,
             progress=None if course is None else course.show_numbers,
         )  # fmt: skip
     times |= found.seconds
     report = {
         "status": found.status, "reason": found.reason, "variables": formula.variables,
-        "clauses": formula.clauses, "seed": asked.seed, "device": where.name, **_numbers(found),
+        "clauses": formula.clauses, "seed": asked.seed, "device": where, **_numbers(found),
         "times": {phase: round(spent, 6) for phase, spent in times.items()},
     }  # fmt: skip
     if as_json:

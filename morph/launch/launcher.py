@@ -38,7 +38,7 @@ from morph.language.types import Store
 from morph.launch.binding import Compiled, Where, by_steps
 from morph.launch.kernels import Launchable
 from morph.launch.locks import lock_of
-from morph.launch.scratch import ROUNDS, STATE, STATUS, scratch
+from morph.launch.scratch import ROUNDS, STATE, STATUS, Scratch, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.launch.violations import error
@@ -62,10 +62,12 @@ class Launch:
         `morph.data.versions.latest` when the versions were last compared.
     """
 
-    def __init__(self, what: Launchable, compiled: Compiled, slots: Slots) -> None:
+    def __init__(
+        self, what: Launchable, compiled: Compiled, slots: Slots, memory: Scratch | None = None
+    ) -> None:
         self.what = what
         self.device = compiled.device
-        self.scratch = scratch(compiled.device)
+        self.scratch = scratch(compiled.device) if memory is None else memory
         self.on_host = self.device.on_host
         self.made = {s.slot: _scalars(s, self.device) for s in compiled.unit.stores
                      if s.slot in compiled.unit.made}  # fmt: skip
@@ -172,8 +174,7 @@ class Launch:
         Outdated
             If another thread has changed the objects so that they need another launch.
         """
-        compiled, shared = self.compiled, self.scratch
-        numbers = compiled.numbers
+        shared, numbers = self.scratch, self.compiled.numbers
         values = self._values(args, where) if numbers is None else numbers(args)
         with self.lock, shared.lock:
             if shared.running:
@@ -181,14 +182,12 @@ class Launch:
             for ref, _ in self.reshapes:
                 ref().may_change()  # type: ignore[union-attr]
             if not self._current():  # or another thread has launched or changed something
-                if self._outdated():
-                    raise Outdated
-                self._fill()
+                self._renew()
             failed, graphs = True, self._begin() if self.reshapes else ()
             shared.running = True
             try:
                 self._launch(values, alone)
-                result = self._result() if compiled.result is not None else None
+                result = self._result() if self.compiled.result is not None else None
                 failed = False
                 return result
             except BaseException:  # also one raised by a signal handler
@@ -201,6 +200,18 @@ class Launch:
                 except BaseException:  # an interrupt, perhaps the second one
                     self._recover(graphs)
                     raise
+
+    def _renew(self) -> None:
+        """Write the argument block again.
+
+        Raises
+        ------
+        Outdated
+            If the objects need another launch.
+        """
+        if self._outdated():
+            raise Outdated
+        self._fill()
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """Return graphs whose points or edges may change, their counters, and whether ends move."""
@@ -324,7 +335,22 @@ class Launch:
 
     def _launch(self, values: Sequence[Any], alone: bool) -> None:
         s, compiled, most = self.scratch, self.compiled, get_num_threads()
-        team = 1 if alone else most
+        self._prepare(values, 1 if alone else most, most)
+        if not compiled.can_fail:
+            self.binary(self.arguments, self._items())
+            s.dirty = False
+            return
+        rounds = self._begin_checks(most) if compiled.unit.checked else 0
+        while True:
+            self.binary(self.arguments, self._items(), alone)
+            status = s.report.wait(compiled.unit.fused and self.reported, compiled.interruptible)
+            if not status[Status.FAILED]:
+                return self._finish(status, rounds)
+            self._resume(1 if alone else most, most)
+
+    def _prepare(self, values: Sequence[Any], team: int, most: int) -> None:
+        """Write what a launch needs, for a team of at most ``most`` CPU threads."""
+        s, compiled = self.scratch, self.compiled
         if values:
             self._pack(values)
         if self.together and not self.on_host:
@@ -335,33 +361,30 @@ class Launch:
             s.begin()
         if self.scratch_version != s.version or self.threads != most:
             self._fill_shared(most)
-        if not compiled.can_fail:
-            self.binary(self.arguments, self._items())
-            s.dirty = False
-            return
         if compiled.unit.fused and self.on_host:  # a GPU's is not read
             self.state[:] = 0
-        number = s.launches
-        rounds = self._begin_checks(most) if compiled.unit.checked else 0
-        while True:
-            self.binary(self.arguments, self._items(), alone)
-            status = s.report.wait(compiled.unit.fused and self.reported, compiled.interruptible)
-            if not status[Status.FAILED]:
-                s.dirty = False
-                if status[Status.ROUND] > ROUNDS:
-                    s.recount()
-                now = status[Status.ROUND] if compiled.claims else 0
-                if compiled.unit.checked and (v := s.checks.end(now - rounds)):
-                    raise error(compiled.unit, v, self.objects)
-                return
+
+    def _finish(self, status: memoryview, rounds: int = 0) -> None:
+        """End a launch whose items have all run."""
+        s, compiled = self.scratch, self.compiled
+        s.dirty = False
+        if status[Status.ROUND] > ROUNDS:
+            s.recount()
+        now = status[Status.ROUND] if compiled.claims else 0
+        if compiled.unit.checked and (v := s.checks.end(now - rounds)):
+            raise error(compiled.unit, v, self.objects)
+
+    def _resume(self, team: int, most: int, full: bool = True) -> None:
+        """Prepare the execution of deferred items; grow what was ``full``."""
+        if full:
             self._handle_overflow(self._queue())
             if self.together and not self.on_host:
                 self._check_together()
             if self.compiled.lists:
-                s.grow_high_degree_list(self._most_threads(most))
-            self._fill_shared(most)
-            # the launch keeps its number, so locks acquired by the first execution stay acquired
-            RUN.pack_into(self.buffer, self.compiled.run_offset, 1, number, team)
+                self.scratch.grow_high_degree_list(self._most_threads(most))
+        self._fill_shared(most)
+        # the launch keeps its number, so locks acquired by the first execution stay acquired
+        RUN.pack_into(self.buffer, self.compiled.run_offset, 1, self.scratch.launches, team)
 
     def _pack(self, values: Sequence[Any]) -> None:
         """Write the numbers among the arguments."""

@@ -156,8 +156,10 @@ def _on_host(x: Any) -> Any:
     """The arrays of an argument, on the host."""
     if hasattr(x, "__cuda_array_interface__"):
         return to_host(x)
-    if isinstance(x, tuple) or (isinstance(x, list) and len(x) < 4):
-        return type(x)(map(_on_host, x))
+    if isinstance(x, tuple):
+        return tuple(map(_on_host, x))
+    if isinstance(x, list) and len(x) < 4:  # columns, or a few ids
+        return list(map(_on_host, x))
     if isinstance(x, Mapping):
         return {name: _on_host(a) for name, a in x.items()}
     return x
@@ -426,8 +428,7 @@ def _carry_out(parts: Any, changes: Changes, undo: ExitStack) -> Applied:
     with _changeable(parts):
         errors = _attempt(parts, add_mirrors)
     if any(parts.gather(lambda k: mirrors[k])):
-        parts.points._routes.changed()
-        parts.points._stale |= parts.points.columns.keys() - {GLOBAL_ID}
+        _forget_mirrors(parts)  # those of parts of other processes, too
     raise_together(parts.transport, errors)
     with _changeable(parts):
         errors = _attempt(parts, change_parts)
@@ -504,6 +505,7 @@ def _add_mirrors(parts: Any, k: int, arcs: Arcs) -> int:
     new = share.rows(ids) < 0
     ids, owner = ids[new], owner[first[new]]
     if ids.size:
+        _forget_mirrors(parts)
         begin = part.graph.points.extend(ids.size, **{GLOBAL_ID: ids.astype(np.int32)})
         rows = np.arange(share.owned, begin) if share.mirrors_at is None else share.mirrors_at
         counts = np.diff(share.mirrors_of)
@@ -515,6 +517,12 @@ def _add_mirrors(parts: Any, k: int, arcs: Arcs) -> int:
         all_ids = all_ids[order].astype(np.int32)
         part.shares["points"] = Share(share.ids, share.owned, all_ids, bounds, None, rows[order])
     return int(ids.size)
+
+
+def _forget_mirrors(parts: Any) -> None:
+    """Find the routes of points again, and bring all mirrors up to date, when they are needed."""
+    parts.points._routes.changed()
+    parts.points._stale |= parts.points.columns.keys() - {GLOBAL_ID}
 
 
 def _name_changes(part: Part, k: int, changes: Changes, done: Applied, undo: ExitStack) -> None:

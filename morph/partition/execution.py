@@ -2,15 +2,14 @@
 
 A step brings the mirrors up to date that the kernel reads, launches the kernel on all parts,
 combines what they wrote into mirrors with the values of the owners, and delivers messages.  A
-program runs as plain Python, launch by launch.
+program is one launch on each part (see `persistent`), or runs as plain Python, launch by launch.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,12 +17,20 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import MOST_PARTS
+from morph.compiler.passes.partitioned_program import (
+    NeedsSteps,
+    PartitionedProgram,
+    derive_program,
+)
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.data.collection import Collection
 from morph.data.row import Row
 from morph.data.versions import latest
 from morph.language.bundles import flat, is_bundle
 from morph.language.dtypes import vec
+from morph.language.errors import LanguageError
 from morph.language.intrinsics import to_dtype
 from morph.launch import lookup
 from morph.launch.binding import Compiled, Request, Where, closure_key, filter_key
@@ -33,11 +40,14 @@ from morph.launch.scratch import scratch
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import received_messages, sent_messages
+from morph.partition.persistent import PersistentProgram
+from morph.partition.pool import submit
 from morph.partition.routes import OPERATIONS
 from morph.partition.tables import (
     PartitionedColumn,
     PartitionedRange,
     PartitionedRow,
+    ReplicatedScalars,
     TableOfParts,
 )
 from morph.partition.transport import raise_together
@@ -56,8 +66,8 @@ class Call(NamedTuple):
 
 def launch_on_parts(
     what: Launchable, items: Any, args: tuple[Any, ...], where: Where, *options: Any
-) -> PartitionedLaunch | None:
-    """Find or make the launch of a kernel on parts; accept a program, which runs launch by launch.
+) -> PartitionedLaunch | PersistentProgram | None:
+    """Find or make the launch of a kernel or program on parts.  None: run launch by launch.
 
     Parameters
     ----------
@@ -72,24 +82,126 @@ def launch_on_parts(
         If an object is not in the same parts.
     """
     graph = _common_graph(what, (*(() if items is None else (items,)), *flat(args)))
-    if what.kind == "program" and any(map(_is_divided, flat(args))):  # rows, for the host only
-        lookup.accept(what, _local(args, graph.here[0]))
-        return None
-    if what.kind == "program":
+    rows = any(map(_is_divided, flat(args)))  # for the host only
+    if what.kind == "program" and (rows or not options):  # it is only accepted
         lookup.accept(what, _local(args, graph.here[0]))
         return None
     key = ("parts", _key(items), *map(_key, flat(args)), *options)
     key = (*key, *(filter_key(where) if where else ()), closure_key(where))
     key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
     with _state(graph).lock:
-        found = what.launches.get(key)
+        found: Any = what.launches.get(key)
         if found is None or not found.fits():
             what.launches.pop(key, None)
             while len(what.launches) >= lookup.MOST_LAUNCHES:
                 del what.launches[next(iter(what.launches))]
-            found = PartitionedLaunch(graph, Call(what, items, args, where, options))
-            what.launches[key] = found
-    return found
+            call = Call(what, items, args, where, options)
+            made = PartitionedLaunch if what.kind == "kernel" else _program
+            found = what.launches[key] = made(graph, call)
+    return None if isinstance(found, Launches) else found
+
+
+class Launches:
+    """A program that parts execute launch by launch, and why."""
+
+    def __init__(self, why: str) -> None:
+        self.text = f"// launch by launch: {why}\n"
+
+    @property
+    def compiled(self) -> Launches:
+        """What `Launchable.source` asks for the text."""
+        return self
+
+    def edit(self, text: str) -> None:
+        """Refuse: there is no text."""
+        raise ValueError("the text of a launch on parts cannot be replaced")
+
+    def fits(self) -> bool:
+        """Another launch may run the program as a whole."""
+        return False
+
+    def by_steps(self) -> bool:
+        """The program has no launch of its own."""
+        return True
+
+
+def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launches:
+    """The launch of a program on all parts, or why there is none."""
+    try:
+        _refuse_devices(graph)
+        if any(isinstance(x, TableOfParts) for x in flat(call.args)):
+            raise NeedsSteps("each part has rows of its own in a table")
+    except NeedsSteps as why:
+        lookup.accept(call.what, _local(call.args, graph.here[0]))
+        return Launches(str(why))
+    try:
+        found = [_derived_program(k, graph, call) for k in graph.here]
+        program = found[0][0]
+        if any(p is not program and p.unit != program.unit for p, _, _ in found):
+            raise NeedsSteps("tables of parts differ in their layout")
+        _owners(graph.here[0], graph, call, found[0][2])
+        sizes = [_sizes(k, graph, program.hidden) for k in graph.here]
+        parts = [(compiled, slots) for _, compiled, slots in found]
+        return PersistentProgram(graph, call.what, program, parts, sizes)
+    except NeedsSteps as why:
+        return Launches(str(why))
+
+
+def _refuse_devices(graph: PartitionedGraph) -> None:
+    """Refuse devices that do not execute a program together."""
+    devices = graph.devices
+    if len(graph.here) < len(devices):
+        raise NeedsSteps("parts lie in other processes")
+    if graph.recorder is not None:
+        raise NeedsSteps("a checkpoint records single launches")
+    if graph.changes:
+        raise NeedsSteps("the graph has changed since it was divided")
+    if len(devices) > MOST_PARTS:
+        raise NeedsSteps(f"there are more than {MOST_PARTS} parts")
+    if any(d.interprets for d in devices):
+        raise NeedsSteps("a part is interpreted")
+    gpus = {d.name for d in devices if not d.on_host}
+    if gpus and len(gpus) < len(devices):
+        raise NeedsSteps("not every part has a GPU of its own")
+
+
+def _derived_program(
+    k: int, graph: PartitionedGraph, call: Call
+) -> tuple[PartitionedProgram, Compiled, Slots]:
+    """What part k executes of a program, and its objects."""
+    compiled, slots = lookup.accepted(
+        Request(call.what, None, _local(call.args, k), None, graph.local(k).device)
+    )
+    if compiled not in _programs:
+        graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
+        rows = [x.local(k).table for x in flat(call.args) if isinstance(x, ReplicatedScalars)]
+        one = {slot for slot, x in slots.objects.items() if any(x is t for t in rows)}
+        try:
+            program = derive_program(compiled.unit, graphs, one)
+            made = _compiled(compiled, program.unit, program.hidden, call)
+            _programs[compiled] = program, made
+        except (NeedsSteps, LanguageError) as error:
+            _programs[compiled] = getattr(error, "problem", str(error))
+    known = _programs[compiled]
+    if isinstance(known, str):
+        raise NeedsSteps(known)
+    return *known, slots
+
+
+_programs: WeakKeyDictionary[Compiled, tuple[PartitionedProgram, Compiled] | str]
+_programs = WeakKeyDictionary()
+
+
+def _compiled(
+    known: Compiled, unit: ir.Unit, hidden: Sequence[Hidden], call: Call, more: int = 0
+) -> Compiled:
+    """A derived unit; ``hidden`` values follow the arguments of the call, and so many ``more``."""
+    first = len(flat(call.args)) + more
+    getters = dict(known.getters)
+    getters.update((h.name, first + i) for i, h in enumerate(hidden))
+    made = Compiled(unit, getters, known.device, known.interruptible)
+    made.dependencies = known.dependencies
+    return made
 
 
 class Derived(NamedTuple):
@@ -200,7 +312,9 @@ class PartitionedLaunch:
             graph.transport.gather(dict.fromkeys(graph.here))
             if self.changes != graph.changes:
                 self.changes = graph.changes
-                self.parts = [replace(p, sizes=_sizes(p.number, graph, found)) for p in self.parts]
+                self.parts = [
+                    replace(p, sizes=_sizes(p.number, graph, found.hidden)) for p in self.parts
+                ]
             graph._steps += 1
             self._prepare_mirrors()
             before = self._totals()
@@ -305,14 +419,22 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
     return agreed
 
 
-def each_part(graph: PartitionedGraph, run: Callable[[int], Any]) -> None:
-    """Run a function for each part of this process, see `PartitionedGraph.each_part`."""
+def each_part(graph: Any, run: Callable[[int], Any]) -> None:
+    """Run a function for each part of this process, as launches run; raise an error of any part.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph
+        Or another object in parts, with ``devices``, ``here`` and ``transport``.
+    run : callable
+        Called with the number of the part.
+    """
     errors = _on_devices(graph, graph.here, run)
     raise_together(graph.transport, {k: errors.get(k) for k in graph.here})
 
 
 def _on_devices(
-    graph: PartitionedGraph, parts: Sequence[int], run: Callable[[int], Any]
+    graph: Any, parts: Sequence[int], run: Callable[[int], Any]
 ) -> dict[int, Exception]:
     """Run a function for some parts, a thread for each GPU; return the errors by part.
 
@@ -335,7 +457,7 @@ def _on_devices(
     devices = sorted(groups, key=lambda d: not d.on_host)
     here = max(sum(d.on_host for d in devices), 1)
     first, others = devices[:here], devices[here:]
-    waiting = [_pool.submit(copy_context().run, run_group, groups[d]) for d in others]
+    waiting = [submit(copy_context().run, run_group, groups[d]) for d in others]
     try:
         for d in first:
             run_group(groups[d])
@@ -346,19 +468,6 @@ def _on_devices(
         wait(waiting)
         raise
     return errors
-
-
-_pool = ThreadPoolExecutor(256, "morph-parts")
-
-
-def _forked() -> None:
-    """In a child process: the threads of the pool are gone."""
-    global _pool
-    _pool = ThreadPoolExecutor(256, "morph-parts")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 # --- objects of parts ----------------------------------------------------------------------------
@@ -432,15 +541,9 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
     known = _derivations.setdefault(compiled, {})
     if local not in known:
         graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
-        found = derive(compiled.unit, graphs, local)
-        first = len(flat(call.args)) + 2 * bounded  # of the hidden arguments
-        getters = dict(compiled.getters)
-        getters.update((h.name, first + i) for i, h in enumerate(found.hidden))
-        units = []
-        for unit in (found.unit, *(m.unit for m in found.messages)):
-            made = Compiled(unit, getters, compiled.device, compiled.interruptible)
-            made.dependencies = compiled.dependencies
-            units.append(made)
+        found, first = derive(compiled.unit, graphs, local), 2 * bounded
+        given = (found.unit, *(m.unit for m in found.messages))
+        units = [_compiled(compiled, unit, found.hidden, call, first) for unit in given]
         known[local] = Derived(found, units[0], tuple(units[1:]))
     return known[local], slots
 
@@ -459,7 +562,7 @@ def _part(
     launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
     for launch in launches:
         launch.checked = latest.epoch
-    sizes = _sizes(k, graph, derived.partitioning)
+    sizes = _sizes(k, graph, derived.partitioning.hidden)
     return PartLaunch(k, launches[0], tuple(launches[1:]), sizes)
 
 
@@ -476,9 +579,9 @@ def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[s
     return {slot: known[id(x)] for slot, x in slots.objects.items() if id(x) in known}
 
 
-def _sizes(k: int, graph: PartitionedGraph, found: Partitioning) -> tuple[int, ...]:
+def _sizes(k: int, graph: PartitionedGraph, hidden: Sequence[Hidden]) -> tuple[int, ...]:
     """The values of the hidden arguments of part k."""
-    return tuple(_size(h, graph, k) for h in found.hidden)
+    return tuple(_size(h, graph, k) for h in hidden)
 
 
 def _size(hidden: Hidden, graph: PartitionedGraph, k: int) -> int:

@@ -87,8 +87,13 @@ def _local_points(graph: Any, k: int, ids: Any) -> Any:
     rows = graph.points._share(k).rows(ids)
     lost = ids[(rows < 0) & (ids >= 0)]
     if lost.size:
-        raise ValueError(
-            f"part {k} executes a change at the other end of an edge that uses point {lost[0]}, of "
-            "which it has no copy: pass what is needed of that point as numbers"
-        )
+        raise no_copy(k, lost[0])
     return rows
+
+
+def no_copy(k: int, point: int) -> ValueError:
+    """Make the error of a part that receives a point of which it has no copy."""
+    return ValueError(
+        f"part {k} executes a change at the other end of an edge that uses point {point}, of "
+        "which it has no copy: pass what is needed of that point as numbers"
+    )

@@ -51,6 +51,7 @@ class Ranks:
         self.comm = self._operations.comm
         self.size, self.parts = self.comm.size, range(self.comm.rank, self.comm.rank + 1)
         self._number = next(self._operations.users)
+        self.begin("a graph in parts")
 
     @property
     def rank(self) -> int:

@@ -97,6 +97,9 @@ class Report(Protocol):
             Whether signal handlers run while the host waits.
         """
 
+    def ended(self) -> bool:
+        """Whether the launch has ended, perhaps with an error, which `wait` then raises."""
+
     def stop(self, barrier: Array, word: int) -> None:
         """End a running launch: write 1 to ``barrier[word]``, wait, and clear ``barrier``.
 
@@ -193,6 +196,9 @@ class Backend(Protocol):
 
     def pointer(self, x: Array) -> int:
         """Return the address of the first element of an array of this device."""
+
+    def reach(self, other: Any) -> bool:
+        """Let kernels of this device access the memory of another; return whether they can."""
 
     # --- copies ----------------------------------------------------------------------------------
 

@@ -62,6 +62,10 @@ class Device(Backend):
         with self.active():
             return self.xp.full(shape, value, dtype)
 
+    def reach(self, other: Device) -> bool:
+        """Let kernels of this device access the memory of another; return whether they can."""
+        return self.on_host and other.on_host
+
 
 _known: dict[str, Device] = {}
 

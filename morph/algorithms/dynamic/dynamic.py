@@ -122,12 +122,19 @@ class DynamicSSSP(Dynamic):
 
     def _check_edges(self) -> None:
         self._require_weight()
-        graph = self.graph
-        if self._kind is None or graph.directed:  # otherwise pulling reads the reverse edge
-            return
-        if self._in_parts:
+        graph, kind = self.graph, self._kind
+        if kind is not None and self._in_parts:
             ids = graph.edges.ids()
             src, dst, weight = (getattr(graph.edges, c)[ids] for c in ("src", "dst", "weight"))
+            if not bool((weight >= 0).all()):
+                k = int((~(weight >= 0)).argmax())
+                raise ValueError(
+                    "sssp needs weights that are not negative and not NaN, but the edge from"
+                    f" {src[k]} to {dst[k]} has {weight[k]}"
+                )
+        if kind is None or graph.directed:  # otherwise recomputing reads the reverse edge
+            return
+        if self._in_parts:
             forth, back = np.lexsort((weight, dst, src)), np.lexsort((weight, src, dst))
             differ = weight[forth] != weight[back]
         else:

@@ -84,6 +84,8 @@ class Dynamic:
         self._lock = graph._lock
         self._dtype = dtype = np.dtype(dtype)
         self._far, self._most = dtype.type(far), dtype.type(most)
+        if self._in_parts:
+            self._check_edges()  # before columns are added
         where = graph if self._in_parts else graph.device
         columns = {"value": dtype, "predecessor": i32, "old_value": dtype}
         self._tree: Any = (

@@ -110,14 +110,14 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
 
     An edge that is the last one of a cycle in the order of weights and ids is in no forest.
     """
-    names: list[str] = [name for name in ("src", "dst", "weight") if name in graph.edges.columns]
+    names = [name for name in ("src", "dst", "weight") if name in graph.edges.columns]
     n, found = len(graph.points), {}
 
     def find(k: int) -> None:
         g, share = graph.local(k), graph.edges._share(k)
         rows = share.own if isinstance(share.own, slice) else g.device.asarray(share.own)
         with g.device.active():
-            ends = {name: g.edges.columns[name].array[rows] for name in names}
+            ends: dict[str, Any] = {name: g.edges.columns[name].array[rows] for name in names}
         if len(g.edges) != share.owned:  # without copies of other parts' edges, and deleted ones
             g = _edges_in_order(g.device, len(g.points), ends)
         picked = mst(g).edges
@@ -126,8 +126,8 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
             picked = g.device.to_host(picked)
         for name in ("src", "dst"):
             kept[name] = graph.points._share(k).global_ids(kept[name])
-        ids: Any = share.ids  # an array if the part has changed
-        found[k] = ids[picked] if share.own_at is not None else share.global_ids(picked), kept
+        ids = share.ids
+        found[k] = share.global_ids(picked) if isinstance(ids, slice) else ids[picked], kept
 
     graph.each_part(find)
     ids, kept = zip(*graph.gather(found.__getitem__), strict=True)

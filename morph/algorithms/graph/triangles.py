@@ -163,23 +163,15 @@ def _in_parts(graph: PartitionedGraph) -> TriangleCount:
         return TriangleCount(triangles, int(triangles.sum()) // 3)
 
 
-def _own(graph: PartitionedGraph, k: int) -> Any:
-    """Tell which points of part k are its own."""
-    found = np.zeros(len(graph.local(k).points), bool)
-    found[graph.points._share(k).own] = True
-    return graph.local(k).device.asarray(found)
-
-
 def _own_rows(graph: PartitionedGraph, k: int) -> tuple[Any, Any]:
     """Give the edges of part k from own points to later ones, as local ids, each once."""
-    g, pick = graph.local(k), live_edges(graph.local(k))
+    g, owned = graph.local(k), graph.points._share(k).owned
     with g.device.active():
-        own = _own(graph, k)
+        pick, order = live_edges(g), g.points.order.array
         src, dst = g.edges.src.array[pick], g.edges.dst.array[pick]
-        order = g.points.order.array
         turn = order[src] > order[dst]
         u, v = g.device.xp.where(turn, dst, src), g.device.xp.where(turn, src, dst)
-        keep = own[u] & (u != v)
+        keep = (u < owned) & (u != v)
         keys = g.device.xp.unique(u[keep].astype(np.int64) << 32 | v[keep])
         return (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
 
@@ -203,17 +195,18 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
     device, n = g.device, len(g.points)
     with device.active():
         sources, targets = [u], [v]
-        for j, (at, ids) in enumerate(received):
-            mirrors = device.asarray(np.arange(n, dtype=np.int32)[share.mirrors_from(j)])
+        for mirrors, (at, ids) in zip(graph.points._routes.mirrors(k), received, strict=True):
             rows = share.rows(device.to_host(ids))
             known = rows >= 0  # a triangle's points are neighbours of its least one
             targets.append(device.asarray(rows[known].astype(np.int32)))
-            sources.append(mirrors[device.asarray(at)[device.asarray(known)]])
+            at = device.asarray(at)[device.asarray(known)]
+            found = at + mirrors.start if isinstance(mirrors, slice) else mirrors[at]
+            sources.append(found.astype(np.int32))
         order, rank = _ranks(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
         turned = _turned(device, n, u, v)
         turned.points.add("own", bool_)
-        turned.points.own.array[:] = _own(graph, k)[order]
+        turned.points.own.array[:] = order < share.owned
     _count(turned, starts_at_own)
     with device.active():
         g.points.triangles.array[order] = turned.points.triangles.array
@@ -225,7 +218,7 @@ def triangle_count(graph: Graph) -> TriangleCount:
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
+    graph : Graph, or what `Graph.of` takes
         On any device.  Parallel edges, and both arcs of an edge, count once; edges from a point to
         itself do not count.
 

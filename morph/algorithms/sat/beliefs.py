@@ -21,7 +21,6 @@ from morph.algorithms.sat.rounds import Decimation, Round, refuted
 from morph.algorithms.sat.surveys import converge
 from morph.data.conversion import truth
 from morph.data.formula import Formula
-from morph.runtime.device import device as device_of
 
 TOLERANCE, INERTIA = 0.02, 0.5
 FIRST = 3  # times as many sweeps in the first round
@@ -49,7 +48,8 @@ def believe(
         One whose surveys are trivial.
     seed : int
         The same seed gives the same answer, on any device.
-    device : str or Device
+    device : str, Device or list of these
+        As of `decimate`.
     max_rounds : int
     fraction : float
         Of all variables, fixed in a round at most.
@@ -79,7 +79,7 @@ def believe(
     seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, sweeps=sweeps)
     lossy = truth(lossy, "lossy")
     options = Options(fraction, TOLERANCE, sweeps, rho=0.0)
-    run = Run(formula, seed, device_of(device), options, max_seconds)
+    run = Run(formula, seed, device, options, max_seconds)
     run.first = None
     try:
         run.begin()
@@ -87,7 +87,7 @@ def believe(
         return refuted(formula.variables, run.clock)
     status, measured = "rounds", False
     while len(run.rounds) < max_rounds:
-        if len(run.now.graph.clauses) == 0:
+        if run.now.clauses == 0:
             status = "satisfied"
             break
         if run.clock.late:
@@ -99,7 +99,7 @@ def believe(
             break
         if progress is not None:
             progress(run.rounds[-1])
-    if not measured and len(run.now.graph.clauses):
+    if not measured and run.now.clauses:
         _measure(run)
     return run.result(status, run.where.to_host(run.now.graph.points.choice.array) & 1 == 1)
 

@@ -12,12 +12,14 @@ variables were fixed at once, and decimation ends.  A round costs O(literals lef
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.sat.factors import Contradiction, Factors, factor_graph, reduced, rest_of
+from morph.algorithms.sat.factors import Contradiction, Factors, reduced, rest_of
 from morph.algorithms.sat.marginals import Marginals, choose, marginals, threshold
+from morph.algorithms.sat.parts import factors_on, in_order
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import converge_patiently
 from morph.algorithms.sat.units import force_units, propagate_units
@@ -26,8 +28,8 @@ from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
+from morph.partition.group import DeviceGroup
 from morph.prelude import i8
-from morph.runtime.device import device as device_of
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
@@ -68,7 +70,9 @@ def decimate(
     formula : Formula, or what `Formula.of` takes
     seed : int
         The same seed gives the same answer, on any device.
-    device : str or Device
+    device : str, Device or list of these
+        Of several devices each has a range of the clauses, and all variables; or one device several
+        parts.
     max_rounds : int
     fraction : float
         Of all variables, fixed in a round at most.
@@ -111,7 +115,7 @@ def decimate(
         tolerance = LOOSEST if fraction >= 0.02 else 0.01
     least = min(least_complexity * formula.variables, -SLACK) if rho == 1 else float("-inf")
     options = Options(fraction, tolerance, max_sweeps, rho, undo, least)
-    run = Run(formula, seed, device_of(device), options, max_seconds)
+    run = Run(formula, seed, device, options, max_seconds)
     try:
         run.begin()
     except Contradiction:
@@ -169,6 +173,20 @@ class Options(NamedTuple):
     least: float = float("-inf")  # complexity
 
 
+def _has_units(f: Factors) -> bool:
+    """Whether there are clauses of one literal, be it twice."""
+    counts = [*f.graph.device.to_host(f.graph.slots.count.array)[:2], 0, 0]
+    return bool(counts[0] > counts[1])
+
+
+def _choose(taken: tuple[Any, ...], f: Factors) -> None:
+    foreach(f.graph.points, choose, *taken)
+
+
+def _free(f: Factors) -> None:
+    f.graph.points.value[:] = -1
+
+
 class Run:
     """One decimation: the formula as it is now, and as it was before the last round."""
 
@@ -179,7 +197,8 @@ class Run:
         self, formula: Formula, seed: int, where: Any, options: Options,
         max_seconds: float = float("inf"),
     ) -> None:  # fmt: skip
-        self.formula, self.seed, self.where = formula, seed, where
+        self.formula, self.seed, self.group = formula, seed, DeviceGroup(where)
+        self.where = self.group.devices[0]
         self.options, self.part = options, options.fraction
         self.rounds: list[Round] = []
         self.rollbacks = 0
@@ -188,26 +207,29 @@ class Run:
         self.level = 0  # of inertia, at which the last surveys converged
         self.first: int | None = seed  # of the first messages, which are trivial without
         self.clock = Clock(max_seconds)
-        self.answers = Table("answers", where)
+        self.answers = Table("answers", self.where)
         self.answers.add("value", i8, fill=-1)
         self.answers.extend(formula.variables)
+        self.steps: Any = None  # of a formula in parts: when variables were fixed, see `in_order`
+        if len(self.group.devices) > 1:
+            with self.where.active():
+                self.steps = self.where.xp.zeros(formula.variables, np.int32)
 
     def begin(self) -> None:
         """Make the tables, and fix what unit clauses fix."""
-        self.now = factor_graph(self.formula, self.where, self.first)
+        self.now = factors_on(self.formula, self.group, self.first)
         self.before = self.now.like()
         self.clock.to("build")
-        counts = [*self.where.to_host(self.now.graph.slots.count.array)[:2], 0, 0]
-        units = counts[0] > counts[1]  # there are clauses of one literal, be it twice
+        units = any(map(_has_units, self.now.parts))
         if not propagate_units(self.now)[1]:
             raise Contradiction("unit propagation breaks a clause")
         if units:
-            self.advance()
+            self.advance(0)
         self.clock.to("units")
 
     def round(self) -> str:
         """Fix more variables; gives the status with which decimation ends, or an empty one."""
-        if len(self.now.graph.clauses) == 0:
+        if self.now.clauses == 0:
             return "satisfied"
         sweeps, converged = self._surveys()
         self.clock.to("sweeps")
@@ -237,8 +259,8 @@ class Run:
 
     def simplify(self, sweeps: int, seen: Marginals, chosen: int) -> None:
         """End a round: go on with what is left, record the round, and fix more in the next."""
-        free, m = len(self.now.graph.points), len(self.now.graph.clauses)
-        self.advance()
+        free, m = len(self.now.graph.points), self.now.clauses
+        self.advance(len(self.rounds) + 1)
         self.clock.to("compaction")
         implied = free - chosen - len(self.now.graph.points)
         complexity = seen.complexity / self.formula.variables
@@ -250,6 +272,9 @@ class Run:
         """Give what is fixed, and the formula that is left."""
         rest, names = rest_of(self.now)
         assignment = self.where.to_host(self.answers.value.array).copy()
+        if self.steps is not None:
+            steps = np.where(assignment < 0, -1, self.where.to_host(self.steps))
+            rest = in_order(rest, self.now, self.formula, steps)
         self.clock.to("rest")
         counts = self.rounds, self.rollbacks, self.clock.seconds
         return Decimation(assignment, rest, names, status, *counts, likely)
@@ -282,7 +307,8 @@ class Run:
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
             chosen = 0
             while not chosen and share:  # a small part of many equal ones may be none
-                foreach(points, choose, bin, np.uint32(share), salt)
+                taken = bin, np.uint32(share), salt
+                self.now.each(partial(_choose, taken))
                 with self.where.active():
                     chosen = int((points.value.array >= 0).sum())
                 share = min(8 * share, 2**24) if share < 2**24 else 0
@@ -296,12 +322,16 @@ class Run:
             self.part /= 2
             few = self.part < self.options.fraction * LEAST_PART or self.part * n < 0.5
             if few and failed > (patience or 0):
-                points.value[:] = -1
+                self.now.each(_free)
                 return 0
 
-    def advance(self) -> None:
+    def advance(self, step: int) -> None:
         """Record the values of fixed variables, and go on with the formula that is left."""
         foreach(self.now.graph.points, record, self.answers, where=lambda p: p.value >= 0)
+        if self.steps is not None:
+            points = self.now.graph.points
+            with self.where.active():
+                self.steps[points.origin.array[points.value.array >= 0]] = step
         reduced(self.now, self.before)
         self.now, self.before = self.before, self.now
 
@@ -309,6 +339,7 @@ class Run:
         """Roll the last round back, and fix fewer from now on."""
         self.now, self.before = self.before, self.now
         foreach(self.now.graph.points, forget, self.answers)
+        self.now.each(_free)
         self.rounds.pop()
         self.part /= 2
         self.rollbacks += 1

@@ -13,6 +13,7 @@ set of tables, in order, and the first stays unchanged, to roll back to.  O(lite
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,42 @@ class Factors:
     def width(self) -> int:
         """The length of the longest clause."""
         return len(self.graph.slots)
+
+    @property
+    def clauses(self) -> int:
+        """The number of clauses that are left."""
+        return len(self.graph.clauses)
+
+    # Algorithms do each step for each part, and combine what the parts have found of the variables;
+    # there is one part here, several in `morph.algorithms.sat.parts`.
+
+    @property
+    def parts(self) -> list[Factors]:
+        """The factor graphs that the clauses are divided among."""
+        return [self]
+
+    def each(self, run: Callable[..., Any], *others: Factors) -> None:
+        """Run a function for each part, and the same part of other graphs."""
+        run(self, *others)
+
+    def combine(self, column: Callable[[Factors], Any], op: str) -> None:
+        """Give all parts the combination of their values of a column of the variables."""
+
+    def raised(self, flag: Callable[[Factors], Flag]) -> bool:
+        """Whether a part has raised a flag."""
+        return bool(flag(self))
+
+    def agree_on_values(self) -> tuple[bool, bool]:
+        """Give all parts the values that any of them has fixed.
+
+        Returns
+        -------
+        agreed : bool
+            All parts had the same.
+        opposed : bool
+            Two parts have fixed a variable differently.
+        """
+        return True, False
 
     def like(self) -> Factors:
         """Give tables of the same kind, without rows."""
@@ -196,11 +233,28 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
     ValueError
         If the formula has 2**31 literals or more.
     """
-    n, xp = formula.variables, device.xp
-    if formula.literals.size >= 2**31 or n >= 2**30:
-        raise ValueError(f"{formula!r} is too large: at most 2**31 literals, 2**30 variables")
+    refuse_large(formula)
+    xp = device.xp
     with device.active():
-        clause, code, m = cleaned(formula, device)
+        clause, code, _ = cleaned(formula, device)
+        degree = int(xp.bincount(code, minlength=1).max()) if code.size else 1
+        f = Factors(device, *scale_of(degree))
+    fill_tables(f, formula, clause, code)
+    begin_messages(f, seed)
+    return f
+
+
+def refuse_large(formula: Formula) -> None:
+    """Refuse a formula whose literals or variables one device cannot number."""
+    if formula.literals.size >= 2**31 or formula.variables >= 2**30:
+        raise ValueError(f"{formula!r} is too large: at most 2**31 literals, 2**30 variables")
+
+
+def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any) -> None:
+    """Fill the tables of a factor graph, given what `cleaned` finds; messages are trivial."""
+    g, n, m, device = f.graph, formula.variables, formula.clauses, f.graph.device
+    xp = device.xp
+    with device.active():
         lengths = xp.bincount(clause, minlength=m)
         starts = xp.cumsum(lengths) - lengths
         first = xp.zeros(m, np.int64)
@@ -217,20 +271,20 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         slot -= starts[clause]
         place = xp.asarray(np.cumsum([0, *counts[:-1]], dtype=np.int64))[slot]
         place += rank[clause]
-        degree = int(xp.bincount(code, minlength=1).max()) if code.size else 1
-        f = Factors(device, *_scale(degree))
         f.resize(n, counts)
-        g = f.graph
         g.points.origin[:] = xp.arange(n, dtype=np.int32)
         g.clauses.origin[:] = order.astype(np.int32)
         placed = xp.empty(clause.size, np.int32)
         placed[place] = code.astype(np.int32)
         g.entries.variable[:] = placed >> 1
         g.entries.message[:] = -(placed & 1)
+
+
+def begin_messages(f: Factors, seed: int | None) -> None:
+    """Give messages their first values, uniform at random; without a seed they stay trivial."""
     if seed is not None:
         of = np.uint32(seed % 2**32), np.float32(f.scale), f.ahead
-        foreach(g.clauses, begin, g, f.sums[0], *of)
-    return f
+        foreach(f.graph.clauses, begin, f.graph, f.sums[0], *of)
 
 
 def cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
@@ -272,7 +326,7 @@ def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
     return [int(x) for x in of_length[::-1].cumsum()[::-1][1 : width + 1]]
 
 
-def _scale(degree: int) -> tuple[int, Any]:
+def scale_of(degree: int) -> tuple[int, Any]:
     """Units of a message, and the type that holds a sum of ``degree`` of them."""
     bits = int(np.log2(2.0**31 / ((CERTAIN + 1) * max(degree, 1))))
     if bits >= LEAST_SCALE:
@@ -282,6 +336,16 @@ def _scale(degree: int) -> tuple[int, Any]:
 
 def reduced(f: Factors, into: Factors) -> None:
     """Write the residual graph, given the ``value`` of variables, into other tables."""
+    f.each(_reduced, into)
+    into.combine(sums_of, "add")
+
+
+def sums_of(f: Factors) -> Any:
+    """The sums of the messages, shape (n, 2); parts have those of their own until combined."""
+    return f.sums[0].by_sign.array
+
+
+def _reduced(f: Factors, into: Factors) -> None:
     g, device = f.graph, f.graph.device
     xp = device.xp
     foreach(g.clauses, measure, g)
@@ -308,6 +372,16 @@ def reduced(f: Factors, into: Factors) -> None:
 
 def rest_of(f: Factors) -> tuple[Formula, Any]:
     """Give the formula over the free variables, all of them unfixed, and their names, from 0."""
+    rests = [_rest_of(part) for part in f.parts]
+    if len(rests) == 1:
+        return rests[0]
+    sizes = np.cumsum([0, *(r.literals.size for r, _ in rests)])
+    offsets = [r.offsets[1:] + x for (r, _), x in zip(rests, sizes[:-1].tolist(), strict=True)]
+    literals = np.concatenate([r.literals for r, _ in rests])
+    return Formula(rests[0][0].variables, np.concatenate([[0], *offsets]), literals), rests[0][1]
+
+
+def _rest_of(f: Factors) -> tuple[Formula, Any]:
     g, device, xp = f.graph, f.graph.device, f.graph.device.xp
     counts = device.to_host(g.slots.count.array)
     m = len(g.clauses)

@@ -120,19 +120,28 @@ def choose(p, bin, part, seed):
 
 def marginals(f: Factors, rho: float = 1.0) -> Marginals:
     """Give what the messages say of all variables."""
-    g = f.graph
-    if "bins" not in g.tables:
-        g.add_table("bins", count=i32).extend(BINS)
-    n = len(g.points)
-    foreach(g.bins, clear)
-    rule = f.sums[0], np.float32(rho), np.float32(1 / f.scale)
-    foreach(f.totals, sum_clauses, g, *rule, CERTAIN * f.scale, f.ahead)
-    foreach(f.totals, sum_variables, g, *rule)
+    g, n = f.graph, len(f.graph.points)
+
+    def sum_up(part: Factors) -> None:
+        if "bins" not in part.graph.tables:
+            part.graph.add_table("bins", count=i32).extend(BINS)
+        foreach(part.graph.bins, clear)
+        certain = CERTAIN * part.scale, part.ahead
+        foreach(part.totals, sum_clauses, part.graph, *_rule(part, rho), *certain)
+
+    f.each(sum_up)
+    f.combine(lambda part: part.graph.points.certain.array, "or")
+    f.each(lambda part: foreach(part.totals, sum_variables, part.graph, *_rule(part, rho)))
     w = f.totals
     counts = np.array(g.device.to_host(g.bins.count.array), np.int64)
     counts[0] = n - counts.sum()
-    bits = (int(w.bits) + int(w.factors)) / FINE - int(w.least) / f.scale
+    factors = sum(int(part.totals.factors) for part in f.parts)
+    bits = (int(w.bits) + factors) / FINE - int(w.least) / f.scale
     return Marginals(int(w.bias) / FINE / max(n, 1), counts, bits * np.log(2), int(w.clashes))
+
+
+def _rule(f: Factors, rho: float) -> tuple[Any, ...]:
+    return f.sums[0], np.float32(rho), np.float32(1 / f.scale)
 
 
 def threshold(counts: Any, wanted: int) -> tuple[int, int]:

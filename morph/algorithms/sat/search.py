@@ -51,12 +51,17 @@ class Settings(NamedTuple):
     """The checked arguments of one call of `solve`."""
 
     seed: int
-    where: Device
+    devices: list[Device]
     method: str
     options: dict[str, Any]
     max_rounds: int
     complete: bool | None
     progress: Progress | None
+
+    @property
+    def where(self) -> Device:
+        """The device of steps that are not divided."""
+        return self.devices[0]
 
     @property
     def tries_first(self) -> bool:
@@ -232,7 +237,8 @@ class Search:
         if decimation is not reinforce:
             options = {"max_rounds": self.max_rounds, "progress": self._round, **options}
         self._report("decimation", {"attempt": k + 1, "variables": self.formula.variables})
-        done = decimation(self.formula, seed, self.where, max_seconds=self._left(), **options)
+        where: Any = self.settings.devices if decimation is decimate else self.where
+        done = decimation(self.formula, seed, where, max_seconds=self._left(), **options)
         seconds = self.call.seconds
         for phase, spent in done.seconds.items():
             seconds[phase] = seconds.get(phase, 0.0) + spent
@@ -272,8 +278,9 @@ class Search:
         self._report("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
         started = monotonic()
         done = believe(
-            rest, seed, self.where, lossy=True, max_seconds=self._left(), progress=self._belief
-        )
+            rest, seed, self.settings.devices,
+            lossy=True, max_seconds=self._left(), progress=self._belief,
+        )  # fmt: skip
         self.call.spend("beliefs", started)
         if done.status == "unsatisfiable":  # of the rest only: surveys fixed wrong values
             return _random(rest, seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -29,6 +29,7 @@ from morph.algorithms.sat.simplify import Part, Simplified, simplify
 from morph.data.conversion import number, truth
 from morph.data.formula import Formula
 from morph.language.messages import shown
+from morph.partition.group import DeviceGroup
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
 from morph.runtime.toolchain import OutOfTime, deadline, time_left
@@ -131,7 +132,7 @@ def solve(
     seed: int = 0,
     *,
     time: float | None = None,
-    device: str | Device = "auto",
+    device: str | Device | Sequence[str | Device] = "auto",
     max_rounds: int = 1000,
     method: str = "auto",
     options: Mapping[str, Any] | None = None,
@@ -151,7 +152,11 @@ def solve(
         local search from the best assignment so far.  The time includes compiling.  Without a limit
         `solve` gives up after four attempts: decimation, decimation in smaller steps, and twice
         decimation with backtracking.
-    device : str or Device
+    device : str, Device or list of these
+        Of several devices each has a range of the clauses, and all variables, in decimation and
+        belief propagation; or one device has several parts.  All else takes the first device alone:
+        local search, and the methods ``"backtracking"`` and ``"reinforcement"``.  The model is that
+        of one device.
     max_rounds : int
         Largest number of rounds of one decimation; 0: no decimation, only local search.
     method : str
@@ -195,7 +200,7 @@ def solve(
     Random Structures & Algorithms 27, 2005.
     """
     started = monotonic()
-    where = device_of(device)
+    devices = DeviceGroup(device).devices
     if time is not None:
         number(time, "time")
     if time is not None and not time > 0:
@@ -209,7 +214,7 @@ def solve(
         raise TypeError(f"progress is a function, not {shown(progress)}")
     chosen = check_method(method, {} if options is None else options, complete)
     complete = None if complete is None else bool(complete)
-    settings = Settings(int(seed), where, method, chosen, int(max_rounds), complete, progress)
+    settings = Settings(int(seed), devices, method, chosen, int(max_rounds), complete, progress)
     end = float("inf") if time is None else started + time
     return _Solver(Formula.of(cnf), settings, end).solve()
 

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.sat.factors import CERTAIN, Factors
+from morph.algorithms.sat.factors import CERTAIN, Factors, sums_of
+from morph.data.collection import Flag
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, exp2, f32, i32, i64, log2, prefetch, vector
 
@@ -228,21 +229,51 @@ def converge(
     converged : bool
         Whether ``most`` sweeps, and the time, sufficed.
     """
-    g = f.graph
-    if len(g.clauses) == 0:
+    if f.clauses == 0:
         return 0, True
-    f.unconverged.set()
-    propagate = propagation(min(f.width, IN_REGISTERS + 1), f.sum_type, f.ahead)
+    f.each(lambda part: part.unconverged.set())
     rule = Rule(*map(np.float32, (rho, 1 / f.scale, f.scale, tolerance * (1 - inertia), inertia)))
-    # in one launch, between two readings of the clock
-    at_once = most if end == float("inf") else g.device.throughput // len(g.entries) + 1
+    # in one launch, between two readings of the clock; parts are combined after each sweep
+    at_once = most
+    if len(f.parts) > 1:
+        at_once = 1
+    elif end < float("inf"):
+        at_once = f.graph.device.throughput // len(f.graph.entries) + 1
     sweeps, made, part = 0, 0, 0
     while made == part and sweeps < most and (not sweeps or perf_counter() < end):
         part = min(at_once, most - sweeps)
-        made = int(propagate(g, *f.sums, f.unconverged, rule, part))
-        f.exchange(made)
+        made = sweep(f, rule, part)
         sweeps += made
-    return sweeps, not f.unconverged
+    return sweeps, not f.raised(_unconverged)
+
+
+def _unconverged(f: Factors) -> Flag:
+    return f.unconverged
+
+
+def sweep(f: Factors, rule: Rule, most: int) -> int:
+    """Sweep while messages change beyond the tolerance, in parts once; give how often."""
+    if len(f.parts) > 1:
+        if not f.raised(_unconverged):
+            return 0
+        f.each(lambda part: part.unconverged.set())
+    longest, made = min(f.width, IN_REGISTERS + 1), 0
+
+    def propagate(part: Factors) -> None:
+        nonlocal made
+        if part.clauses == 0:  # its sums are those of no messages
+            part.unconverged.clear()
+            part.sums[2].by_sign[:] = 0
+            part.exchange(1)
+            return
+        width = part.width if longest <= IN_REGISTERS else longest  # by one formula in all parts
+        run = propagation(width, part.sum_type, part.ahead)
+        made = int(run(part.graph, *part.sums, part.unconverged, rule, most))
+        part.exchange(made)
+
+    f.each(propagate)
+    f.combine(sums_of, "add")
+    return made
 
 
 def converge_patiently(

@@ -9,6 +9,7 @@ depend on the order either: a variable that clauses need with both values gets i
 from __future__ import annotations
 
 from morph.algorithms.sat.factors import Factors
+from morph.data.collection import Flag
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_cas, atomic_or, i32
 
@@ -66,12 +67,26 @@ def propagate_units(f: Factors) -> tuple[int, bool]:
     consistent : bool
         False if a clause is broken; values are then meaningless.
     """
-    g = f.graph
-    fixed, broken = f.fixed, f.broken
-    fixed.set()
-    broken.clear()
-    sweeps = int(propagate(g, fixed, broken))
-    return sweeps, not broken
+    sweeps, agreed = 0, False
+    f.each(lambda part: part.broken.clear())
+
+    def run(part: Factors) -> None:
+        nonlocal sweeps
+        part.fixed.set()
+        sweeps += int(propagate(part.graph, part.fixed, part.broken))
+
+    while not agreed:
+        f.each(run)
+        if f.raised(_broken):
+            return sweeps, False
+        agreed, opposed = f.agree_on_values()
+        if opposed:
+            return sweeps, False
+    return sweeps, True
+
+
+def _broken(f: Factors) -> Flag:
+    return f.broken
 
 
 @kernel
@@ -98,5 +113,18 @@ def force(g, fixed):
 
 def force_units(f: Factors) -> None:
     """Fix what is implied, step by step, although clauses break: these keep no literal."""
-    f.fixed.set()
-    force(f.graph, f.fixed)
+    if len(f.parts) == 1:
+        f.fixed.set()
+        force(f.graph, f.fixed)
+        return
+
+    def require(part: Factors) -> None:
+        part.fixed.clear()
+        foreach(part.graph.clauses, request, part.graph)
+
+    again = True
+    while again:
+        f.each(require)
+        f.combine(lambda part: part.graph.points.certain.array, "or")
+        f.each(lambda part: foreach(part.graph.points, grant, part.fixed))
+        again = f.raised(lambda part: part.fixed)

@@ -11,6 +11,7 @@ OPERATIONS = {
     "add": "Plus", "min": "Min", "max": "Max", "or": "Or", "and": "And", "sum": "Sum",
     "set": "Put", "first": "First",
 }  # fmt: skip
+STOPS = "if (stops(t)) return;"  # after each crossing, where all parts agree on it
 
 
 def agreement(e: Emission, s: StepPlan) -> list[str]:
@@ -36,11 +37,11 @@ def agreement(e: Emission, s: StepPlan) -> list[str]:
 
 
 def _crossing(
-    result: str, failed: str, words: int | str, sent: list[str], received: list[str]
+    result: str, failed: str, number: int | str, sent: list[str], received: list[str]
 ) -> list[str]:
     publish = ["[&](u64* w) {", *(f"    {x}" for x in sent), "},"]
-    combine = ["[&](const Words& w) {", *(f"    {x}" for x in received), "});"]
-    return [f"{result}cross(a, t, {failed}, {words}, {publish[0]}", *publish[1:-1],
+    combine = ["[&](const Published& w) {", *(f"    {x}" for x in received), "});"]
+    return [f"{result}cross(a, t, {failed}, {number}, {publish[0]}", *publish[1:-1],
             f"}}, {combine[0]}", *combine[1:]]  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def crossing_steps(e: Emission, s: StepPlan) -> list[str]:
         case ir.FillMirrors(mirrors=mirrors):
             return [*(f"fill_mirrors<{_mirrors(e, m)});" for m in mirrors), "barrier(a, t);"]
         case ir.Exchange() as node:
-            return [*_exchange(e, node), f"end{s.name}(a, t);"]
+            return [*_exchange(e, node), f"end{s.name}(a, t);", STOPS]
         case ir.Deliver() as node:
             return _deliver(e, s, node)
     raise AssertionError(s.node)
@@ -67,13 +68,16 @@ def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
 
 
 def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
-    """The two crossings of a delivery: numbers of messages, then the messages."""
+    """The crossings of a delivery: numbers of messages, the messages, and points found here."""
     inbox = f"{e.names.base(node.inbox)}_meta"
     take = f"full = take_message_counts(a, w, {inbox}, {e.names.index[node.inbox]});"
     count = ["publish_message_counts(a, w);"]
     counted = ["bool full = false;", *_crossing("", "false", "MOST_PARTS", count, [take])]
     sent = [*_crossing("", "false", 0, [], []), f"receive_messages(a, {inbox});"]
-    for name, lines in (("count", [*counted, "broadcast(t, full);"]), ("end", sent)):
+    ends = {"count": [*counted, "broadcast(t, full);"], "end": sent}
+    if node.points:
+        ends["localised"] = ["cross_localised(a, t);"]
+    for name, lines in ends.items():
         e.put("", f"MORPH_FN void {name}{s.name}(const Args& a, Run& t) {{")
         e.put("    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "        rewind(a);")
         e.put("    }", "    release_barrier(a, t);", "}")
@@ -94,6 +98,7 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
     lines = [
         f"count_messages({given});",
         f"count{s.name}(a, t);",
+        STOPS,
         "if (t.broadcast_value) {",
         f"    t.step = {s.number}, t.replay = true;",
         "    return;",
@@ -101,6 +106,7 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
         "t.replay = false;",
         f"push_messages({', '.join([given, str(parts.peers[node.inbox, 'item']), *sent])});",
         f"end{s.name}(a, t);",
+        STOPS,
     ]
     for c in columns:
         if c.name in node.points and node.ids:
@@ -109,7 +115,7 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
             lines.append(
                 f"localise_points<{max(c.size, 1)}>({at}, {ids}, {parts.routes[node.ids.slot]});"
             )
-    return [*lines, "barrier(a, t);"] if node.points else lines
+    return [*lines, f"localised{s.name}(a, t);", STOPS] if node.points else lines
 
 
 def _mirrors(e: Emission, m: ir.Mirrors) -> str:

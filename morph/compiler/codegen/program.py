@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from morph.compiler.codegen.crossings import agreement, crossing_steps, deliver_ends
+from morph.compiler.codegen.crossings import (
+    STOPS,
+    agreement,
+    crossing_steps,
+    deliver_ends,
+)
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.slot_cache import close_gaps
 from morph.compiler.codegen.statements import Body
@@ -217,6 +222,8 @@ def _leaves(
 def _finish(b: Body, s: StepPlan) -> None:
     if not s.lists_rows:
         b.put(f"end{s.name}(a, t);" if s.publishes else "barrier(a, t);")
+    if s.agree:
+        b.put(STOPS)
     if s.can_fail:
         b.put("if (t.broadcast_value) {")
         b.put(f"    t.step = {s.number}, t.replay = true;")

@@ -1,4 +1,4 @@
-"""Slot caches: free slots of collections that a CPU thread takes at once; see target_cpu.h."""
+"""Slot caches: free slots of collections that a CPU thread takes at once; see slot_caches_cpu.h."""
 
 from __future__ import annotations
 

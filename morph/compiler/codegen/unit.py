@@ -28,7 +28,8 @@ HEADERS = """core/scalars layout target core/types core/half core/math core/atom
              schedule/reservation schedule/balance schedule/asynchronous schedule/sweep
              schedule/launch schedule/queue
              schedule/deterministic""".split()
-TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}#endif\n"  # in place of "target"
+# in place of "target"
+TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#endif\n"
 
 
 @cache

@@ -171,13 +171,13 @@ class PartsLayout:
         By slot of a table of points or edges, the first word of its `Route`.
     peers : dict of (slot, column) to int
         The first of the words with the addresses that a column has in each part.
-    words : int
-        Of the array.
+    size : int
+        Number of words of the array.
     """
 
     routes: dict[str, int]
     peers: dict[tuple[str, str], int]
-    words: int
+    size: int
 
 
 def parts_of(unit: ir.Unit) -> PartsLayout | None:

@@ -91,10 +91,15 @@ class Parts(IntEnum):
     CROSSINGS = 2  # so far
     ERROR = 3  # 0, or 1 + the global id of a point of which this part has no copy
     RECEIVED = 4  # messages in the inbox that is being filled
+    STOPPED = 5  # whether all parts leave the program; written by the last thread at a barrier
     MAILBOXES = 8  # address in each part: what is sent to it at crossings
     COUNTS = 16  # messages from this part to each
     FIRST = 24  # where they begin in the inbox of each
     ROUTES = 32
+
+
+MAILBOX_LINE = 16  # words between the numbers of the last crossings at which parts arrived
+MAILBOX = MOST_PARTS * (MAILBOX_LINE + 2 * MOST_WORDS)  # words of a mailbox: see parts.h
 
 
 class Route(IntEnum):
@@ -214,6 +219,7 @@ def header(checked: bool = False, rebuilds: bool = False, parts: bool = False) -
         lines.append(f"enum {{ {_enumerators(Parts, 'PARTS_')}, GLOBAL = {int(GLOBAL)} }};")
         lines.append(f"enum {{ {_enumerators(Route, 'ROUTE_')} }};")
         lines.append(f"constexpr i32 MOST_PARTS = {MOST_PARTS}, MOST_WORDS = {MOST_WORDS};")
+        lines.append(f"constexpr i32 MAILBOX_LINE = {MAILBOX_LINE};")
     lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")
     lines.append(f"constexpr i32 MOST_TOTALS = {MOST_TOTALS};")
     if checked:

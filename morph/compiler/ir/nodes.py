@@ -644,7 +644,7 @@ class Deliver(Node):
     """Send the messages in ``outbox`` to the owners of their rows of ``table``, in ``inbox``.
 
     ``points`` are the columns of global ids, which become local ids; ``ids`` is the column of
-    those of the points.  Two crossings, and a barrier of this part.
+    those of the points.  Two crossings, and one more with points.
     """
     synchronises = True
     arguments = "messages"

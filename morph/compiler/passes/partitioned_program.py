@@ -322,8 +322,8 @@ class _Program:
         lists = len(self.rows.lists)
         for p in steps:
             sizes = [self.stores[t.slot].column(t.column) for t in p.totals]
-            words = sum(max(c.size, 1) for c in sizes if c is not None)
-            if words + lists + 1 + OWN_WORDS > MOST_WORDS or len(p.flags) > 64:
+            number = sum(max(c.size, 1) for c in sizes if c is not None)
+            if number + lists + 1 + OWN_WORDS > MOST_WORDS or len(p.flags) > 64:
                 raise NeedsSteps("a step changes more numbers than parts send at once")
 
 

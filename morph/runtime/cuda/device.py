@@ -20,6 +20,7 @@ from morph.runtime.device import Device, DeviceError
 if TYPE_CHECKING:
     from morph.compiler.ir import nodes as ir
 
+PEER_ACCESS_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 _CURRENT: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cuda.launch:load")
 
@@ -56,6 +57,23 @@ class CudaDevice(Device):
 
     def pointer(self, x: Array) -> int:
         return int(x.data.ptr)
+
+    def reach(self, other: Device) -> bool:
+        """Let kernels of this GPU access the memory of another, as far as CuPy's pool has it."""
+        cuda = self.xp.cuda
+        pool = getattr(cuda.get_allocator(), "__self__", None)
+        if not isinstance(other, CudaDevice) or not isinstance(pool, cuda.MemoryPool):
+            return False  # other pools have memory that GPUs access by other means
+        if other.index != self.index:
+            if not cuda.runtime.deviceCanAccessPeer(self.index, other.index):
+                return False
+            with self.active():
+                try:
+                    cuda.runtime.deviceEnablePeerAccess(other.index)
+                except cuda.runtime.CUDARuntimeError as error:
+                    if error.status != PEER_ACCESS_ALREADY_ENABLED:
+                        raise
+        return True
 
     def asarray(self, x: Any, dtype: Any = None) -> Array:
         x = arrays.imported(x)

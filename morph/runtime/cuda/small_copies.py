@@ -253,6 +253,14 @@ class CudaReport:
         if size or not interruptible:
             self.on.transfer(self.address, self.source, size)
 
+    def ended(self) -> bool:
+        """Whether the launch has ended, perhaps with an error, which `wait` then raises."""
+        on = self.on
+        if on.current() == on.context:
+            return bool(on.query(on.stream().ptr) != NOT_READY)
+        with on.elsewhere():
+            return bool(on.query(on.stream().ptr) != NOT_READY)
+
     def stop(self, barrier: Any, word: int) -> None:
         """Write 1 to a word of the barrier, which a running launch polls; wait; clear all words."""
         on, one = self.on, np.ones(1, np.uint32)

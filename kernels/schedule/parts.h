@@ -1,0 +1,337 @@
+// Programs that all parts of a graph execute together: crossings, mirrors, messages.
+//
+// A crossing is a barrier of all threads of all parts.  The threads of a part meet at their own barrier; the master
+// stores words into the mailbox of every part, and waits until the words of all parts have arrived in its own mailbox.
+// A mailbox holds the number of the last crossing at which each part arrived, each on a line of its own, and the words
+// of each part at the last two crossings.
+//
+// Invariants
+//   - The line and words of part k in any mailbox are written by the master of part k alone.  Numbers only grow, so
+//     nothing is reset.  Published of odd and of even crossings have different places: a part arrives at crossing n + 2
+//     after all parts have arrived at n + 1, and so have read the words of n.
+//   - Stores of any thread before a crossing are visible to all threads of all parts after it.  They happen before the
+//     arrival of the thread's block (barrier of the block), before the master's arrival (the barrier word: release and
+//     acquire at the scope of the GPU), before the master's store of its number (a fence at the scope of the system),
+//     before the other master's load of it (the same), and before its threads' release (scope of the GPU).  Causality
+//     order is transitive, since each pair that synchronizes has a scope that includes both threads; so the threads
+//     need no fence of system scope of their own.
+//   - Between two crossings a row of another part is written by one part alone: mirrors by the owner of their rows,
+//     places of an inbox by the part to which they are given.
+//   - All parts meet at the same crossings.  One exception: a part that has seen the host's request to stop at a
+//     barrier of its own publishes that at its next crossing and does not wait.  A part that waits sees the
+//     same request.  Then PARTS_STOPPED is set, all threads leave, and no crossing follows in this launch.
+
+constexpr i32 OWN_VALUES = 2;  // whether an item of the part has failed; whether the part stops
+
+// A word of this part that other parts write, or of another part.
+template <class T> MORPH_FN T load_system(const T* p) {
+    if constexpr (TARGET_GPU) return from_bits<T>(load_system_word((const Bits<T>*)p));
+    else return load(p);
+}
+template <class T> MORPH_FN void set_system(T* p, T x) {
+    if constexpr (TARGET_GPU) store_system(p, x);
+    else store(p, x);
+}
+
+// The words that a part has in the mailbox `box` at a crossing.
+MORPH_FN u64* published_in(i64* box, i64 crossing, i32 part) {
+    return (u64*)box + MOST_PARTS * MAILBOX_LINE + (i32(crossing & 1) * MOST_PARTS + part) * MOST_WORDS;
+}
+template <class A> MORPH_FN i32 part_count(const A& a) { return i32(load_fixed(a.parts + PARTS_COUNT)); }
+template <class A> MORPH_FN i32 part_number(const A& a) { return i32(load_fixed(a.parts + PARTS_NUMBER)); }
+template <class A> MORPH_FN i64* mailbox(const A& a, i32 part) {
+    return (i64*)load_fixed(a.parts + PARTS_MAILBOXES + part);
+}
+
+// What all parts have published at a crossing.
+struct Published {
+    i32 parts;
+    const u64* first;
+    MORPH_FN u64 operator()(i32 part, i32 word) const { return load_system(first + part * MOST_WORDS + word); }
+};
+MORPH_FN u64 sum_of_parts(const Published& w, i32 word) {
+    u64 sum = 0;
+    for (i32 k = 0; k < w.parts; k++) sum += w(k, word);
+    return sum;
+}
+MORPH_FN u64 or_of_parts(const Published& w, i32 word) {
+    u64 bits = 0;
+    for (i32 k = 0; k < w.parts; k++) bits |= w(k, word);
+    return bits;
+}
+
+// By the master: whether this part has seen a request to stop, at the latest at this barrier.
+template <class R> MORPH_FN bool wants_stop(const R& t) {
+    if constexpr (TARGET_GPU) return t.stop || sees_stop(t);
+    else return stops(t);
+}
+// By the master: all threads of this part stop at this barrier.  On a GPU the release reads the word.
+template <class A, class R> MORPH_FN void stop_part(const A& a, const R& t) {
+    store(a.parts + PARTS_STOPPED, 1);
+    if constexpr (!TARGET_GPU) set_stop(t);
+}
+// Publishes `count` words of this part and waits for all parts; returns whether the program stops.  Not inlined: a unit
+// has many crossings.
+template <class A> MORPH_OUTLINED bool meet(const A& a, i64 crossing, const u64* w, i32 count) {
+    const i32 parts = part_count(a), own = part_number(a);
+    for (i32 k = 0; k < parts; k++) {
+        u64* to = published_in(mailbox(a, k), crossing, own);
+        for (i32 i = 0; i < count; i++) set_system(to + i, w[i]);
+    }
+    fence_system();
+    for (i32 k = 0; k < parts; k++) {
+        u64* line = (u64*)mailbox(a, k) + own * MAILBOX_LINE;
+        set_system(line, u64(crossing));
+        wake_part(a, line);
+    }
+    u64* arrived = (u64*)mailbox(a, own);
+    bool stop = w[1];
+    for (i32 k = 0; k < parts && !stop; k++) stop = !await_part(a, arrived + k * MAILBOX_LINE, u64(crossing));
+    fence_system();
+    return stop || or_of_parts({parts, published_in((i64*)arrived, crossing, 0)}, 1);
+}
+// By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
+// all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case.
+template <class A, class R, class F, class G>
+MORPH_FN bool cross(const A& a, const R& t, bool failed, i32 count, const F& publish, const G& combine) {
+    if (load(a.parts + PARTS_STOPPED)) return true;
+    const i64 crossing = load(a.parts + PARTS_CROSSINGS) + 1;
+    store(a.parts + PARTS_CROSSINGS, crossing);
+    u64 w[MOST_WORDS];
+    w[0] = failed, w[1] = wants_stop(t);
+    publish(w + OWN_VALUES);
+    const bool stop = meet(a, crossing, w, OWN_VALUES + count);
+    const Published all{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0)};
+    if (stop) stop_part(a, t);
+    if (stop || or_of_parts(all, 0)) return true;
+    combine(Published{all.parts, all.first + OWN_VALUES});
+    return false;
+}
+
+// --- values of which every part has a copy --------------------------------------------------------
+
+struct Sum;    // of the values of all parts
+struct First;  // the value of the first part
+template <class X, class Y> constexpr bool IS = false;
+template <class X> constexpr bool IS<X, X> = true;
+template <class T> constexpr bool IS_FLOAT = IS<T, f16> || IS<T, f32> || IS<T, f64>;
+
+// The value after a step, in order of parts.  Plus: each part has added to a copy of the same value; Put: the last part
+// whose value differs from `before` counts.
+template <class Op, class T> MORPH_FN T agreed(const Published& w, i32 word, T before) {
+    T x = from_bits<T>(Bits<T>(w(0, word)));
+    for (i32 k = 1; k < w.parts; k++) {
+        T v = from_bits<T>(Bits<T>(w(k, word)));
+        if constexpr (IS<Op, Plus>) {
+            if (v != before) x = Plus::of(x, Minus::of(v, before));  // infinity less itself is not a number
+        } else if constexpr (IS<Op, Put>) {
+            if (x == before || (x != x && before != before)) x = v;
+        } else if constexpr (IS<Op, Sum>) {
+            x = Plus::of(x, v);
+        } else if constexpr (!IS<Op, First>) {
+            x = Op::of(x, v);
+        }
+    }
+    return x;
+}
+
+// --- mirrors --------------------------------------------------------------------------------------
+
+// The words of a route.
+struct Route {
+    const i64* at;
+    i32 parts, own;
+    template <class A>
+    MORPH_FN Route(const A& a, i32 route) : at(a.parts + route), parts(part_count(a)), own(part_number(a)) {}
+    MORPH_FN i64 operator[](i32 i) const { return load_fixed(at + i); }
+    MORPH_FN const i32* rows(i32 i) const { return (const i32*)(*this)[i]; }
+};
+// The column of another part that corresponds to a column of this part.
+template <class A, class C> MORPH_FN C column_in(const A& a, const C&, i32 peers, i32 part) {
+    return C{(u8*)load_fixed(a.parts + peers + part)};
+}
+
+// Sets the values of a column at all mirrors to 0; a barrier follows.
+template <i32 SIZE, class A, class R, class C>
+MORPH_FN void fill_mirrors(const A& a, const R& t, const C& column, i32 route) {
+    typedef typename C::V V;
+    const Route r(a, route);
+    const i64 first = r[ROUTE_MIRRORS], n = (r[ROUTE_MIRRORS + r.parts] - first) * SIZE;
+    for (i64 i = t.thread; i < n; i += t.threads) store(column.at(first + i / SIZE, i % SIZE), V(0));
+}
+
+// Sends the own values of a column to their mirrors in all other parts; a crossing follows.  The mirrors that a part has
+// of this one are consecutive rows there.
+template <i32 SIZE, class A, class R, class C>
+MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 peers) {
+    const Route r(a, route);
+    const i32* sent = r.rows(ROUTE_SENT);
+    for (i32 i = 1; i < r.parts; i++) {  // parts begin with different ones
+        const i32 k = (r.own + i) % r.parts;
+        const C to = column_in(a, column, peers, k);
+        const i64 from = r[ROUTE_SENT_BOUNDS + k], n = (r[ROUTE_SENT_BOUNDS + k + 1] - from) * SIZE;
+        const i64 first = r[ROUTE_FIRST_MIRROR + k];
+        for (i64 j = t.thread; j < n; j += t.threads)
+            store(to.at(first + j / SIZE, j % SIZE), column.get(load_fixed(sent + from + j / SIZE), j % SIZE));
+    }
+}
+
+// Combines the own values of a column with those at their mirrors in all other parts; a barrier follows.  Floats are
+// combined in order of parts, so that results do not depend on timing.
+template <class Op, i32 SIZE, class A, class R, class C>
+MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 peers) {
+    typedef typename C::V V;
+    const Route r(a, route);
+    const i32* sent = r.rows(ROUTE_SENT);
+    bool first_part = true;
+    for (i32 k = 0; k < r.parts; k++) {
+        const i64 from = r[ROUTE_SENT_BOUNDS + k], n = (r[ROUTE_SENT_BOUNDS + k + 1] - from) * SIZE;
+        if (k == r.own || n == 0) continue;
+        if (IS_FLOAT<V> && !first_part) barrier(a, t);
+        first_part = false;
+        const C theirs = column_in(a, column, peers, k);
+        const i64 first = r[ROUTE_FIRST_MIRROR + k];
+        for (i64 j = t.thread; j < n; j += t.threads) {
+            const V x = load_system(theirs.at(first + j / SIZE, j % SIZE));
+            V* own = column.at(load_fixed(sent + from + j / SIZE), j % SIZE);
+            if constexpr (IS_FLOAT<V>) store(own, Op::of(load(own), x));  // a part has one mirror of a row
+            else fetch(Op(), own, x);
+        }
+    }
+}
+
+// --- messages -------------------------------------------------------------------------------------
+//
+// An item of an outbox is a mirror, or an own row; the message goes to the owner of the row, as an item of its inbox.
+// Parts first count their messages to each, and send these numbers at a crossing; so each knows the places of its
+// messages in all inboxes.  All inboxes of one kind have the same capacity in all parts, so all parts decide alike whether
+// they are to grow.
+
+// The part that owns a row: an own row, or a mirror.
+MORPH_FN i32 owner_of(const Route& r, i64 row) {
+    if (row < r[ROUTE_OWNED]) return r.own;
+    i32 k = 0;
+    while (row >= r[ROUTE_MIRRORS + k + 1]) k++;
+    return k;
+}
+
+// Counts the messages to each part; all threads, before a crossing.
+template <class A, class R, class C>
+MORPH_FN void count_messages(const A& a, R& t, i64* meta, const C& items, i32 route) {
+    const Route r(a, route);
+    u32 counts[MOST_PARTS] = {};
+    for (i64 i = load(meta + FROM) + t.thread; i < load(meta + TO); i += t.threads) {
+        const i32 to = owner_of(r, items.get(i));
+        MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) counts[k] += k == to;
+    }
+    sync_warp();
+    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) {
+        const u32 n = add_lanes(ALL_LANES, counts[k]);
+        if (n && lane_id() == 0) fetch(Plus(), a.parts + PARTS_COUNTS + k, i64(n));
+    }
+}
+template <class A> MORPH_FN void publish_message_counts(const A& a, u64* w) {
+    for (i32 k = 0; k < MOST_PARTS; k++) w[k] = u64(load(a.parts + PARTS_COUNTS + k));
+}
+template <class A> MORPH_FN void clear_message_counts(const A& a) {
+    for (i32 k = 0; k < MOST_PARTS; k++) store(a.parts + PARTS_COUNTS + k, 0);
+}
+// By the master at that crossing.  Returns whether the inboxes, store number `inbox` of the unit, are to grow first.
+template <class A> MORPH_FN bool take_message_counts(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
+    const i32 own = part_number(a);
+    i64 most = 0;
+    clear_message_counts(a);
+    for (i32 to = 0; to < w.parts; to++) {
+        i64 n = 0;
+        for (i32 from = 0; from < w.parts; from++) {
+            if (from == own) store(a.parts + PARTS_FIRST + to, n);
+            n += i64(w(from, to));
+        }
+        if (to == own) store(a.parts + PARTS_RECEIVED, n);
+        most = max_of(most, n);
+    }
+    if (most <= load(inbox_meta + CAPACITY)) return false;
+    store(a.status + FAILED, most);
+    store(a.status + STORES + inbox, 1);
+    return true;
+}
+
+template <i32 SIZE, class C> struct SentColumn {
+    C column;
+    i32 peers;
+    template <class A> MORPH_FN void send(const A& a, i32 part, i64 from, i64 to) const {
+        const C theirs = column_in(a, column, peers, part);
+        for (i32 j = 0; j < SIZE; j++) store(theirs.at(to, j), column.get(from, j));
+    }
+};
+template <i32 SIZE, class C> MORPH_FN SentColumn<SIZE, C> sent_column(const C& outbox_column, i32 peers) {
+    return {outbox_column, peers};
+}
+
+// Writes the messages to the inboxes of their receivers; all threads, between two crossings.
+template <class A, class R, class C, class... Sent>
+MORPH_FN void push_messages(const A& a, R& t, i64* meta, const C& items, i32 route, i32 peers, const Sent&... columns) {
+    const Route r(a, route);
+    const i32* home = r.rows(ROUTE_HOME);
+    const i64 owned = r[ROUTE_OWNED], last = load(meta + TO);
+    const i32 lane = lane_id();
+    for (i64 i = load(meta + FROM) + t.thread; i - lane < last; i += t.threads) {
+        const bool here = i < last;
+        i64 row = here ? i64(items.get(i)) : 0, place = 0;
+        const i32 to = here ? owner_of(r, row) : -1;
+        for (i32 k = 0; k < r.parts; k++) {  // one atomic for the messages of a warp to a part
+            const u32 lanes = ballot(ALL_LANES, to == k);
+            if (!lanes) continue;
+            i64 at = lane == first_lane(lanes) ? fetch(Plus(), a.parts + PARTS_COUNTS + k, i64(popcount(lanes))) : 0;
+            at = shuffle(ALL_LANES, at, first_lane(lanes));
+            if (to == k) place = at + popcount(lanes & ((1u << lane) - 1)) + load(a.parts + PARTS_FIRST + k);
+        }
+        if (!here) continue;
+        if (row >= owned) row = load_fixed(home + (row - owned));
+        store(column_in(a, items, peers, to).at(place), i32(row));
+        (columns.send(a, to, i, place), ...);
+    }
+    sync_warp();
+}
+// By the master at the crossing after that: the inbox has what was sent to this part.
+template <class A> MORPH_FN void receive_messages(const A& a, i64* inbox_meta) {
+    const i64 n = load(a.parts + PARTS_RECEIVED);
+    clear_message_counts(a);
+    store(inbox_meta + COUNT, n);
+    CollectionCounters(inbox_meta, COUNT).set(0, n);
+}
+
+// The row of an id among the rows from `first` to `last`, whose ids ascend; -1 if there is none.
+template <class G> MORPH_FN i64 row_of(const G& ids, i64 id, i64 first, i64 last) {
+    const i64 end = last;
+    while (first < last) {
+        const i64 middle = (first + last) / 2;
+        if (i64(ids.get(middle)) < id) first = middle + 1;
+        else last = middle;
+    }
+    return first < end && i64(ids.get(first)) == id ? first : -1;
+}
+// Replaces the global ids of points in a column of an inbox by local ids; -1 stays.  All threads; a crossing follows.
+template <i32 SIZE, class A, class R, class C, class G>
+MORPH_FN void localise_points(const A& a, R& t, i64* inbox_meta, const C& column, const G& global_ids, i32 route) {
+    const Route r(a, route);
+    const i64 n = load(inbox_meta + TO) * SIZE;
+    for (i64 i = t.thread; i < n; i += t.threads) {
+        auto* place = column.at(i / SIZE, i % SIZE);
+        const i64 id = load(place);
+        if (id < 0) continue;
+        i64 row = row_of(global_ids, id, 0, r[ROUTE_OWNED]);
+        for (i32 k = 0; k < r.parts && row < 0; k++)
+            row = row_of(global_ids, id, r[ROUTE_MIRRORS + k], r[ROUTE_MIRRORS + k + 1]);
+        if (row < 0) store(a.parts + PARTS_ERROR, 1 + id);
+        store(place, i32(row));
+    }
+}
+// By the master at that crossing: all parts stop if one has no copy of a point.
+template <class A, class R> MORPH_FN bool cross_localised(const A& a, R& t) {
+    auto error = [&](u64* w) { w[0] = load(a.parts + PARTS_ERROR) != 0; };
+    bool lost = false;
+    bool stop = cross(a, t, false, 1, error, [&](const Published& w) { lost = or_of_parts(w, 0); });
+    if (lost) stop_part(a, t);
+    return stop || lost;
+}

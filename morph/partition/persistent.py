@@ -1,0 +1,389 @@
+"""Programs that all parts of a graph execute together: one launch of each part.
+
+The launches meet at crossings (``kernels/schedule/parts.h``), where they store into each other's
+memory; the host starts all, waits for all, and where items could not reserve capacity in one part,
+grows the stores there and starts all again.  On a CPU each part has a host thread; GPUs are all
+started by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, suppress
+from copy import copy
+from time import perf_counter, sleep
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+
+from morph.compiler.ir import abi
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.abi import Status
+from morph.compiler.ir.layout import GLOBAL, MAILBOX, Parts, Route
+from morph.compiler.passes.partitioned_program import (
+    Box,
+    NeedsSteps,
+    PartitionedProgram,
+    describe_program,
+)
+from morph.data.collection import Collection
+from morph.data.versions import latest
+from morph.language.dtypes import vec
+from morph.language.intrinsics import to_dtype
+from morph.launch.binding import Compiled, Where
+from morph.launch.kernels import Launchable
+from morph.launch.launcher import Launch
+from morph.launch.scratch import STOP, Scratch, scratch
+from morph.launch.slots import Slots
+from morph.launch.threads import get_num_threads
+from morph.partition.graph import PartitionedGraph
+from morph.partition.messages import no_copy
+from morph.partition.pool import submit
+from morph.partition.transport import raise_together
+
+SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
+
+
+class PartLaunch(Launch):
+    """The launch of one part; several threads of the host launch the same unit at once."""
+
+    def _use(self, compiled: Compiled) -> None:
+        super()._use(compiled)
+        if self.on_host:  # it remembers the arguments of its latest call
+            self.binary = copy(self.binary)
+
+    def start(self) -> None:
+        """Start the launch; on a CPU, by one thread, it has ended then."""
+        self.binary(self.arguments, self._items())
+
+    def wait(self) -> memoryview:
+        """Wait for the end of the launch and return the status."""
+        compiled = self.compiled
+        return self.scratch.report.wait(self.reported, compiled.interruptible)
+
+
+class PersistentProgram:
+    """A program on the parts of a graph, each of which executes it in one launch.
+
+    The references to the graph and its objects are weak.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph
+    what : Launchable
+    program : PartitionedProgram
+    parts : sequence of (Compiled, Slots)
+        The unit on the device of each part, and the part's objects.
+    sizes : sequence of tuple of int
+        For each part the values of the hidden arguments, which follow those of a call.
+
+    Raises
+    ------
+    NeedsSteps
+        If the parts cannot execute the program together.
+    """
+
+    def __init__(
+        self, graph: PartitionedGraph, what: Launchable, program: PartitionedProgram,
+        parts: Sequence[tuple[Compiled, Slots]], sizes: Sequence[tuple[int, ...]],
+    ) -> None:  # fmt: skip
+        layout = abi.parts_of(program.unit)
+        if layout is None:
+            raise NeedsSteps("no step needs another part")
+        shared = _shared_by(graph)
+        self._graph, self.program, self.layout, self.sizes = ref(graph), program, layout, sizes
+        self.launches: list[PartLaunch] = []
+        for k, (compiled, slots) in enumerate(parts):
+            for box in program.boxes:
+                for slot in (box.outbox, box.inbox):
+                    slots.objects[slot] = shared.box(graph, k, slot, box)
+            launch = PartLaunch(what, compiled, slots, shared.memories[k])
+            launch.checked = latest.epoch
+            self.launches.append(launch)
+        self.arrays = [d.zeros(layout.size, np.int64) for d in graph.devices]
+        self.mailboxes = [d.zeros(MAILBOX, np.int64) for d in graph.devices]
+        self.valid = False  # whether the arrays have what a launch needs
+        steps = ir.walk(program.unit.blocks)
+        self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
+        self.waiting: list[Future[None]] = []
+
+    @property
+    def compiled(self) -> PersistentProgram:
+        """What `Launchable.source` asks for the text."""
+        return self
+
+    @property
+    def text(self) -> str:
+        """The C++ of the unit, after what the parts exchange."""
+        lines = "".join(f"// {line}\n" for line in describe_program(self.program))
+        return lines + self.launches[0].compiled.text
+
+    def edit(self, text: str) -> None:
+        """Refuse: the text depends on the parts."""
+        raise ValueError("the text of a launch on parts cannot be replaced")
+
+    def fits(self) -> bool:
+        """Whether the unit still fits the objects and the captured values, and may be launched."""
+        graph = self._graph()
+        if graph is None or graph.changes or graph.recorder is not None:
+            return False
+        return all(p.fits() for p in self.launches)
+
+    def by_steps(self) -> bool:
+        """Whether the program runs launch by launch."""
+        return False
+
+    def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
+        """Run the program.
+
+        Raises
+        ------
+        Outdated
+            If another thread has changed the objects so that they need another launch.
+        """
+        graph = self._graph()
+        assert graph is not None
+        values = [
+            p._values((*args, *more), where)
+            for p, more in zip(self.launches, self.sizes, strict=True)
+        ]
+        memories = {p.scratch for p in self.launches} | {scratch(d) for d in graph.devices}
+        with ExitStack() as held:
+            for lock in (graph._lock, *(p.lock for p in self.launches)):
+                held.enter_context(lock)
+            for memory in sorted(memories, key=id):
+                held.enter_context(memory.lock)
+            if any(memory.running for memory in memories):
+                raise RuntimeError("a signal handler that interrupts a launch cannot launch")
+            self._prepare(graph)
+            failed = True
+            try:
+                for memory in memories:
+                    memory.running = True
+                self._launch(graph, values)
+                first = self.launches[0]
+                result = first._result() if first.compiled.result is not None else None
+                failed = False
+                return result
+            except BaseException:  # also one raised by a signal handler
+                self._stop()
+                raise
+            finally:
+                for memory in memories:
+                    memory.running = False
+                self._end(graph, failed)
+
+    # --- before and after the launches -----------------------------------------------------------
+
+    def _objects(self, slot: str) -> list[Any]:
+        """The objects of all parts in a slot."""
+        return [p.refs[slot]() for p in self.launches]
+
+    def _prepare(self, graph: PartitionedGraph) -> None:
+        """Bring objects and argument blocks up to date."""
+        for box in self.program.boxes:
+            inboxes = self._objects(box.inbox)
+            most = max(x.capacity for x in inboxes)
+            for x in inboxes:  # parts decide alike whether inboxes are too small
+                if x.capacity < most:
+                    x.resize(most)
+        for slot, column in self.program.spreads:
+            table = self._table(graph, slot)
+            if column in table._stale:
+                table._routes.spread(column)
+                self._synchronize()  # before a kernel of one part writes into others
+        for slot in self.program.collections:
+            lists = self._objects(slot)
+            count = sum(map(len, lists))
+            for x in lists:
+                if x._host_meta[GLOBAL] != count:
+                    x._host_meta[GLOBAL] = count
+                    x._send_counters()
+        for p in self.launches:
+            if not p._current():
+                p._renew()
+                self.valid = False
+
+    def _table(self, graph: PartitionedGraph, slot: str) -> Any:
+        return graph.tables[self._objects(slot)[0].name]
+
+    def _end(self, graph: PartitionedGraph, failed: bool) -> None:
+        """Note which mirrors may differ from their rows."""
+        for slot, column in self.program.writes:
+            if failed or (slot, column) not in self.program.spreads:
+                self._table(graph, slot)._stale.add(column)
+        for p in self.launches:
+            p._end((), failed)
+        if failed:
+            for box in self.program.boxes:
+                for x in (*self._objects(box.outbox), *self._objects(box.inbox)):
+                    x.clear()
+
+    # --- launches --------------------------------------------------------------------------------
+
+    def _launch(self, graph: PartitionedGraph, values: list[Any]) -> None:
+        """Launch on all parts until all items of all parts have run."""
+        most = get_num_threads()
+        for p, numbers in zip(self.launches, values, strict=True):
+            p._prepare(numbers, 1, most)
+        if not self.valid:
+            self._write(graph)
+        self.valid = False  # an error may leave anything
+        while True:
+            found = self._execute()
+            self._refuse_lost()
+            full = [bool(status[Status.FAILED]) for status in found]
+            if not any(full):
+                break
+            errors: dict[int, BaseException | None] = dict.fromkeys(graph.here)
+            for k, p in enumerate(self.launches):
+                try:
+                    p._resume(1, most, full[k])
+                except Exception as error:
+                    error.add_note(f"on part {k}, by whose numbers edges are named")
+                    errors[k] = error
+            raise_together(graph.transport, errors)
+            self._write(graph)
+        for p, status in zip(self.launches, found, strict=True):
+            p._finish(status)
+        self.valid = True
+
+    def _execute(self) -> list[memoryview]:
+        """Launch once on all parts; return the status of each."""
+        first, *others = self.launches
+        if first.on_host:  # signals are handled in the thread that called
+            self.waiting = [submit(p.start) for p in others]
+            first.start()
+            wait(self.waiting)
+            for x in self.waiting:
+                x.result()
+        else:
+            for p in self.launches:  # no call in between may wait for a device
+                p.start()
+            if first.compiled.interruptible:
+                self._poll()
+        return [p.wait() for p in self.launches]
+
+    def _poll(self) -> None:
+        """Wait until all GPUs have ended; raise the error of one at once: others wait for it."""
+        running, begin = self.launches, perf_counter()
+        while running:
+            ended = [p for p in running if p.scratch.report.ended()]
+            for p in ended:
+                p.wait()
+            running = [p for p in running if p not in ended]
+            if running and (past := perf_counter() - begin) > SHORT:
+                sleep(min(past / 200, 0.005))
+
+    def _stop(self) -> None:
+        """End all launches that run, and wait for them."""
+        self.valid = False
+        for p in self.launches:
+            if p.on_host:
+                p.scratch.barrier[STOP] = 1
+        while not all(x.done() for x in self.waiting):
+            with suppress(BaseException):  # a further interrupt: parts end within 0.1 s
+                wait(self.waiting)
+        self.waiting = []
+        for p in self.launches:
+            with suppress(Exception):  # of a GPU that does not answer; the others are to end
+                p.scratch.stop()
+            if p.on_host:
+                p.scratch.barrier[STOP] = 0
+
+    def _refuse_lost(self) -> None:
+        """Raise an error if a part has received a point of which it has no copy."""
+        for k, p in enumerate(self.launches if self.localises else ()):
+            if lost := int(p.device.to_host(self.arrays[k][Parts.ERROR :][:1])[0]):
+                raise no_copy(k, lost - 1)
+
+    # --- what parts know of each other -----------------------------------------------------------
+
+    def _write(self, graph: PartitionedGraph) -> None:
+        """Write the arrays by which the parts reach each other; crossings count from 0 again."""
+        shared, layout, count = _shared_by(graph), self.layout, len(self.launches)
+        found = np.zeros((count, layout.size), np.int64)
+        found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)
+        boxes = zip(self.launches, self.mailboxes, strict=True)
+        addresses = [p.device.pointer(x) for p, x in boxes]
+        found[:, Parts.MAILBOXES : Parts.MAILBOXES + count] = addresses
+        for slot, at in layout.routes.items():
+            route = shared.route(graph, self._objects(slot)[0].name)
+            found[:, at : at + Route.WORDS] = route
+        for (slot, column), at in layout.peers.items():
+            objects = self._objects(slot)
+            found[:, at : at + count] = [x.address("column", column) for x in objects]
+        for k, p in enumerate(self.launches):
+            with p.device.active():
+                self.arrays[k][...] = p.device.asarray(found[k])
+                self.mailboxes[k][...] = 0
+            p.arguments[p.compiled.index["parts"]] = p.device.pointer(self.arrays[k])
+        self._synchronize()
+
+    def _synchronize(self) -> None:
+        for p in self.launches:
+            p.device.synchronize()
+
+
+class Shared:
+    """What the programs on one partitioned graph share.
+
+    Attributes
+    ----------
+    memories : list of Scratch
+        Of each part: parts on a CPU execute at the same time, so each has its own.
+    """
+
+    def __init__(self, graph: PartitionedGraph) -> None:
+        devices = graph.devices
+        if not all(d.reach(other) for d in devices for other in devices):
+            raise NeedsSteps("a part cannot access the memory of another")
+        self.memories = [Scratch(d) if d.on_host else scratch(d) for d in devices]
+        self._routes: dict[str, np.ndarray[Any, Any]] = {}
+        self._arrays: list[Any] = []  # to which routes refer
+        self._boxes: dict[Any, Collection] = {}
+
+    def route(self, graph: PartitionedGraph, name: str) -> np.ndarray[Any, Any]:
+        """The words of `Route` of a table, a row for each part."""
+        if name not in self._routes:
+            table, count = graph.tables[name], len(graph.devices)
+            shares = [table._share(k) for k in range(count)]
+            found = np.zeros((count, Route.WORDS), np.int64)
+            rows = table._routes.sent
+            on_host = [[d.to_host(a) for a in rows[j]] for j, d in enumerate(graph.devices)]
+            for k, (share, device) in enumerate(zip(shares, graph.devices, strict=True)):
+                own, mirrored = on_host[k], [pieces[k] for pieces in on_host]
+                sent, home = (device.asarray(np.concatenate(x)) for x in (own, mirrored))
+                self._arrays += [sent, home]
+                row, sizes = found[k], [0, *(a.size for a in own)]
+                row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
+                row[Route.OWNED] = share.owned
+                row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum(sizes)
+                first = [holder.owned + int(holder.mirrors_of[k]) for holder in shares]
+                row[Route.FIRST_MIRROR :][:count] = first
+                row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
+            self._routes[name] = found
+        return self._routes[name]
+
+    def box(self, graph: PartitionedGraph, k: int, slot: str, box: Box) -> Collection:
+        """The messages of one kind that part k sends, or receives."""
+        table = graph.local(k).tables[box.table.rpartition(".")[2]]
+        key = k, table.name, slot, box.columns
+        if key not in self._boxes:
+            types: dict[str, Any] = {}
+            for c in box.columns:
+                types[c.name] = vec(to_dtype(c.dtype), c.size) if c.size else to_dtype(c.dtype)
+            self._boxes[key] = made = Collection(table, name=slot, **types)
+            made.resize(max(x.shares[table.name].mirrors for x in graph.parts if x is not None))
+        return self._boxes[key]
+
+
+_known: WeakKeyDictionary[PartitionedGraph, Shared] = WeakKeyDictionary()
+
+
+def _shared_by(graph: PartitionedGraph) -> Shared:
+    if graph not in _known:
+        _known[graph] = Shared(graph)
+    return _known[graph]

@@ -1,0 +1,25 @@
+"""Host threads that launch on parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+_pool = ThreadPoolExecutor(256, "morph-parts")
+
+
+def submit(function: Callable[..., Any], *args: Any) -> Future[Any]:
+    """Call a function in another thread."""
+    return _pool.submit(function, *args)
+
+
+def _forked() -> None:
+    """In a child process: the threads of the pool are gone."""
+    global _pool
+    _pool = ThreadPoolExecutor(256, "morph-parts")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

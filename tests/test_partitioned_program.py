@@ -1,0 +1,188 @@
+"""What is derived from a program for graphs in parts: steps, crossings, and the array of a part."""
+
+from __future__ import annotations
+
+import pytest
+from test_parts_programs import (
+    FAR,
+    bfs_program,
+    label,
+    mark,
+    peel_all,
+    ranks,
+    relax,
+    shortest_paths,
+    small_graph,
+)
+
+import morph
+from morph.compiler.ir import abi, layout
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.partitioned_program import (
+    NeedsSteps,
+    derive_program,
+    describe_program,
+)
+from morph.launch.binding import Request, bind
+from morph.prelude import atomic_add, bool_, f64, i32, i64
+
+
+def graph():
+    g = small_graph()
+    for name, kind in {
+        "dist": i64, "before": i64, "updated": bool_, "global_id": i32, "left": i64, "core": i64,
+        "rank": f64, "given": f64, "label": i32, "from_id": i32,
+    }.items():  # fmt: skip
+        g.points.add(name, kind)
+    return g
+
+
+def derived(program, g, *args):
+    compiled, slots = bind(Request(program, None, (g, *args), None, g.device))
+    scalars = [a.table for a in args if isinstance(a, morph.Scalars)]
+    rows = {slot for slot, x in slots.objects.items() if any(x is t for t in scalars)}
+    return derive_program(compiled.unit, {x.slot for x in compiled.unit.graphs}, rows)
+
+
+def steps(found):
+    """The names of the steps of each block, those with several steps only."""
+    blocks = ([type(s).__name__ for s in b.steps] for b in found.unit.blocks)
+    return [names for names in blocks if len(names) > 1]
+
+
+def lists(g):
+    return morph.Collection(g.points), morph.Collection(g.points)
+
+
+def test_minima_are_combined_and_spread():
+    g = graph()
+    found = derived(shortest_paths, g, morph.Flag(g))
+    assert steps(found) == [["Foreach", "Agree", "Exchange", "Foreach"]]
+    (agree,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Agree))
+    (exchange,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Exchange))
+    assert agree.flags == ("changed",) and agree.totals == ()
+    assert [(m.column, m.op) for m in exchange.combines] == [("dist", "min")]
+    assert [m.column for m in exchange.spreads] == ["dist"]
+    assert found.spreads == (("g.points", "dist"),)
+    assert {c for _, c in found.writes} == {"dist", "before", "updated"}
+    assert [h.what for h in found.hidden] == ["owned_points"]
+    assert any("combined by min: mirrors of g.points.dist" in x for x in describe_program(found))
+
+
+def test_messages_are_delivered_before_they_are_executed():
+    g = graph()
+    found = derived(bfs_program, g, *lists(g))
+    (block,) = steps(found)
+    assert block == [
+        "Assign", "Foreach", "Agree", "Deliver", "Foreach", "Agree", "Clear", "Clear", "Exchange",
+        "Clear",
+    ]  # fmt: skip
+    (box,) = found.boxes
+    assert (box.outbox, box.inbox, box.table) == ("messages0_sent_", "messages0", "g.points")
+    assert {*found.collections} == {"now", "following"}
+    sizes = [n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.StoreSize)]
+    assert sizes and all(n.in_all for n in sizes)
+    sends = {f.name: ir.slots(ir.walk(f), "allocates") for f in found.unit.funcs}
+    assert sends["visit"] == {"following", "messages0_sent_"}
+    assert sends["visit_at_owner0"] == {"following"}
+
+
+def test_sums_begin_at_mirrors_of_zero():
+    g = graph()
+    found = derived(peel_all, g, lists(g)[0], morph.Scalars(g, remaining=0))
+    peel = next(names for names in steps(found) if "FillMirrors" in names)
+    assert peel == ["FillMirrors", "Foreach", "Agree", "Exchange"]
+    (total,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Total))
+    assert total.op == "add" and total.place.column == "remaining"
+    assert total.before.name == found.unit.state[-1][0]
+    choose = next(names for names in steps(found) if names[0] == "OneThread")
+    assert choose[-3:] == ["Assign", "Foreach", "Agree"]  # the value before is kept
+
+
+def test_a_column_is_spread_after_each_step_that_changes_it():
+    g = graph()
+    found = derived(ranks, g, morph.Scalars(g, loose=0.0), 3)
+    exchanges = [n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Exchange)]
+    assert [[m.column for m in n.spreads] for n in exchanges] == [["given"], ["given"]]
+    assert all(not n.combines for n in exchanges)
+    assert {h.what for h in found.hidden} == {"points", "owned_points"}
+
+
+@pytest.mark.parametrize(
+    ("program", "more"),
+    [
+        (shortest_paths, lambda g: (morph.Flag(g),)),
+        (bfs_program, lists),
+        (label, lambda g: (morph.Flag(g),)),
+        (peel_all, lambda g: (lists(g)[0], morph.Scalars(g, remaining=0))),
+    ],
+)
+def test_mirrors_change_between_two_crossings_only(program, more):
+    g = graph()
+    found = derived(program, g, *more(g))
+    for block in found.unit.blocks:
+        for i, s in enumerate(block.steps):
+            if isinstance(s, ir.Exchange | ir.Deliver):
+                before = [x for x in block.steps[:i] if x.synchronises or isinstance(x, ir.Agree)]
+                last = before[-1]
+                assert isinstance(last, ir.Agree | ir.Exchange | ir.Clear)
+            if isinstance(s, ir.Agree):
+                assert isinstance(block.steps[i - 1], ir.Foreach)
+
+
+def test_the_array_of_a_part_has_a_place_for_each_route_and_column():
+    g = graph()
+    found = derived(bfs_program, g, *lists(g))
+    array = abi.parts_of(found.unit)
+    assert list(array.routes) == ["g.points"]
+    assert list(array.peers) == [("g.points", "dist"), ("messages0", "item")]
+    first = layout.Parts.ROUTES + layout.Route.WORDS
+    assert list(array.peers.values()) == [first, first + layout.MOST_PARTS]
+    assert array.size == first + 2 * layout.MOST_PARTS
+    assert [f.name for f in abi.fields(found.unit) if f.kind == "parts"] == ["parts"]
+    alone, _ = bind(Request(bfs_program, None, (g, *lists(g)), None, g.device))
+    assert abi.parts_of(alone.unit) is None
+    assert not any(f.kind == "parts" for f in alone.fields)
+
+
+@morph.program
+def from_one_point(g, changed):
+    if g.points[0].dist > 0:
+        g.points[0].dist = 0
+    morph.foreach(g.points, relax, g, changed)
+
+
+@morph.kernel
+def fill(s, g):
+    for p in g.points:
+        atomic_add(s.number, p.label)
+
+
+@morph.program
+def fill_all(g, table):
+    morph.foreach(table, fill, g)
+
+
+@morph.program
+def two_kernels(g, changed):
+    morph.foreach(g.points, relax, g, changed)
+    morph.foreach(g.points, mark)
+    morph.foreach(g.points, relax, g, changed, where=lambda p: p.dist < FAR)
+
+
+def test_functions_of_several_steps_have_names_of_their_own():
+    g = graph()
+    found = derived(two_kernels, g, morph.Flag(g))
+    kernels = [n.kernel for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Foreach)]
+    names = [f.name for f in found.unit.funcs]
+    assert len({*kernels}) == 3 and len({*names}) == len(names)
+    assert {*kernels} <= {*names}
+
+
+def test_programs_that_run_launch_by_launch():
+    g = graph()
+    with pytest.raises(NeedsSteps, match="uses rows of parts"):
+        derived(from_one_point, g, morph.Flag(g))
+    g.add_table("extra", number=i64).extend(2)
+    with pytest.raises(NeedsSteps, match="copies of several rows"):
+        derived(fill_all, g, g.extra)

@@ -1,0 +1,338 @@
+"""Programs that all parts execute together give the results of one device."""
+
+import signal
+from contextlib import contextmanager, nullcontext
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_parts_programs import (
+    FAR,
+    PROGRAMS,
+    ask,
+    devices_of,
+    divided_graphs,
+    peel_all,
+    reach,
+    rmat,
+    shortest_paths,
+    small_graph,
+    values,
+)
+
+import morph
+from morph.compiler.passes.partitioned_program import NeedsSteps
+from morph.data.collection import Collection
+from morph.partition import execution
+from morph.prelude import (
+    atomic_add,
+    atomic_and,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    f32,
+    f64,
+    i32,
+    i64,
+    u64,
+)
+
+
+@contextmanager
+def single_launches():
+    """Programs run launch by launch."""
+
+    def refuse(graph):
+        raise NeedsSteps("a test wants it")
+
+    with mock.patch.object(execution, "_refuse_devices", refuse):
+        yield
+
+
+def check(program, g, devices, by="range", exact=True):
+    """Compare with one device, together and by single launches."""
+    wanted = values(program(g.copy()))
+    for how in (nullcontext(), single_launches()):
+        with how:
+            found = values(program(morph.partition(g, devices, by=by)))
+        for a, b in zip(found, wanted, strict=True):
+            if exact:
+                assert np.array_equal(a, b)
+            else:
+                np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+# --- what programs exchange ----------------------------------------------------------------------
+
+
+@morph.program
+def reach_all(g, now, following):
+    level = i32(0)
+    while not now.empty:
+        level += 1
+        morph.foreach(now, reach, level, following)
+        now, following = following, now
+        following.clear()
+    return level
+
+
+def tree(g):
+    """Points and vectors travel with messages."""
+    g.points.add("dist", i32, fill=FAR)
+    g.points.add("parent", morph.Ref("points"))
+    g.points.add("at", morph.vec(f64, 2))
+    g.points[0].dist = 0
+    now, following = morph.Collection(g.points), morph.Collection(g.points)
+    now.add(0)
+    levels = reach_all(g, now, following)
+    dist, parent = g.points.dist[:], g.points.parent[:]
+    found = (dist < FAR) & (dist > 0)
+    assert (dist[parent[found]] + 1 == dist[found]).all()
+    return dist, g.points.at, levels
+
+
+@morph.kernel
+def measure(p, s):
+    atomic_add(s.sum, p.id)
+    atomic_add(s.weight, 0.25 * p.id)
+    atomic_min(s.least, f32(p.id) - 3)
+    atomic_max(s.most, p.id)
+    atomic_or(s.bits, u64(1) << u64(p.id % 64))
+    atomic_and(s.every, u64(p.id) | 1)
+    atomic_add(s.both[p.id % 2], 1)
+    if p.id == 3:
+        s.third = p.id
+
+
+@morph.program
+def measure_all(g, s, rounds):
+    k = 0
+    while k < rounds:
+        morph.foreach(g.points, measure, s)
+        k += 1
+    return s.sum * rounds
+
+
+def totals(g):
+    s = morph.Scalars(
+        g, sum=5, weight=0.5, least=np.float32(9), most=-1, bits=np.uint64(0),
+        every=np.uint64(2**64 - 1), both=np.zeros(2, np.int64), third=-1,
+    )  # fmt: skip
+    result = measure_all(g, s, 3)
+    return (result, *(getattr(s, n) for n in ("sum", "least", "most", "bits", "every", "third")),
+            s.weight, s.both)  # fmt: skip
+
+
+@morph.kernel
+def offer(p):
+    for t in p.outnbrs:
+        atomic_min(t.near, i32(p.id))
+        atomic_max(t.far, f32(p.id) / 4)
+        atomic_or(t.bits, u64(1) << u64(p.id % 64))
+        atomic_add(t.sum, 0.5 * p.id)
+        atomic_add(t.pair[1], p.id)
+
+
+@morph.kernel
+def look(p):
+    p.seen = 0.0
+    for t in p.outnbrs:
+        p.seen += t.sum + t.far + t.near
+
+
+@morph.program
+def offer_twice(g):
+    morph.foreach(g.points, offer)
+    morph.foreach(g.points, look)
+    morph.foreach(g.points, offer, where=lambda p: p.id % 3 == 0)
+    morph.foreach(g.points, look)
+
+
+def columns(g):
+    """Combined columns of several types, read by other steps."""
+    g.points.add("near", i32, fill=10**6)
+    for name, kind in {"far": f32, "bits": u64, "sum": f64, "seen": f64}.items():
+        g.points.add(name, kind)
+    g.points.add("pair", morph.vec(i64, 2))
+    offer_twice(g)
+    return tuple(getattr(g.points, n) for n in ("near", "far", "bits", "sum", "seen", "pair"))
+
+
+@morph.kernel
+def give(p):
+    for e in p.outedges:
+        e.value = 2 * e.weight + p.id
+
+
+@morph.kernel
+def receive(p):
+    p.total = 0
+    for e in p.inedges:
+        p.total += e.value
+
+
+@morph.program
+def along_edges(g):
+    morph.foreach(g.points, give)
+    morph.foreach(g.points, receive)
+
+
+def edges(g):
+    """Copies of edges from other parts."""
+    g.edges.add("value", i64)
+    g.points.add("total", i64)
+    if not g.directed:
+        return (0,)
+    along_edges(g)
+    return (g.points.total,)
+
+
+@morph.kernel
+def lucky(p):
+    p.chosen = i32(p.chosen >= 0)
+
+
+@morph.program
+def ask_all(g):
+    morph.foreach(g.points, ask)
+    morph.foreach(g.points, lucky)
+
+
+def locks(g):
+    """Rows are locked once for all parts."""
+    g.points.add("chosen", i32, fill=-1)
+    ask_all(g)
+    return (g.points.chosen,)
+
+
+@morph.program
+def twice(g, now, following):
+    first = reach_all(g, now, following)
+    morph.foreach(g.points, start_again, now)
+    second = reach_all(g, now, following)
+    return first * 100 + second
+
+
+@morph.kernel
+def start_again(p, now):
+    p.dist = 2**30
+    if p.id == 2:
+        p.dist = 0
+        now.add(p)
+
+
+def nested(g):
+    """A program that calls programs, which swap collections."""
+    g.points.add("dist", i32, fill=FAR)
+    g.points.add("parent", morph.Ref("points"))
+    g.points.add("at", morph.vec(f64, 2))
+    g.points[0].dist = 0
+    now, following = morph.Collection(g.points), morph.Collection(g.points)
+    now.add(0)
+    return g.points.dist, twice(g, now, following)
+
+
+OTHERS = [tree, totals, columns, edges, locks, nested]
+
+
+@pytest.mark.parametrize("program", OTHERS)
+@settings(max_examples=8)
+@given(divided=divided_graphs(devices=("cpu",)))
+def test_parts_execute_programs_together(program, divided):
+    check(program, *divided)
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, *OTHERS])
+def test_larger_graphs(program):
+    check(program, rmat(), ["cpu"] * 3, "degree")
+
+
+# --- what is too small grows, and errors ---------------------------------------------------------
+
+
+@settings(max_examples=6)
+@given(capacity=st.integers(0, 3), directed=st.booleans())
+def test_collections_grow_in_the_middle_of_a_program(capacity, directed):
+    made = Collection.__init__
+
+    def small(self, *args, **columns):
+        made(self, *args, **(columns | {"capacity": capacity}))
+
+    with mock.patch.object(Collection, "__init__", small):
+        check(tree, small_graph(directed), ["cpu"] * 3)
+
+
+def program_of(g):
+    for name in ("dist", "before"):
+        g.points.add(name, i64, fill=2**62)
+    g.points.add("updated", morph.prelude.bool_)
+    changed = morph.Flag(g)
+    changed.set()
+    return lambda: shortest_paths(g, changed)
+
+
+def test_the_source_says_how_a_program_runs():
+    run = program_of(morph.partition(small_graph(), ["cpu"] * 2))
+    run()
+    text = shortest_paths.source()
+    assert "one launch of each part" in text and "spread_column<1>" in text
+    assert "combined by min" in text
+    for devices, why in {
+        ("cpu", "python"): "a part is interpreted",
+        ("cpu",) * 9: "more than 8 parts",
+    }.items():
+        program_of(morph.partition(small_graph(), list(devices)))()
+        assert why in shortest_paths.source()
+
+
+@morph.kernel
+def count(p, s):
+    atomic_add(s.n, 1)
+
+
+@morph.program
+def forever(g, s):
+    s.n = 0
+    while s.n >= 0:
+        s.n = 0
+        morph.foreach(g.points, count, s)
+    return s.n
+
+
+def test_an_interrupt_ends_all_parts():
+    g = morph.partition(small_graph(), ["cpu"] * 3)
+    s = morph.Scalars(g, n=0)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            forever(g, s)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    check(totals, small_graph(), ["cpu"] * 3)
+
+
+def test_values_of_mirrors_after_a_program():
+    g = morph.partition(small_graph(), ["cpu"] * 2)
+    program_of(g)()
+    assert g.stale == {"before", "updated"}
+    h = morph.partition(small_graph(), ["cpu"] * 2)
+    for name in ("left", "core"):
+        h.points.add(name, i64)
+    peel_all(h, morph.Collection(h.points), morph.Scalars(h, remaining=0))
+    assert h.stale == {"left"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("program", [*PROGRAMS, *OTHERS])
+@pytest.mark.parametrize("names", ["cuda:0 cuda:1", "cuda:0 cuda:1 cuda:2 cuda:3"])
+def test_gpus_execute_programs_together(program, names):
+    for by in ("range", "degree"):
+        check(program, rmat(), devices_of(names), by)

@@ -1,0 +1,127 @@
+"""Formulas in parts, each with a range of the clauses: the results are those of one device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pretend import pretended
+from surveys import consistent, formulas, messages, plain
+
+import morph
+from morph.algorithms.sat.beliefs import believe
+from morph.algorithms.sat.decimation import decimate
+from morph.algorithms.sat.factors import Contradiction, factor_graph, sums_of
+from morph.algorithms.sat.marginals import marginals
+from morph.algorithms.sat.parts import factors_on
+from morph.algorithms.sat.surveys import converge
+from morph.algorithms.sat.units import propagate_units
+from morph.generate import random_ksat
+from morph.partition.group import DeviceGroup
+from morph.runtime.device import device
+
+ON_CPU = [["cpu", "cpu"], ["cpu", "cpu", "cpu"]]
+GPU = pytest.param(["cuda:0", "cuda:0", "cpu"], marks=pytest.mark.gpu)
+DEVICES = [*ON_CPU, ["cpu", "python"], GPU]
+FULL = morph.Formula.of([[1, 2, 3, 4], [-1, 3], [2, -4, 5], [1, -2, 6, 7, 8], [4, 9]])
+
+
+def same_messages(one, parts):
+    """Assert that messages, sums and marginals have the same bits."""
+    found = {}
+    for part in parts.parts:
+        found |= messages(part)
+        assert np.array_equal(device("cpu").to_host(sums_of(part)), sums_of(one))
+    assert found == messages(one)
+    a, b = marginals(one), marginals(parts)
+    assert (a.bias, a.complexity, a.contradictions) == (b.bias, b.complexity, b.contradictions)
+    assert np.array_equal(a.counts, b.counts)
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=str)
+@pytest.mark.parametrize("k", [3, 9])  # in registers, and read twice
+def test_surveys_have_the_same_bits(devices, k):
+    formula = random_ksat(k, 30, 3.5, seed=1)
+    one = factor_graph(formula, device("cpu"), 5)
+    parts = factors_on(formula, DeviceGroup(devices), 5)
+    same_messages(one, parts)
+    for inertia in (0.0, 0.5):
+        assert converge(one, 0.05, 4, inertia=inertia) == converge(parts, 0.05, 4, inertia=inertia)
+        same_messages(one, parts)
+
+
+@settings(max_examples=25, deadline=None)
+@given(formulas(most_variables=9), st.integers(1, 5), st.sampled_from([0.1, 0.5, 1.0]))
+@example(FULL, 4, 0.1)
+@example(FULL, 3, 1.0)
+def test_any_formula_is_decimated_as_on_one_device(formula, parts, fraction):
+    def run(devices):
+        return plain(decimate(formula, 1, devices, 6, fraction=fraction, max_sweeps=40))
+
+    assert run(["cpu"] * parts) == run("cpu")
+    assert plain(believe(formula, 1, ["cpu"] * parts, lossy=True)) == plain(
+        believe(formula, 1, lossy=True)
+    )
+
+
+@pytest.mark.parametrize("devices", [*ON_CPU, GPU], ids=str)
+def test_decimation_and_beliefs_are_those_of_one_device(devices):
+    formula = random_ksat(3, 2000, 4.1, seed=1)
+    one, found = decimate(formula, 1), decimate(formula, 1, devices)
+    assert plain(found) == plain(one) and len(found.rounds) > 5
+    consistent(formula, found)
+    assert plain(believe(one.rest, 2, devices, lossy=True)) == plain(
+        believe(one.rest, 2, lossy=True)
+    )
+
+
+def test_rounds_are_rolled_back_in_parts():
+    formula = random_ksat(3, 300, 4.25, seed=1)
+    options = {"max_rounds": 40, "fraction": 0.3, "max_sweeps": 300}
+    one, found = decimate(formula, 1, **options), decimate(formula, 1, ["cpu"] * 3, **options)
+    assert one.rollbacks > 0 and plain(found) == plain(one)
+
+
+@pytest.mark.parametrize("devices", [["cpu"] * 2, ["cpu", "python"], ["python"] * 3], ids=str)
+def test_units_propagate_from_part_to_part(devices):
+    chain = [[-1 - v, 2 + v] for v in range(9)]
+    parts = factors_on(morph.Formula.of([*chain, [1]]), DeviceGroup(devices), 0)
+    assert propagate_units(parts)[1]
+    assert all((part.graph.points.value[:] == 1).all() for part in parts.parts)
+    opposed = factors_on(morph.Formula.of([[1], [2, 3], [-1]]), DeviceGroup(devices), 0)
+    assert not propagate_units(opposed)[1]
+    with pytest.raises(Contradiction):
+        factors_on(morph.Formula.of([[1], [2, 3], []]), DeviceGroup(devices), 0)
+
+
+@pytest.mark.parametrize("devices", [["cpu", "cpu"], GPU], ids=str)
+def test_solve(devices):
+    formula = random_ksat(3, 10_000, 4.15, seed=2)
+    found, one = (morph.survey.solve(formula, 3, device=d) for d in (devices, "cpu"))
+    assert found.status == "SATISFIABLE" and found.stopped == "paramagnetic"
+    assert morph.validate.satisfied(formula, found.model).all()
+    assert np.array_equal(found.model, one.model) and found.flips == one.flips
+
+
+def test_small_formulas_and_wrong_devices():
+    assert morph.survey.solve([[1, 2], [-1]], device=["cpu", "cpu"]).model.tolist() == [False, True]
+    assert morph.survey.solve([[1], [-1]], device=["cpu", "cpu"]).status == "UNSATISFIABLE"
+    found = decimate([[1, 2, 3]], 0, ["cpu"] * 4)
+    assert found.status == "paramagnetic" and found.rest.lists() == [[1, 2, 3]]
+    assert decimate([], 0, ["cpu"] * 2).status == "satisfied"
+    with pytest.raises(ValueError, match="1 to 1024 parts, not 0"):
+        morph.survey.solve([[1]], device=[])
+    with pytest.raises(ValueError, match="gpu7"):
+        morph.survey.solve([[1]], device=["cpu", "gpu7"])
+
+
+def test_on_a_device_and_the_host(monkeypatch):
+    there = pretended(monkeypatch)
+    for n, devices in (300, [there, there]), (15, [there, "python", there]):  # it runs on the CPU
+        formula = random_ksat(3, n, 4.0, seed=1)
+        options = {"max_rounds": 4, "fraction": 0.1, "max_sweeps": 40}
+        one, found = decimate(formula, 1, **options), decimate(formula, 1, devices, **options)
+        assert plain(found) == plain(one)
+        one, found = believe(formula, 1, max_rounds=3), believe(formula, 1, devices, max_rounds=3)
+        assert plain(found) == plain(one)
