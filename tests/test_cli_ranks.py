@@ -62,7 +62,7 @@ def same_answer(name, report, path, wanted, answer):
         np.testing.assert_allclose(saved[key], answer[key], rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", IN_PARTS)
+@pytest.mark.parametrize("name", [*IN_PARTS, "sssp", "triangles", "betweenness"])
 def test_several_devices(name, graph, tmp_path):
     wanted = on_one_device(name, graph, tmp_path / "whole.npz")
     out = tmp_path / "parts.npz"

@@ -173,6 +173,41 @@ def test_locks_are_taken_by_the_owner_for_own_rows_too():
 
 
 @morph.kernel
+def count_next(p, level, then):
+    ahead = 0
+    for t in p.outnbrs:
+        before = atomic_min(t.near, level)
+        if before >= level:
+            atomic_add(t.rank, p.rank)
+            ahead += 1
+        if before > level:
+            then.add(t)
+    p.label = i32(ahead)
+
+
+@morph.kernel
+def count_own(p, level, then):
+    ahead = 0
+    for t in p.outnbrs:
+        before = atomic_min(t.near, level + p.label)
+        if before >= level + p.label:
+            ahead += 1
+        if before > level:
+            then.add(t)
+    p.label = i32(ahead)
+
+
+def test_an_old_value_that_does_not_depend_on_the_order_is_tested_by_the_sender():
+    g = graph()
+    found = derived(count_next, g.points, i32(2), morph.Collection(g.points))
+    assert [(c.column, c.op) for c in found.combines] == [("rank", "add")]
+    (message,) = found.messages  # of `if before > level` only
+    assert kinds(kernel_of(message.unit).body)["Compare"] == 1 and not message.columns
+    with pytest.raises(morph.LanguageError, match="'ahead' is used after a change at the other"):
+        derived(count_own, g.points, i32(2), morph.Collection(g.points))
+
+
+@morph.kernel
 def drop(p, k, falling):
     for t in p.outnbrs:
         if t.near > k:

@@ -195,7 +195,7 @@ def betweenness(
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device; edges count one each, followed outwards.  Of parallel edges each makes a
         path of its own.
     sources : int or array of int, optional

@@ -138,7 +138,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device; out-edges are followed.
     source : int or array of int
         Id of a vertex, or of several: distances are those from the nearest source.

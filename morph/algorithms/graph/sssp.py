@@ -226,7 +226,7 @@ def sssp(
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     source : int or array of int
         Id of a vertex, or of several: distances are those from the nearest source.
