@@ -1,4 +1,9 @@
-"""Programs on a graph in parts beside the same programs on one device, with equal results."""
+"""Programs on a graph in parts beside the same programs on one device, with equal results.
+
+On parts a program is one launch of each part, or, in the column "by steps", a launch of each part
+for each of its steps.  The first row has steps of almost no work: on one device a barrier each, on
+parts a barrier, and a crossing in every second step.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from morph import generate
 from morph.prelude import atomic_min, f64, i32
 
 FAR = 2**30
+STEPS = 1000  # of the first row
 
 
 @morph.kernel
@@ -70,6 +76,37 @@ def pagerank(g, base, iterations):
         done += 1
 
 
+@morph.kernel
+def pass_on(p):
+    for t in p.innbrs:
+        p.next = t.value + 1
+
+
+@morph.kernel
+def keep(p):
+    p.value = p.next
+
+
+@morph.program
+def rounds(g, count):
+    done = 0
+    while done < count:
+        morph.foreach(g.points, pass_on)
+        morph.foreach(g.points, keep)
+        done += 2
+
+
+def ring(devices: list[str]) -> list[Any]:
+    """Make a ring of 1,000 points on one device and in parts."""
+    at = np.arange(1000)
+    g = morph.Graph.from_edges(at, (at + 1) % 1000, device=devices[0])
+    found = [g, morph.partition(g, devices)]
+    for x in found:
+        x.points.add("value", i32)
+        x.points.add("next", i32)
+    return found
+
+
 def search(g: Any, program: Any) -> np.ndarray:
     """Run a search from point 0; gives the distances."""
     g.points.dist[:] = FAR
@@ -80,10 +117,10 @@ def search(g: Any, program: Any) -> np.ndarray:
     return host(g.points.dist)
 
 
-def ranks(g: Any, iterations: int) -> np.ndarray:
+def ranks(g: Any, program: Any, iterations: int) -> np.ndarray:
     """Run iterations of PageRank; gives the ranks."""
     g.points.rank[:] = 1 / len(g.points)
-    pagerank(g, 0.15 / len(g.points), iterations)
+    program(g, 0.15 / len(g.points), iterations)
     return host(g.points.rank)
 
 
@@ -91,6 +128,25 @@ def host(column: Any) -> np.ndarray:
     """Give a column of one device or of parts as an array of NumPy's."""
     values = column[:]
     return values.get() if hasattr(values, "get") else np.asarray(values)
+
+
+def steps(g: Any, program: Any) -> np.ndarray:
+    """Run steps of almost no work; gives the values."""
+    g.points.value[:] = 0
+    program(g, STEPS)
+    return host(g.points.value)
+
+
+def row(name: str, g: Any, parts: Any, program: Any, run: Any, repeat: int) -> dict[str, Any]:
+    """Time a program on one device and on parts, there also by steps."""
+    one, wanted = median(lambda: run(g, program), repeat)
+    divided, found = median(lambda: run(parts, program), repeat)
+    single, same = median(lambda: run(parts, program.eager), repeat)
+    equal = all(np.allclose(x, wanted, rtol=1e-12, atol=0) for x in (found, same))
+    return {
+        "program": name, "one ms": one * 1e3, "parts ms": divided * 1e3,
+        "by steps ms": single * 1e3, "speedup": one / divided, "equal": "yes" if equal else "NO",
+    }  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -107,21 +163,21 @@ def main(arguments: list[str] | None = None) -> None:
     parts = morph.partition(g, devices, by=o.by)
     print(parts)
     cases = {
-        "levels": lambda g: search(g, levels),
-        "shortest_paths": lambda g: search(g, shortest_paths),
-        f"pagerank, {o.iterations} iterations": lambda g: ranks(g, o.iterations),
+        "levels": (levels, search),
+        "shortest_paths": (shortest_paths, search),
+        f"pagerank, {o.iterations} iterations": (
+            pagerank,
+            lambda x, program: ranks(x, program, o.iterations),
+        ),
     }
     for x in (g, parts):
         x.points.add("dist", i32)
         for name in ("rank", "share"):
             x.points.add(name, f64)
-    rows = []
-    for name, run in cases.items():
-        one, wanted = median(lambda run=run: run(g), o.repeat)
-        divided, found = median(lambda run=run: run(parts), o.repeat)
-        equal = np.allclose(found, wanted, rtol=1e-12, atol=0)
-        row = {"program": name, "one ms": one * 1e3, "parts ms": divided * 1e3}
-        rows.append({**row, "speedup": one / divided, "equal": "yes" if equal else "NO"})
+    small, small_parts = ring(devices)
+    rows = [row(f"{STEPS:,} steps", small, small_parts, rounds, steps, o.repeat)]
+    for name, (program, run) in cases.items():
+        rows.append(row(name, g, parts, program, run, o.repeat))
     table(rows)
 
 
