@@ -13,7 +13,6 @@ from common import devices, median, table
 
 import morph
 from morph import generate
-from morph.algorithms.graph.temporary import columns
 from morph.prelude import atomic_add, atomic_min, i32
 
 FAR = 1 << 30
@@ -129,7 +128,7 @@ def main() -> None:
         rows.append(about | {"device": "SciPy", "choice": "", "BFS ms": seconds * 1e3})
         for device in devices(options.device):
             g = made.to(device)
-            with columns(g.points, dist=(i32, FAR), hits=(i32, 0)):
+            with g.points.temporary_columns(dist=(i32, FAR), hits=(i32, 0)):
                 lists = [morph.Collection(g.points, capacity=n) for _ in range(2)]
                 for choice in options.choices:
                     run = {"auto": auto, "warp": warp, "thread": thread}[choice]

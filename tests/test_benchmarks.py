@@ -121,7 +121,7 @@ def test_sat_beside_peers(script, capsys):
 def test_parts_beside_one_device(script, capsys):
     script("partitions").main(["--scale", "6", "--devices", "cpu,cpu,cpu", "--repeat", "1"])
     out = capsys.readouterr().out
-    assert out.count(" yes") == 3 and "edges cut" in out and "NO" not in out
+    assert out.count(" yes") == 4 and "edges cut" in out and "NO" not in out
 
 
 def test_structure(script, tmp_path, capsys):

@@ -82,7 +82,11 @@ def test_several_devices(name, graph, tmp_path):
         (["core", "--device", "cpu,"], "--device: no device ''"),
         (["core", "-o", "none/x.npy"], "-o: there is no directory"),
         (["bfs", "--source", "7"], "--source: 7 is not a vertex: the graph has 7 vertices, 0 to 6"),
-        (["sssp", "--mpi", "--updates", "x"], "--mpi and --updates exclude each other"),
+        pytest.param(
+            ["sssp", "--mpi", "--updates", "x"],
+            "--mpi and --updates exclude each other",
+            marks=pytest.mark.mpi,
+        ),
     ],
     ids=lambda x: x[0] if isinstance(x, list) else "",
 )

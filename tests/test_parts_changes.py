@@ -234,7 +234,7 @@ def test_a_batch_that_fails_changes_nothing(directed, monkeypatch):
     assert told[0].inserted.tolist() == list(range(before[-1], len(parts.edges)))
 
 
-def test_batches_that_are_refused(tmp_path):
+def test_batches_that_are_refused():
     g = random_graph(True)
     parts = morph.partition(g, ["cpu", "cpu"])
     wrong = {
@@ -254,9 +254,6 @@ def test_batches_that_are_refused(tmp_path):
         parts.apply(([0], [1], [-1.0]), nonnegative=True)
     with pytest.raises(TypeError, match="points of a partitioned graph are not created or deleted"):
         parts.apply(delete_points=[3])
-    with parts.checkpoint(tmp_path / "saved.npz"):
-        with pytest.raises(TypeError, match="do not change in a checkpoint's block"):
-            parts.apply(([0], [1], [1.0]))
     parts.edges.add("twin", morph.Ref("edges"))
     with pytest.raises(ValueError, match="inserts.twin refers to points or edges"):
         parts.apply({"src": [0], "dst": [1], "twin": [1]})

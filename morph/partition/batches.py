@@ -126,8 +126,6 @@ def apply(
     """Do what `PartitionedGraph.apply` promises."""
     if parts.telling:
         raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
-    if parts.recorder is not None:
-        raise TypeError("points and edges of the graph do not change in a checkpoint's block")
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
     inserts, deletes, updates = map(_on_host, (inserts, deletes, updates))
