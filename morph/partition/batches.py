@@ -1,8 +1,8 @@
 """Batches of changes of a graph in parts: resolved by the owners, all or nothing by a vote.
 
 Every process has the whole batch.  The part that owns the source of an edge finds the edge that a
-change names, and tells all others.  Points of which a part needs a copy become mirrors.  Then each
-part changes its own graph, which stays as it was if that fails on any part.
+change names, and sends it to all others.  Points of which a part needs a copy become mirrors.  Then
+each part changes its own graph; if that fails on any part, all graphs stay as they were.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from morph.runtime.arrays import to_host
 from morph.updates.batch import Batch, Named, none, parallel_edges
 from morph.updates.changes import Resolved, carried_out, follows
 
-NOBODY = 1 << 15  # the owner of what no part owns
+NO_OWNER = 1 << 15  # the owner of an id that no part owns
 
 
-class Arcs(NamedTuple):
+class OwnedEdges(NamedTuple):
     """Edges of the whole graph, with the owners of their ends."""
 
     ids: HostArray
@@ -45,26 +45,26 @@ class Arcs(NamedTuple):
     at_src: HostArray
     at_dst: HostArray
 
-    def take(self, chosen: Any) -> Arcs:
+    def take(self, chosen: Any) -> OwnedEdges:
         """Give some of the edges."""
-        return Arcs(*(a[chosen] for a in self))
+        return OwnedEdges(*(a[chosen] for a in self))
 
-    def both(self, directed: bool) -> Arcs:
+    def both(self, directed: bool) -> OwnedEdges:
         """Give the edges, then, if the graph is not directed, the reverses of all but loops."""
         if directed:
             return self
         t = self.take(self.src != self.dst)
         turned = t.reverse, t.dst, t.src, t.ids, t.at_dst, t.at_src
-        return Arcs(*map(np.concatenate, zip(self, turned, strict=True)))
+        return OwnedEdges(*map(np.concatenate, zip(self, turned, strict=True)))
 
 
 class Changes(NamedTuple):
-    """What a batch means, in terms of the whole graph; all processes have it."""
+    """The edges that a batch changes, by ids of the whole graph; equal in all processes."""
 
-    deleted: Arcs
-    updated: Arcs
+    deleted: OwnedEdges
+    updated: OwnedEdges
     weight: HostArray  # of the edges ``updated``
-    inserted: Arcs
+    inserted: OwnedEdges
     columns: dict[str, HostArray]  # of the edges ``inserted``
     given: int  # how many of these are no reverses
     absent: int
@@ -128,7 +128,7 @@ def apply(
         raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
-    inserts, deletes, updates = map(_on_host, (inserts, deletes, updates))
+    inserts, deletes, updates = map(_arrays_on_host, (inserts, deletes, updates))
     batch = Batch.of(parts, inserts, deletes, updates, None, nonnegative)
     for name in batch.inserts:
         if name not in ("src", "dst") and parts.edges.columns[name].ref in DIVIDED:
@@ -138,7 +138,7 @@ def apply(
     parts.transport.begin("apply", *batch.inserts, *batch.inserts.values(), *named_by)
     parts.gather(lambda k: None)
     _name_edges(parts)
-    changes = _meaning(parts, batch)
+    changes = _resolve(parts, batch)
     with ExitStack() as undo:
         applied = _carry_out(parts, changes, undo)
         if then is not None:
@@ -150,16 +150,16 @@ def apply(
     return applied
 
 
-def _on_host(x: Any) -> Any:
+def _arrays_on_host(x: Any) -> Any:
     """The arrays of an argument, on the host."""
     if hasattr(x, "__cuda_array_interface__"):
         return to_host(x)
     if isinstance(x, tuple):
-        return tuple(map(_on_host, x))
+        return tuple(map(_arrays_on_host, x))
     if isinstance(x, list) and len(x) < 4:  # columns, or a few ids
-        return list(map(_on_host, x))
+        return list(map(_arrays_on_host, x))
     if isinstance(x, Mapping):
-        return {name: _on_host(a) for name, a in x.items()}
+        return {name: _arrays_on_host(a) for name, a in x.items()}
     return x
 
 
@@ -216,15 +216,15 @@ def _ends(parts: Any, k: int, rows: HostArray) -> tuple[HostArray, HostArray, Ho
     return points.global_ids(src), points.global_ids(dst), points.owners(dst, k)
 
 
-# --- what a batch means --------------------------------------------------------------------------
+# --- resolving a batch ---------------------------------------------------------------------------
 
 
-def _meaning(parts: Any, batch: Batch) -> Changes:
-    """Find the edges that a batch means; nothing has changed if this raises."""
+def _resolve(parts: Any, batch: Batch) -> Changes:
+    """Find the edges that a batch names; nothing has changed if this raises."""
     ends = [batch.inserts.get(c) for c in ("src", "dst")]
     ends += [x for named in (batch.deletes, batch.updates) for x in (named.src, named.dst)]
     points = np.unique(np.concatenate([np.zeros(0, np.int64), *(a for a in ends if a is not None)]))
-    owner = np.full(points.size, NOBODY)
+    owner = np.full(points.size, NO_OWNER)
     for k, rows in enumerate(parts.gather(lambda k: _own_rows(parts, k, points))):
         owner[rows >= 0] = k
 
@@ -246,7 +246,7 @@ def _own_rows(parts: Any, k: int, ids: HostArray) -> HostArray:
     return rows
 
 
-def _to_delete(parts: Any, named: Named, owners: Any) -> tuple[Arcs, int, int]:
+def _to_delete(parts: Any, named: Named, owners: Any) -> tuple[OwnedEdges, int, int]:
     """The edges to delete; how many are absent, and how many are named again."""
     _, found = _named(parts, named, owners, True, None)
     low = found.ids if parts.directed else np.minimum(found.ids, found.reverse)
@@ -257,7 +257,7 @@ def _to_delete(parts: Any, named: Named, owners: Any) -> tuple[Arcs, int, int]:
 
 def _to_update(
     parts: Any, named: Named, owners: Any, deleted: HostArray
-) -> tuple[Arcs, HostArray, tuple[int, int]]:
+) -> tuple[OwnedEdges, HostArray, tuple[int, int]]:
     """The edges to change, and their weights; how many are absent, and how many are named again."""
     mention, found = _named(parts, named, owners, False, deleted)
     low = found.ids if parts.directed else np.minimum(found.ids, found.reverse)
@@ -278,7 +278,7 @@ def _first(ids: HostArray) -> HostArray:
     return np.sort(np.unique(ids, return_index=True)[1])
 
 
-def _to_insert(parts: Any, batch: Batch, owners: Any) -> tuple[Arcs, dict[str, HostArray]]:
+def _to_insert(parts: Any, batch: Batch, owners: Any) -> tuple[OwnedEdges, dict[str, HostArray]]:
     """The edges to insert with new ids, those given first, and their other columns."""
     first, count = len(parts.edges), batch.count
     columns = {name: to_host(a) for name, a in batch.inserts.items()}
@@ -291,13 +291,13 @@ def _to_insert(parts: Any, batch: Batch, owners: Any) -> tuple[Arcs, dict[str, H
         reverse = ids.copy()
         reverse[no_loop] = first + count + np.arange(no_loop.size)
         columns = {name: np.concatenate([a, a[no_loop]]) for name, a in columns.items()}
-    arcs = Arcs(ids, src, dst, reverse, owners(src), owners(dst))
+    arcs = OwnedEdges(ids, src, dst, reverse, owners(src), owners(dst))
     return arcs.both(parts.directed), columns
 
 
 def _named(
     parts: Any, named: Named, owners: Any, many: bool, without: HostArray | None
-) -> tuple[HostArray, Arcs]:
+) -> tuple[HostArray, OwnedEdges]:
     """The edges that changes name, found by the owners, and by which mentions.
 
     Pairs name the edge of the least id that is not among ``without``; with ``many`` the k-th
@@ -306,11 +306,11 @@ def _named(
     """
     if not named.count:
         nothing = np.zeros(0, np.int64)
-        return nothing, Arcs(*(nothing,) * 6)
+        return nothing, OwnedEdges(*(nothing,) * 6)
     pieces = parts.gather(lambda k: _of_part(parts, k, named, owners, many, without))
     mention, *arcs = (np.concatenate(a) for a in zip(*pieces, strict=True))
     order = np.argsort(mention)
-    return mention[order], Arcs(*arcs).take(order)
+    return mention[order], OwnedEdges(*arcs).take(order)
 
 
 def _of_part(
@@ -451,7 +451,7 @@ def _carry_out(parts: Any, changes: Changes, undo: ExitStack) -> Applied:
     return applied
 
 
-def _mask(parts: Any, k: int, arcs: Arcs) -> HostArray:
+def _mask(parts: Any, k: int, arcs: OwnedEdges) -> HostArray:
     """Which edges part k has, own or copied."""
     found: HostArray = arcs.at_src == k
     return found | (arcs.at_dst == k) if parts.directed else found
@@ -479,7 +479,7 @@ def _of_local(parts: Any, k: int, changes: Changes) -> tuple[Resolved, Batch]:
     return Resolved(nothing, deleted, named, changed, weight, 0, 0), batch
 
 
-def _rows(part: Part, arcs: Arcs) -> HostArray:
+def _rows(part: Part, arcs: OwnedEdges) -> HostArray:
     """The rows of edges that a part has, int32."""
     assert part.changed is not None
     rows, _, _ = _edges_from(part, np.unique(part.share("points").rows(arcs.src)))
@@ -488,7 +488,7 @@ def _rows(part: Part, arcs: Arcs) -> HostArray:
     return rows[order][positions(ids[order], arcs.ids)].astype(np.int32)
 
 
-def _add_mirrors(parts: Any, k: int, arcs: Arcs) -> int:
+def _add_mirrors(parts: Any, k: int, arcs: OwnedEdges) -> int:
     """Add the points to which new edges of part k lead, or from which copies do; return how many.
 
     They stay if the batch fails: a mirror without edges does nothing.
@@ -543,11 +543,11 @@ def _name_changes(part: Part, k: int, changes: Changes, done: Applied, undo: Exi
     put(made, arcs.ids, arcs.at_src == k, arcs.reverse)
 
 
-# --- what has been done --------------------------------------------------------------------------
+# --- the record of a batch -----------------------------------------------------------------------
 
 
 def _own(parts: Any, k: int, rows: Any) -> tuple[HostArray, HostArray]:
-    """The rows of a part among which those of its own edges are, and which those are."""
+    """Rows of edges of a part on the host, and a mask of those that are its own."""
     found = to_host(rows)
     return found, parts.parts[k].changed.own[found]
 
@@ -562,7 +562,7 @@ def _old_weights(parts: Any, k: int, done: Applied) -> list[HostArray]:
 
 
 def _record(parts: Any, changes: Changes, pieces: Sequence[Any]) -> AppliedToParts:
-    """Say what was done, in terms of the whole graph."""
+    """Make the record of a batch, by ids of the whole graph."""
     gone, gone_weight, changed, old = (np.concatenate(a) for a in zip(*pieces, strict=True))
     order, again = np.argsort(gone), np.argsort(changed)
     dead, set_ = changes.deleted, np.argsort(changes.updated.ids)

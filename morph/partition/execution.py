@@ -30,9 +30,7 @@ from morph.data.collection import Collection
 from morph.data.row import Row
 from morph.data.versions import latest
 from morph.language.bundles import flat, is_bundle
-from morph.language.dtypes import vec
 from morph.language.errors import LanguageError
-from morph.language.intrinsics import to_dtype
 from morph.launch import lookup
 from morph.launch.binding import Compiled, Request, Where, closure_key, filter_key
 from morph.launch.kernels import Launchable
@@ -40,7 +38,7 @@ from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.scratch import scratch
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
-from morph.partition.messages import received_messages, sent_messages
+from morph.partition.messages import message_box, received_messages, sent_messages
 from morph.partition.persistent import PersistentProgram
 from morph.partition.pool import submit
 from morph.partition.routes import OPERATIONS
@@ -102,18 +100,18 @@ def launch_on_parts(
             call = Call(what, items, args, where, options)
             made = PartitionedLaunch if what.kind == "kernel" else _program
             found = what.launches[key] = made(graph, call)
-    return None if isinstance(found, Launches) else found
+    return None if isinstance(found, LaunchByLaunch) else found
 
 
-class Launches:
+class LaunchByLaunch:
     """A program that parts execute launch by launch, and why."""
 
     def __init__(self, why: str) -> None:
         self.text = f"// launch by launch: {why}\n"
 
     @property
-    def compiled(self) -> Launches:
-        """What `Launchable.source` asks for the text."""
+    def compiled(self) -> LaunchByLaunch:
+        """The object whose text `Launchable.source` gives."""
         return self
 
     def edit(self, text: str) -> None:
@@ -121,15 +119,15 @@ class Launches:
         raise ValueError("the text of a launch on parts cannot be replaced")
 
     def fits(self) -> bool:
-        """Another launch may run the program as a whole."""
+        """No: a later call looks for one launch of each part again."""
         return False
 
     def by_steps(self) -> bool:
-        """The program has no launch of its own."""
+        """Whether the program runs launch by launch."""
         return True
 
 
-def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launches:
+def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | LaunchByLaunch:
     """The launch of a program on all parts, or why there is none."""
     try:
         _refuse_devices(graph)
@@ -137,7 +135,7 @@ def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launche
             raise NeedsSteps("each part has rows of its own in a table")
     except NeedsSteps as why:
         lookup.accept(call.what, _local(call.args, graph.here[0]))
-        return Launches(str(why))
+        return LaunchByLaunch(str(why))
     try:
         found = [_derived_program(k, graph, call) for k in graph.here]
         program = found[0][0]
@@ -148,11 +146,11 @@ def _program(graph: PartitionedGraph, call: Call) -> PersistentProgram | Launche
         parts = [(compiled, slots) for _, compiled, slots in found]
         return PersistentProgram(graph, call.what, program, parts, sizes)
     except NeedsSteps as why:
-        return Launches(str(why))
+        return LaunchByLaunch(str(why))
 
 
 def _refuse_devices(graph: PartitionedGraph) -> None:
-    """Refuse devices that do not execute a program together."""
+    """Refuse graphs whose parts cannot execute a program together."""
     devices = graph.devices
     if len(graph.here) < len(devices):
         raise NeedsSteps("parts lie in other processes")
@@ -211,7 +209,7 @@ def _compiled(
 
 
 class Derived(NamedTuple):
-    """What follows from a unit: what is exchanged, what the parts launch, and what receivers do."""
+    """What is derived from a unit: the exchanges, and the units of the parts and of receivers."""
 
     partitioning: Partitioning
     local: Compiled
@@ -219,8 +217,8 @@ class Derived(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PartLaunch:
-    """What one part does in a step.
+class PartStep:
+    """What one part executes in a step.
 
     Attributes
     ----------
@@ -252,7 +250,7 @@ class PartitionedLaunch:
 
     def __init__(self, graph: PartitionedGraph, call: Call) -> None:
         self._graph, self._name, self.changes = ref(graph), call.what.__name__, graph.changes
-        self.parts: list[PartLaunch] = []
+        self.parts: list[PartStep] = []
         for k in graph.here:
             derived, slots = _derived(k, graph, call)
             if not self.parts:
@@ -270,7 +268,7 @@ class PartitionedLaunch:
 
     @property
     def compiled(self) -> PartitionedLaunch:
-        """What `Launchable.source` asks for the text."""
+        """The object whose text `Launchable.source` gives."""
         return self
 
     @property
@@ -292,7 +290,7 @@ class PartitionedLaunch:
         return all(x.fits() for p in self.parts for x in (p.launch, *p.receiving))
 
     def by_steps(self) -> bool:
-        """A kernel is no program."""
+        """No: only programs run launch by launch."""
         return False
 
     def run(self, args: tuple[Any, ...], where: Where) -> None:
@@ -348,7 +346,7 @@ class PartitionedLaunch:
             if c.op == "add":
                 self._table(c.slot)._routes.fill(c.column, 0)
 
-    def _launch(self, parts: Sequence[PartLaunch], run: Callable[[PartLaunch], None]) -> None:
+    def _launch(self, parts: Sequence[PartStep], run: Callable[[PartStep], None]) -> None:
         """Launch on some parts of this process; raise an error of any part when all have ended."""
         numbered = {p.number: p for p in parts}
         errors = _on_devices(self.graph, list(numbered), lambda k: run(numbered[k]))
@@ -367,7 +365,7 @@ class PartitionedLaunch:
             received = graph.transport.exchange(sent)
             points = [name in message.points for name in columns]
 
-            def receive(p: PartLaunch) -> None:
+            def receive(p: PartStep) -> None:
                 box = boxes[p.number]
                 found = received_messages(graph, p.number, table, received[p.number], points)
                 box.clear()
@@ -558,9 +556,7 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
 _derivations: WeakKeyDictionary[Compiled, dict[frozenset[str], Derived]] = WeakKeyDictionary()
 
 
-def _part(
-    k: int, graph: PartitionedGraph, call: Call, derived: Derived, slots: Slots
-) -> PartLaunch:
+def _part(k: int, graph: PartitionedGraph, call: Call, derived: Derived, slots: Slots) -> PartStep:
     """Bind the launches of one part."""
     for message in derived.partitioning.messages:
         slots.objects[message.slot] = _state(graph).box(k, message, slots)
@@ -569,7 +565,7 @@ def _part(
     for launch in launches:
         launch.checked = latest.epoch
     sizes = _sizes(k, graph, derived.partitioning.hidden)
-    return PartLaunch(k, launches[0], tuple(launches[1:]), sizes)
+    return PartStep(k, launches[0], tuple(launches[1:]), sizes)
 
 
 def _owners(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[str, Any]:
@@ -622,10 +618,7 @@ class State:
         table = slots.objects[str(store.columns[0].ref)]
         key = k, table.name, message.slot, message.columns
         if key not in self._boxes:
-            types: dict[str, Any] = {}
-            for c in message.columns:
-                types[c.name] = vec(to_dtype(c.dtype), c.size) if c.size else to_dtype(c.dtype)
-            self._boxes[key] = Collection(table, name=message.slot, **types)
+            self._boxes[key] = message_box(table, message.slot, message.columns)
         return self._boxes[key]
 
 

@@ -1,4 +1,4 @@
-"""Groups of devices that compute parts of one result, each with arrays of its own."""
+"""Groups of devices that compute parts of one result, without a partitioned graph."""
 
 from __future__ import annotations
 

@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from morph.data.collection import Collection
+from morph.data.table import Table
+from morph.language.dtypes import vec
+from morph.language.intrinsics import to_dtype
+from morph.language.types import Column
 from morph.runtime.device import Array
+
+
+def message_box(table: Table, slot: str, columns: Sequence[Column]) -> Collection:
+    """Make the collection of one kind of messages to rows of a part's table."""
+    types: dict[str, Any] = {}
+    for c in columns:
+        types[c.name] = vec(to_dtype(c.dtype), c.size) if c.size else to_dtype(c.dtype)
+    return Collection(table, name=slot, **types)
 
 
 def sent_messages(
@@ -51,7 +63,7 @@ def sent_messages(
 def received_messages(
     graph: Any, k: int, table: str, received: Sequence[Sequence[Array]], points: Sequence[bool]
 ) -> list[Array]:
-    """Put together what part k has received: items become local ids, and so do points.
+    """Concatenate the messages that part k has received; items and points become local ids.
 
     Parameters
     ----------

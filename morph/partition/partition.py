@@ -18,7 +18,7 @@ from morph.partition.transport import Transport, agree, on_all
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")
-MOST_PARTS = 1 << 10
+MAX_PARTS = 1 << 10  # of a graph; `layout.MOST_PARTS` is the limit of one launch of a program
 BITS = 16  # of each coordinate along the Hilbert curve
 
 
@@ -179,8 +179,8 @@ def devices_of(ranks: Ranks | None, devices: Any) -> list[Device]:
 def _checked_devices(devices: Sequence[str | Device] | None) -> list[Device]:
     if isinstance(devices, str | Device) or not isinstance(devices, Sequence):
         raise TypeError(f"devices is a list with a device for each part, not {shown(devices)}")
-    if not 0 < len(devices) <= MOST_PARTS:
-        raise ValueError(f"a graph has 1 to {MOST_PARTS} parts, not {len(devices)}")
+    if not 0 < len(devices) <= MAX_PARTS:
+        raise ValueError(f"a graph has 1 to {MAX_PARTS} parts, not {len(devices)}")
     return [device(d) for d in devices]
 
 

@@ -25,7 +25,7 @@ from morph.runtime.device import Array, Device
 
 HostArray = np.ndarray[Any, Any]
 DIVIDED = ("points", "edges")  # the tables whose rows are divided; all others are replicated
-GLOBAL_ID = "global_id"  # the column of the points of each part
+GLOBAL_ID = "global_id"  # as in `passes.ownership`: the column of the points of each part
 TAKEN = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
 
 

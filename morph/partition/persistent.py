@@ -30,8 +30,6 @@ from morph.compiler.passes.partitioned_program import (
 )
 from morph.data.collection import Collection
 from morph.data.versions import latest
-from morph.language.dtypes import vec
-from morph.language.intrinsics import to_dtype
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import Launch
@@ -39,7 +37,7 @@ from morph.launch.scratch import STOP, Scratch, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.partition.graph import PartitionedGraph
-from morph.partition.messages import no_copy
+from morph.partition.messages import message_box, no_copy
 from morph.partition.pool import submit
 from morph.partition.transport import raise_together
 
@@ -51,11 +49,11 @@ class PartLaunch(Launch):
 
     def _use(self, compiled: Compiled) -> None:
         super()._use(compiled)
-        if self.on_host:  # it remembers the arguments of its latest call
+        if self.on_host:  # a binary keeps the arguments of its latest call
             self.binary = copy(self.binary)
 
     def start(self) -> None:
-        """Start the launch; on a CPU, by one thread, it has ended then."""
+        """Start the launch; on a CPU it runs in the calling thread until its end."""
         self.binary(self.arguments, self._items())
 
     def wait(self) -> memoryview:
@@ -111,7 +109,7 @@ class PersistentProgram:
 
     @property
     def compiled(self) -> PersistentProgram:
-        """What `Launchable.source` asks for the text."""
+        """The object whose text `Launchable.source` gives."""
         return self
 
     @property
@@ -210,7 +208,7 @@ class PersistentProgram:
         return graph.tables[self._objects(slot)[0].name]
 
     def _end(self, graph: PartitionedGraph, failed: bool) -> None:
-        """Note which mirrors may differ from their rows."""
+        """End the launches on the host; note which mirrors may differ from their rows."""
         for slot, column in self.program.writes:
             if failed or (slot, column) not in self.program.spreads:
                 self._table(graph, slot)._stale.add(column)
@@ -288,7 +286,7 @@ class PersistentProgram:
                 wait(self.waiting)
         self.waiting = []
         for p in self.launches:
-            with suppress(Exception):  # of a GPU that does not answer; the others are to end
+            with suppress(Exception):  # of a GPU that does not answer: stop the others, too
                 p.scratch.stop()
             if p.on_host:
                 p.scratch.barrier[STOP] = 0
@@ -299,10 +297,10 @@ class PersistentProgram:
             if lost := int(p.device.to_host(self.arrays[k][Parts.ERROR :][:1])[0]):
                 raise no_copy(k, lost - 1)
 
-    # --- what parts know of each other -----------------------------------------------------------
+    # --- addresses of the other parts -------------------------------------------------------------
 
     def _write(self, graph: PartitionedGraph) -> None:
-        """Write the arrays by which the parts reach each other; crossings count from 0 again."""
+        """Write the addresses that each part needs; crossings count from 0 again."""
         shared, layout, count = _shared_by(graph), self.layout, len(self.launches)
         found = np.zeros((count, layout.size), np.int64)
         found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)
@@ -342,7 +340,7 @@ class Shared:
             raise NeedsSteps("a part cannot access the memory of another")
         self.memories = [Scratch(d) if d.on_host else scratch(d) for d in devices]
         self._routes: dict[str, np.ndarray[Any, Any]] = {}
-        self._arrays: list[Any] = []  # to which routes refer
+        self._arrays: list[Any] = []  # whose addresses routes have
         self._boxes: dict[Any, Collection] = {}
 
     def route(self, graph: PartitionedGraph, name: str) -> np.ndarray[Any, Any]:
@@ -372,10 +370,7 @@ class Shared:
         table = graph.local(k).tables[box.table.rpartition(".")[2]]
         key = k, table.name, slot, box.columns
         if key not in self._boxes:
-            types: dict[str, Any] = {}
-            for c in box.columns:
-                types[c.name] = vec(to_dtype(c.dtype), c.size) if c.size else to_dtype(c.dtype)
-            self._boxes[key] = made = Collection(table, name=slot, **types)
+            self._boxes[key] = made = message_box(table, slot, box.columns)
             made.resize(max(x.shares[table.name].mirrors for x in graph.parts if x is not None))
         return self._boxes[key]
 

@@ -16,7 +16,7 @@ def submit(function: Callable[..., Any], *args: Any) -> Future[Any]:
 
 
 def _forked() -> None:
-    """In a child process: the threads of the pool are gone."""
+    """Make a new pool in a child process, which has none of the threads."""
     global _pool
     _pool = ThreadPoolExecutor(256, "morph-parts")
 

@@ -32,8 +32,8 @@ Result = TypeVar("Result")
 class Ranks:
     """Exchanges arrays between the ranks of a communicator, see `transport.Transport`.
 
-    An exception that nothing catches ends all ranks, as the exception of a rank that waits for
-    nobody would leave the others waiting.
+    An exception that nothing catches ends all ranks: otherwise the others would wait for the rank
+    that raised it.
 
     Parameters
     ----------

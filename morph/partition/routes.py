@@ -19,7 +19,7 @@ OPERATIONS: dict[str, Any] = {
 
 
 class Routes:
-    """Who mirrors which rows of the points or edges of a partitioned graph.
+    """Which parts mirror which rows of the points or edges of a partitioned graph.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def measured(graph: Graph) -> Weights:
     kind, n = graph.edges.columns["weight"].dtype, len(graph.points)
     m: float = graph.edges.live
     if graph.points.deletes or kind.newbyteorder("=").str[1:] not in NARROW or not m:
-        return Weights(*_looked_at(graph), False)
+        return Weights(*_measured_by_arrays(graph), False)
     real = kind.kind == "f"
     if isinstance(graph, PartitionedGraph):
         graph.edges._refresh("weight")
@@ -99,7 +99,7 @@ def measured(graph: Graph) -> Weights:
     else:
         m, total, most, bad, odd = _sums(graph)
     if bad:
-        _looked_at(graph)  # which says where
+        _measured_by_arrays(graph)  # raises, and names the edge
     delta = total / m * EDGES * n / m
     if real:
         return Weights(None, np.result_type(kind, np.float32), delta, False)
@@ -135,8 +135,8 @@ def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
     return found
 
 
-def _looked_at(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
-    """The same, of weights of any type; symmetry is not tested."""
+def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
+    """Measure weights of any type by array operations; symmetry is not tested."""
     live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
     with graph.device.active():
         weight = graph.edges.weight[live]

@@ -1,4 +1,4 @@
-"""Columns that an algorithm adds to a user's graph while it runs."""
+"""Arguments, temporary columns and results of graph algorithms, on one device or in parts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
-MANY = 500  # steps of a search on parts from which its graph is deep,
-SMALL_STEP = 50000  # if a step has fewer edges: in the time of an exchange a GPU reads more
+MANY = 500  # steps: a search on parts with more of them is slower than on one device if
+SMALL_STEP = 50000  # it has fewer edges a step, as a GPU reads more in the time of an exchange
 SMALL = "weights"  # key of the scalars that are always kept
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
 Specs = dict[str, tuple[Any, Any]]
@@ -26,8 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Workspace:
     """Columns of a graph, and whatever else an algorithm works with, from one call to the next.
 
-    What is to be done before a call is then known, and prepared: nothing is allocated, no launch
-    bound anew, and a GPU gets all of it by one kernel.
+    The writes before a later call are known and prepared: no memory is allocated, no launch is
+    bound again, and a GPU executes all writes by one kernel.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Workspace:
             self._seed()
 
     def _seed(self) -> None:
-        """Begin with the rows given."""
+        """Write the start points and their values."""
         assert self.objects is not None
         points, near = self.graph.points, self.objects[0]
         for name, x in self.seed.items():

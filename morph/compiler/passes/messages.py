@@ -68,7 +68,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Sent:
-    """What the sender of a slice may evaluate after it has sent the message.
+    """The statements that a sender executes after a slice, and the columns that the slice changes.
 
     Attributes
     ----------
@@ -112,16 +112,16 @@ class Cutter:
             if n.writes:
                 self.ops[self._column(n)].add(_operation(n))
                 self.names[self._column(n)].add(n.op if isinstance(n, ir.Atomic) else "")
-        self.asked: set[tuple[str, str]] = set()  # columns whose values messages depend on
+        self.needed: set[tuple[str, str]] = set()  # columns whose values messages depend on
         self._read_by_owner: set[tuple[str, str]] = set()
         unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
         for n, _ in self._remote(self.kernel.body):
             if n.writes:
                 how = n.op if isinstance(n, ir.Atomic) else ""
-                asked = how != "" and id(n) not in unused
-                if asked:
-                    self.asked.add(self._column(n))
-                if COMBINED.get(how) == "add" and (asked or n.flag):
+                used = how != "" and id(n) not in unused
+                if used:
+                    self.needed.add(self._column(n))
+                if COMBINED.get(how) == "add" and (used or n.flag):
                     how = ""  # the value of an accumulator is not that of the row
                 self.remote_ops[self._column(n)].add(COMBINED.get(how, ""))
         self.read = {
@@ -140,7 +140,7 @@ class Cutter:
             unseen = set() if again else self._unseen()
             if not again and not unseen:
                 break
-            self.asked |= again
+            self.needed |= again
             self.shown |= unseen
             self.locals, self.taken, self.spreads = dict(before[0]), set(before[1]), set(before[2])
             self.combines, self.slices, self.by_owner, self.sent = {}, [], set(), []
@@ -160,7 +160,7 @@ class Cutter:
         done: list[ir.Stmt] = []
         i = 0
         while i < len(body):
-            if len(body) > i + 1 and (test := self._settled_test(body[i], body[i + 1])):
+            if len(body) > i + 1 and (test := self._early_test(body[i], body[i + 1])):
                 body = (*body[:i], test, body[i], *body[i + 2 :])
             s, rest = body[i], (*body[i + 1 :], *after)
             i += 1
@@ -189,11 +189,11 @@ class Cutter:
         combined = all(self._is_combinable(n) for n, _ in self._remote(s))
         if _assigned((s.then, s.orelse)) & read_first(rest) and not combined:
             return False
-        if not self._unsettled(s.cond):
+        if not self._only_owner_knows(s.cond):
             return True
         return combined and not s.orelse and self._stays_false(s.cond)
 
-    def _settled_test(self, s: ir.Stmt, test: ir.Stmt) -> ir.If | None:
+    def _early_test(self, s: ir.Stmt, test: ir.Stmt) -> ir.If | None:
         """The test ``x >= u`` that follows ``x = atomic_min(t.c, u)``, as one to precede it.
 
         If all changes of the column in the step are this one, with one ``u`` for all items, then
@@ -262,7 +262,7 @@ class Cutter:
         for x in (body, s):
             nodes = (n for n in ir.walk(x) if isinstance(n, ir.Load) or n.writes)
             columns.append({self._column(n) for n in nodes})
-        return bool(columns[0] & columns[1] & self.asked)
+        return bool(columns[0] & columns[1] & self.needed)
 
     def _is_combinable(self, n: Any) -> bool:
         """Whether an atomic without a used result may change the mirror."""
@@ -270,7 +270,7 @@ class Cutter:
             return False
         column = self._column(n)
         how, ops = COMBINED.get(n.op), self.remote_ops[column]
-        if column in self.asked:
+        if column in self.needed:
             return False  # what is combined is known to the owner before it executes messages
         if how == "add":
             return ops == {how} and column not in self.read
@@ -470,7 +470,7 @@ class Cutter:
                 (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(_widened(a.args[0])))
                 for op in (better[:1] if strict else better)
             }
-            if name not in _assigned(rest) and not _acts(rest, false, {}):
+            if name not in _assigned(rest) and not _has_effect(rest, false, {}):
                 seen = f"{name}_seen{len(self.slices)}_"
                 self.locals[seen] = a.type
                 old = ir.Var(name=seen, type=a.type, pos=a.pos)
@@ -486,7 +486,7 @@ class Cutter:
 
     def _stays_false(self, c: ir.Expr) -> bool:
         """Whether a condition that is false before the step, for a mirror, is so for its owner."""
-        if not self._unsettled(c):
+        if not self._only_owner_knows(c):
             return True
         if isinstance(c, ir.Logic):
             return c.op == "and" and self._stays_false(c.x) and self._stays_false(c.y)
@@ -494,13 +494,13 @@ class Cutter:
             return False
         for x, y, falling in ((c.x, c.y, c.op in (">", ">=")), (c.y, c.x, c.op in ("<", "<="))):
             load = _widened(x)
-            if isinstance(load, ir.Load) and not self._unsettled(y):
-                inner = self._unsettled((load.place.row, load.place.index))
+            if isinstance(load, ir.Load) and not self._only_owner_knows(y):
+                inner = self._only_owner_knows((load.place.row, load.place.index))
                 ops = self.ops[load.place.slot, load.place.column]
                 return not inner and ops <= ({"min", "down"} if falling else {"max", "up"})
         return False
 
-    def _unsettled(self, node: object) -> bool:
+    def _only_owner_knows(self, node: object) -> bool:
         """Whether only the owner knows a value: the kernel changes it, or it counts edges there."""
         funcs = self.rows.funcs
         todo, seen = [(node, self.kernel.name)], set[str]()
@@ -722,7 +722,7 @@ def _conjuncts(c: ir.Expr) -> Iterator[ir.Expr]:
 
 
 def _widened(x: ir.Expr) -> ir.Expr:
-    """The value that a cast to a wider type of the same kind widens."""
+    """The operand of casts to a wider type of the same kind."""
     while isinstance(x, ir.Cast) and isinstance(x.type, Scalar) and isinstance(x.x.type, Scalar):
         if x.type.kind != x.x.type.kind or x.type.bits < x.x.type.bits:
             break
@@ -730,8 +730,8 @@ def _widened(x: ir.Expr) -> ir.Expr:
     return x
 
 
-def _acts(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
-    """Whether statements have an effect where some comparisons are false."""
+def _has_effect(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
+    """Whether statements have an effect if some comparisons are false."""
     for s in body:
         match s:
             case ir.Assign(value=ir.Const(value=bool(x))):
@@ -747,7 +747,7 @@ def _acts(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
                 else:
                     taken = [s.then, s.orelse]
                 one = len(taken) == 1
-                if any(_acts(b, false, known if one else {}) for b in taken):
+                if any(_has_effect(b, false, known if one else {}) for b in taken):
                     return True
                 if not one:
                     for name in ir.bound(ir.walk(tuple(taken))):

@@ -23,7 +23,7 @@ from morph.compiler.passes.work_sharing import reached
 from morph.language.position import Pos
 from morph.language.types import I32, I64, Column, Handle
 
-OWN_WORDS = 2  # of those that a part sends at a crossing: whether it failed, and whether it stops
+OWN_VALUES = 2  # words of a part at each crossing: whether it failed, whether it stops (parts.h)
 
 
 class NeedsSteps(Exception):
@@ -186,7 +186,7 @@ class _Program:
         changed = sorted({*p.writes} & self.spreads)
         spreads = tuple(_mirrors(*c, s.pos) for c in changed)
         yield self._local(p.unit, {m.slot for m in p.messages})
-        if totals or p.flags or p.messages or combines or spreads or _matters(p.unit):
+        if totals or p.flags or p.messages or combines or spreads or _needs_agreement(p.unit):
             yield ir.Agree(flags=p.flags, totals=() if p.messages else totals, pos=s.pos)
         if p.messages and combines:  # known to the owners before they execute messages
             yield ir.Exchange(combines=combines, spreads=(), pos=s.pos)
@@ -244,7 +244,7 @@ class _Program:
         names = {f.name for name in calls for f in reached(name, self.known)}
         return tuple(f for n, f in self.known.items() if n in names and n not in self.funcs)
 
-    # --- what all parts share --------------------------------------------------------------------
+    # --- totals and sizes ------------------------------------------------------------------------
 
     def _totals(self, p: Partitioning, pos: Pos) -> Iterator[ir.Total]:
         """The values that become one after a step; the program keeps those before."""
@@ -323,7 +323,7 @@ class _Program:
         for p in steps:
             sizes = [self.stores[t.slot].column(t.column) for t in p.totals]
             number = sum(max(c.size, 1) for c in sizes if c is not None)
-            if number + lists + 1 + OWN_WORDS > MOST_WORDS or len(p.flags) > 64:
+            if number + lists + 1 + OWN_VALUES > MOST_WORDS or len(p.flags) > 64:
                 raise NeedsSteps("a step changes more numbers than parts send at once")
 
 
@@ -336,6 +336,6 @@ def _mirrors(slot: str, column: str, pos: Pos, op: str = "") -> ir.Mirrors:
     return ir.Mirrors(slot=slot, column=column, op=op, pos=pos)
 
 
-def _matters(unit: ir.Unit) -> bool:
+def _needs_agreement(unit: ir.Unit) -> bool:
     """Whether a step may fail in one part, or changes sizes."""
     return any(n.fails or n.resizes for n in ir.walk(unit.funcs))
