@@ -7,7 +7,7 @@
 //
 // Invariants
 //   - The line and words of part k in any mailbox are written by the master of part k alone.  Numbers only grow, so
-//     nothing is reset.  Published of odd and of even crossings have different places: a part arrives at crossing n + 2
+//     nothing is reset.  The words of odd and of even crossings have different places: a part arrives at crossing n + 2
 //     after all parts have arrived at n + 1, and so have read the words of n.
 //   - Stores of any thread before a crossing are visible to all threads of all parts after it.  They happen before the
 //     arrival of the thread's block (barrier of the block), before the master's arrival (the barrier word: release and
