@@ -297,7 +297,7 @@ g = graph()
 names = executed(pytest.MonkeyPatch())
 replace, count = os.replace, [0]
 def replace_or_die(*args):
-    count[0] += 1
+    count[0] += str(args[1]) == path  # not the files of the compile cache
     if stop == "within" and count[0] == 4:
         os.kill(os.getpid(), signal.SIGKILL)  # rank 0, in the fourth checkpoint
     replace(*args)
