@@ -82,11 +82,6 @@ def test_several_devices(name, graph, tmp_path):
         (["core", "--device", "cpu,"], "--device: no device ''"),
         (["core", "-o", "none/x.npy"], "-o: there is no directory"),
         (["bfs", "--source", "7"], "--source: 7 is not a vertex: the graph has 7 vertices, 0 to 6"),
-        pytest.param(
-            ["sssp", "--mpi", "--updates", "x"],
-            "--mpi and --updates exclude each other",
-            marks=pytest.mark.mpi,
-        ),
     ],
     ids=lambda x: x[0] if isinstance(x, list) else "",
 )
@@ -147,10 +142,12 @@ def test_ranks(size, graph, tmp_path):
         f"core {graph} --mpi -o {tmp_path}/x.py",
         f"bfs {graph} --mpi --source 9",
         f"core {graph} --mpi --device cpu,cpu,cpu",
+        f"sssp {graph} --mpi --updates x",
     ]
     texts = ("bad.txt:10: the first vertex is not an integer: 'x'", "No such file or directory",
              "there is no directory", "unknown suffix '.py'", "9 is not a vertex",
-             f"there are {size} ranks, but devices for 3")  # fmt: skip
+             f"there are {size} ranks, but devices for 3",
+             "--mpi and --updates exclude each other")  # fmt: skip
     bad = bad[:1] if size == 4 else bad
     found = commands_on_ranks(size, *lines, *bad)
     for name, ((code, out, err), *others) in zip(IN_PARTS, found[:3], strict=True):
