@@ -331,3 +331,22 @@ def test_rows_of_a_table_are_no_points():
     assert "degree(" not in by_item.source()
     morph.foreach(g.points, simple)
     assert "return degree(" in simple.source()
+
+
+@morph.kernel
+def adds_all_neighbours(p, following):
+    for t in p.nbrs:
+        following.add(t)
+    for t in p.outnbrs:
+        atomic_add(t.x, 1)
+
+
+def test_neighbours_of_both_directions_are_added_before_a_shared_loop():
+    """Their rows are not fetched early: no one array has the edges of both directions."""
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 0], n=3, directed=True)
+    for whole in (g, morph.partition(g, ["cpu", "cpu"])):
+        whole.points.add("x", i64)
+        following = morph.Collection(whole.points)
+        morph.foreach(whole.points, adds_all_neighbours, following)
+        assert sorted(following.items) == [0, 0, 1, 1, 2, 2]
+        assert list(whole.points.x[:]) == [1, 1, 1]

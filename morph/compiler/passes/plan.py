@@ -605,14 +605,14 @@ def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:
 def _prefetches(body: ir.Body) -> dict[int, tuple[str, str]]:
     """By id, the additions of points whose adjacency rows will soon be read, out of order.
 
-    These are of the graph and direction of the edge loop before.
+    These are of the graph and direction of the edge loop before, if it has one direction.
     """
     found: dict[int, tuple[str, str]] = {}
     loop: ir.ForEdges | None = None
     for n in ir.walk(body):
         if isinstance(n, ir.ForEdges):
             loop = n
-        elif loop and isinstance(n, ir.New | ir.Add):
+        elif loop and loop.direction != "all" and isinstance(n, ir.New | ir.Add):
             item = dict(n.values).get("item")
             if isinstance(item, ir.Var) and item.type == Handle(f"{loop.graph}.points"):
                 found[id(n)] = loop.graph, loop.direction
