@@ -20,6 +20,7 @@ from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel, program
+from morph.partition.graph import PartitionedGraph
 from morph.prelude import f32, f64
 
 
@@ -36,6 +37,7 @@ class _Kernels(NamedTuple):
     weigh: Any
     iterate: Any
     iterate_weighted: Any
+    iterate_reversed: Any
 
 
 def _kernels(real: Any, part: Any) -> _Kernels:
@@ -67,6 +69,13 @@ def _kernels(real: Any, part: Any) -> _Kernels:
         p.rank = real(base * p.jump + damping * total)
 
     @kernel
+    def pull_reversed(p, base, damping):
+        total = 0.0
+        for e in p.outedges:
+            total += e.dst.given * e.arriving
+        p.rank = real(base * p.jump + damping * total)
+
+    @kernel
     def share(totals, g):
         """What points give along an edge; what those have that have none; how far all moved."""
         loose, moved = 0.0, 0.0
@@ -95,7 +104,8 @@ def _kernels(real: Any, part: Any) -> _Kernels:
 
         return iterate
 
-    return _Kernels(count, weigh, iterating(pull), iterating(pull_weighted))
+    pulls = pull, pull_weighted, pull_reversed
+    return _Kernels(count, weigh, *map(iterating, pulls))
 
 
 # by what single precision can hold: weights, and what is given for a unit of one, may be far from 1
@@ -173,6 +183,10 @@ def pagerank(
     if weighted:
         _check_weights(graph)
     run = kernels.iterate_weighted if weighted else kernels.iterate
+    arriving = None  # weights of the reverse edges: parts that are not directed have no in-edges
+    if weighted and isinstance(graph, PartitionedGraph) and not graph.directed:
+        run, arriving = kernels.iterate_reversed, _reverse_weights(graph)
+    edges = None if arriving is None else {"arriving": (arriving.dtype, 0)}
 
     def make() -> list[Any]:
         return [Scalars(graph, loose=0.0, moved=0.0)]
@@ -182,7 +196,9 @@ def pagerank(
     points: dict[str, Any] = {name: (kind, fill) for name, fill in fills.items()}
     if weighted:
         points |= {"out": (f64, 0.0), "given": (f64, 0.0)}
-    with workspace(graph, "pagerank", make, **points) as (totals,):
+    with workspace(graph, "pagerank", make, edges, **points) as (totals,):
+        if arriving is not None:
+            graph.edges.arriving[live_edges(graph)] = arriving
         if not isinstance(jump, float):
             graph.points.jump[:] = graph.points.rank[:] = jump
         foreach(graph.points, kernels.weigh if weighted else kernels.count)
@@ -215,6 +231,15 @@ def _jump(graph: Graph, personalization: Any) -> Any:
         if personalization is not None and not 0 < total < np.inf:
             raise ValueError(f"personalization has the sum {total}, which must be positive")
         return jump / max(total, 1) if personalization is None else jump / total
+
+
+def _reverse_weights(graph: PartitionedGraph) -> Any:
+    """Give the weight of the reverse of each live edge, on the host."""
+    pick = live_edges(graph)
+    src, dst, weight = (getattr(graph.edges, c)[pick] for c in ("src", "dst", "weight"))
+    found = np.empty_like(weight)
+    found[np.lexsort((weight, dst, src))] = weight[np.lexsort((weight, src, dst))]
+    return found
 
 
 def _check_weights(graph: Graph) -> None:
