@@ -7,7 +7,6 @@ program is one launch on each part (see `persistent`), or runs as plain Python, 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
@@ -51,9 +50,6 @@ from morph.partition.tables import (
 )
 from morph.partition.transport import raise_together
 from morph.runtime.device import Device
-
-# whether a program on several GPUs is one launch on each, which no GPU has executed yet
-persistent_on_gpus = os.environ.get("MORPH_PERSISTENT", "") not in ("", "0")
 
 
 class Call(NamedTuple):
@@ -165,8 +161,6 @@ def _refuse_devices(graph: PartitionedGraph) -> None:
     gpus = {d.name for d in devices if not d.on_host}
     if gpus and len(gpus) < len(devices):
         raise NeedsSteps("not every part has a GPU of its own")
-    if gpus and not persistent_on_gpus:
-        raise NeedsSteps("on GPUs this is not tested yet: MORPH_PERSISTENT=1 allows it")
 
 
 def _derived_program(
