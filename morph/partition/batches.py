@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.table import Table
 from morph.graph.applied import Applied
 from morph.graph.gapped import weight_of
 from morph.language.dtypes import vec
 from morph.partition.parts import (
     DIVIDED,
-    GLOBAL_ID,
     ChangedEdges,
     HostArray,
     Part,

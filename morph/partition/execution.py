@@ -39,6 +39,7 @@ from morph.launch.scratch import scratch
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import message_box, received_messages, sent_messages
+from morph.partition.parts import DIVIDED
 from morph.partition.persistent import PersistentProgram
 from morph.partition.pool import submit
 from morph.partition.routes import OPERATIONS
@@ -490,7 +491,7 @@ def _key(x: Any) -> Any:
 
 def _held(x: Any) -> Any:
     """The table of a column, a row or a slice of a table that every part has; other objects."""
-    if isinstance(x, PartitionedRange) and x.store.name not in PartitionedGraph.divided:
+    if isinstance(x, PartitionedRange) and x.store.name not in DIVIDED:
         return x.store
     return x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
 
@@ -528,7 +529,7 @@ def _local(x: Any, k: int) -> Any:
 
 def _is_divided(x: Any) -> bool:
     """Whether an argument is a row of the points or edges."""
-    return isinstance(x, PartitionedRow) and x.table.name in PartitionedGraph.divided
+    return isinstance(x, PartitionedRow) and x.table.name in DIVIDED
 
 
 def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slots]:

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, ClassVar, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.collection import Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -18,7 +19,7 @@ from morph.graph import Graph
 from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
 from morph.partition.batches import apply
-from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
+from morph.partition.parts import DIVIDED, Part, add_like
 from morph.partition.routes import Routes
 from morph.partition.tables import (
     Columns,
@@ -104,7 +105,6 @@ class PartitionedGraph:
     """
 
     kind: ClassVar[str] = "graph"
-    divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "_steps", "changes", "device", "devices", "directed",
         "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",

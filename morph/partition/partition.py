@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.partition.parts import DIVIDED, GLOBAL_ID, Arcs, HostArray, Maker, Part, Placement
+from morph.partition.parts import DIVIDED, Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
 from morph.partition.tables import refuse_divided, refuse_name
 from morph.partition.transport import Transport, agree, on_all

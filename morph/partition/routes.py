@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.partition.parts import DIVIDED
 from morph.runtime.arrays import to_host
 from morph.runtime.device import Array
 
@@ -145,4 +146,4 @@ class Routes:
     def _divided_ref(self, name: str) -> Any:
         """The points or edges that a column refers to, None if it does not."""
         ref = self.table.columns[name].ref
-        return self.table.graph.tables[ref] if ref in self.table.graph.divided else None
+        return self.table.graph.tables[ref] if ref in DIVIDED else None

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.collection import Collection
 from morph.data.column import ColumnView
 from morph.data.conversion import bind, cast, converted, prepare, raw
@@ -18,7 +19,7 @@ from morph.data.row import HostElements, Row, RowRange
 from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, Ref
 from morph.language.messages import shown
-from morph.partition.parts import DIVIDED, GLOBAL_ID, HostArray, Share
+from morph.partition.parts import DIVIDED, HostArray, Share
 from morph.partition.routes import Routes
 from morph.runtime.arrays import to_host
 

@@ -11,11 +11,11 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.passes.effects import value_params
 from morph.language.position import Pos
 from morph.language.types import BOOL, I32, Handle, Store
 
-GLOBAL_ID = "global_id"  # the column with the ids that users see
 ENDS = ("src", "dst")
 NOWHERE = Pos("", 0, 0, 0)
 

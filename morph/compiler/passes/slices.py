@@ -17,10 +17,11 @@ from itertools import takewhile
 from typing import Any
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.ownership import ENDS, GLOBAL_ID, Ownership, bare
+from morph.compiler.passes.ownership import ENDS, Ownership, bare
 from morph.compiler.passes.receivers import Receiver, assigned, refuse_value
 from morph.language.errors import reject
 from morph.language.position import Pos
