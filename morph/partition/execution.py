@@ -410,7 +410,7 @@ class PartitionedLaunch:
 
 
 def _agreed(op: str, before: Any, after: list[Any]) -> Any:
-    """The value of a total after a step, from that before and those of all parts."""
+    """The value of a total after a step, see `agreed` in kernels/schedule/parts.h."""
     agreed, combine = after[0], OPERATIONS.get("add" if op == "sum" else op)
     for a in after[1:]:
         if op == "set":

@@ -128,7 +128,7 @@ class PartitionedGraph:
         self.recorder: Recorder | None = None
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.transport = Local(devices) if transport is None else transport
-        self.here = self.transport.parts
+        self.here = self.transport.here
         self._steps = 0  # that have been launched one by one
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])

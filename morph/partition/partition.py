@@ -125,7 +125,7 @@ def divided(
 
     maker = Maker(at, place, degree, g, points)
     parts: list[Part | None] = [None] * len(where)
-    for k in range(len(where)) if transport is None else transport.parts:
+    for k in range(len(where)) if transport is None else transport.here:
         copies = None
         with at.active():
             if ends is not None:
