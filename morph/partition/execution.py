@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import wait
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
@@ -35,13 +33,11 @@ from morph.launch import lookup
 from morph.launch.binding import Compiled, Request, Where, closure_key, filter_key
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import InterpretedLaunch, Launch
-from morph.launch.scratch import scratch
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import message_box, received_messages, sent_messages
 from morph.partition.parts import DIVIDED
 from morph.partition.persistent import PersistentProgram
-from morph.partition.pool import submit
 from morph.partition.routes import OPERATIONS
 from morph.partition.tables import (
     PartitionedColumn,
@@ -50,8 +46,6 @@ from morph.partition.tables import (
     ReplicatedScalars,
     TableOfParts,
 )
-from morph.partition.transport import raise_together
-from morph.runtime.device import Device
 
 # whether a program on several GPUs is one launch on each, which no GPU has executed yet
 persistent_on_gpus = os.environ.get("MORPH_PERSISTENT", "") not in ("", "0")
@@ -324,7 +318,7 @@ class PartitionedLaunch:
             self._prepare_mirrors()
             before = self._totals()
             try:
-                self._launch(self.parts, lambda p: p.launch.run((*args, *p.sizes), where))
+                self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
                 for c in found.combines:
                     self._table(c.slot)._routes.combine(c.column, c.op)
                 for i, message in enumerate(found.messages):
@@ -347,11 +341,10 @@ class PartitionedLaunch:
             if c.op == "add":
                 self._table(c.slot)._routes.fill(c.column, 0)
 
-    def _launch(self, parts: Sequence[PartStep], run: Callable[[PartStep], None]) -> None:
-        """Launch on some parts of this process; raise an error of any part when all have ended."""
-        numbered = {p.number: p for p in parts}
-        errors = _on_devices(self.graph, list(numbered), lambda k: run(numbered[k]))
-        raise_together(self.graph.transport, {k: errors.get(k) for k in self.graph.here})
+    def _launch(self, run: Callable[[PartStep], None]) -> None:
+        """Launch on all parts of this process; raise an error of any part when all have ended."""
+        numbered = {p.number: p for p in self.parts}
+        self.graph.each_part(lambda k: run(numbered[k]))
 
     def _deliver(self, i: int, message: Message, args: tuple[Any, ...], where: Where) -> None:
         """Send the messages of one kind to the owners of their items, and let these run them."""
@@ -374,7 +367,7 @@ class PartitionedLaunch:
                 if len(box):
                     p.receiving[i].run((*args, *p.sizes), where)
 
-            self._launch(self.parts, receive)
+            self._launch(receive)
         finally:
             for box in boxes.values():
                 box.clear()
@@ -422,57 +415,6 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
         elif combine is not None:
             agreed = combine(np, agreed, a)
     return agreed
-
-
-def each_part(graph: Any, run: Callable[[int], Any]) -> None:
-    """Run a function for each part of this process, as launches run; raise an error of any part.
-
-    Parameters
-    ----------
-    graph : PartitionedGraph
-        Or another object in parts, with ``devices``, ``here`` and ``transport``.
-    run : callable
-        Called with the number of the part.
-    """
-    errors = _on_devices(graph, graph.here, run)
-    raise_together(graph.transport, {k: errors.get(k) for k in graph.here})
-
-
-def _on_devices(
-    graph: Any, parts: Sequence[int], run: Callable[[int], Any]
-) -> dict[int, Exception]:
-    """Run a function for some parts, a thread for each GPU; return the errors by part.
-
-    An exception of a signal handler ends all launches.
-    """
-    errors: dict[int, Exception] = {}
-    groups: dict[Device, list[int]] = {}
-    for k in parts:
-        groups.setdefault(graph.devices[k], []).append(k)
-
-    def run_group(group: list[int]) -> None:
-        for k in group:
-            try:
-                run(k)
-            except Exception as error:
-                error.add_note(f"on part {k}, by whose numbers edges are named")
-                errors[k] = error
-
-    # only in this thread a signal ends a launch on the host, which anyway uses all cores
-    devices = sorted(groups, key=lambda d: not d.on_host)
-    here = max(sum(d.on_host for d in devices), 1)
-    first, others = devices[:here], devices[here:]
-    waiting = [submit(copy_context().run, run_group, groups[d]) for d in others]
-    try:
-        for d in first:
-            run_group(groups[d])
-        wait(waiting)
-    except BaseException:
-        for d in others:
-            scratch(d).stop()
-        wait(waiting)
-        raise
-    return errors
 
 
 # --- objects of parts ----------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from morph.runtime.device import Device, device
 
 FIXED = "points and edges of a part do not change: other parts have copies of them"
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
-each_part: Hook[None] = Hook("morph.partition.execution:each_part")
+each_part: Hook[None] = Hook("morph.partition.pool:each_part")
 
 
 class PerformanceWarning(UserWarning):
@@ -162,7 +162,7 @@ class PartitionedGraph:
 
         An error of a part is raised in all processes when all parts have ended.
         """
-        each_part(self, run)
+        each_part(self.devices, self.transport, run)
 
     def register(self, made: Any) -> None:
         """Number a new collection, flag or replicated table."""
