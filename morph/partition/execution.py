@@ -8,7 +8,6 @@ program is one launch on each part (see `persistent`), or runs as plain Python, 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ from morph.compiler.passes.partitioned_program import (
     derive_program,
 )
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
-from morph.data.collection import Collection
 from morph.data.row import Row
 from morph.data.versions import latest
 from morph.language.bundles import flat, is_bundle
@@ -35,10 +33,11 @@ from morph.launch.kernels import Launchable
 from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
-from morph.partition.messages import message_box, received_messages, sent_messages
+from morph.partition.messages import received_messages, sent_messages
 from morph.partition.parts import DIVIDED
 from morph.partition.persistent import PersistentProgram
 from morph.partition.routes import OPERATIONS
+from morph.partition.shared import shared_by
 from morph.partition.tables import (
     PartitionedColumn,
     PartitionedRange,
@@ -86,7 +85,7 @@ def launch_on_parts(
     key = ("parts", _key(items), *map(_key, flat(args)), *options)
     key = (*key, *(filter_key(where) if where else ()), closure_key(where))
     key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
-    with _state(graph).lock:
+    with graph._lock:
         found: Any = what.launches.get(key)
         if found is None or not found.fits():
             what.launches.pop(key, None)
@@ -305,7 +304,7 @@ class PartitionedLaunch:
     def _run(self, args: tuple[Any, ...], where: Where) -> None:
         """Run the step."""
         found, graph = self.partitioning, self.graph
-        with _state(graph).lock:
+        with graph._lock:
             numbers = (x for x in args if isinstance(x, int | float | np.generic))
             graph.transport.begin("foreach", self._name, *numbers)
             graph.transport.gather(dict.fromkeys(graph.here))
@@ -502,7 +501,10 @@ _derivations: WeakKeyDictionary[Compiled, dict[frozenset[str], Derived]] = WeakK
 def _part(k: int, graph: PartitionedGraph, call: Call, derived: Derived, slots: Slots) -> PartStep:
     """Bind the launches of one part."""
     for message in derived.partitioning.messages:
-        slots.objects[message.slot] = _state(graph).box(k, message, slots)
+        store = next(s for s in message.unit.stores if s.slot == message.slot)
+        table = slots.objects[str(store.columns[0].ref)]
+        box = shared_by(graph).box(k, table, message.slot, message.columns)
+        slots.objects[message.slot] = box
     bound = InterpretedLaunch if derived.local.device.interprets else Launch
     launches = [bound(call.what, unit, slots) for unit in (derived.local, *derived.receiving)]
     for launch in launches:
@@ -540,33 +542,3 @@ def _size(hidden: Hidden, graph: PartitionedGraph, k: int) -> int:
     if name == "edges" and part.changed is not None:
         return len(part.graph.edges)
     return part.share(name).owned
-
-
-class State:
-    """What the launches on one partitioned graph share.
-
-    Attributes
-    ----------
-    lock : RLock
-        One host thread at a time launches.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._boxes: dict[Any, Collection] = {}
-
-    def box(self, k: int, message: Message, slots: Slots) -> Collection:
-        """The messages of one kind of part k: first those to be sent, then those received."""
-        store = next(s for s in message.unit.stores if s.slot == message.slot)
-        table = slots.objects[str(store.columns[0].ref)]
-        key = k, table.name, message.slot, message.columns
-        if key not in self._boxes:
-            self._boxes[key] = message_box(table, message.slot, message.columns)
-        return self._boxes[key]
-
-
-_states: WeakKeyDictionary[PartitionedGraph, State] = WeakKeyDictionary()
-
-
-def _state(graph: PartitionedGraph) -> State:
-    return _states.setdefault(graph, State())
