@@ -25,7 +25,7 @@ from test_parts_programs import (
 import morph
 from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
-from morph.partition import execution
+from morph.partition import programs
 from morph.prelude import (
     atomic_add,
     atomic_and,
@@ -47,7 +47,7 @@ def single_launches():
     def refuse(graph):
         raise NeedsSteps("a test wants it")
 
-    with mock.patch.object(execution, "_refuse_devices", refuse):
+    with mock.patch.object(programs, "_refuse_graph", refuse):
         yield
 
 
@@ -334,6 +334,6 @@ def test_values_of_mirrors_after_a_program():
 @pytest.mark.parametrize("program", [*PROGRAMS, *OTHERS])
 @pytest.mark.parametrize("names", ["cuda:0 cuda:1", "cuda:0 cuda:1 cuda:2 cuda:3"])
 def test_gpus_execute_programs_together(program, names, monkeypatch):
-    monkeypatch.setattr(execution, "persistent_on_gpus", True)
+    monkeypatch.setattr(programs, "persistent_on_gpus", True)
     for by in ("range", "degree"):
         check(program, rmat(), devices_of(names), by)
