@@ -26,7 +26,7 @@ from morph.partition.parts import (
     Share,
     positions,
 )
-from morph.partition.tables import TableOfParts
+from morph.partition.replicated import TableOfParts
 from morph.partition.transport import raise_together
 from morph.runtime.arrays import to_host
 from morph.updates.batch import Batch, Named, none, parallel_edges

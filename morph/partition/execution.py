@@ -37,9 +37,10 @@ from morph.partition.objects import (
 )
 from morph.partition.persistent import PersistentProgram
 from morph.partition.programs import BySteps, program_on_parts
+from morph.partition.replicated import TableOfParts
 from morph.partition.routes import OPERATIONS
 from morph.partition.shared import shared_by
-from morph.partition.tables import PartitionedRange, TableOfParts
+from morph.partition.views import PartitionedRange
 
 
 def launch_on_parts(

@@ -20,17 +20,11 @@ from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
 from morph.partition.batches import apply
 from morph.partition.parts import DIVIDED, Part, add_like
+from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, ReplicatedTable
 from morph.partition.routes import Routes
-from morph.partition.tables import (
-    Columns,
-    PartitionedTable,
-    ReplicatedFlag,
-    ReplicatedScalars,
-    ReplicatedTable,
-    refuse_divided,
-    spec_of_part,
-)
+from morph.partition.tables import Columns, PartitionedTable, refuse_divided
 from morph.partition.transport import Local, Transport
+from morph.partition.views import spec_of_part
 from morph.runtime.device import Device, device
 
 FIXED = "points and edges of a part do not change: other parts have copies of them"

@@ -14,7 +14,7 @@ from morph.launch.kernels import Launchable
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import DIVIDED
-from morph.partition.tables import PartitionedColumn, PartitionedRange, PartitionedRow
+from morph.partition.views import PartitionedColumn, PartitionedRange, PartitionedRow
 
 
 class Call(NamedTuple):

@@ -14,8 +14,9 @@ from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import DIVIDED, Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
-from morph.partition.tables import refuse_divided, refuse_name
+from morph.partition.tables import refuse_divided
 from morph.partition.transport import Transport, agree, on_all
+from morph.partition.views import refuse_name
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")

@@ -15,7 +15,7 @@ from morph.launch.slots import Slots
 from morph.partition.graph import PartitionedGraph
 from morph.partition.objects import Call, derived_unit, of_part, owners_of, sizes_of
 from morph.partition.persistent import PersistentProgram
-from morph.partition.tables import ReplicatedScalars, TableOfParts
+from morph.partition.replicated import ReplicatedScalars, TableOfParts
 
 # whether a program on several GPUs is one launch on each, which no GPU has executed yet
 persistent_on_gpus = os.environ.get("MORPH_PERSISTENT", "") not in ("", "0")
