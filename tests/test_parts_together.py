@@ -25,7 +25,7 @@ from test_parts_programs import (
 import morph
 from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
-from morph.partition import execution
+from morph.partition import programs
 from morph.prelude import (
     atomic_add,
     atomic_and,
@@ -47,7 +47,7 @@ def single_launches():
     def refuse(graph):
         raise NeedsSteps("a test wants it")
 
-    with mock.patch.object(execution, "_refuse_devices", refuse):
+    with mock.patch.object(programs, "_refuse_graph", refuse):
         yield
 
 

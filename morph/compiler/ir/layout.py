@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+GLOBAL_ID = "global_id"  # the column of the points of a part with the ids that users see
+
 
 class Meta(IntEnum):
     """Words of a store's ``meta`` array (int64)."""

@@ -18,8 +18,8 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import MOST_PARTS, MOST_WORDS
-from morph.compiler.passes.ownership import GLOBAL_ID, Ownership
+from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS, MOST_WORDS
+from morph.compiler.passes.ownership import Ownership
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.compiler.passes.work_sharing import reached
 from morph.language.position import Pos

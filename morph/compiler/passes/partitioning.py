@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.effects import Effects
 from morph.compiler.passes.inlining import inline_all
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.messages import COMBINED, Cutter, Slice, global_id
-from morph.compiler.passes.ownership import ENDS, GLOBAL_ID, Ownership
+from morph.compiler.passes.ownership import ENDS, Ownership, global_id
 from morph.compiler.passes.reservations import place_reservations
+from morph.compiler.passes.slices import COMBINED, Cutter, Slice
 from morph.compiler.passes.work_sharing import shared_loop
 from morph.language.errors import reject
 from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Scalar
