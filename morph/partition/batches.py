@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.table import Table
 from morph.graph.applied import Applied
 from morph.graph.gapped import weight_of
 from morph.language.dtypes import vec
 from morph.partition.parts import (
     DIVIDED,
-    GLOBAL_ID,
     ChangedEdges,
     HostArray,
     Part,
     Share,
     positions,
 )
-from morph.partition.tables import TableOfParts
+from morph.partition.replicated import TableOfParts
 from morph.partition.transport import raise_together
 from morph.runtime.arrays import to_host
 from morph.updates.batch import Batch, Named, none, parallel_edges

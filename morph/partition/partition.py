@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.partition.parts import DIVIDED, GLOBAL_ID, Arcs, HostArray, Maker, Part, Placement
+from morph.partition.parts import DIVIDED, Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
-from morph.partition.tables import refuse_divided, refuse_name
+from morph.partition.tables import refuse_divided
 from morph.partition.transport import Transport, agree, on_all
+from morph.partition.views import refuse_name
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")
@@ -124,7 +126,7 @@ def divided(
 
     maker = Maker(at, place, degree, g, points)
     parts: list[Part | None] = [None] * len(where)
-    for k in range(len(where)) if transport is None else transport.parts:
+    for k in range(len(where)) if transport is None else transport.here:
         copies = None
         with at.active():
             if ends is not None:

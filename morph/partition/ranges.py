@@ -112,15 +112,15 @@ def partitioned(
     """
     if bounds is None:
         bounds = bounds_by_range(n, checked_shares(None, len(where)))
-    places = {at: Placement.of_ranges(at, bounds) for at in {where[k] for k in transport.parts}}
-    rows = {k: edges_of(where[k], range(bounds[k], bounds[k + 1])) for k in transport.parts}
+    places = {at: Placement.of_ranges(at, bounds) for at in {where[k] for k in transport.here}}
+    rows = {k: edges_of(where[k], range(bounds[k], bounds[k + 1])) for k in transport.here}
     first = [0, *accumulate(transport.gather({k: int(r.src.size) for k, r in rows.items()}))]
     edge_ids = [slice(a, b) for a, b in pairwise(first)]
     copies: dict[int, Arcs] = {}
     if directed and len(where) > 1:
         copies = _copies(where, places, rows, first, transport)
     parts: list[Part | None] = [None] * len(where)
-    for k in transport.parts:
+    for k in transport.here:
         own, at = rows.pop(k), where[k]
         like, columns = Graph("cpu", directed), own.columns()
         src, dst = columns.pop("src"), columns.pop("dst")
@@ -236,7 +236,7 @@ def are_symmetric(n: int, edges: Mapping[int, Ends], transport: Transport) -> bo
     turned = {k: x._replace(src=x.dst, dst=x.src) for k, x in edges.items()}
     found = [_to_owners(x, bounds, False, transport) for x in (edges, turned)]
     same = map(_are_same, *found)
-    return all(transport.gather(dict(zip(transport.parts, same, strict=True))))
+    return all(transport.gather(dict(zip(transport.here, same, strict=True))))
 
 
 def _are_same(a: Ends, b: Ends) -> bool:
