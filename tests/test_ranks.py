@@ -272,7 +272,7 @@ for directed in (True, False):
             found = values(program(morph.partition(g, by=by, comm=comm)))
             for a, b in zip(found, values(program(g.copy())), strict=True):
                 assert np.array_equal(a, b), (program, directed, by)
-        parts = morph.partition(g, by=by, comm=comm)
+        parts = morph.partition(g, by=by, comm=comm, shares="measured")
         assert np.array_equal(
             morph.connected_components(parts).label, morph.connected_components(g).label
         )
