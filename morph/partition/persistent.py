@@ -210,9 +210,8 @@ class PersistentProgram:
 
     def _end(self, graph: PartitionedGraph, failed: bool) -> None:
         """End the launches on the host; note which mirrors may differ from their rows."""
-        for slot, column in self.program.writes:
-            if failed or (slot, column) not in self.program.spreads:
-                self._table(graph, slot)._stale.add(column)
+        for slot, column in self.program.writes if failed else self.program.stale:
+            self._table(graph, slot)._stale.add(column)
         for p in self.launches:
             p._end((), failed)
         if failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from weakref import WeakKeyDictionary
 
 from morph.compiler.ir.layout import MOST_PARTS
@@ -16,9 +15,6 @@ from morph.partition.graph import PartitionedGraph
 from morph.partition.objects import Call, derived_unit, of_part, owners_of, sizes_of
 from morph.partition.persistent import PersistentProgram
 from morph.partition.replicated import ReplicatedScalars, TableOfParts
-
-# whether a program on several GPUs is one launch on each, which no GPU has executed yet
-persistent_on_gpus = os.environ.get("MORPH_PERSISTENT", "") not in ("", "0")
 
 
 class BySteps:
@@ -83,8 +79,6 @@ def _refuse_graph(graph: PartitionedGraph) -> None:
     gpus = {d.name for d in devices if not d.on_host}
     if gpus and len(gpus) < len(devices):
         raise NeedsSteps("not every part has a GPU of its own")
-    if gpus and not persistent_on_gpus:
-        raise NeedsSteps("on GPUs this is not tested yet: MORPH_PERSISTENT=1 allows it")
 
 
 def _derived_program(

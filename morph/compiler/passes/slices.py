@@ -89,6 +89,7 @@ class Cutter:
     taken: set[str]  # names of slots
     combines: dict[tuple[str, str], str] = field(default_factory=dict)
     spreads: set[tuple[str, str]] = field(default_factory=set)
+    bounds: dict[tuple[str, str], str] = field(default_factory=dict)  # see `Partitioning.bounds`
     slices: list[Slice] = field(default_factory=list)
     by_owner: set[int] = field(default_factory=set)  # `id` of nodes that the owner executes
     sent: list[Sent] = field(default_factory=list)
@@ -139,6 +140,7 @@ class Cutter:
             self.shown |= unseen
             self.locals, self.taken, self.spreads = dict(before[0]), set(before[1]), set(before[2])
             self.combines, self.slices, self.by_owner, self.sent = {}, [], set(), []
+            self.bounds = {}
             self._read_by_owner = set()
             body = self._body((), self.kernel.body)
         nodes = [n for f in self.rows.funcs.values() for n in ir.walk(f)]
@@ -279,7 +281,7 @@ class Cutter:
         column, how = self._column(s.value), COMBINED[s.value.op]
         self.combines[column] = how
         if how != "add":
-            self.spreads.add(column)
+            self.bounds[column] = how
         return s  # type: ignore[no-any-return]
 
     # --- what an item sees of its own changes ----------------------------------------------------
@@ -473,7 +475,7 @@ class Cutter:
                 old = ir.Var(name=seen, type=a.type, pos=a.pos)
                 op = better[0] if strict else better[1]
                 cond = ir.Compare(op=op, x=old, y=a.args[0], type=BOOL, pos=a.pos)
-                self.spreads.add(self._column(a))
+                self.bounds[self._column(a)] = a.op
                 value = replace(a, flag=None)
                 return (
                     ir.Assign(name=seen, value=value, pos=a.pos),
