@@ -104,7 +104,7 @@ class PartitionedGraph:
     kind: ClassVar[str] = "graph"
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "_steps", "changes", "device", "devices", "directed",
-        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",
+        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "undoable",
         "transport",
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
-        self.changes, self.telling = 0, False  # `telling`: while `then` of `apply` runs
+        self.changes, self.undoable = 0, False  # `undoable`: `then` of `apply` runs
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
         self.recorder: Recorder | None = None

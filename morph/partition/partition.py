@@ -122,7 +122,7 @@ def divided(
     src, dst = edges.pop("src"), edges.pop("dst")
     extra = {name: a for name, a in edges.items() if g.edges.columns[name].ref not in DIVIDED}
     with at.active():
-        in_order = g.out_identity and not g.loose
+        in_order = g.out_identity and not g.gapped
         degree = g.degree() if in_order else None
         ids = _edges_by_part(g, place, src)
         ends = (place.owner[src], place.owner[dst]) if g.directed and len(where) > 1 else None
@@ -148,7 +148,7 @@ def divided(
 
 def _edges_by_part(g: Graph, place: Placement, src: Array) -> list[Any]:
     """Give the ids of the edges that each part owns."""
-    if place.contiguous and g.out_identity and not g.loose:
+    if place.contiguous and g.out_identity and not g.gapped:
         offsets = g.device.to_host(g.adjacency()[0])
         return [slice(int(offsets[p.start]), int(offsets[p.stop])) for p in place.ids]
     owner = place.owner[src]
