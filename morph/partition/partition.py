@@ -215,9 +215,9 @@ def fractions_of(
     if isinstance(shares, str):
         if shares != MEASURED:
             raise ValueError(f"shares are {MEASURED!r} or numbers, not {shown(shares)}")
-        own = [where[k] for k in transport.parts]
+        own = [where[k] for k in transport.here]
         speeds = on_all(transport, lambda: [speed(d) / own.count(d) for d in own])
-        shares = transport.gather(dict(zip(transport.parts, speeds, strict=True)))
+        shares = transport.gather(dict(zip(transport.here, speeds, strict=True)))
     return checked_shares(shares, len(where))
 
 
