@@ -90,6 +90,7 @@ HOOKS = {
     "morph.partition.graph": "`PartitionedGraph.checkpoint` writes files",
     "morph.launch.kernels": "a launch on the parts of a graph",
     "morph.launch.foreach": "the first launch imports the compiler",
+    "morph.launch.jobs": "an interrupt ends launches",
     "morph.runtime.backend": "the registry: a device's class is imported when it is asked for",
     "morph.runtime.cpu.device": "the first launch imports the compiler",
     "morph.runtime.cuda.device": "the first launch imports the compiler",

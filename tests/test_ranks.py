@@ -272,13 +272,18 @@ for directed in (True, False):
             found = values(program(morph.partition(g, by=by, comm=comm)))
             for a, b in zip(found, values(program(g.copy())), strict=True):
                 assert np.array_equal(a, b), (program, directed, by)
-        parts = morph.partition(g, by=by, comm=comm)
+        parts = morph.partition(g, by=by, comm=comm, shares="measured")
         assert np.array_equal(
             morph.connected_components(parts).label, morph.connected_components(g).label
         )
         np.testing.assert_allclose(morph.pagerank(parts).rank, morph.pagerank(g).rank, rtol=1e-12)
         found = np.array(pagerank(parts))
         np.testing.assert_allclose(found, np.array(pagerank(g.copy())), rtol=1e-12)
+        with morph.sections() as s:  # those on ranks run in the same order on all
+            search = s.run(morph.bfs, parts, 1)
+            components = s.run(morph.connected_components, morph.partition(g, comm=comm))
+        assert np.array_equal(search.result().distance, morph.bfs(g, 1).distance)
+        assert np.array_equal(components.result().label, morph.connected_components(g).label)
 print("equal")
 """
 

@@ -127,7 +127,7 @@ def apply(
     then: Any,
 ) -> Applied:  # fmt: skip
     """Do what `PartitionedGraph.apply` promises."""
-    if parts.telling:
+    if parts.undoable:
         raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
@@ -145,11 +145,11 @@ def apply(
     with ExitStack() as undo:
         applied = _carry_out(parts, changes, undo)
         if then is not None:
-            parts.telling = True
+            parts.undoable = True
             try:
                 raise_together(parts.transport, _attempt(parts, lambda: then(applied)))
             finally:
-                parts.telling = False
+                parts.undoable = False
     return applied
 
 

@@ -58,6 +58,8 @@ class Statistics(NamedTuple):
         Copies of points and edges of other parts.
     cut : int
         Its own edges that lead to points of other parts.
+    share : float
+        Its own points and edges, as a fraction of all.
     """
 
     device: str
@@ -66,6 +68,7 @@ class Statistics(NamedTuple):
     edges: int
     copies: int
     cut: int
+    share: float
 
 
 class PartitionedGraph:
@@ -101,7 +104,7 @@ class PartitionedGraph:
     kind: ClassVar[str] = "graph"
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "_steps", "changes", "device", "devices", "directed",
-        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",
+        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "undoable",
         "transport",
     )  # fmt: skip
 
@@ -116,7 +119,7 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
-        self.changes, self.telling = 0, False  # `telling`: while `then` of `apply` runs
+        self.changes, self.undoable = 0, False  # `undoable`: `then` of `apply` runs
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
         self.recorder: Recorder | None = None
@@ -302,9 +305,10 @@ class PartitionedGraph:
     def statistics(self) -> list[Statistics]:
         """Give the sizes of each part."""
         self.transport.begin("statistics")
-        return self.gather(self._sizes)
+        total = max(len(self.points) + len(self.edges), 1)
+        return self.gather(lambda k: self._sizes(k, total))
 
-    def _sizes(self, k: int) -> Statistics:
+    def _sizes(self, k: int, total: int) -> Statistics:
         part = self.parts[k]
         assert part is not None
         points, edges = part.share("points"), part.share("edges")
@@ -313,7 +317,8 @@ class PartitionedGraph:
             own = own if isinstance(own, slice) else g.device.asarray(own)
             cut = int((g.edges.columns["dst"].array[own] >= points.owned).sum())
         mirrors = points.mirrors, edges.owned, edges.mirrors, cut
-        return Statistics(g.device.name, points.owned, *mirrors)
+        share = (points.owned + edges.owned) / total
+        return Statistics(g.device.name, points.owned, *mirrors, share)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{len(t)} {name}" for name, t in self.tables.items())
@@ -329,7 +334,10 @@ class PartitionedGraph:
             f"edges of the largest part: {most * len(rows) / edges:.2f} times the mean"
         ]
         header = ("part", *Statistics._fields)
-        cells = [header, *((str(k), *map(str, r)) for k, r in enumerate(rows))]
+        cells = [
+            header,
+            *((str(k), *map(str, r[:-1]), f"{r.share:.3f}") for k, r in enumerate(rows)),
+        ]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         for row in cells:
             lines.append("  ".join(x.rjust(w) for x, w in zip(row, widths, strict=True)))

@@ -13,7 +13,13 @@ from morph.graph.adjacency import count_keys
 from morph.graph.arrange import Rows, arrange, require_memory
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.partition.partition import bounds_by_degree, bounds_by_range, checked_shares, devices_of
+from morph.partition.partition import (
+    bounds_by_degree,
+    bounds_by_range,
+    checked_shares,
+    devices_of,
+    fractions_of,
+)
 from morph.partition.parts import Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
 from morph.partition.transport import Local, Transport
@@ -38,7 +44,10 @@ class Division(NamedTuple):
     fractions: HostArray
 
 
-def division(parts: int, by: str = "range", shares: Sequence[float] | None = None) -> Division:
+def division(
+    where: list[Device], transport: Transport,
+    by: str = "range", shares: Sequence[float] | str | None = None,
+) -> Division:  # fmt: skip
     """Check options of `partition`, for a graph that is made in parts.
 
     Raises
@@ -49,7 +58,7 @@ def division(parts: int, by: str = "range", shares: Sequence[float] | None = Non
     if by not in ("range", "degree"):
         wanted = "by is 'range' or 'degree' for a graph that is made in parts"
         raise ValueError(f"{wanted}, not {shown(by)}")
-    return Division(by == "degree", checked_shares(shares, parts))
+    return Division(by == "degree", fractions_of(shares, where, transport))
 
 
 class Ends(NamedTuple):

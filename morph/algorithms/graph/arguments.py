@@ -90,7 +90,7 @@ def live_edges(graph: Graph) -> Any:
     """Give the ids of the edges between live points: an array, or a slice of all."""
     if isinstance(graph, PartitionedGraph):
         return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
-    if graph.loose and not graph.points.deletes:  # nothing to pack
+    if graph.gapped and not graph.points.deletes:  # nothing to pack
         return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
     _, ids = graph.adjacency("out")
     return slice(len(graph.edges)) if ids is None else ids

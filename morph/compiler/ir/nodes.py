@@ -483,7 +483,7 @@ class Need(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve(Stmt):
-    """Take room for everything the item will allocate from here on, or fail the item."""
+    """Reserve all that the item will allocate from here on, or defer the item."""
     fails = per_item = sequential = True
     needs: tuple[Need, ...]
 
