@@ -41,8 +41,8 @@ class _Kernels(NamedTuple):
     iterate_reversed: Any
 
 
-def _kernels(real: Any, part: Any) -> _Kernels:
-    """The kernels for types of ranks and of what edges get; sums are of double precision."""
+def _sums(part: Any) -> tuple[Any, Any]:
+    """The kernels that give points their degrees, or the weights of their edges."""
 
     @kernel
     def count(p):
@@ -54,6 +54,12 @@ def _kernels(real: Any, part: Any) -> _Kernels:
         for e in p.outedges:
             total += e.weight
         p.out = part(total)
+
+    return count, weigh
+
+
+def _kernels(real: Any, part: Any) -> _Kernels:
+    """The kernels for types of ranks and of what edges get; sums are of double precision."""
 
     @kernel
     def pull(p, base, damping):
@@ -106,7 +112,7 @@ def _kernels(real: Any, part: Any) -> _Kernels:
         return iterate
 
     pulls = pull, pull_weighted, pull_reversed
-    return _Kernels(count, weigh, *map(iterating, pulls))
+    return _Kernels(*_sums(part), *map(iterating, pulls))
 
 
 # by what single precision can hold: weights, and what is given for a unit of one, may be far from 1
@@ -183,10 +189,11 @@ def pagerank(
     weighted = weighted and "weight" in graph.edges.columns
     if weighted:
         _check_weights(graph)
-    run = kernels.iterate_weighted if weighted else kernels.iterate
-    arriving = None  # weights of the reverse edges: parts that are not directed have no in-edges
-    if weighted and isinstance(graph, PartitionedGraph) and not graph.directed:
-        run, arriving = kernels.iterate_reversed, _reverse_weights(graph)
+    run, arriving = kernels.iterate, None
+    if weighted:
+        run, arriving = kernels.iterate_weighted, _reverse_weights(graph)
+    if arriving is not None:
+        run = kernels.iterate_reversed
     edges = None if arriving is None else {"arriving": (arriving.dtype, 0)}
 
     def make() -> list[Any]:
@@ -234,8 +241,13 @@ def _jump(graph: Graph, personalization: Any) -> Any:
         return jump / max(total, 1) if personalization is None else jump / total
 
 
-def _reverse_weights(graph: PartitionedGraph) -> Any:
-    """Give the weight of the reverse of each live edge, on the host."""
+def _reverse_weights(graph: Graph | PartitionedGraph) -> Any:
+    """Give the weight of the reverse of each live edge, on the host.
+
+    None for graphs with in-edges, which parts that are not directed do not have.
+    """
+    if not isinstance(graph, PartitionedGraph) or graph.directed:
+        return None
     pick = live_edges(graph)
     src, dst, weight = (getattr(graph.edges, c)[pick] for c in ("src", "dst", "weight"))
     found = np.empty_like(weight)
