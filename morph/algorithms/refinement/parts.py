@@ -1,14 +1,13 @@
-"""Refinement on several devices: in rounds, of parts of the mesh.
+"""Refinement on several devices, each of which refines a part of the mesh at a time.
 
-The whole mesh lies on the host, as tables.  A round divides triangles by ranges of the Hilbert
+The mesh lies on the host, as tables.  A round of parts divides triangles by ranges of the Hilbert
 curve through their centroids; each device refines one range by `refine_tables`, as a mesh of its
-own, in which sides towards other triangles are BORDER.  A cavity with a triangle at the border is
-given up.  So these triangles stay as they are, on both sides: the mesh remains constrained
-Delaunay, and parts are joined without a search, as triangles keep their rows.  Then the host
-examines all triangles.  The next round takes those that can still be refined, with the triangles
-around them, and moves the cuts by half a part; when these are few, one device refines them.
-
-Rows of triangles are never given up: a fan has more triangles than its cavity.
+own, in which sides towards other triangles are BORDER.  A cavity that reaches a triangle at the
+border is given up, so these triangles stay as they are on both sides.  Therefore all parts together
+remain a constrained Delaunay triangulation, and a part is written back to the rows from which it
+was copied, with new rows behind all others.  Then the host finds the triangles that can still be
+refined.  The next round takes them with the triangles around them, and moves the cuts by half a
+part; when these triangles are few, one device refines them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.mesh import Mesh
 from morph.partition.group import DeviceGroup
-from morph.prelude import f64, u64
+from morph.prelude import f64, i64, u64
 from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
@@ -40,7 +39,7 @@ Ints = NDArray[np.int32]
 
 
 class Part(NamedTuple):
-    """A part on its device, and which rows of the whole its first rows are."""
+    """A part on its device, and which rows of the mesh its first rows are."""
 
     g: Graph
     points: NDArray[np.int64]
@@ -49,14 +48,14 @@ class Part(NamedTuple):
 
 
 def refine_parts(
-    whole: Graph, mesh: Mesh, asked: Request, scale: float, devices: list[Device],
+    tables: Graph, mesh: Mesh, asked: Request, scale: float, devices: list[Device],
     measure: Callable[[Graph, int], int], progress: Progress | None,
 ) -> tuple[int, list[int]]:  # fmt: skip
     """Refine the tables of a mesh, which lie on the host, on several devices.
 
     Parameters
     ----------
-    whole : Graph
+    tables : Graph
         Of `to_tables`, on the host.
     mesh : Mesh
         The same mesh.
@@ -71,28 +70,32 @@ def refine_parts(
     Returns
     -------
     rounds : int
-        Sum of the rounds of all parts.
+        Of all parts together.
     unmet : list of int
         What is left by reason, see `examine`.
     """
     plain = replace(asked, deterministic=False, max_points=None)
-    params = parameters_of(mesh, plain, scale, whole.device)[0]
-    parts = Parts(whole, mesh, replace(asked, has_border=True), scale, measure)
-    rows, turn, rings = np.arange(len(whole.triangles)), 0, RINGS
+    params = parameters_of(mesh, plain, scale, tables.device)[0]
+    parts = Parts(tables, mesh, replace(asked, has_border=True), scale, measure)
+    rows, turn, rings = np.arange(len(tables.triangles)), 0, RINGS
     while True:
         few = turn >= DIVIDED_ROUNDS or len(rows) < LEAST * len(devices)
         where = devices[:1] if few else devices
         limit = LEAST * len(devices) // 2 if few and turn < DIVIDED_ROUNDS else None
-        added = parts.refine(_divided(whole, rows, where, turn % 2), where, limit)
+        added = parts.refine(_divided(tables, rows, where, turn % 2), where, limit)
         turn += 1
-        waiting = worklist(whole, params, len(rows))
-        unmet = examine(whole, waiting, params)
+        waiting = worklist(tables, params, len(rows))
+        unmet = examine(tables, waiting, params)
         if progress is not None:
-            progress(turn, len(waiting), len(whole.triangles))
+            progress(turn, len(waiting), len(tables.triangles))
         if waiting.empty or parts.points_left == 0:
-            return parts.rounds, unmet
+            break
         rings = rings if added else 2 * rings
-        rows = _around(whole, np.unique(waiting.items), rings)
+        rows = _around(tables, np.unique(waiting.items), rings)
+    if asked.deterministic:  # the order of points is; that of triangles is derived from it
+        tables.points.add("stable_id", i64)
+        tables.points.stable_id[:] = np.arange(len(tables.points))
+    return parts.rounds, unmet
 
 
 class Parts:
@@ -107,10 +110,10 @@ class Parts:
     """
 
     def __init__(
-        self, whole: Graph, mesh: Mesh, asked: Request, scale: float,
+        self, tables: Graph, mesh: Mesh, asked: Request, scale: float,
         measure: Callable[[Graph, int], int],
     ) -> None:  # fmt: skip
-        self.whole, self.mesh, self.asked, self.scale = whole, mesh, asked, scale
+        self.tables, self.mesh, self.asked, self.scale = tables, mesh, asked, scale
         self.measure, self.rounds, self.points_left = measure, 0, asked.max_points
 
     def refine(self, rows: list[Any], devices: list[Device], limit: int | None) -> int:
@@ -134,16 +137,16 @@ class Parts:
 
         def run(k: int) -> None:
             if len(rows[k]) and limits[k] != 0:
-                parts[k] = part = _part(self.whole, rows[k], devices[k])
+                parts[k] = part = _part(self.tables, rows[k], devices[k])
                 rounds[k] = self._refined(part, devices[k], limits[k])
 
         DeviceGroup(devices).each(run)
-        before = len(self.whole.points)
+        before = len(self.tables.points)
         for part in parts:
             if part is not None:
-                _join(self.whole, part)
+                _join(self.tables, part)
         self.rounds += sum(rounds)
-        added = len(self.whole.points) - before
+        added = len(self.tables.points) - before
         if left is not None:
             self.points_left = left - added
         return added
@@ -160,7 +163,7 @@ class Parts:
 # --- which triangles -----------------------------------------------------------------------------
 
 
-def _divided(whole: Graph, rows: Any, devices: list[Device], shifted: int) -> list[Any]:
+def _divided(tables: Graph, rows: Any, devices: list[Device], shifted: int) -> list[Any]:
     """Divide triangles into ranges of the Hilbert curve, one for each device.
 
     If ``shifted``, the cuts lie half a part further, and the first part has both ends of the curve.
@@ -169,7 +172,7 @@ def _divided(whole: Graph, rows: Any, devices: list[Device], shifted: int) -> li
     size = len(devices)
     if size == 1:
         return [rows]
-    xy, node = whole.points.xy.array, whole.triangles.node.array[rows]
+    xy, node = tables.points.xy.array, tables.triangles.node.array[rows]
     centroids = Table("centroids", devices[0], xy=vec(f64, 2), key=u64)
     centroids.extend(xy=(xy[node[:, 0]] + xy[node[:, 1]] + xy[node[:, 2]]) * (1 / 3))
     keys = devices[0].to_host(hilbert_keys(centroids))
@@ -179,10 +182,10 @@ def _divided(whole: Graph, rows: Any, devices: list[Device], shifted: int) -> li
     return [rows[part == k] for k in range(size)]
 
 
-def _around(whole: Graph, rows: Any, rings: int) -> Any:
+def _around(tables: Graph, rows: Any, rings: int) -> Any:
     """Give triangles, and those that are at most ``rings`` steps across sides away; ascending."""
-    opposite = whole.triangles.opposite.array
-    known = np.zeros(len(whole.triangles), np.bool_)
+    opposite = tables.triangles.opposite.array
+    known = np.zeros(len(tables.triangles), np.bool_)
     known[rows] = True
     for _ in range(rings):
         codes = opposite[rows].ravel()
@@ -193,23 +196,23 @@ def _around(whole: Graph, rows: Any, rings: int) -> Any:
     return np.flatnonzero(known)
 
 
-# --- from the whole and back ---------------------------------------------------------------------
+# --- from the mesh to a part and back ------------------------------------------------------------
 
 
-def _part(whole: Graph, rows: Any, device: Device) -> Part:
-    """Copy triangles of the whole, and what they refer to, to a device.
+def _part(tables: Graph, rows: Any, device: Device) -> Part:
+    """Copy triangles of the mesh, and what they refer to, to a device.
 
     If input triangles have limits, each part has all input triangles: which of them contains a new
     triangle is found by a walk.
     """
-    triangles, inputs = _arrays(whole.triangles), whole.inputs
+    triangles, inputs = _arrays(tables.triangles), tables.inputs
     node, opposite, segment = (triangles[name][rows] for name in ("node", "opposite", "segment"))
-    used = np.zeros(len(whole.points), np.bool_)
+    used = np.zeros(len(tables.points), np.bool_)
     used[node] = True
     if "limit" in inputs.columns:
         used[inputs.corner.array] = True
-    on, ends = whole.points.on.array, _arrays(whole.segments)
-    lines = np.zeros(len(whole.segments), np.bool_)
+    on, ends = tables.points.on.array, _arrays(tables.segments)
+    lines = np.zeros(len(tables.segments), np.bool_)
     lines[segment[segment >= 0]] = True
     lines[on[used & (on >= 0)]] = True
     used[ends["a"][lines]] = used[ends["b"][lines]] = True
@@ -217,10 +220,10 @@ def _part(whole: Graph, rows: Any, device: Device) -> Part:
     point_at, segment_at = _numbers(points, len(used)), _numbers(segments, len(lines))
 
     g = empty_tables(device, len(points), len(rows))
-    columns: dict[str, Any] = {"xy": whole.points.xy.array[points]}
-    if "wanted" in whole.points.columns:
+    columns: dict[str, Any] = {"xy": tables.points.xy.array[points]}
+    if "wanted" in tables.points.columns:
         g.points.add("wanted", f64)
-        columns["wanted"] = whole.points.wanted.array[points]
+        columns["wanted"] = tables.points.wanted.array[points]
     g.points.extend(**columns)
     for end in ("a", "b"):
         ends[end] = point_at[ends[end]]
@@ -240,15 +243,15 @@ def _part(whole: Graph, rows: Any, device: Device) -> Part:
             g.inputs.add(name, kind)
         g.inputs.nbr, g.inputs.limit = inputs.nbr.array, inputs.limit.array
         g.inputs.corner = point_at[inputs.corner.array]
-    opposite = _renumbered(opposite, _numbers(rows, len(whole.triangles)))
+    opposite = _renumbered(opposite, _numbers(rows, len(tables.triangles)))
     g.triangles.extend(opposite=opposite, **columns)
     return Part(g, points, rows, segments)
 
 
-def _join(whole: Graph, part: Part) -> None:
-    """Write a part back: new points and triangles behind those of the whole."""
+def _join(tables: Graph, part: Part) -> None:
+    """Write a part back: new points and triangles behind those of the mesh."""
     points, triangles = _arrays(part.g.points), _arrays(part.g.triangles)
-    n, m, kept, rows = len(whole.points), len(whole.triangles), len(part.points), part.triangles
+    n, m, kept, rows = len(tables.points), len(tables.triangles), len(part.points), part.triangles
     order = np.arange(len(points["xy"]))
     if "stable_id" in points:
         order = np.argsort(points.pop("stable_id"))
@@ -259,15 +262,15 @@ def _join(whole: Graph, part: Part) -> None:
     segment_of = np.append(part.segments, -1).astype(np.int32)
     columns = {name: a[new] for name, a in points.items()}
     columns["on"] = segment_of[columns["on"]]
-    whole.points.extend(**columns)
+    tables.points.extend(**columns)
     opposite = _renumbered(triangles["opposite"], triangle_of.astype(np.int32))
-    before, at_border = whole.triangles.opposite.array[rows], opposite[: len(rows)] == BORDER
+    before, at_border = tables.triangles.opposite.array[rows], opposite[: len(rows)] == BORDER
     opposite[: len(rows)][at_border] = before[at_border]
     triangles["node"], triangles["opposite"] = point_of[triangles["node"]], opposite
     triangles["segment"] = segment_of[triangles["segment"]]
     for name, a in triangles.items():
-        getattr(whole.triangles, name).array[rows] = a[: len(rows)]
-    whole.triangles.extend(**{name: a[len(rows) :] for name, a in triangles.items()})
+        getattr(tables.triangles, name).array[rows] = a[: len(rows)]
+    tables.triangles.extend(**{name: a[len(rows) :] for name, a in triangles.items()})
 
 
 def _arrays(table: Table) -> dict[str, Any]:

@@ -218,7 +218,7 @@ def refine_with_report(
 
 def _devices(device: Devices) -> list[Device]:
     """Give the devices that refine."""
-    if not isinstance(device, list | tuple):
+    if isinstance(device, str | Device) or not isinstance(device, Sequence):
         return [device_of(device)]
     if not device:
         raise ValueError("device is a list of no devices")
