@@ -113,8 +113,8 @@ class Pretended(HostDevice):
     local_limit, bulk = CudaDevice.local_limit, CudaDevice.bulk
     serial_items, throughput = CudaDevice.serial_items, CudaDevice.throughput
 
-    def __init__(self) -> None:
-        super().__init__("cuda", 7, Module())
+    def __init__(self, index: int) -> None:
+        super().__init__("cuda", index, Module())
 
     def buffer(self, nbytes: int) -> Any:
         raw = np.zeros(nbytes + ALIGN, np.uint8)
@@ -182,9 +182,9 @@ class Launch:
         self.launch(words, items)
 
 
-def pretended(monkeypatch: Any) -> Pretended:
+def pretended(monkeypatch: Any, index: int = 7) -> Pretended:
     """Give the device, whose kernels are compiled for the CPU."""
-    device = Pretended()
+    device = Pretended(index)
     monkeypatch.setitem(scratch._scratch, device.name, scratch.Scratch(device))
     known = operands.device_of
     monkeypatch.setattr(operands, "device_of", lambda x: device if type(x) is There else known(x))

@@ -9,6 +9,7 @@ from pretend import pretended
 import morph
 from morph.generate import grid, rmat
 from morph.language.dtypes import Ref, f64, i32, vec
+from morph.partition import partition, speed
 from morph.partition.parts import GLOBAL_ID
 from morph.runtime.device import DeviceError
 
@@ -371,16 +372,45 @@ def test_balance():
     assert sizes == [256, 0, 768]
 
 
+def test_measured_shares(monkeypatch):
+    """Parts of the same device share its speed."""
+    speeds = {"cpu": 6.0, "python": 1.0}
+    monkeypatch.setattr(partition, "speed", lambda device: speeds[device.name])
+    g = rmat(10, device="cpu")
+    for by in ("range", "degree"):
+        found = morph.partition(g, ["cpu", "python", "cpu"], by, "measured")
+        wanted = morph.partition(g, ["cpu", "python", "cpu"], by, [3, 1, 3])
+        assert [s[1:] for s in found.statistics()] == [s[1:] for s in wanted.statistics()]
+    assert sum(s.share for s in found.statistics()) == 1
+    assert [round(s.share, 2) for s in found.statistics()] == [0.43, 0.14, 0.43]
+
+
+def test_speed_is_measured_once(monkeypatch):
+    monkeypatch.setattr(speed, "_speeds", {})
+    monkeypatch.setattr(speed, "SIZES", [16, 32])
+    monkeypatch.setattr(speed, "_timed", lambda g: len(g.points) / 16)
+    cpu = morph.device("cpu")
+    assert speed.speed(cpu) == speed.ROUNDS * speed.DEGREE * 16  # 1 s is enough
+    assert speed._speeds == {"cpu": speed.ROUNDS * speed.DEGREE * 16}
+    monkeypatch.setattr(speed, "_timed", None)
+    assert speed.speed(cpu) == speed.ROUNDS * speed.DEGREE * 16
+
+
+def test_speed(target, monkeypatch):
+    monkeypatch.setattr(speed, "SIZES", [64, 4096])
+    assert speed._measured(morph.device(target)) > 0
+
+
 def test_statistics():
     parts = morph.partition(small(), ["cpu", "python"])
     a, b = parts.statistics()
-    assert a == ("cpu", 2, 2, 3, 2, 2) and b == ("python", 3, 2, 4, 2, 2)
+    assert a == ("cpu", 2, 2, 3, 2, 2, 5 / 12) and b == ("python", 3, 2, 4, 2, 2, 7 / 12)
     assert str(parts).splitlines() == [
         "5 points, 7 edges, parts: 2; edges cut: 57.1 %; edges of the largest part: 1.14 times "
         "the mean",
-        "part  device  points  mirrors  edges  copies  cut",
-        "   0     cpu       2        2      3       2    2",
-        "   1  python       3        2      4       2    2",
+        "part  device  points  mirrors  edges  copies  cut  share",
+        "   0     cpu       2        2      3       2    2  0.417",
+        "   1  python       3        2      4       2    2  0.583",
     ]
     assert repr(parts) == "<PartitionedGraph on cpu, python: 5 points, 7 edges>"
 
@@ -492,6 +522,7 @@ def test_to_takes_a_list_of_devices():
         ({"by": [0, -1, 0, 0, 0]}, ValueError, r"by\[1\] = -1"),
         ({"by": "hilbert"}, ValueError, "needs columns x and y"),
         ({"shares": [1]}, ValueError, "shares are 2 numbers"),
+        ({"shares": "fast"}, ValueError, "shares are 'measured' or numbers, not 'fast'"),
         ({"shares": [1, -1]}, ValueError, "shares are 2 numbers"),
         ({"shares": [0, 0]}, ValueError, "shares are 2 numbers"),
         ({"shares": [1, np.nan]}, ValueError, "shares are 2 numbers"),

@@ -26,12 +26,12 @@ exec(SENT)
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_parts_of_one_process_exchange_arrays(size):
     local = Local([morph.device("cpu")] * size)
-    found = local.exchange({k: sent_by(k, size) for k in local.parts})  # noqa: F821
-    for j in local.parts:
-        for k in local.parts:
+    found = local.exchange({k: sent_by(k, size) for k in local.here})  # noqa: F821
+    for j in local.here:
+        for k in local.here:
             for got, wanted in zip(found[j][k], sent_by(k, size)[j], strict=True):  # noqa: F821
                 assert got.dtype == wanted.dtype and np.array_equal(got, wanted)
-    assert local.gather({k: k * k for k in local.parts}) == [k * k for k in range(size)]
+    assert local.gather({k: k * k for k in local.here}) == [k * k for k in range(size)]
 
 
 def test_errors_of_parts_are_raised_after_all():
@@ -49,7 +49,7 @@ class OtherRank(Local):
     """Part 0 of two; part 1 is elsewhere and has a value of its own."""
 
     def __init__(self, other):
-        self.size, self.parts, self.other = 2, range(1), other
+        self.size, self.here, self.other = 2, range(1), other
 
     def gather(self, values):
         return [values[0], self.other]
@@ -62,7 +62,7 @@ def test_ranks_exchange_arrays(size):
 from morph.partition.ranks import Ranks
 ranks = Ranks(comm)
 me, P = comm.rank, comm.size
-assert (ranks.size, list(ranks.parts)) == (P, [me])
+assert (ranks.size, list(ranks.here)) == (P, [me])
 found = ranks.exchange({me: sent_by(me, P)})
 assert list(found) == [me]
 for k in range(P):
@@ -272,13 +272,18 @@ for directed in (True, False):
             found = values(program(morph.partition(g, by=by, comm=comm)))
             for a, b in zip(found, values(program(g.copy())), strict=True):
                 assert np.array_equal(a, b), (program, directed, by)
-        parts = morph.partition(g, by=by, comm=comm)
+        parts = morph.partition(g, by=by, comm=comm, shares="measured")
         assert np.array_equal(
             morph.connected_components(parts).label, morph.connected_components(g).label
         )
         np.testing.assert_allclose(morph.pagerank(parts).rank, morph.pagerank(g).rank, rtol=1e-12)
         found = np.array(pagerank(parts))
         np.testing.assert_allclose(found, np.array(pagerank(g.copy())), rtol=1e-12)
+        with morph.sections() as s:  # those on ranks run in the same order on all
+            search = s.run(morph.bfs, parts, 1)
+            components = s.run(morph.connected_components, morph.partition(g, comm=comm))
+        assert np.array_equal(search.result().distance, morph.bfs(g, 1).distance)
+        assert np.array_equal(components.result().label, morph.connected_components(g).label)
 print("equal")
 """
 

@@ -188,7 +188,7 @@ def _read_parts(row: Algorithm, call: Call) -> Input:
         where, transport = places(given if len(given) > 1 else given[0], world(call.mpi))
 
     def check() -> None:
-        if transport.parts.start == 0:
+        if transport.here.start == 0:
             check_writable("-o", call.output, ANSWERS)
 
     def check_shares() -> None:

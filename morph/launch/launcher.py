@@ -542,5 +542,5 @@ def _shape(obj: Any) -> Any:
     It is cheaper than the description.  New rows do not change it.
     """
     if obj.kind == "graph":
-        return obj.directed, obj.out_identity, obj.loose, len(obj.tables)
+        return obj.directed, obj.out_identity, obj.gapped, len(obj.tables)
     return obj.version

@@ -1,4 +1,4 @@
-"""Sections: calls of `foreach` on the host that run as one step, by a program made for them."""
+"""Sections: calls of `foreach` that run as one step, by a program made for those of a device."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import CellType, FunctionType
 from typing import Any
 
@@ -17,7 +18,9 @@ from morph.data.row import RowRange
 from morph.language.definition import Definition, filter_of
 from morph.language.source import Source
 from morph.launch.checked import checked, is_checked
-from morph.launch.foreach import Call, Program, collected, foreach
+from morph.launch.foreach import Call, Program, _accept, collected, foreach
+from morph.launch.jobs import Section, Sections, run_together, used
+from morph.launch.slots import in_parts
 
 NUMBERS = (bool, int, float, np.generic)
 MOST = 64  # programs that are remembered
@@ -25,39 +28,69 @@ _programs: dict[Any, Program] = {}
 
 
 @contextlib.contextmanager
-def sections() -> Iterator[None]:
+def sections() -> Iterator[Sections]:
     """Run the calls of `foreach` in the block in one step, with no barrier between them.
 
-    Each call is a section.  All are launched together when the block ends; none if it raises.
-    In a `program` the same statement is one step of the launch.
+    Each call is a section, and so is each function that ``run`` of the block's object is given.
+    All are launched together when the block ends; none if it raises.  They may lie on several
+    devices and partitioned graphs; the calls of `foreach` on one of these are one step.  In a
+    `program` the same statement is one step of the launch.
 
     Raises
     ------
     LanguageError
         If a section changes what another one reads or changes, or has ``single(collection)``,
-        which has a barrier of its own; or of more than 8 sections.
+        which has a barrier of its own; or of more than 8 calls of `foreach` on one device.
+    ValueError
+        If a function uses a graph, or a table without a graph, that another section uses.
     RuntimeError
         If sections are nested.
+    BaseException
+        The error of a section, when all have ended; of several, an ``ExceptionGroup``.
 
     Notes
     -----
     A program is compiled for the calls: numbers that kernels and filters capture from an enclosing
     function are compiled in.  The ``python`` device and checked launches run one section after the
-    other.
+    other.  Devices work at the same time, but the sections on one follow each other unless they are
+    one step, and so do those on MPI ranks.
     """
     if collected.get() is not None:
         raise RuntimeError("sections cannot be nested")
     found: list[Call] = []
+    functions = Sections()
     before = collected.set(found)
     try:
-        yield
+        yield functions
     finally:
         collected.reset(before)
-    if found:
+    steps = _by_device(found)
+    if len(steps) == 1 and not functions.functions:
         _run(found)
+    elif steps or functions.functions:
+        for calls in steps:
+            _check(calls)
+        run_together([*map(_section, steps), *functions.functions])
 
 
 sections.morph_sections = True  # type: ignore[attr-defined]
+
+
+def _by_device(found: list[Call]) -> list[list[Call]]:
+    """Divide calls into those of each device and of each partitioned graph."""
+    steps: dict[Any, list[Call]] = {}
+    for c in found:
+        graph = next(iter(used((c.items, *c.args))), None)  # no object: refused by the launch
+        key = graph if graph is None or in_parts(graph) else graph.device
+        steps.setdefault(key, []).append(c)
+    return list(steps.values())
+
+
+def _section(calls: list[Call]) -> Section:
+    """The section of calls that are one step."""
+    place = f"{calls[0].file}:" + ", ".join(str(c.line) for c in calls)
+    objects = [x for c in calls for x in (c.items, *c.args)]
+    return Section(partial(_run, calls), place, objects)
 
 
 def run_parts(c: Call) -> None:
@@ -65,15 +98,28 @@ def run_parts(c: Call) -> None:
     _run([c], sections=False)
 
 
+def _check(found: list[Call]) -> None:
+    """Refuse calls whose program does not compile, before any section runs."""
+    program = _program_of(found, True)
+    if not program.launches:
+        _accept(program, tuple(x for c in found for x in _given(c)))
+
+
 def _run(found: list[Call], sections: bool = True) -> None:
+    program = _program_of(found, sections)
+    with checked(any(is_checked(c.check) for c in found)):
+        program(*(x for c in found for x in _given(c)))
+
+
+def _program_of(found: list[Call], sections: bool) -> Program:
+    """Find or make the program of calls."""
     key = sections, *map(_key, found)
     program = _programs.get(key)
     if program is None:
         while len(_programs) >= MOST:
             _programs.pop(next(iter(_programs)), None)
         program = _programs[key] = _program(found, sections)
-    with checked(any(is_checked(c.check) for c in found)):
-        program(*(x for c in found for x in _given(c)))
+    return program
 
 
 def _key(c: Call) -> tuple[Any, ...]:

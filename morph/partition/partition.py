@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.partition.parts import DIVIDED, GLOBAL_ID, Arcs, HostArray, Maker, Part, Placement
+from morph.partition.parts import DIVIDED, Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
-from morph.partition.tables import refuse_divided, refuse_name
-from morph.partition.transport import Transport, agree, on_all
+from morph.partition.speed import speed
+from morph.partition.tables import refuse_divided
+from morph.partition.transport import Local, Transport, agree, on_all
+from morph.partition.views import refuse_name
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")
 MAX_PARTS = 1 << 10  # of a graph; `layout.MOST_PARTS` is the limit of one launch of a program
+MEASURED = "measured"
 BITS = 16  # of each coordinate along the Hilbert curve
 
 
@@ -26,7 +30,7 @@ def partition(
     g: Graph,
     devices: Sequence[str | Device] | str | Device | None = None,
     by: Any = "range",
-    shares: Sequence[float] | None = None,
+    shares: Sequence[float] | str | None = None,
     comm: Any = None,
 ) -> PartitionedGraph:
     """Divide a graph into parts, one on each device.
@@ -42,8 +46,9 @@ def partition(
         Ranges of equally many points; ranges with equally many points and out-edges together;
         sections of the Hilbert curve through the points' columns ``x`` and ``y``, of equal size
         as those by degree; or the part of each point.
-    shares : sequence of float, optional
-        The share of each part, such as the measured speeds of the devices; by default all equal.
+    shares : sequence of float or "measured", optional
+        The share of each part, by default all equal; or in proportion to the speeds of the devices,
+        which each process measures once, in up to some seconds.
     comm : mpi4py.MPI.Comm, optional
         Part k lies on rank k, and each rank makes its own part of the same graph.  From now on all
         ranks make the same calls in the same order, and an uncaught exception on one ends all.
@@ -59,14 +64,17 @@ def partition(
     """
     ranks = None if comm is None else Ranks(comm)
 
-    def checked() -> tuple[list[Device], Placement]:
+    def checked() -> list[Device]:
         where = devices_of(ranks, "cpu" if ranks and devices is None else devices)
         _check_graph(g)
-        return where, placement(g, by, checked_shares(shares, len(where)))
+        return where
 
     if ranks is None:
-        return divided(g, *checked())
-    where, place = on_all(ranks, checked)
+        where = checked()
+        return divided(g, where, placement(g, by, fractions_of(shares, where, Local(where))))
+    where = on_all(ranks, checked)
+    fractions = on_all(ranks, lambda: fractions_of(shares, where, ranks))
+    place = on_all(ranks, lambda: placement(g, by, fractions))
     agree(ranks, "the graph", _checksum(g, place))
     return on_all(ranks, lambda: divided(g, where, place, ranks))
 
@@ -114,7 +122,7 @@ def divided(
     src, dst = edges.pop("src"), edges.pop("dst")
     extra = {name: a for name, a in edges.items() if g.edges.columns[name].ref not in DIVIDED}
     with at.active():
-        in_order = g.out_identity and not g.loose
+        in_order = g.out_identity and not g.gapped
         degree = g.degree() if in_order else None
         ids = _edges_by_part(g, place, src)
         ends = (place.owner[src], place.owner[dst]) if g.directed and len(where) > 1 else None
@@ -124,7 +132,7 @@ def divided(
 
     maker = Maker(at, place, degree, g, points)
     parts: list[Part | None] = [None] * len(where)
-    for k in range(len(where)) if transport is None else transport.parts:
+    for k in range(len(where)) if transport is None else transport.here:
         copies = None
         with at.active():
             if ends is not None:
@@ -140,7 +148,7 @@ def divided(
 
 def _edges_by_part(g: Graph, place: Placement, src: Array) -> list[Any]:
     """Give the ids of the edges that each part owns."""
-    if place.contiguous and g.out_identity and not g.loose:
+    if place.contiguous and g.out_identity and not g.gapped:
         offsets = g.device.to_host(g.adjacency()[0])
         return [slice(int(offsets[p.start]), int(offsets[p.stop])) for p in place.ids]
     owner = place.owner[src]
@@ -198,6 +206,19 @@ def _check_graph(g: Graph) -> None:
             refuse_name(name, column.name)
             if name not in DIVIDED:
                 refuse_divided(name, column.name, column.ref)
+
+
+def fractions_of(
+    shares: Sequence[float] | str | None, where: list[Device], transport: Transport
+) -> HostArray:
+    """Give each part's share of the whole, shape (parts,); measure it if that is asked for."""
+    if isinstance(shares, str):
+        if shares != MEASURED:
+            raise ValueError(f"shares are {MEASURED!r} or numbers, not {shown(shares)}")
+        own = [where[k] for k in transport.here]
+        speeds = on_all(transport, lambda: [speed(d) / own.count(d) for d in own])
+        shares = transport.gather(dict(zip(transport.here, speeds, strict=True)))
+    return checked_shares(shares, len(where))
 
 
 def checked_shares(shares: Sequence[float] | None, parts: int) -> HostArray:

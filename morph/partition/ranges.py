@@ -13,7 +13,13 @@ from morph.graph.adjacency import count_keys
 from morph.graph.arrange import Rows, arrange, require_memory
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.partition.partition import bounds_by_degree, bounds_by_range, checked_shares, devices_of
+from morph.partition.partition import (
+    bounds_by_degree,
+    bounds_by_range,
+    checked_shares,
+    devices_of,
+    fractions_of,
+)
 from morph.partition.parts import Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
 from morph.partition.transport import Local, Transport
@@ -38,7 +44,10 @@ class Division(NamedTuple):
     fractions: HostArray
 
 
-def division(parts: int, by: str = "range", shares: Sequence[float] | None = None) -> Division:
+def division(
+    where: list[Device], transport: Transport,
+    by: str = "range", shares: Sequence[float] | str | None = None,
+) -> Division:  # fmt: skip
     """Check options of `partition`, for a graph that is made in parts.
 
     Raises
@@ -49,7 +58,7 @@ def division(parts: int, by: str = "range", shares: Sequence[float] | None = Non
     if by not in ("range", "degree"):
         wanted = "by is 'range' or 'degree' for a graph that is made in parts"
         raise ValueError(f"{wanted}, not {shown(by)}")
-    return Division(by == "degree", checked_shares(shares, parts))
+    return Division(by == "degree", fractions_of(shares, where, transport))
 
 
 class Ends(NamedTuple):
@@ -112,15 +121,15 @@ def partitioned(
     """
     if bounds is None:
         bounds = bounds_by_range(n, checked_shares(None, len(where)))
-    places = {at: Placement.of_ranges(at, bounds) for at in {where[k] for k in transport.parts}}
-    rows = {k: edges_of(where[k], range(bounds[k], bounds[k + 1])) for k in transport.parts}
+    places = {at: Placement.of_ranges(at, bounds) for at in {where[k] for k in transport.here}}
+    rows = {k: edges_of(where[k], range(bounds[k], bounds[k + 1])) for k in transport.here}
     first = [0, *accumulate(transport.gather({k: int(r.src.size) for k, r in rows.items()}))]
     edge_ids = [slice(a, b) for a, b in pairwise(first)]
     copies: dict[int, Arcs] = {}
     if directed and len(where) > 1:
         copies = _copies(where, places, rows, first, transport)
     parts: list[Part | None] = [None] * len(where)
-    for k in transport.parts:
+    for k in transport.here:
         own, at = rows.pop(k), where[k]
         like, columns = Graph("cpu", directed), own.columns()
         src, dst = columns.pop("src"), columns.pop("dst")
@@ -236,7 +245,7 @@ def are_symmetric(n: int, edges: Mapping[int, Ends], transport: Transport) -> bo
     turned = {k: x._replace(src=x.dst, dst=x.src) for k, x in edges.items()}
     found = [_to_owners(x, bounds, False, transport) for x in (edges, turned)]
     same = map(_are_same, *found)
-    return all(transport.gather(dict(zip(transport.parts, same, strict=True))))
+    return all(transport.gather(dict(zip(transport.here, same, strict=True))))
 
 
 def _are_same(a: Ends, b: Ends) -> bool:

@@ -13,11 +13,11 @@ import numpy as np
 
 from morph.algorithms.dynamic import repair
 from morph.algorithms.dynamic.following import Dynamic, followed
+from morph.algorithms.graph.arguments import live_edges, source_ids
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.costs import EDGES
 from morph.algorithms.graph.sssp import sssp
-from morph.algorithms.graph.temporary import live_edges, source_ids
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import SMALL, live_edges, pieces
+from morph.algorithms.graph.arguments import live_edges, pieces
+from morph.algorithms.graph.workspace import SMALL
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel

@@ -106,7 +106,7 @@ def read_graph(
     weight_type: Any = None,
     *,
     by: str = "range",
-    shares: Sequence[float] | None = None,
+    shares: Sequence[float] | str | None = None,
     comm: Any = None,
 ) -> Any:
     """Read a graph file.
@@ -123,7 +123,7 @@ def read_graph(
     by : {"range", "degree"}
         How a partitioned graph is divided, see `morph.partition`, which gives the same parts of the
         whole graph.
-    shares : sequence of float, optional
+    shares : sequence of float or "measured", optional
         Of each part, see `morph.partition`.
     comm : mpi4py.MPI.Comm, optional
         Each rank reads a share of the edges and has a part of the graph; ``device`` is that of all
@@ -145,7 +145,7 @@ def read_graph(
     """
     if comm is not None or isinstance(device, (list, tuple)):
         where, transport = places(device, comm)
-        divided = division(len(where), by, shares)
+        divided = division(where, transport, by, shares)
         found = read_edges_of_parts(path, transport, format, weight_type)
         return graph_of_shares(found, where, transport, divided, symmetrize)
     if by != "range" or shares is not None:
@@ -190,7 +190,7 @@ def graph_of_shares(
         edges = {
             k: x._replace(position=np.arange(begin[k], begin[k + 1])) for k, x in edges.items()
         }
-    divided = division(len(devices)) if divided is None else divided
+    divided = division(devices, transport) if divided is None else divided
     graph = partitioned_edges(devices, first.n, edges, both, directed, transport, divided)
     _add_columns(graph, first)
     return graph
