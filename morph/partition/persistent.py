@@ -231,10 +231,20 @@ class PersistentProgram(LaunchOnParts):
                     error.add_note(f"on part {k}, by whose numbers edges are named")
                     errors[k] = error
             raise_together(graph.transport, errors)
+            self._match_capacities()
             self._write(graph)
         for p, status in zip(self.launches, found, strict=True):
             p._finish(status)
         self.valid = True
+
+    def _match_capacities(self) -> None:
+        """Grow the lists of all parts as those that were full: others will be full soon."""
+        for slot in self.program.collections:
+            capacities = [x.capacity for x in self._objects(slot)]
+            for p, capacity in zip(self.launches, capacities, strict=True):
+                if capacity < max(capacities):
+                    p._match_capacity(slot, max(capacities))
+                    p._fill(running=True)
 
     def _execute(self) -> list[memoryview]:
         """Launch once on all parts; return the status of each."""
