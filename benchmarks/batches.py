@@ -46,7 +46,7 @@ def clock(run):
 def held(g: morph.Graph) -> int:
     """Bytes of the edges' columns and of the index."""
     total = sum(c.array.nbytes for c in g.edges.columns.values())
-    for rows in g._adjacency._loose.values():
+    for rows in g._adjacency._gapped.values():
         for t in (rows.rows, rows.entries, rows.places):
             total += sum(c.array.nbytes for c in t.columns.values())
     for arrays in g._adjacency._built.values():
@@ -116,7 +116,7 @@ def main() -> None:
                 validate.index(g)
             row = {"graph": name, "device": g.device.name, "B/edge": before}
             row |= {"B/edge changed": held(g) / len(g.edges.ids())}
-            loose = static(g) if args.static and g.loose else {}
+            loose = static(g) if args.static and g.gapped else {}
             for what in loose:
                 row |= {f"{what} ms": packed[what], f"{what} x": loose[what] / packed[what]}
             after.append(row)

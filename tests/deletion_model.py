@@ -258,7 +258,7 @@ class History:
             self.check_sets()
 
     def check_rows(self, src: list[int], dst: list[int]) -> None:
-        """The index: each point's edges, in order of their ids unless rows are loose."""
+        """The index: each point's edges, in order of their ids unless rows are gapped."""
         g = self.g
         for direction, near in (("out", src), ("in", dst)):
             offsets, ids = (None if a is None else host(a) for a in g.adjacency(direction))
@@ -268,7 +268,7 @@ class History:
                 wanted.setdefault(near[i], []).append(i)
             for p in range(len(g.points)):
                 row = ids[offsets[p] : offsets[p + 1]].tolist()
-                same("a row of the index", sorted(row) if g.loose else row, wanted.get(p, []))
+                same("a row of the index", sorted(row) if g.gapped else row, wanted.get(p, []))
 
     def check_sets(self) -> None:
         label = host(self.union.labels()).tolist()

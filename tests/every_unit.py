@@ -123,7 +123,7 @@ def batches() -> None:
             roomy.adjacency("in"), roomy.apply(([0, 0], [1, 1], [1, 1]), [1])
             roomy.apply(deletes=([0], [1]))
             assert roomy.apply(deletes=([0], [2])).absent
-            assert roomy.loose
+            assert roomy.gapped
             morph.bfs(roomy), morph.sssp(roomy), morph.pagerank(roomy), morph.core_number(roomy)
 
 

@@ -71,7 +71,7 @@ LAYERS = {
     "io.text": "language runtime.toolchain io.text",
     "io.mesh": "language mesh io.text io.mesh",
     "io.sat": "language data io.text io.sat",
-    "io.graph": f"{BELOW_LAUNCH} partition updates io.text io.graph",
+    "io.graph": f"{BELOW_LAUNCH} compiler.ir.layout partition updates io.text io.graph",
     "io": "io",
     "plotting": "language io.text mesh plotting",
     "cli": f"{PUBLIC} __version__ algorithms cli generate io plotting survey validate",

@@ -136,7 +136,7 @@ def churn(target, steps=12, n=60, m=900, most=300):
             g.apply(deletes=(src, dst))
         else:
             g.apply((ends(c), ends(c), np.ones(c, np.int32)), ids)
-        assert g.loose
+        assert g.gapped
         validate.index(g)
     return g
 
@@ -282,7 +282,7 @@ def test_room_that_rows_no_longer_need_is_used_again(in_place, monkeypatch, targ
     for p in range(n):  # each point is a hub once
         ends = np.full(many, p), np.arange(many) % n
         g.apply(deletes=g.apply(ends).inserted)
-        for rows in g._adjacency._loose.values():
+        for rows in g._adjacency._gapped.values():
             assert rows.limit <= 6 * many  # not n times as many
     validate.index(g)
 
@@ -464,7 +464,7 @@ def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatc
     assert g.apply(([0], [1], [3])).new_weight.size == 0
     g.points.delete(3), g.adjacency("out")  # its edges go with it
     assert g.apply(deletes=([2, 2], [3, 2])).absent == 1
-    assert g.apply(delete_points=[1]).deleted.size == 4 and g.loose
+    assert g.apply(delete_points=[1]).deleted.size == 4 and g.gapped
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def pair(target, n=30, m=200, directed=True, seed=0):
         ids = g.device.to_host(g.edges.ids())
         more = ends(m // 2), ends(m // 2), rng.integers(1, 9, m // 2).astype(np.int32)
         g.apply(more, rng.choice(ids, m // 4, replace=False))
-    assert g.loose
+    assert g.gapped
     src, dst, weight = (host(a) for a in g.edge_list())
     h = morph.Graph.from_edges(src, dst, weight=weight, n=n, symmetric=not directed, device=target)
     return g, h
@@ -125,19 +125,19 @@ def test_kernels_that_change_edges_themselves(target):
     validate.index(g)
     g.apply(([1, 2], [2, 1], [1, 1]), (3, 4))
     validate.index(g)
-    assert g.loose
+    assert g.gapped
 
 
 @pytest.mark.parametrize("target", TARGETS[1:])
 def test_points_that_come(target):
     g, _ = pair(target, 9, 24)
     first = g.points.extend(40)
-    assert g.loose and first == 9
+    assert g.gapped and first == 9
     g.apply(([first, 3, first + 39], [4, first + 39, first], [1, 1, 1]))
     validate.index(g)
     g.apply(delete_points=[first, 3])
     validate.index(g)
-    assert int(g.points.new()) in (3, first) and g.loose  # again; it has no edges
+    assert int(g.points.new()) in (3, first) and g.gapped  # again; it has no edges
     validate.index(g)
     g.points.delete(5)  # its edges live, but are in no row, until it comes back
     validate.index(g)
@@ -157,19 +157,19 @@ def test_a_graph_that_is_copied_or_sorted_or_compacted():
     validate.index(copy)
     copy.sort_edges("weight")
     copy.apply(([1], [2], [0]))
-    assert not copy.loose and copy.edge(1, 2).weight == 0
+    assert not copy.gapped and copy.edge(1, 2).weight == 0
     assert sum(g.degree(p) for p in range(9)) == g.edges.live == int(g.degree().sum())
     g.sort_edges("weight")
-    assert not g.loose
+    assert not g.gapped
     validate.index(g)
     g.sort_edges(None)
     g.adjacency("out"), g.apply(([1, 0], [2, 2], [0, 7]))
     kept = list(zip(*(a.tolist() for a in g.edge_list()), strict=True))
-    assert g.loose and (1, 2, g.edge(1, 2).weight) in kept
+    assert g.gapped and (1, 2, g.edge(1, 2).weight) in kept
     g.compact()
     now = [g.edges.src.array, g.edges.dst.array, g.edges.weight.array]
     assert list(zip(*(a.tolist() for a in now), strict=True)) == sorted(kept, key=lambda e: e[0])
-    assert g.out_identity and not g.loose
+    assert g.out_identity and not g.gapped
     validate.index(g)
 
 
@@ -237,7 +237,7 @@ def follow(p):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_known_launch_notices_how_rows_are_held(target):
-    """Packed with ids, loose, packed again: the same launch, whatever it was told before."""
+    """Packed with ids, gapped, packed again: the same launch, whatever it was told before."""
     g = morph.Graph.from_edges([0, 0, 1, 2, 2], [1, 2, 2, 0, 3], n=4, device=target)
     g.points.add("reach", i64)
 
@@ -253,8 +253,8 @@ def test_a_known_launch_notices_how_rows_are_held(target):
         reached()
     assert reached() == [0, 3, 4, 0]
     g.apply(([3, 3], [0, 1]))
-    assert g.loose
+    assert g.gapped
     assert reached() == [0, 3, 4, 3]
     g.compact()
-    assert not g.loose
+    assert not g.gapped
     assert reached() == [0, 3, 4, 3]

@@ -304,7 +304,7 @@ def test_ids_do_not_tell_which_way_a_batch_went(directed):
     graphs[0].sort_edges("weight"), graphs[1].adjacency("in")
     for g in graphs:
         g.apply(updates=([0], [1]))
-    assert graphs[1].loose and not graphs[0].loose
+    assert graphs[1].gapped and not graphs[0].gapped
     for k in range(60):
         ids, ends = graphs[0].edges.ids(), rng.integers(0, 9, (2, 1 + k % 7))
         some = rng.choice(ids, 3)  # some twice, some with their arcs back

@@ -346,12 +346,12 @@ def test_rows_with_room_stay_when_points_are_deleted(target):
     g = Graph.from_edges(*np.random.default_rng(1).integers(0, 30, (2, 200)), device=target)
     g.adjacency("out"), g.adjacency("in")
     g.apply(inserts=([0], [1]))
-    rows = dict(g._adjacency._loose)
-    assert g.loose
+    rows = dict(g._adjacency._gapped)
+    assert g.gapped
     for p in range(0, 30, 3):
         g.points[p].delete()
         index(g)
-    assert g.loose and g._adjacency._loose == rows
+    assert g.gapped and g._adjacency._gapped == rows
     assert g.points.new() == 0 and host(g.degree())[0] == 0
 
 

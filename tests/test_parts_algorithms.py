@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 
 import morph
-from morph.algorithms.graph import temporary, triangles
+from morph.algorithms.graph import triangles, workspace
 from morph.algorithms.registry import ROWS
 
 DEVICES = [["cpu"], ["cpu"] * 2, ["cpu", "python", "cpu"], ["cpu"] * 4]
@@ -157,7 +157,7 @@ def test_deep_graphs():
 
 
 def test_a_warning_where_one_device_is_faster(monkeypatch):
-    monkeypatch.setattr(temporary, "MANY", 20)
+    monkeypatch.setattr(workspace, "MANY", 20)
     g = morph.generate.grid(3, 30, device="cpu")
     parts = morph.partition(g, ["cpu", "python"])
     with pytest.warns(

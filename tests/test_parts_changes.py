@@ -180,7 +180,7 @@ def batches_on(devices, directed):
         g.apply(**batch), parts.apply(**batch)
         assert results(g, 200) == results(parts, 200)
     assert edges_of(g) == edges_of(parts) == edges_of(parts.to("cpu"))
-    assert all(p.graph.loose for p in parts.parts)
+    assert all(p.graph.gapped for p in parts.parts)
     assert all(a < s.mirrors for a, s in zip(mirrors, parts.statistics(), strict=True))
 
 

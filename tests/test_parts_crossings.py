@@ -12,7 +12,6 @@ from test_parts_together import rmat
 
 import morph
 from morph.data.collection import Collection
-from morph.partition import execution
 from morph.partition.persistent import PersistentProgram
 from morph.prelude import atomic_add, i32, u32
 
@@ -76,8 +75,7 @@ def test_no_store_is_missed(parts):
 @pytest.mark.gpu
 @pytest.mark.parametrize("names", ["cuda:0 cuda:1", "cuda:0 cuda:1 cuda:2 cuda:3"])
 @pytest.mark.parametrize("n, rounds", [(1000, 50_000), (300_000, 2_000)])
-def test_no_store_is_missed_by_gpus(names, n, rounds, monkeypatch):
-    monkeypatch.setattr(execution, "persistent_on_gpus", True)
+def test_no_store_is_missed_by_gpus(names, n, rounds):
     wanted = mixed(ring(n).to("cuda:0"), rounds).get()
     with counted() as launches:
         found = mixed(morph.partition(ring(n), devices_of(names)), rounds)
@@ -159,7 +157,6 @@ def test_a_program_runs_again_after_an_interrupt(launches):
 def test_arrays_of_a_gpu(monkeypatch):
     device = pretended(monkeypatch)  # with one part, whose launch waits for no other
     monkeypatch.setattr(Pretended, "reach", lambda *_: True, raising=False)
-    monkeypatch.setattr(execution, "persistent_on_gpus", True)
     with counted() as launches:
         assert batched(morph.partition(small_graph(), [device]))() == batched(small_graph())()
         assert launches.call_count > 1  # collections have grown
@@ -169,8 +166,7 @@ def test_arrays_of_a_gpu(monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("names", ["cuda:0 cuda:1"])
-def test_gpus_end_together(names, monkeypatch):
-    monkeypatch.setattr(execution, "persistent_on_gpus", True)
+def test_gpus_end_together(names):
     g = morph.partition(rmat(), devices_of(names))
     wanted = batched(rmat())()
     run = batched(g)

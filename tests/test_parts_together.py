@@ -25,7 +25,7 @@ from test_parts_programs import (
 import morph
 from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
-from morph.partition import execution
+from morph.partition import programs
 from morph.prelude import (
     atomic_add,
     atomic_and,
@@ -47,7 +47,7 @@ def single_launches():
     def refuse(graph):
         raise NeedsSteps("a test wants it")
 
-    with mock.patch.object(execution, "_refuse_devices", refuse):
+    with mock.patch.object(programs, "_refuse_graph", refuse):
         yield
 
 
@@ -277,7 +277,7 @@ def test_the_source_says_how_a_program_runs():
     run = program_of(morph.partition(small_graph(), ["cpu"] * 2))
     run()
     text = shortest_paths.source()
-    assert "one launch of each part" in text and "spread_column<1>" in text
+    assert "one launch of each part" in text and "combine_mirrors<Min, 1>" in text
     assert "combined by min" in text
     for devices, why in {
         ("cpu", "python"): "a part is interpreted",
@@ -322,7 +322,7 @@ def test_an_interrupt_ends_all_parts():
 def test_values_of_mirrors_after_a_program():
     g = morph.partition(small_graph(), ["cpu"] * 2)
     program_of(g)()
-    assert g.stale == {"before", "updated"}
+    assert g.stale == {"before", "dist", "updated"}
     h = morph.partition(small_graph(), ["cpu"] * 2)
     for name in ("left", "core"):
         h.points.add(name, i64)
@@ -333,7 +333,6 @@ def test_values_of_mirrors_after_a_program():
 @pytest.mark.gpu
 @pytest.mark.parametrize("program", [*PROGRAMS, *OTHERS])
 @pytest.mark.parametrize("names", ["cuda:0 cuda:1", "cuda:0 cuda:1 cuda:2 cuda:3"])
-def test_gpus_execute_programs_together(program, names, monkeypatch):
-    monkeypatch.setattr(execution, "persistent_on_gpus", True)
+def test_gpus_execute_programs_together(program, names):
     for by in ("range", "degree"):
         check(program, rmat(), devices_of(names), by)

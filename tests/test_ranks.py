@@ -26,12 +26,12 @@ exec(SENT)
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_parts_of_one_process_exchange_arrays(size):
     local = Local([morph.device("cpu")] * size)
-    found = local.exchange({k: sent_by(k, size) for k in local.parts})  # noqa: F821
-    for j in local.parts:
-        for k in local.parts:
+    found = local.exchange({k: sent_by(k, size) for k in local.here})  # noqa: F821
+    for j in local.here:
+        for k in local.here:
             for got, wanted in zip(found[j][k], sent_by(k, size)[j], strict=True):  # noqa: F821
                 assert got.dtype == wanted.dtype and np.array_equal(got, wanted)
-    assert local.gather({k: k * k for k in local.parts}) == [k * k for k in range(size)]
+    assert local.gather({k: k * k for k in local.here}) == [k * k for k in range(size)]
 
 
 def test_errors_of_parts_are_raised_after_all():
@@ -49,7 +49,7 @@ class OtherRank(Local):
     """Part 0 of two; part 1 is elsewhere and has a value of its own."""
 
     def __init__(self, other):
-        self.size, self.parts, self.other = 2, range(1), other
+        self.size, self.here, self.other = 2, range(1), other
 
     def gather(self, values):
         return [values[0], self.other]
@@ -62,7 +62,7 @@ def test_ranks_exchange_arrays(size):
 from morph.partition.ranks import Ranks
 ranks = Ranks(comm)
 me, P = comm.rank, comm.size
-assert (ranks.size, list(ranks.parts)) == (P, [me])
+assert (ranks.size, list(ranks.here)) == (P, [me])
 found = ranks.exchange({me: sent_by(me, P)})
 assert list(found) == [me]
 for k in range(P):

@@ -283,7 +283,7 @@ def test_whatever_the_adjacency_was(target, before):
         if before == "apply":
             g.adjacency()
             g.apply(inserts=([0, 3], [5, 5], [100, 101]), deletes=[2, 7])
-            assert g.loose
+            assert g.gapped
         elif before == "sort":
             g.sort_edges("weight")
         elif before == "points":

@@ -236,6 +236,12 @@ template <class A> MORPH_FN void publish_message_counts(const A& a, u64* w) {
 template <class A> MORPH_FN void clear_message_counts(const A& a) {
     for (i32 k = 0; k < MOST_PARTS; k++) store(a.parts + PARTS_COUNTS + k, 0);
 }
+// By the master at that crossing: whether there are no messages at all.
+MORPH_FN bool is_quiet(const Published& w) {
+    u64 all = 0;
+    for (i32 to = 0; to < w.parts; to++) all += sum_of_parts(w, to);
+    return all == 0;
+}
 // By the master at that crossing.  Returns whether the inboxes, store number `inbox` of the unit, are to grow first.
 template <class A> MORPH_FN bool take_message_counts(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
     const i32 own = part_number(a);

@@ -88,7 +88,7 @@ def _marks(table: TableLike) -> Array:
     marks = table.device.zeros(max(len(table), 1), np.bool_)
     for t, c in _columns(table):
         # while `then` of `Graph.apply` runs, edges that the batch has deleted may be put back
-        undone = t.graph is not None and t.graph.telling
+        undone = t.graph is not None and t.graph.undoable
         _mark(marks, c.array[: len(t)] if undone else c.array[: len(t)][t.alive])
     for dependent in table.dependents:
         for ids in dependent._references(table):

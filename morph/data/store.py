@@ -201,7 +201,7 @@ class Store:
 
     @property
     def owner_stride(self) -> int:
-        """Bytes from one row's claim word to the next; it lies in a record that has room for it."""
+        """Bytes from one row's claim word to the next; it lies in a record with a place for it."""
         return next((r.stride for r in self._records if r.spare >= 0), 8)
 
     @exclusive

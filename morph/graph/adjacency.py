@@ -20,7 +20,7 @@ from morph.graph.gapped import (
     INSERTS,
     Counts,
     EdgeIds,
-    Loose,
+    GappedRows,
     Sides,
     Single,
     Tables,
@@ -135,15 +135,16 @@ class Adjacency:
     ----------
     sorted_by : str or None
         The column of edges that orders each point's out-edges, before their ids.
-    loose : bool
+    gapped : bool
         Rows have spare capacity, and batches change them in place; `index` then returns a copy.
     complete : bool
         The index has all live edges; no deleted point has edges.
     """
 
     __slots__ = (
-        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_loose", "_none", "_rebuilt",
-        "_report", "edges", "kept", "loose", "moves", "points", "sorted_by", "stamp", "complete",
+        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_none",
+        "_rebuilt", "_report", "complete", "edges", "gapped", "kept", "moves", "points",
+        "sorted_by", "stamp",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -151,41 +152,41 @@ class Adjacency:
         self.edges = edges
         self.sorted_by: str | None = None
         self._built: dict[str, Index] = {}
-        self.loose = False
+        self.gapped = False
         self.complete = True
-        self._loose: dict[str, Loose] = {}
+        self._gapped: dict[str, GappedRows] = {}
         self._batches: dict[Any, Table] = {}
         self._arcs: Table | None = None
         self._arcs_of: tuple[Any, ...] = ()
         self._back: Array | None = None
         self._report = Table("report", points.device, **REPORT)
-        self._none: Loose | None = None
+        self._none: GappedRows | None = None
         self._rebuilt: RebuiltRows | None = None
         self._bound = Bound(-1, None, None)
         self.kept: Callable[[], Any] = no_reader  # gives the reader of the latest batch, or None
-        self.moves = 0  # counts reallocations of the entries of loose rows
+        self.moves = 0  # counts reallocations of the entries of gapped rows
         self.stamp = 0  # of the batch that lies in a table of batches
 
     @property
     def has_out(self) -> bool:
-        """Whether there are loose rows at the edges' sources."""
-        return "out" in self._loose
+        """Whether there are gapped rows at the edges' sources."""
+        return "out" in self._gapped
 
     @property
     def built(self) -> bool:
         """Whether there is an index."""
-        return bool(self._built or self._loose)
+        return bool(self._built or self._gapped)
 
     def clear(self) -> None:
         """Invalidate the index: it is rebuilt at the next use."""
         self._built.clear()
-        self._loose.clear()
-        self.loose = False
+        self._gapped.clear()
+        self.gapped = False
 
     def sort_by(self, column: str | None) -> None:
         """Order out-edges by a column from now on."""
         self.sorted_by = column
-        if self.loose:
+        if self.gapped:
             self.clear()
         self._built.pop("out", None)
 
@@ -198,7 +199,7 @@ class Adjacency:
         """Copy what another graph's index has, whose rows are the same."""
         copy = self.points.device.copy
         self.sorted_by = other.sorted_by
-        for direction, (offsets, ids) in other._built.items() if not other.loose else ():
+        for direction, (offsets, ids) in other._built.items() if not other.gapped else ():
             self._built[direction] = copy(offsets), None if ids is None else copy(ids)
 
     def index(self, direction: str) -> Index:
@@ -212,17 +213,17 @@ class Adjacency:
         if direction not in ("out", "in"):
             raise ValueError(f"direction {direction!r}: expected 'out' or 'in'")
         found = self._built.get(direction)
-        if found is None and self.loose:
+        if found is None and self.gapped:
             found = self.rows(direction).packed(len(self.points))
         offsets, ids = found or self._build(direction)
         self._built[direction] = built = self._padded(offsets), ids
         return built
 
     def at(self, direction: str, point: int) -> Array:
-        """Give the ids of a point's edges, in order; of loose rows in time of their number."""
+        """Give the ids of a point's edges, in order; of gapped rows in time of their number."""
         device = self.points.device
         with device.active():
-            if self.loose and direction in ("out", "in"):
+            if self.gapped and direction in ("out", "in"):
                 return self.rows(direction).entries_at(device.asarray([point]))
             offsets, ids = self.index(direction)
             first, last = int(offsets[point]), int(offsets[point + 1])
@@ -231,13 +232,13 @@ class Adjacency:
     def at_points(self, points: Array, back: Array | None, build: bool) -> Array | None:
         """Give the edges at some points, some twice; None if an index for that is not built.
 
-        ``back`` has the reverses of edges, if each has one.  Loose rows stay, so those of the other
-        direction are worth building.
+        ``back`` has the reverses of edges, if each has one.  Gapped rows stay, so it is worth
+        building those of the other direction.
         """
-        rows = [d for d in ("out", "in") if d in (self._loose if self.loose else self._built)]
+        rows = [d for d in ("out", "in") if d in (self._gapped if self.gapped else self._built)]
         if back is not None and "out" in rows:
             rows = ["out"]
-        elif self.loose and build:
+        elif self.gapped and build:
             rows = ["out", "in"]
         elif len(rows) < 2:
             return None
@@ -247,13 +248,13 @@ class Adjacency:
 
     def edges_from(self, points: Array) -> Array:
         """Give the edges from some points, in their order."""
-        if not self.loose:
+        if not self.gapped:
             self.index("out")
         return self._entries_at("out", points)
 
     def _entries_at(self, direction: str, points: Array) -> Array:
         """Edges at some points in one direction, shape (sum of degrees,), int32."""
-        if self.loose:
+        if self.gapped:
             return self.rows(direction).entries_at(points)
         xp, (offsets, ids) = self.points.device.xp, self._built[direction]
         first, size = offsets[points], offsets[points + 1] - offsets[points]
@@ -266,7 +267,7 @@ class Adjacency:
 
     def pack(self) -> None:
         """Have packed rows, with an array of the ids of their edges."""
-        if self.loose:
+        if self.gapped:
             self.clear()
         offsets, ids = self.index("out")
         if ids is None:
@@ -312,35 +313,35 @@ class Adjacency:
         assert self._rebuilt is not None
         return self._rebuilt
 
-    # --- loose rows ------------------------------------------------------------------------------
+    # --- gapped rows ------------------------------------------------------------------------------
 
     def loosen(self) -> bool:
         """Convert CSR to rows with spare capacity; returns whether possible.  Atomic."""
-        if self.loose or self.sorted_by is not None:
-            return self.loose
-        made = {d: self._gapped(d) for d in self._built}
+        if self.gapped or self.sorted_by is not None:
+            return self.gapped
+        made = {d: self._gapped_rows(d) for d in self._built}
         if not made or None in made.values():
             return False
-        self._loose = {d: rows for d, rows in made.items() if rows is not None}
-        self.loose = True
+        self._gapped = {d: rows for d, rows in made.items() if rows is not None}
+        self.gapped = True
         self._built.clear()
         return True
 
-    def rows(self, direction: str) -> Loose:
+    def rows(self, direction: str) -> GappedRows:
         """Return the gapped rows of a direction, built if needed, for all points and edges."""
-        found = self._loose.get(direction)
+        found = self._gapped.get(direction)
         if found is None:
             self._built[direction] = self._build(direction)
-            found = self._gapped(direction)
+            found = self._gapped_rows(direction)
             if found is None:
                 raise MemoryError("the index with room would have more than 2^31 entries")
-            self._loose[direction] = found
+            self._gapped[direction] = found
         found.cover(self.points.capacity, self.edges.capacity)
         return found
 
     def insert(self, ids: Array, src: Array, dst: Array) -> bool:
-        """Put edges into loose rows, in place; whether addresses have changed."""
-        if not self._loose:
+        """Put edges into gapped rows, in place; whether addresses have changed."""
+        if not self._gapped:
             return False
         before, count = self.moves, int(ids.size)
         table = self._known(INSERTED, ids, src, dst)
@@ -348,8 +349,8 @@ class Adjacency:
         return self.moves != before
 
     def remove(self, ids: Array, src: Array, dst: Array) -> None:
-        """Take edges out of loose rows, in place."""
-        if self._loose:
+        """Take edges out of gapped rows, in place."""
+        if self._gapped:
             table, count = self._known(DELETED, ids, src, dst), int(ids.size)
             self.change(table, Counts(count, count, 0, 0, 0), NO_IDS, None, INDEX)
 
@@ -388,7 +389,7 @@ class Adjacency:
             )  # fmt: skip
             if short <= 0:
                 break
-            ends = {d: rows.limit - rows.top for d, rows in self._loose.items()}
+            ends = {d: rows.limit - rows.top for d, rows in self._gapped.items()}
             self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
             part = INSERTS
         self._built.clear()
@@ -424,21 +425,21 @@ class Adjacency:
         return counts
 
     def refresh(self) -> None:
-        """Forget copies of loose rows, which have changed."""
-        if self.loose:
+        """Forget copies of gapped rows, which have changed."""
+        if self.gapped:
             self._built.clear()
 
     def _sides(self) -> Sides:
         """The rows of both directions; where there is one alone, empty ones stand for the other."""
         if self._none is None:
-            self._none = Loose(self.points.device, 1, 1)
-        sides = [self.rows(d) for d in ("out", "in") if d in self._loose]
+            self._none = GappedRows(self.points.device, 1, 1)
+        sides = [self.rows(d) for d in ("out", "in") if d in self._gapped]
         one, two = (*sides, self._none)[:2]
         return Sides(*one.side(), *two.side(), one.limit, two.limit, len(sides))
 
     def _known(self, outcome: int, ids: Array, src: Any, dst: Any) -> Table:
         """A batch of edges that are known."""
-        table, turned = self.table_for(int(ids.size)), "out" not in self._loose
+        table, turned = self.table_for(int(ids.size)), "out" not in self._gapped
         load(table, outcome, ids, *((dst, src) if turned else (src, dst)))
         return table
 
@@ -470,11 +471,11 @@ class Adjacency:
         Rows keep most of their capacity, so that alternating inserts and deletes do not move them.
         """
         self.moves += 1
-        rows = self._loose[direction]
+        rows = self._gapped[direction]
         top, need = rows.shares()
         if 3 * need < 2 * top:
-            self._loose[direction] = rows.rebuilt()
-            old, new = rows.side(), self._loose[direction].side()
+            self._gapped[direction] = rows.rebuilt()
+            old, new = rows.side(), self._gapped[direction].side()
             count, destination = int(self.edges._host_meta[COUNT]), int(direction == "in")
             copy_entries(old, new, self.arcs(back), count, destination)
             return
@@ -482,14 +483,14 @@ class Adjacency:
             raise MemoryError("the index with room would have more than 2^31 entries")
         rows.grow(min(rows.limit + max(rows.limit // 4, short), ID_LIMIT))
 
-    def _gapped(self, direction: str) -> Loose | None:
+    def _gapped_rows(self, direction: str) -> GappedRows | None:
         """The built index of a direction, as rows with spare capacity."""
         offsets, ids = self._built[direction]
         columns, names = self.edges.columns, ("src", "dst")
         near, far = (columns[c].array for c in (names if direction == "out" else names[::-1]))
         capacities = self.points.capacity, self.edges.capacity
         n = len(self.points)
-        return Loose.of(offsets[: n + 1], ids, near, far, self.points.device, *capacities)
+        return GappedRows.of(offsets[: n + 1], ids, near, far, self.points.device, *capacities)
 
     def _build(self, direction: str) -> Index:
         self.edges._refuse_wide("in an index of in-edges")

@@ -45,7 +45,7 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
         assert edges is not None
         gone, pairs = edges, None  # perhaps without their reverses
     src, dst = (columns[c].array[gone] for c in ("src", "dst"))
-    in_place = g.loose and g.complete
+    in_place = g.gapped and g.complete
     try:
         if gone.size:
             g.edges._tombstone(gone)
@@ -167,7 +167,7 @@ def _clean_up(
                 g.edges._tombstone(gone)
         if edges[1] != before.edges[1]:
             g._forget_order(created)
-        if g.loose and g.complete and not (moved or failed):
+        if g.gapped and g.complete and not (moved or failed):
             followed = _follow(g, before, created)
     finally:
         if not followed:

@@ -31,7 +31,7 @@ WORK = ("extent", "position", "inserted", "deleted")  # the last three are 0 exc
 
 
 class Side(NamedTuple):
-    """One direction of an index, for kernels: the tables of `Loose`."""
+    """One direction of an index, for kernels: the tables of `GappedRows`."""
 
     rows: Table
     entries: Table
@@ -95,7 +95,7 @@ class Single(NamedTuple):
     weight: Any
 
 
-class Loose:
+class GappedRows:
     """One direction of the adjacency index, as rows with spare capacity.
 
     Attributes
@@ -129,7 +129,7 @@ class Loose:
     def of(
         cls, offsets: Array, ids: Array | None, near: Array, far: Array, device: Device,
         points: int, edges: int,
-    ) -> Loose | None:  # fmt: skip
+    ) -> GappedRows | None:  # fmt: skip
         """Make rows with spare capacity from CSR: entry k is edge ``ids[k]``, or edge k.
 
         Parameters
@@ -143,7 +143,7 @@ class Loose:
 
         Returns
         -------
-        Loose or None
+        GappedRows or None
             None if the number of entries exceeds 32-bit ids.
         """
         xp = device.xp
@@ -174,11 +174,11 @@ class Loose:
         self.entries.resize(capacity)
         fill(self.entries)
 
-    def rebuilt(self) -> Loose:
+    def rebuilt(self) -> GappedRows:
         """Return contiguous rows of the same sizes, still empty: see `in_place.copy_entries`."""
         size, had = (self.rows.columns[c].array for c in ("size", "extent"))
         with self.device.active():
-            made = Loose(self.device, self.rows.capacity, 0, self.places)
+            made = GappedRows(self.device, self.rows.capacity, 0, self.places)
             made._place_rows(size, entries_to_reserve(size, had))
         return made
 

@@ -68,7 +68,7 @@ class Graph(Making):
     __slots__ = (
         "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
         "edge_order", "edges", "fixed", "kept", "name", "out_identity", "points", "tables",
-        "telling", "version",
+        "undoable", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
@@ -79,7 +79,8 @@ class Graph(Making):
         self.tables: dict[str, Table] = {}
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.version = self.changes = 0
-        self.out_identity = self.telling = False
+        self.out_identity = False
+        self.undoable = False  # while `then` of `apply` runs: a batch may be rolled back
         self.fixed = ""  # why points and edges may not change, if they may not
         self._pairs: Array | None = None  # each edge's reverse
         self.edge_order: Array | None = None
@@ -158,7 +159,7 @@ class Graph(Making):
         """
         if self.fixed:
             raise TypeError(self.fixed)
-        if self.telling:
+        if self.undoable:
             raise RuntimeError("`then` of Graph.apply may not change points and edges of the graph")
         self.edges._refuse_wide("in a graph that changes")
 
@@ -166,9 +167,9 @@ class Graph(Making):
     def points_changed(self, appended: bool = False) -> None:
         """Invalidate the adjacency: points were created or deleted.
 
-        A `loose` adjacency is only extended if the points are new and the last (``appended``).
+        A `gapped` adjacency is only extended if the points are new and the last (``appended``).
         """
-        if self.loose and appended:
+        if self.gapped and appended:
             self._adjacency.refresh()
         else:
             self._adjacency.clear()
@@ -182,9 +183,9 @@ class Graph(Making):
         return self._adjacency.complete
 
     @property
-    def loose(self) -> bool:
+    def gapped(self) -> bool:
         """Whether rows of the index have spare capacity: from the first batch on, in place."""
-        return self._adjacency.loose
+        return self._adjacency.gapped
 
     def points_resized(self) -> None:
         """Make the index longer at its next use: the points' capacity changed."""
@@ -219,7 +220,7 @@ class Graph(Making):
     @exclusive
     def index(self, direction: str) -> None:
         """Build the index of a direction, if it is not there."""
-        if self.loose:
+        if self.gapped:
             self._adjacency.rows(direction)
         else:
             self._adjacency.index(direction)
@@ -232,7 +233,7 @@ class Graph(Making):
     @exclusive
     def allow_rebuilds(self) -> bool:
         """Prepare for programs that rebuild the adjacency; whether that has changed anything."""
-        if self.edges.deletes and not (self.loose or self.out_identity):
+        if self.edges.deletes and not (self.gapped or self.out_identity):
             return False
         self.edges.allow_deletes()
         self._adjacency.pack()
@@ -247,7 +248,7 @@ class Graph(Making):
     def address(self, kind: str, column: str = "") -> int:
         """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
 
-        Of a `loose` one also ``out_end``, ``in_end``; and offsets are rows of `gapped`.
+        Of a `gapped` one also ``out_end``, ``in_end``; and offsets are rows of `gapped`.
         The index is built if needed; addresses are valid while ``version`` and those of the tables
         stay.  Offsets are there for the whole capacity of the points.  Where entry k is edge k, the
         address of ``out_edge`` is 0.
@@ -257,10 +258,10 @@ class Graph(Making):
         direction, _, part = kind.partition("_")
         if (
             direction not in ("out", "in")
-            or part not in ("offset", "edge", "end")[: 2 + self.loose]
+            or part not in ("offset", "edge", "end")[: 2 + self.gapped]
         ):
             raise ValueError(f"a graph has no {kind!r} array")
-        if self.loose:
+        if self.gapped:
             rows = self._adjacency.rows(direction)
             if part == "offset":
                 return rows.rows.address("column", "begin")
@@ -550,7 +551,7 @@ class Graph(Making):
         offsets, ids = self._adjacency.index("out")
         with self.device.active():
             old = xp.arange(count) if ids is None else ids.astype(np.int64)
-            if self.loose:  # rows are in no order
+            if self.gapped:  # rows are in no order
                 old |= self.edges.columns["src"].array[old].astype(np.int64) << 32
                 old.sort()
                 old &= 0xFFFFFFFF

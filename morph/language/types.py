@@ -194,4 +194,4 @@ class GraphInfo:
     tables: tuple[tuple[str, str], ...]  # (name, slot)
     directed: bool
     out_identity: bool  # the k-th entry of the out-adjacency is edge k
-    loose: bool = False  # rows have room to grow, and entries tell the other end, too
+    gapped: bool = False  # rows have spare capacity; entries have the other end, too

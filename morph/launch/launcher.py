@@ -436,6 +436,7 @@ class Launch:
                 obj.touched()
                 if store.slot != queue or not self._drop_finished(obj):
                     obj._extend_capacity(failed)
+                self._match_capacity(store.slot, obj.capacity)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
@@ -473,6 +474,14 @@ class Launch:
             bits[:words] = np.uint32(2**32 - 1)
             bits[words] = np.uint32(2**more - 1)
         return True
+
+    def _match_capacity(self, slot: str, capacity: int) -> None:
+        """Give as much capacity to the collections that the program will swap with this one."""
+        slots = {dict(p).get(slot, slot) for p in self.compiled.unit.permutations}
+        for obj in (self.objects[s] for s in slots):
+            if obj.capacity < capacity:
+                obj.touched()
+                obj.resize(capacity)
 
     def _stands_for(self) -> dict[str, str]:
         """The slot that each swapped slot denotes at the step that the program has reached."""
@@ -542,5 +551,5 @@ def _shape(obj: Any) -> Any:
     It is cheaper than the description.  New rows do not change it.
     """
     if obj.kind == "graph":
-        return obj.directed, obj.out_identity, obj.loose, len(obj.tables)
+        return obj.directed, obj.out_identity, obj.gapped, len(obj.tables)
     return obj.version

@@ -127,8 +127,8 @@ class Slots:
             self.objects[inner] = table
         for _, inner in tables:
             self.stores[inner] = self._store(inner, self.objects[inner])
-        identity = g.out_identity and not g.loose
-        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, identity, g.loose)
+        identity = g.out_identity and not g.gapped
+        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, identity, g.gapped)
 
     def _store(self, slot: str, obj: Any) -> Store:
         columns = []

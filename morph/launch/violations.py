@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import CheckWord
+from morph.compiler.ir.layout import GLOBAL_ID, CheckWord
 from morph.compiler.ir.sites import (
     CHECK_WORDS,
     SHADOW_WORDS,
@@ -19,7 +19,6 @@ from morph.compiler.ir.sites import (
     problem,
     race,
 )
-from morph.compiler.passes.ownership import GLOBAL_ID
 from morph.data.collection import Set
 from morph.data.table import Table
 from morph.language.errors import CheckError

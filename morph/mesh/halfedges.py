@@ -34,7 +34,7 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
 
     The half-edges are sorted by their two points, so that both sides of an edge meet.  A sort of
     64-bit words is many times as fast as an argsort, so lower point, higher point, direction and
-    half-edge share a word, with as many low bits of the higher point as there is room for; the
+    half-edge share a word, with as many low bits of the higher point as fit; the
     few edges that differ in the other bits alone are sorted again, by all of them.
 
     Parameters
@@ -59,10 +59,10 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
     a, b = triangles[:, [1, 2, 0]].ravel(), triangles[:, [2, 0, 1]].ravel()
     high = xp.maximum(a, b)
     half_bits, point_bits = len(a).bit_length(), n.bit_length()
-    room = max(min(point_bits, WORD_BITS - point_bits - 1 - half_bits), 0)
+    high_bits = max(min(point_bits, WORD_BITS - point_bits - 1 - half_bits), 0)
     word = xp.minimum(a, b).astype(np.int64)
-    word <<= room
-    word |= high & ((1 << room) - 1)
+    word <<= high_bits
+    word |= high & ((1 << high_bits) - 1)
     word <<= 1
     word |= a > b
     word <<= half_bits
@@ -71,7 +71,7 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
     order = word & ((1 << half_bits) - 1)
     word >>= half_bits
     left = xp.flatnonzero((word[1:] ^ word[:-1]) <= 1)
-    if room < point_bits:
+    if high_bits < point_bits:
         left = _part(word, order, left, high, xp)
     one, two = order[left], order[left + 1]
     bad = (word[left] == word[left + 1]).any() | (left[1:] == left[:-1] + 1).any()

@@ -255,11 +255,11 @@ def _segments(mesh: MeshArrays) -> list[Violation]:
     order = np.argsort(segments, kind="stable")
     bad = order[1:][segments[order][1:] == segments[order][:-1]]
     _report(out, "duplicate-segment", bad, lambda i: f"segment {i} is there twice", "segments")
-    loose = np.concatenate(owner)[~_among(np.concatenate(hull), segments)]
+    unmarked = np.concatenate(owner)[~_among(np.concatenate(hull), segments)]
     _report(
         out,
         "hull",
-        loose,
+        unmarked,
         lambda i: f"triangle {i} has a hull edge that is no segment",
         "triangles",
     )

@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.table import Table
 from morph.graph.applied import Applied
 from morph.graph.gapped import weight_of
 from morph.language.dtypes import vec
 from morph.partition.parts import (
     DIVIDED,
-    GLOBAL_ID,
     ChangedEdges,
     HostArray,
     Part,
     Share,
     positions,
 )
-from morph.partition.tables import TableOfParts
+from morph.partition.replicated import TableOfParts
 from morph.partition.transport import raise_together
 from morph.runtime.arrays import to_host
 from morph.updates.batch import Batch, Named, none, parallel_edges
@@ -124,7 +124,7 @@ def apply(
     then: Any,
 ) -> Applied:  # fmt: skip
     """Do what `PartitionedGraph.apply` promises."""
-    if parts.telling:
+    if parts.undoable:
         raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
     if delete_points is not None and np.size(delete_points):
         raise TypeError("points of a partitioned graph are not created or deleted")
@@ -142,11 +142,11 @@ def apply(
     with ExitStack() as undo:
         applied = _carry_out(parts, changes, undo)
         if then is not None:
-            parts.telling = True
+            parts.undoable = True
             try:
                 raise_together(parts.transport, _attempt(parts, lambda: then(applied)))
             finally:
-                parts.telling = False
+                parts.undoable = False
     return applied
 
 

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, ClassVar, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.collection import Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -18,23 +19,17 @@ from morph.graph import Graph
 from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
 from morph.partition.batches import apply
-from morph.partition.parts import DIVIDED, GLOBAL_ID, Part, add_like
+from morph.partition.parts import DIVIDED, Part, add_like
+from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, ReplicatedTable
 from morph.partition.routes import Routes
-from morph.partition.tables import (
-    Columns,
-    PartitionedTable,
-    ReplicatedFlag,
-    ReplicatedScalars,
-    ReplicatedTable,
-    refuse_divided,
-    spec_of_part,
-)
+from morph.partition.tables import Columns, PartitionedTable, refuse_divided
 from morph.partition.transport import Local, Transport
+from morph.partition.views import spec_of_part
 from morph.runtime.device import Device, device
 
 FIXED = "points and edges of a part do not change: other parts have copies of them"
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
-each_part: Hook[None] = Hook("morph.partition.execution:each_part")
+each_part: Hook[None] = Hook("morph.partition.pool:each_part")
 
 
 class PerformanceWarning(UserWarning):
@@ -107,10 +102,9 @@ class PartitionedGraph:
     """
 
     kind: ClassVar[str] = "graph"
-    divided: ClassVar[tuple[str, ...]] = DIVIDED
     __slots__ = (
         "__weakref__", "_lock", "_numbers", "_steps", "changes", "device", "devices", "directed",
-        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "telling",
+        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "undoable",
         "transport",
     )  # fmt: skip
 
@@ -125,13 +119,13 @@ class PartitionedGraph:
         self.parts, self.devices, self.directed = parts, devices, directed
         self.device = device("cpu")
         self._lock = threading.RLock()
-        self.changes, self.telling = 0, False  # `telling`: while `then` of `apply` runs
+        self.changes, self.undoable = 0, False  # `undoable`: `then` of `apply` runs
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
         self.recorder: Recorder | None = None
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.transport = Local(devices) if transport is None else transport
-        self.here = self.transport.parts
+        self.here = self.transport.here
         self._steps = 0  # that have been launched one by one
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
@@ -165,7 +159,7 @@ class PartitionedGraph:
 
         An error of a part is raised in all processes when all parts have ended.
         """
-        each_part(self, run)
+        each_part(self.devices, self.transport, run)
 
     def register(self, made: Any) -> None:
         """Number a new collection, flag or replicated table."""

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from morph.partition.execution import each_part
 from morph.partition.partition import devices_of
+from morph.partition.pool import each_part
 from morph.partition.routes import OPERATIONS
 from morph.partition.transport import Local
-from morph.runtime.device import Array, Device, device
+from morph.runtime.device import Array, device
 
 
-class DeviceGroup:
+class DeviceGroup(Local):
     """Devices of this process, each with a part of a computation; one may have several parts.
 
     Parameters
     ----------
     devices : str, Device or list of these
-
-    Attributes
-    ----------
-    devices : list of Device
-        Of each part.
-    here : range
-        The numbers of the parts.
-    transport : Local
 
     Raises
     ------
@@ -35,13 +27,11 @@ class DeviceGroup:
 
     def __init__(self, devices: Any) -> None:
         several = isinstance(devices, list | tuple)
-        self.devices: list[Device] = devices_of(None, devices) if several else [device(devices)]
-        self.here = range(len(self.devices))
-        self.transport = Local(self.devices)
+        super().__init__(devices_of(None, devices) if several else [device(devices)])
 
     def each(self, run: Callable[[int], Any]) -> None:
         """Call a function with the number of each part, in a thread for each GPU."""
-        each_part(self, run)
+        each_part(self.devices, self, run)
 
     def all_reduce(self, arrays: list[Array], op: str) -> None:
         """Give all parts the combination of their arrays; part k combines the k-th share of rows.
@@ -56,13 +46,13 @@ class DeviceGroup:
         rows = [slice(n * k // size, n * (k + 1) // size) for k in range(size)]
         sent = {k: [[a[r].reshape(-1)] for r in rows] for k, a in enumerate(arrays)}
         results = {}
-        for k, received in self.transport.exchange(sent).items():
+        for k, received in self.exchange(sent).items():
             with self.devices[k].active():
                 result = received[0][0]
                 for (values,) in received[1:]:
                     result = OPERATIONS[op](self.devices[k].xp, result, values)
                 results[k] = [[result]] * size
-        for k, received in self.transport.exchange(results).items():
+        for k, received in self.exchange(results).items():
             with self.devices[k].active():
                 for r, (values,) in zip(rows, received, strict=True):
                     arrays[k][r] = values.reshape(arrays[k][r].shape)

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.partition.parts import DIVIDED, GLOBAL_ID, Arcs, HostArray, Maker, Part, Placement
+from morph.partition.parts import DIVIDED, Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
 from morph.partition.speed import speed
-from morph.partition.tables import refuse_divided, refuse_name
+from morph.partition.tables import refuse_divided
 from morph.partition.transport import Local, Transport, agree, on_all
+from morph.partition.views import refuse_name
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")
@@ -120,7 +122,7 @@ def divided(
     src, dst = edges.pop("src"), edges.pop("dst")
     extra = {name: a for name, a in edges.items() if g.edges.columns[name].ref not in DIVIDED}
     with at.active():
-        in_order = g.out_identity and not g.loose
+        in_order = g.out_identity and not g.gapped
         degree = g.degree() if in_order else None
         ids = _edges_by_part(g, place, src)
         ends = (place.owner[src], place.owner[dst]) if g.directed and len(where) > 1 else None
@@ -131,7 +133,7 @@ def divided(
 
     maker = Maker(at, place, g, points)
     parts: list[Part | None] = [None] * len(where)
-    for k in range(len(where)) if transport is None else transport.parts:
+    for k in range(len(where)) if transport is None else transport.here:
         copies = None
         with at.active():
             if ends is not None:
@@ -148,7 +150,7 @@ def divided(
 
 def _edges_by_part(g: Graph, place: Placement, src: Array) -> list[Any]:
     """Give the ids of the edges that each part owns."""
-    if place.contiguous and g.out_identity and not g.loose:
+    if place.contiguous and g.out_identity and not g.gapped:
         offsets = g.device.to_host(g.adjacency()[0])
         return [slice(int(offsets[p.start]), int(offsets[p.stop])) for p in place.ids]
     owner = place.owner[src]
@@ -215,9 +217,9 @@ def fractions_of(
     if isinstance(shares, str):
         if shares != MEASURED:
             raise ValueError(f"shares are {MEASURED!r} or numbers, not {shown(shares)}")
-        own = [where[k] for k in transport.parts]
+        own = [where[k] for k in transport.here]
         speeds = on_all(transport, lambda: [speed(d) / own.count(d) for d in own])
-        shares = transport.gather(dict(zip(transport.parts, speeds, strict=True)))
+        shares = transport.gather(dict(zip(transport.here, speeds, strict=True)))
     return checked_shares(shares, len(where))
 
 

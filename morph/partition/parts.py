@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.layout import Column
 from morph.data.table import Table
 from morph.graph import Graph
@@ -25,7 +26,6 @@ from morph.runtime.device import Array, Device
 
 HostArray = np.ndarray[Any, Any]
 DIVIDED = ("points", "edges")  # the tables whose rows are divided; all others are replicated
-GLOBAL_ID = "global_id"  # as in `passes.ownership`: the column of the points of each part
 TAKEN = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
 
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from copy import copy
 from time import perf_counter, sleep
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import numpy as np
 
@@ -23,22 +23,21 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Status
 from morph.compiler.ir.layout import GLOBAL, MAILBOX, Parts, Route
 from morph.compiler.passes.partitioned_program import (
-    Box,
     NeedsSteps,
     PartitionedProgram,
     describe_program,
 )
-from morph.data.collection import Collection
 from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import Launch
-from morph.launch.scratch import STOP, Scratch, scratch
+from morph.launch.scratch import STOP, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.partition.graph import PartitionedGraph
-from morph.partition.messages import message_box, no_copy
+from morph.partition.messages import no_copy
 from morph.partition.pool import submit
+from morph.partition.shared import shared_by
 from morph.partition.transport import raise_together
 
 SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
@@ -90,13 +89,15 @@ class PersistentProgram:
         layout = abi.parts_of(program.unit)
         if layout is None:
             raise NeedsSteps("no step needs another part")
-        shared = _shared_by(graph)
+        shared = shared_by(graph)
         self._graph, self.program, self.layout, self.sizes = ref(graph), program, layout, sizes
         self.launches: list[PartLaunch] = []
         for k, (compiled, slots) in enumerate(parts):
             for box in program.boxes:
+                table = graph.local(k).tables[box.table.rpartition(".")[2]]
+                most = max(x.share(table.name).mirrors for x in graph.parts if x is not None)
                 for slot in (box.outbox, box.inbox):
-                    slots.objects[slot] = shared.box(graph, k, slot, box)
+                    slots.objects[slot] = shared.box(k, table, slot, box.columns, most)
             launch = PartLaunch(what, compiled, slots, shared.memories[k])
             launch.checked = latest.epoch
             self.launches.append(launch)
@@ -209,9 +210,8 @@ class PersistentProgram:
 
     def _end(self, graph: PartitionedGraph, failed: bool) -> None:
         """End the launches on the host; note which mirrors may differ from their rows."""
-        for slot, column in self.program.writes:
-            if failed or (slot, column) not in self.program.spreads:
-                self._table(graph, slot)._stale.add(column)
+        for slot, column in self.program.writes if failed else self.program.stale:
+            self._table(graph, slot)._stale.add(column)
         for p in self.launches:
             p._end((), failed)
         if failed:
@@ -301,7 +301,7 @@ class PersistentProgram:
 
     def _write(self, graph: PartitionedGraph) -> None:
         """Write the addresses that each part needs; crossings count from 0 again."""
-        shared, layout, count = _shared_by(graph), self.layout, len(self.launches)
+        shared, layout, count = shared_by(graph), self.layout, len(self.launches)
         found = np.zeros((count, layout.size), np.int64)
         found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)
         boxes = zip(self.launches, self.mailboxes, strict=True)
@@ -323,62 +323,3 @@ class PersistentProgram:
     def _synchronize(self) -> None:
         for p in self.launches:
             p.device.synchronize()
-
-
-class Shared:
-    """What the programs on one partitioned graph share.
-
-    Attributes
-    ----------
-    memories : list of Scratch
-        Of each part: parts on a CPU execute at the same time, so each has its own.
-    """
-
-    def __init__(self, graph: PartitionedGraph) -> None:
-        devices = graph.devices
-        if not all(d.reach(other) for d in devices for other in devices):
-            raise NeedsSteps("a part cannot access the memory of another")
-        self.memories = [Scratch(d) if d.on_host else scratch(d) for d in devices]
-        self._routes: dict[str, np.ndarray[Any, Any]] = {}
-        self._arrays: list[Any] = []  # whose addresses routes have
-        self._boxes: dict[Any, Collection] = {}
-
-    def route(self, graph: PartitionedGraph, name: str) -> np.ndarray[Any, Any]:
-        """The words of `Route` of a table, a row for each part."""
-        if name not in self._routes:
-            table, count = graph.tables[name], len(graph.devices)
-            shares = [table._share(k) for k in range(count)]
-            found = np.zeros((count, Route.WORDS), np.int64)
-            rows = table._routes.sent
-            on_host = [[d.to_host(a) for a in rows[j]] for j, d in enumerate(graph.devices)]
-            for k, (share, device) in enumerate(zip(shares, graph.devices, strict=True)):
-                own, mirrored = on_host[k], [pieces[k] for pieces in on_host]
-                sent, home = (device.asarray(np.concatenate(x)) for x in (own, mirrored))
-                self._arrays += [sent, home]
-                row, sizes = found[k], [0, *(a.size for a in own)]
-                row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
-                row[Route.OWNED] = share.owned
-                row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum(sizes)
-                first = [holder.owned + int(holder.mirrors_of[k]) for holder in shares]
-                row[Route.FIRST_MIRROR :][:count] = first
-                row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
-            self._routes[name] = found
-        return self._routes[name]
-
-    def box(self, graph: PartitionedGraph, k: int, slot: str, box: Box) -> Collection:
-        """The messages of one kind that part k sends, or receives."""
-        table = graph.local(k).tables[box.table.rpartition(".")[2]]
-        key = k, table.name, slot, box.columns
-        if key not in self._boxes:
-            self._boxes[key] = made = message_box(table, slot, box.columns)
-            made.resize(max(x.shares[table.name].mirrors for x in graph.parts if x is not None))
-        return self._boxes[key]
-
-
-_known: WeakKeyDictionary[PartitionedGraph, Shared] = WeakKeyDictionary()
-
-
-def _shared_by(graph: PartitionedGraph) -> Shared:
-    if graph not in _known:
-        _known[graph] = Shared(graph)
-    return _known[graph]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,15 +122,14 @@ def partitioned(
     """
     if bounds is None:
         bounds = bounds_by_range(n, checked_shares(None, len(where)))
-    places = {at: Placement.of_ranges(at, bounds) for at in {where[k] for k in transport.parts}}
+    places = {at: Placement.of_ranges(at, bounds) for at in {where[k] for k in transport.here}}
     rows: dict[int, Rows] = {}
     parts: list[Part | None] = [None] * len(where)
-    places_of = SimpleNamespace(devices=where, here=transport.parts, transport=transport)
 
     def make_rows(k: int) -> None:
         rows[k] = edges_of(where[k], range(bounds[k], bounds[k + 1]), k)
 
-    each_part(places_of, make_rows)
+    each_part(where, transport, make_rows)
     first = [0, *accumulate(transport.gather({k: int(r.src.size) for k, r in rows.items()}))]
     edge_ids = [slice(a, b) for a, b in pairwise(first)]
     copies: dict[int, Arcs] = {}
@@ -150,7 +148,7 @@ def partitioned(
         arcs = Arcs(edge_ids[k], src, dst, columns, degree, temporary=True)
         parts[k] = Maker(at, places[at], like, {}).part(k, arcs, copies.get(k), at)
 
-    each_part(places_of, make_part)
+    each_part(where, transport, make_part)
     return PartitionedGraph(parts, where, (n, first[-1]), directed, transport)
 
 
@@ -181,7 +179,7 @@ def partitioned_edges(
         bounds = bounds_by_degree(device("cpu"), _degrees(n, edges, both, transport), fractions)
     else:
         bounds = bounds_by_range(n, fractions)
-    found = dict(zip(transport.parts, _to_owners(edges, bounds, both, transport), strict=True))
+    found = dict(zip(transport.here, _to_owners(edges, bounds, both, transport), strict=True))
     positions = {}
 
     def edges_of(at: Device, own: range, k: int) -> Rows:
@@ -256,7 +254,7 @@ def are_symmetric(n: int, edges: Mapping[int, Ends], transport: Transport) -> bo
     turned = {k: x._replace(src=x.dst, dst=x.src) for k, x in edges.items()}
     found = [_to_owners(x, bounds, False, transport) for x in (edges, turned)]
     same = map(_are_same, *found)
-    return all(transport.gather(dict(zip(transport.parts, same, strict=True))))
+    return all(transport.gather(dict(zip(transport.here, same, strict=True))))
 
 
 def _are_same(a: Ends, b: Ends) -> bool:

@@ -49,14 +49,14 @@ class Ranks:
     def __init__(self, comm: Any) -> None:
         self._operations = _operations_of(comm)
         self.comm = self._operations.comm
-        self.size, self.parts = self.comm.size, range(self.comm.rank, self.comm.rank + 1)
+        self.size, self.here = self.comm.size, range(self.comm.rank, self.comm.rank + 1)
         self._number = next(self._operations.users)
         self.begin("a graph in parts")
 
     @property
     def rank(self) -> int:
         """The number of this rank, which is that of its part."""
-        return self.parts.start
+        return self.here.start
 
     def begin(self, operation: str, *facts: Any) -> None:
         """State the next operation, see `Transport.begin`."""

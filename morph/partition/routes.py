@@ -1,4 +1,7 @@
-"""Routes between parts: from the rows that a part owns to their mirrors, and back."""
+"""Routes between parts: from the rows that a part owns to their mirrors, and back.
+
+The same routes within a launch: `Shared.route`, and `Route` in kernels/schedule/parts.h.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from morph.partition.parts import DIVIDED
 from morph.runtime.arrays import to_host
 from morph.runtime.device import Array
 
+# kernels/schedule/parts.h combines within a launch: `combine_mirrors`, `agreed`
 OPERATIONS: dict[str, Any] = {
     "add": lambda xp, a, b: a + b,
     "min": lambda xp, a, b: xp.where(b < a, b, a),  # as the atomics treat NaN
@@ -97,16 +102,16 @@ class Routes:
                 self._set(k, name, rows, values)
         self.table._stale.discard(name)
 
-    def combine(self, name: str, op: str, identity: Any = None) -> None:
+    def combine(self, name: str, op: str) -> None:
         """Combine each row's value with those of its mirrors, in order of parts.
+
+        After ``add`` the mirrors are 0.
 
         Parameters
         ----------
         name : str
             A column of numbers.
         op : {"add", "min", "max", "or", "and"}
-        identity : number, optional
-            What the mirrors hold afterwards; by default 0 after ``add``, else what they held.
         """
         operation, outgoing = OPERATIONS[op], {}
         for k in self.table.graph.here:
@@ -121,10 +126,8 @@ class Routes:
                         own = array[rows]
                         other = device.asarray(values).reshape(own.shape)
                         array[rows] = operation(device.xp, own, other)
-        if op == "add" and identity is None:
-            identity = 0
-        if identity is not None:
-            self.fill(name, identity)
+        if op == "add":
+            self.fill(name, 0)
         self.table._stale.add(name)
 
     def fill(self, name: str, value: Any) -> None:
@@ -145,4 +148,4 @@ class Routes:
     def _divided_ref(self, name: str) -> Any:
         """The points or edges that a column refers to, None if it does not."""
         ref = self.table.columns[name].ref
-        return self.table.graph.tables[ref] if ref in self.table.graph.divided else None
+        return self.table.graph.tables[ref] if ref in DIVIDED else None

@@ -24,12 +24,12 @@ class Transport(Protocol):
     ----------
     size : int
         Number of parts.
-    parts : range
+    here : range
         The parts of this process.
     """
 
     size: int
-    parts: range
+    here: range
 
     def begin(self, operation: str, *facts: Any) -> None:
         """State the next operation of the host, such as a launch or a write to a column.
@@ -79,7 +79,7 @@ class Local:
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:
-        self.devices, self.size, self.parts = devices, len(devices), range(len(devices))
+        self.devices, self.size, self.here = devices, len(devices), range(len(devices))
         self._several = [] if len(set(devices)) == 1 else sorted(set(devices), key=str)
 
     def begin(self, operation: str, *facts: Any) -> None:
@@ -90,7 +90,7 @@ class Local:
         self._synchronize()  # what is sent has been computed
         received: dict[int, list[Arrays]] = {}
         for j, device in enumerate(self.devices):
-            theirs = (sent[k][j] for k in self.parts)
+            theirs = (sent[k][j] for k in self.here)
             received[j] = [
                 [device.asarray(a) for a in arrays] if self._several else arrays
                 for arrays in theirs
@@ -104,7 +104,7 @@ class Local:
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
         """Give a value of each part, in the order of the parts."""
-        return [values[k] for k in self.parts]
+        return [values[k] for k in self.here]
 
 
 class PartError(RuntimeError):
@@ -126,7 +126,7 @@ def agree(transport: Transport, what: str, value: Any) -> None:
     ValueError
         If it differs.
     """
-    refuse_different(what, transport.gather(dict.fromkeys(transport.parts, value)))
+    refuse_different(what, transport.gather(dict.fromkeys(transport.here, value)))
 
 
 def refuse_different(what: str, found: Sequence[Any]) -> None:
@@ -169,10 +169,10 @@ def on_all(transport: Transport, call: Callable[[], Result]) -> Result:
     PartError
         If another process has failed, and this one has not.
     """
-    errors: dict[int, BaseException | None] = dict.fromkeys(transport.parts)
+    errors: dict[int, BaseException | None] = dict.fromkeys(transport.here)
     try:
         value = call()
     except Exception as error:
-        errors[transport.parts.start] = error
+        errors[transport.here.start] = error
     raise_together(transport, errors)
     return value

@@ -50,10 +50,10 @@ def _unchangeable(g: Graph, then: Callable[[Applied], object]) -> Callable[[Appl
 
     def call(applied: Applied) -> None:
         try:
-            g.telling = True
+            g.undoable = True
             then(applied)
         finally:
-            g.telling = False
+            g.undoable = False
 
     return call
 
@@ -118,13 +118,13 @@ def carried_out(
     try:
         first, again = fast_path.places(edges, total)
         ids = _ids(edges, first, again, total)
-        loose = follows(g, total + int(named.deleted.size))
+        gapped = follows(g, total + int(named.deleted.size))
         applied = _record(g, named, ids, batch.count)
         _write(g, named, applied, given, total - again, undo)
         if total or named.deleted.size or named.points.size:
             undo.append(_reverses_back(g, reverses, named.deleted, ids))
             reverses = _new_reverses(g, batch, reverses, named.deleted, ids)
-            if loose:
+            if gapped:
                 _follow(g, applied, given, not again)
             else:
                 g.structure_changed()
@@ -173,16 +173,16 @@ def _write(
 def follows(g: Graph, count: int) -> bool:
     """Whether the index is to follow a batch in place; if so it is ready for that."""
     index = g._adjacency
-    if not g.loose and index.built and SHARE * count < len(g.edges):
+    if not g.gapped and index.built and SHARE * count < len(g.edges):
         g.moved()  # before: whatever stops this, no launch takes one kind of rows for the other
         index.loosen()
-    if g.loose:
+    if g.gapped:
         g.out_identity = False
-    return g.loose
+    return g.gapped
 
 
 def _follow(g: Graph, done: Applied, given: dict[str, Array], fresh: bool) -> None:
-    """Have the loose rows follow what happened to the edges; ``fresh``: all ids are new."""
+    """Have the gapped rows follow what happened to the edges; ``fresh``: all ids are new."""
     index = g._adjacency
     if done.deleted.size:
         index.remove(done.deleted, done.deleted_src, done.deleted_dst)

@@ -287,7 +287,7 @@ def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:
 
 
 def places(edges: Table, count: int) -> tuple[int, int]:
-    """Where so many new rows come to lie: behind the others while there is room.
+    """Where so many new rows come to lie: behind the others while capacity suffices.
 
     Returns
     -------

@@ -266,7 +266,7 @@ def copy_entry(place, edges, arcs, old, new, direction):
 
 
 def copy_entries(old: Any, new: Any, arcs: Table, edges: int, direction: int) -> None:
-    """Fill the rows that `Loose.rebuilt` returned, for edges below ``edges``."""
+    """Fill the rows that `GappedRows.rebuilt` returned, for edges below ``edges``."""
     foreach(old.places, copy_entry, i32(edges), arcs, old, new, direction)
 
 

@@ -52,10 +52,10 @@ def pagerank(
     jump /= max(jump.sum(), np.finfo(float).tiny)
     weight = arcs.weight.astype(np.float64) if weighted else np.ones(len(arcs.src))
     out = np.bincount(arcs.src, weight, arcs.n)
-    loose = out == 0
-    given = np.where(loose, 0.0, found / np.where(loose, 1.0, out))
+    dangling = out == 0
+    given = np.where(dangling, 0.0, found / np.where(dangling, 1.0, out))
     pulled = np.bincount(arcs.dst, given[arcs.src] * weight, arcs.n)
-    again = damping * pulled + (1 - damping + damping * found[loose].sum()) * jump
+    again = damping * pulled + (1 - damping + damping * found[dangling].sum()) * jump
     change = abs(again - found)
     if not change.sum() <= tolerance:
         v = int(change.argmax())

@@ -20,7 +20,7 @@ from weakref import ref
 import numpy as np
 
 from morph.algorithms.dynamic import repair
-from morph.algorithms.graph.temporary import as_graph
+from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.data.versions import exclusive

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import of_graph, source_ids
+from morph.algorithms.graph.arguments import of_graph, source_ids
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import as_integer, truth
 from morph.graph import Graph

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import of_graph, results, source_ids, workspace
+from morph.algorithms.graph.arguments import of_graph, results, source_ids
+from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import number
 from morph.data.table import Table

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.temporary import of_graph, results, workspace
+from morph.algorithms.graph.arguments import of_graph, results
+from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.data.scalars import Scalars
 from morph.data.table import Table

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.temporary import of_graph, workspace
+from morph.algorithms.graph.arguments import of_graph
+from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
+from morph.algorithms.graph.arguments import live_edges, of_graph
+from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.temporary import live_edges, of_graph, workspace
+from morph.algorithms.graph.arguments import live_edges, of_graph
+from morph.algorithms.graph.workspace import workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
 from morph.graph import Graph

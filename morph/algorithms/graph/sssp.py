@@ -24,15 +24,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.graph.arguments import live_edges, of_graph, pieces, source_ids
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.costs import EDGES, Weights, hopes, measured
-from morph.algorithms.graph.temporary import (
-    live_edges,
-    of_graph,
-    pieces,
-    source_ids,
-    workspace,
-)
+from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import number, truth
 from morph.data.table import Table

@@ -200,7 +200,7 @@ def solve(
     Random Structures & Algorithms 27, 2005.
     """
     started = monotonic()
-    devices = DeviceGroup(device).devices
+    devices = list(DeviceGroup(device).devices)
     if time is not None:
         number(time, "time")
     if time is not None and not time > 0:

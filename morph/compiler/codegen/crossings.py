@@ -5,6 +5,7 @@ from __future__ import annotations
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
+from morph.compiler.ir.layout import MOST_PARTS
 from morph.compiler.passes.plan import StepPlan
 
 OPERATIONS = {
@@ -16,24 +17,30 @@ STOPS = "if (stops(t)) return;"  # after each crossing, where all parts agree on
 
 def agreement(e: Emission, s: StepPlan) -> list[str]:
     """The crossing at the barrier of a step, where `failed` becomes that of any part."""
-    agree, sent, received = s.agree, list[str](), list[str]()
+    sent, received, totals = _agreement(e, s)
+    return _crossing("failed = ", "failed", len(sent), sent, received + totals)
+
+
+def _agreement(e: Emission, s: StepPlan, first: int = 0) -> tuple[list[str], ...]:
+    """How the words from ``first`` on are set, and taken: flags and sizes, and totals."""
+    agree, sent, received, totals = s.agree, list[str](), list[str](), list[str]()
     if agree and agree.flags:
         flags = [f"a.{e.names.prefix[f]}_flag + t.{e.names.prefix[f]}_turn" for f in agree.flags]
         raised = (f"u64(load({f}) != 0) << {i}" for i, f in enumerate(flags))
-        sent.append(f"w[0] = {' | '.join(raised)};")
+        sent.append(f"w[{first}] = {' | '.join(raised)};")
         for i, f in enumerate(flags):
-            received.append(f"if (or_of_parts(w, 0) >> {i} & 1) store({f}, 1);")
+            received.append(f"if (or_of_parts(w, {first}) >> {i} & 1) store({f}, 1);")
     for slot in s.sizes:
-        x, k = f"{e.names.prefix[slot]}_counters", len(sent)
+        x, k = f"{e.names.prefix[slot]}_counters", first + len(sent)
         sent.append(f"w[{k}] = u64({x}.count - min_of({x}.head, {x}.last));")
         received.append(f"store({e.names.base(slot)}_meta + GLOBAL, i64(sum_of_parts(w, {k})));")
     for t in agree.totals if agree else ():
-        at, k, b = e.names.column(t.place.slot, t.place.column), len(sent), e.uniform()
+        at, k, b = e.names.column(t.place.slot, t.place.column), first + len(sent), e.uniform()
         row = "0" if t.place.index is None else f"0, {b.expr(t.place.index)}"
         sent.append(f"w[{k}] = u64(to_bits({at}.get({row})));")
         value = f"agreed<{OPERATIONS[t.op]}, {CTYPE[t.place.type.name]}>"  # type: ignore[attr-defined]
-        received.append(f"{at}.set({row}, {value}(w, {k}, {b.expr(t.before)}));")
-    return _crossing("failed = ", "failed", len(sent), sent, received)
+        totals.append(f"{at}.set({row}, {value}(w, {k}, {b.expr(t.before)}));")
+    return sent, received, totals
 
 
 def _crossing(
@@ -70,17 +77,39 @@ def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
 def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
     """The crossings of a delivery: numbers of messages, the messages, and points found here."""
     inbox = f"{e.names.base(node.inbox)}_meta"
-    take = f"full = take_message_counts(a, w, {inbox}, {e.names.index[node.inbox]});"
-    count = ["publish_message_counts(a, w);"]
-    counted = ["bool full = false;", *_crossing("", "false", "MOST_PARTS", count, [take])]
-    sent = [*_crossing("", "false", 0, [], []), f"receive_messages(a, {inbox});"]
-    ends = {"count": [*counted, "broadcast(t, full);"], "end": sent}
+    lists, cleared, quiet = list[str](), list[str](), list[str]()
+    for slot in s.sizes:
+        lists.append(
+            f"CollectionCounters {e.names.prefix[slot]}_counters({e.names.base(slot)}_meta, TO);"
+        )
+    sent, received, totals = _agreement(e, s, MOST_PARTS)
+    for slot in s.receiver.clears if s.receiver else ():  # which is left out if all are quiet
+        meta = f"{e.names.base(slot)}_meta"
+        cleared += [f"CollectionCounters({meta}, TO).clear();", f"store({meta} + GLOBAL, 0);"]
+    if totals or cleared:
+        quiet = ["if (quiet) {", *(f"    {x}" for x in totals + cleared), "}"]
+    failed = "load(a.status + FAILED) != 0" if s.sender else "false"
+    counted = [
+        *lists,
+        f"bool full = false, quiet = false, failed = {failed};",
+        *_crossing(
+            "failed = ", "failed", MOST_PARTS + len(sent),
+            ["publish_message_counts(a, w);", *sent],
+            [f"full = take_message_counts(a, w, {inbox}, {e.names.index[node.inbox]});",
+             "quiet = is_quiet(w);", *received, *quiet],
+        ),
+        "store(a.parts + PARTS_QUIET, quiet);",
+        "broadcast(t, failed || full || quiet);",
+    ]  # fmt: skip
+    delivered = [*_crossing("", "false", 0, [], []), f"receive_messages(a, {inbox});"]
+    ends = {"count": counted, "end": delivered}
     if node.points:
         ends["localised"] = ["cross_localised(a, t);"]
     for name, lines in ends.items():
+        inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "        rewind(a);"]
         e.put("", f"MORPH_FN void {name}{s.name}(const Args& a, Run& t) {{")
-        e.put("    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "        rewind(a);")
-        e.put("    }", "    release_barrier(a, t);", "}")
+        named = {*s.sizes, *(s.receiver.clears if s.receiver else ())} if lines is counted else ()
+        e.put(*e.with_permutation([*inner, "    }"], "t", named), "    release_barrier(a, t);", "}")
 
 
 def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
@@ -96,14 +125,6 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
         for c in columns
     ]
     lines = [
-        f"count_messages({given});",
-        f"count{s.name}(a, t);",
-        STOPS,
-        "if (t.broadcast_value) {",
-        f"    t.step = {s.number}, t.replay = true;",
-        "    return;",
-        "}",
-        "t.replay = false;",
         f"push_messages({', '.join([given, str(parts.peers[node.inbox, 'item']), *sent])});",
         f"end{s.name}(a, t);",
         STOPS,
@@ -115,7 +136,24 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
             lines.append(
                 f"localise_points<{max(c.size, 1)}>({at}, {ids}, {parts.routes[node.ids.slot]});"
             )
-    return [*lines, f"localised{s.name}(a, t);", STOPS] if node.points else lines
+    if node.points:
+        lines += [f"localised{s.name}(a, t);", STOPS]
+    again = s.sender or s
+    return [
+        f"count_messages({given});",
+        f"count{s.name}(a, t);",
+        STOPS,
+        "t.quiet = t.broadcast_value && load(a.parts + PARTS_QUIET);",
+        "if (t.broadcast_value && !t.quiet) {",
+        *(["    t.launch++;  // that of the step"] if s.sender and e.plan.locks else []),
+        f"    t.step = {again.number}, t.replay = true;",
+        "    return;",
+        "}",
+        "t.replay = false;",
+        "if (!t.quiet) {",
+        *(f"    {x}" for x in lines),
+        "}",
+    ]
 
 
 def _mirrors(e: Emission, m: ir.Mirrors) -> str:

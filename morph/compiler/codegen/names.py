@@ -219,8 +219,8 @@ class Names:
         return f"edge_at(a.{self.prefix[graph]}_{direction}_edge, {k})"
 
     def ends(self, graph: str, direction: str) -> str:
-        """What holds the other ends of edges: a column, or of loose rows a word by entry."""
-        if self.graphs[graph].loose:
+        """What holds the other ends of edges: a column, or of gapped rows a word by entry."""
+        if self.graphs[graph].gapped:
             return f"a.{self.prefix[graph]}_{direction}_end"
         edges = dict(self.graphs[graph].tables)["edges"]
         return self.column(edges, "dst" if direction == "out" else "src")
@@ -228,7 +228,7 @@ class Names:
     def end(self, graph: str, direction: str, k: str, edge: str) -> str:
         """The other end of the edge at entry ``k``."""
         ends = self.ends(graph, direction)
-        return f"edge_at({ends}, {k})" if self.graphs[graph].loose else f"{ends}.get({edge})"
+        return f"edge_at({ends}, {k})" if self.graphs[graph].gapped else f"{ends}.get({edge})"
 
     def lists_rows(self, slot: str) -> bool:
         """Whether an item of the store is the ``item`` of a collection, not its own row."""

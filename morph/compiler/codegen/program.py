@@ -85,7 +85,7 @@ def _end(e: Emission, s: StepPlan) -> None:
         lines += [] if failed else ["bool failed = false;"]
         does = [*agreement(e, s), *does]
     does += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
-    does += ["broadcast(t, failed);"] if s.can_fail else []
+    does += ["broadcast(t, failed);"] if s.can_fail and not s.waits else []
     does += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if s.lists_rows and s.sharing:  # listed rows come first; then all threads meet here again
         does = ["} else {", *(f"    {x}" for x in does)] if does else []
@@ -125,7 +125,13 @@ def _block(e: Emission, number: int, block: BlockPlan) -> None:
             continue
         b = e.uniform()
         b.depth = 2
+        if s.answers:
+            b.put("if (!t.quiet) {")
+            b.depth += 1
         _step(e, b, s, [p for p in block.steps if p.number == s.number])
+        if s.answers:
+            b.depth -= 1
+            b.put("}")
         if s.number < block.resumes:
             e.put(f"        if (t.step <= {s.number}) {{", *(f"    {x}" for x in b.lines))
             e.put("        }")
@@ -224,7 +230,7 @@ def _finish(b: Body, s: StepPlan) -> None:
         b.put(f"end{s.name}(a, t);" if s.publishes else "barrier(a, t);")
     if s.agree:
         b.put(STOPS)
-    if s.can_fail:
+    if s.can_fail and not s.waits:
         b.put("if (t.broadcast_value) {")
         b.put(f"    t.step = {s.number}, t.replay = true;")
         b.put("    return;")

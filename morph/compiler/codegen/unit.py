@@ -149,6 +149,8 @@ def _run(e: Emission) -> None:
         e.put(*(f"    i32 {names.prefix[f]}_turn = 0;" for f in plan.flags))
         if plan.spins:
             e.put("    u32 iterations = 0;  // of loops without a barrier")
+        if any(s.answers for block in plan.blocks for s in block.steps):
+            e.put("    bool quiet = false;  // no part has sent messages")
         if plan.sections > 1:
             e.put(f"    static constexpr i32 SECTIONS = {plan.sections};", "    i32 section = 0;")
     e.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")

@@ -246,10 +246,10 @@ class _Used:
         """The edges at points of a graph."""
         g = self.graphs[graph]
         for d in ("out", "in") if direction == "all" else (direction,):
-            self.array(graph, f"{d}_offset", "const LooseRow*" if g.loose else "")
-            if g.loose or d == "in" or not g.out_identity:
+            self.array(graph, f"{d}_offset", "const LooseRow*" if g.gapped else "")
+            if g.gapped or d == "in" or not g.out_identity:
                 self.array(graph, f"{d}_edge")
-            if g.loose:
+            if g.gapped:
                 self.array(graph, f"{d}_end")
             else:
                 self.column(dict(g.tables)["edges"], "dst" if d == "out" else "src")

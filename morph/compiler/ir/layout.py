@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+GLOBAL_ID = "global_id"  # the column of the points of a part with the ids that users see
+
 
 class Meta(IntEnum):
     """Words of a store's ``meta`` array (int64)."""
@@ -77,7 +79,7 @@ class Rebuild(IntEnum):
 
 
 MOST_PARTS = 8  # of one host, that execute a program together
-MOST_WORDS = 32  # that a part sends at a crossing: two of the schedule, then those of the program
+MOST_WORDS = 48  # that a part sends at a crossing: two of the schedule, then those of the program
 
 
 class Parts(IntEnum):
@@ -92,6 +94,7 @@ class Parts(IntEnum):
     ERROR = 3  # 0, or 1 + the global id of a point of which this part has no copy
     RECEIVED = 4  # messages in the inbox that is being filled
     STOPPED = 5  # whether all parts leave the program; written by the last thread at a barrier
+    QUIET = 6  # whether no part has sent messages at the latest delivery
     MAILBOXES = 8  # address in each part: what is sent to it at crossings
     COUNTS = 16  # messages from this part to each
     FIRST = 24  # where they begin in the inbox of each

@@ -483,7 +483,7 @@ class Need(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve(Stmt):
-    """Take room for everything the item will allocate from here on, or fail the item."""
+    """Reserve all that the item will allocate from here on, or defer the item."""
     fails = per_item = sequential = True
     needs: tuple[Need, ...]
 
@@ -610,7 +610,8 @@ class Total(Node):
 class Agree(Node):
     """Part of the ``Foreach`` before it: its barrier is one of all parts, a crossing.
 
-    Flags that one part has raised are raised in all, and totals get one value.
+    Flags that one part has raised are raised in all, and totals get one value.  Part of a `Deliver`
+    it takes effect at its first crossing; totals, only if there are no messages.
     """
     flags: tuple[str, ...]
     totals: tuple[Total, ...]
@@ -644,7 +645,9 @@ class Deliver(Node):
     """Send the messages in ``outbox`` to the owners of their rows of ``table``, in ``inbox``.
 
     ``points`` are the columns of global ids, which become local ids; ``ids`` is the column of
-    those of the points.  Two crossings, and one more with points.
+    those of the points.  Two crossings, and one more with points.  At the first one the parts agree
+    whether the ``Foreach`` before has failed in one of them, and whether there are any messages:
+    if not, they leave out the ``Foreach`` after it, which executes them.
     """
     synchronises = True
     arguments = "messages"

@@ -11,11 +11,11 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.passes.effects import value_params
 from morph.language.position import Pos
-from morph.language.types import Handle, Store
+from morph.language.types import BOOL, I32, Handle, Store
 
-GLOBAL_ID = "global_id"  # the column with the ids that users see
 ENDS = ("src", "dst")
 NOWHERE = Pos("", 0, 0, 0)
 
@@ -177,3 +177,18 @@ def _item_type(s: Store) -> Handle | None:
     """The type of the rows that a collection lists."""
     column = s.column("item") if s.kind == "collection" else None
     return column.elem if column is not None and isinstance(column.elem, Handle) else None
+
+
+def global_id(row: ir.Expr, exists: bool) -> ir.Expr:
+    """The id of a row that users see; -1 for None."""
+    assert isinstance(row.type, Handle)
+    place = ir.Place(
+        slot=row.type.slot, column=GLOBAL_ID, row=row, index=None, type=I32, pos=row.pos
+    )
+    load = ir.Load(place=place, type=I32, pos=row.pos)
+    if exists:
+        return load
+    none = ir.Const(value=-1, type=row.type, pos=row.pos)
+    cond = ir.Compare(op="!=", x=row, y=none, type=BOOL, pos=row.pos)
+    missing = ir.Const(value=-1, type=I32, pos=row.pos)
+    return ir.Select(cond=cond, x=load, y=missing, type=I32, pos=row.pos)

@@ -4,8 +4,10 @@
 for it alone, followed by what the host does after a step that is launched alone: flags, totals and
 failures are agreed upon at its barrier (`Agree`), messages are delivered and executed (`Deliver`),
 mirrors are combined and spread (`Exchange`).  A column is spread after each step that changes it,
-if any step of the program reads it at other ends of edges.  All parts execute the same blocks, so
-they meet at the same crossings: conditions depend on what is equal in all parts alone.
+if any step of the program reads it at other ends of edges.  Where steps only compare offers with
+the mirrors (`Partitioning.bounds`), it is not spread after changes by that operation alone.  All
+parts execute the same blocks, so they meet at the same crossings: conditions depend on what is
+equal in all parts alone.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import MOST_WORDS
-from morph.compiler.passes.ownership import GLOBAL_ID, Ownership
+from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS, MOST_WORDS
+from morph.compiler.passes.ownership import Ownership
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.compiler.passes.work_sharing import reached
 from morph.language.position import Pos
@@ -51,7 +53,9 @@ class PartitionedProgram:
         Of each ``foreach`` of the program, in order of blocks.
     spreads, writes : tuple of (slot, column)
         Columns whose mirrors have to be equal to the owner's values before the launch; columns
-        that the program changes.  After it the mirrors of those that are not spread may differ.
+        that the program changes.
+    stale : tuple of (slot, column)
+        Changed columns whose mirrors may differ from the owner's values after the launch.
     hidden : tuple of Hidden
     boxes : tuple of Box
     collections : tuple of str
@@ -62,6 +66,7 @@ class PartitionedProgram:
     steps: tuple[Partitioning, ...]
     spreads: tuple[tuple[str, str], ...]
     writes: tuple[tuple[str, str], ...]
+    stale: tuple[tuple[str, str], ...]
     hidden: tuple[Hidden, ...]
     boxes: tuple[Box, ...]
     collections: tuple[str, ...]
@@ -118,7 +123,9 @@ class _Program:
         found = [[self._derived(s) for s in b.steps if isinstance(s, ir.Foreach)] for b in blocks]
         steps = tuple(p for row in found for p in row)
         self.spreads = {c for p in steps for c in p.spreads}
+        self.kept = set[tuple[str, str]]()  # not spread after each change
         self._refuse_spreads(steps)
+        self.steps = steps
         blocks = tuple(
             replace(b, steps=tuple(self._steps(b, iter(row))))
             for b, row in zip(blocks, found, strict=True)
@@ -134,10 +141,12 @@ class _Program:
             scalars=(*self.unit.scalars, *((h, I64) for h in self.hidden)),
         )  # fmt: skip
         boxes = {slot for box in self.boxes for slot in (box.outbox, box.inbox)}
+        writes = {c for p in steps for c in p.writes}
         return PartitionedProgram(
             unit, steps, tuple(sorted(self.spreads)),
-            tuple(sorted({c for p in steps for c in p.writes})), tuple(self.hidden.values()),
-            tuple(self.boxes), tuple(s for s in self.rows.lists if s not in boxes),
+            tuple(sorted(writes)), tuple(sorted(writes - (self.spreads - self.kept))),
+            tuple(self.hidden.values()), tuple(self.boxes),
+            tuple(s for s in self.rows.lists if s not in boxes),
         )  # fmt: skip
 
     # --- steps -----------------------------------------------------------------------------------
@@ -184,22 +193,41 @@ class _Program:
             yield ir.Assign(name=t.before.name, value=load, pos=s.pos)  # type: ignore[attr-defined]
         combines = tuple(_mirrors(c.slot, c.column, s.pos, c.op) for c in p.combines)
         changed = sorted({*p.writes} & self.spreads)
-        spreads = tuple(_mirrors(*c, s.pos) for c in changed)
+        spreads = tuple(_mirrors(*c, s.pos) for c in changed if not self._stays_bound(p, c))
         yield self._local(p.unit, {m.slot for m in p.messages})
-        if totals or p.flags or p.messages or combines or spreads or _needs_agreement(p.unit):
+        waits = bool(p.messages) and not combines  # for the agreement at the first delivery
+        exchanges = totals or p.flags or combines or spreads
+        if not waits and (exchanges or _needs_agreement(p.unit)):
             yield ir.Agree(flags=p.flags, totals=() if p.messages else totals, pos=s.pos)
         if p.messages and combines:  # known to the owners before they execute messages
             yield ir.Exchange(combines=combines, spreads=(), pos=s.pos)
             combines = ()
         for i, m in enumerate(p.messages, 1):
+            last = i == len(p.messages)
+            agree = ir.Agree(flags=p.flags, totals=totals if last else (), pos=s.pos)
             yield self._deliver(m, s.pos)
+            yield agree
             yield self._local(m.unit, set())
-            agreed = totals if i == len(p.messages) else ()
-            yield ir.Agree(flags=p.flags, totals=agreed, pos=s.pos)
+            if last:
+                yield agree
             yield ir.Clear(slot=_outbox(m.slot), pos=s.pos)
             yield ir.Clear(slot=m.slot, pos=s.pos)
         if combines or spreads:
             yield ir.Exchange(combines=combines, spreads=spreads, pos=s.pos)
+
+    def _stays_bound(self, p: Partitioning, c: tuple[str, str]) -> bool:
+        """Whether mirrors serve all steps of the program as before the step."""
+        found = {x.bounds.get(c, "") for x in self.steps if c in x.spreads}
+        units = p.unit, *(m.unit for m in p.messages)
+        changes = {
+            n.op if isinstance(n, ir.Atomic) else ""
+            for n in ir.walk(tuple(u.funcs for u in units))
+            if n.writes and c in ir.columns((n,), "writes")
+        }
+        if len(found) != 1 or "" in found or changes != found:
+            return False
+        self.kept.add(c)
+        return True
 
     def _deliver(self, m: Message, pos: Pos) -> ir.Deliver:
         table = self.stores[m.slot].columns[0].ref
@@ -323,7 +351,7 @@ class _Program:
         for p in steps:
             sizes = [self.stores[t.slot].column(t.column) for t in p.totals]
             number = sum(max(c.size, 1) for c in sizes if c is not None)
-            if number + lists + 1 + OWN_VALUES > MOST_WORDS or len(p.flags) > 64:
+            if number + lists + 1 + OWN_VALUES + MOST_PARTS > MOST_WORDS or len(p.flags) > 64:
                 raise NeedsSteps("a step changes more numbers than parts send at once")
 
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.effects import Effects
 from morph.compiler.passes.inlining import inline_all
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.messages import COMBINED, Cutter, Slice, global_id
-from morph.compiler.passes.ownership import ENDS, GLOBAL_ID, Ownership
+from morph.compiler.passes.ownership import ENDS, Ownership, global_id
 from morph.compiler.passes.reservations import place_reservations
+from morph.compiler.passes.slices import COMBINED, Cutter, Slice
 from morph.compiler.passes.work_sharing import shared_loop
 from morph.language.errors import reject
 from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Scalar
@@ -104,6 +105,9 @@ class Partitioning:
         What each part executes; its domain is the part's own rows.
     spreads : tuple of (slot, column)
         Columns whose mirrors have to be equal to the owner's values before the step.
+    bounds : dict of (slot, column) to str
+        Those of ``spreads`` of which mirrors may also have values of before changes by ``min``,
+        ``max``, ``or`` or ``and`` alone: the step compares what it offers with them.
     combines : tuple of Combine
     writes : tuple of (slot, column)
         Columns whose mirrors may differ from the owner's values after the step.
@@ -116,6 +120,7 @@ class Partitioning:
 
     unit: ir.Unit
     spreads: tuple[tuple[str, str], ...]
+    bounds: Mapping[tuple[str, str], str]
     combines: tuple[Combine, ...]
     writes: tuple[tuple[str, str], ...]
     messages: tuple[Message, ...]
@@ -295,7 +300,8 @@ class _Derivation:
         cutter.uniform |= set(self.hidden)
         kernel = cutter.kernel_of_sender()
         self._refuse_nodes(kernel, cutter.by_owner)
-        spreads = cutter.spreads | self._spreads(kernel, cutter.by_owner)
+        exact = cutter.spreads | self._spreads(kernel, cutter.by_owner)
+        bounds = {c: how for c, how in cutter.bounds.items() if c not in exact}
         totals, flags = self._totals(), self._flags()
         nodes = list(ir.walk((self.kernel, *self.funcs.values())))
         writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
@@ -303,7 +309,7 @@ class _Derivation:
         unit = self._unit(kernel, self.step, tuple(s.store for s in cutter.slices), bool(remote))
         used = {n for u in (unit, *(m.unit for m in messages)) for n, _ in u.scalars}
         return Partitioning(
-            unit, tuple(sorted(spreads)),
+            unit, tuple(sorted(exact | bounds.keys())), bounds,
             tuple(Combine(*c, how) for c, how in sorted(cutter.combines.items())),
             tuple(sorted(writes)), messages, totals, flags,
             tuple(h for n, h in self.hidden.items() if n in used),

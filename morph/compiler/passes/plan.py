@@ -137,6 +137,10 @@ class StepPlan:
     rows_ahead: bool = False  # the adjacency row of an enqueued item is known before it runs
     agree: ir.Agree | None = None  # its barrier is a crossing of all parts
     sizes: tuple[str, ...] = ()  # collections of which all parts get the number of items there
+    waits: bool = False  # parts learn of failures at the delivery after it
+    sender: StepPlan | None = None  # of a delivery: the step before, if that waits
+    receiver: StepPlan | None = None  # of a delivery: the step after it
+    answers: bool = False  # executes messages, and is left out if no part has sent any
     fills: tuple[
         str, ...
     ] = ()  # cached collections of which a single thread takes the whole capacity
@@ -509,6 +513,25 @@ class _Planner:
         lists = (x for x in s.resized if self.stores[x].kind == "collection")
         return tuple(x for x in lists if x not in sent)
 
+    def _deliveries(self, found: Mapping[int, StepPlan]) -> dict[int, StepPlan]:
+        """Deliveries of messages, the steps that send them, and those that execute them."""
+        changed: dict[int, StepPlan] = {}
+        order = sorted(found)
+        for i, k in enumerate(order):
+            if not isinstance(found[k].node, ir.Deliver):
+                continue
+            before, after = order[i - 1], order[i + 1]
+            sender = changed.get(before, found[before])
+            waits = isinstance(sender.node, ir.Foreach) and sender.agree is None
+            if waits:
+                changed[before] = sender = replace(sender, waits=True)
+            changed[after] = receiver = replace(found[after], answers=True)
+            changed[k] = replace(
+                found[k], sender=sender if waits else None, receiver=receiver,
+                sizes=self._sizes(sender),
+            )  # fmt: skip
+        return changed
+
     def _rebuilds(self, nodes: list[ir.Node]) -> tuple[str, ...]:
         """The graphs whose points or edges a step with these nodes changes."""
         changed = abi.restructured(nodes) if self.rebuilt else set()
@@ -527,6 +550,7 @@ class _Planner:
             for k, s in enumerate(block.steps)
             if isinstance(s, ir.Agree)
         }
+        found |= self._deliveries(found)
         found |= {k: _with_sections(found, k) for k, s in found.items() if s.sections > 1}
         can_resume = [k for k, s in found.items() if s.can_fail or isinstance(s.node, ir.Foreach)]
         uniform = steps.uniform(replace(self.unit, blocks=(block,)))

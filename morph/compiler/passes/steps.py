@@ -109,8 +109,7 @@ def sweeps(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bo
     if not (isinstance(loop, ir.ForEdges) and isinstance(loop.point, ir.Var)):
         return False
     g = next(g for g in unit.graphs if g.slot == loop.graph)
-    begins = loop.start is None and not g.loose and dict(g.tables)["points"] == s.slot
-    begins = begins and s.start is None and s.stop is None
+    begins = loop.start is None and not g.gapped and dict(g.tables)["points"] == s.slot
     given = any(isinstance(n, ir.Assign) and n.name == item for n in ir.walk(k.body))
     whole = begins and loop.point.name == item and not given
     alone = shared.pure and shared.completes and s.balance == "auto" and k.where is None

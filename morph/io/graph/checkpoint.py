@@ -19,13 +19,15 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.conversion import number
 from morph.io.graph.shares import identity
 from morph.io.text.files import opened, remove_leftovers, replacing
 from morph.io.text.scanner import FormatError, StrPath
+from morph.partition.collection import PartitionedCollection
 from morph.partition.graph import PartitionedGraph
-from morph.partition.parts import DIVIDED, GLOBAL_ID
-from morph.partition.tables import PartitionedCollection, ReplicatedFlag
+from morph.partition.parts import DIVIDED
+from morph.partition.replicated import ReplicatedFlag
 from morph.partition.transport import agree, on_all
 
 VERSION = 1

@@ -88,8 +88,8 @@ def _read(
     """Read the shares of this process; a format without shares is read as a whole."""
     if row.share is None:
         whole = row.read(path, weight_type)
-        return {k: Shared(share_of(whole, k, transport.size)) for k in transport.parts}
-    return {k: row.share(path, weight_type, k, transport.size) for k in transport.parts}
+        return {k: Shared(share_of(whole, k, transport.size)) for k in transport.here}
+    return {k: row.share(path, weight_type, k, transport.size) for k in transport.here}
 
 
 def _converted(path: StrPath, weight: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:

@@ -194,16 +194,16 @@ int64_t morph_parse(const char *text, int64_t length, int64_t parts, const int64
   return odd ? -1 : behind;
 }
 
-// Write rows, each begun by `prefix`, into `out`, which has `room` bytes for each; columns are
+// Write rows, each begun by `prefix`, into `out`, which has `row_bytes` for each; columns are
 // int64 (padded to their width) or double, `strides` bytes from row to row.  Returns the length.
 int64_t morph_format(int64_t rows, int64_t columns, const char *const *data, const int64_t *strides,
                      const uint8_t *whole, const int32_t *widths, const char *prefix,
-                     int64_t prefix_length, int64_t room, int64_t *lengths, char *out) {
+                     int64_t prefix_length, int64_t row_bytes, int64_t *lengths, char *out) {
   int64_t parts = (rows + ROWS - 1) / ROWS;
 #pragma omp parallel for schedule(dynamic) if (parts > 1)
   for (int64_t k = 0; k < parts; k++) {
     int64_t last = (k + 1) * ROWS < rows ? (k + 1) * ROWS : rows;
-    char *start = out + k * ROWS * room, *p = start;
+    char *start = out + k * ROWS * row_bytes, *p = start;
     for (int64_t row = k * ROWS; row < last; row++) {
       memcpy(p, prefix, prefix_length);
       p += prefix_length;
@@ -219,7 +219,7 @@ int64_t morph_format(int64_t rows, int64_t columns, const char *const *data, con
   }
   int64_t total = 0;
   for (int64_t k = 0; k < parts; k++) {
-    memmove(out + total, out + k * ROWS * room, lengths[k]);
+    memmove(out + total, out + k * ROWS * row_bytes, lengths[k]);
     total += lengths[k];
   }
   return total;

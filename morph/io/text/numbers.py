@@ -137,11 +137,11 @@ def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes)
     strides = np.array([c.strides[0] for c in columns], np.int64)
     integral = np.array([c.dtype.kind != "f" for c in columns], np.uint8)
     wide = np.array(widths, np.int32)
-    room = len(prefix) + _WIDEST * len(columns)
+    row_bytes = len(prefix) + _WIDEST * len(columns)
     lengths = np.empty(rows, np.int64)  # more than there are parts
-    out = np.empty(rows * room, np.uint8)
+    out = np.empty(rows * row_bytes, np.uint8)
     length = made.morph_format(
         rows, len(columns), data, strides.ctypes.data, integral.ctypes.data, wide.ctypes.data,
-        prefix, len(prefix), room, lengths.ctypes.data, out.ctypes.data,
+        prefix, len(prefix), row_bytes, lengths.ctypes.data, out.ctypes.data,
     )  # fmt: skip
     return out[:length].data

@@ -14,33 +14,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, NoReturn
+from typing import Any
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.ownership import ENDS, GLOBAL_ID, Ownership, bare
+from morph.compiler.passes.ownership import ENDS, Ownership, bare
+from morph.compiler.passes.receivers import Receiver, assigned, refuse_value
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import (
     BOOL,
-    I32,
     I64,
     NOTHING,
-    Column,
     Handle,
     Scalar,
     Store,
     Type,
-    Vector,
 )
 
 COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
-CARRIED = (  # expressions that are computed by the sender
-    ir.Const, ir.Var, ir.Unary, ir.Binary, ir.Compare, ir.Logic, ir.Select, ir.Cast, ir.Builtin,
-    ir.Load, ir.Place, ir.Field, ir.Degree, ir.Item, ir.Call,
-)  # fmt: skip
 HINT = "keep what the item itself changes, and what it computes for later, out of these statements"
 
 
@@ -94,6 +89,7 @@ class Cutter:
     taken: set[str]  # names of slots
     combines: dict[tuple[str, str], str] = field(default_factory=dict)
     spreads: set[tuple[str, str]] = field(default_factory=set)
+    bounds: dict[tuple[str, str], str] = field(default_factory=dict)  # see `Partitioning.bounds`
     slices: list[Slice] = field(default_factory=list)
     by_owner: set[int] = field(default_factory=set)  # `id` of nodes that the owner executes
     sent: list[Sent] = field(default_factory=list)
@@ -144,6 +140,7 @@ class Cutter:
             self.shown |= unseen
             self.locals, self.taken, self.spreads = dict(before[0]), set(before[1]), set(before[2])
             self.combines, self.slices, self.by_owner, self.sent = {}, [], set(), []
+            self.bounds = {}
             self._read_by_owner = set()
             body = self._body((), self.kernel.body)
         nodes = [n for f in self.rows.funcs.values() for n in ir.walk(f)]
@@ -187,7 +184,7 @@ class Cutter:
     def _is_entered(self, s: ir.If, rest: ir.Body) -> bool:
         """Whether the condition of a branch is evaluated by the sender, and slices are in it."""
         combined = all(self._is_combinable(n) for n, _ in self._remote(s))
-        if _assigned((s.then, s.orelse)) & read_first(rest) and not combined:
+        if assigned((s.then, s.orelse)) & read_first(rest) and not combined:
             return False
         if not self._only_owner_knows(s.cond):
             return True
@@ -210,7 +207,7 @@ class Cutter:
         op, x = ">=" if how == "min" else "<=", ir.Var(name=name, type=a.type, pos=a.pos)
         if (op, bare(x), bare(_widened(u))) not in _same(c) or not self._is_only_change(a):
             return None
-        nodes, made = list(ir.walk(then)), _assigned(then)
+        nodes, made = list(ir.walk(then)), assigned(then)
         if any(isinstance(n, ir.Call) or self._touches(n, column) for n in nodes):
             return None
         if made & ir.used(ir.walk(s)) or name in made | ir.used(nodes) or [*_leaving(then)]:
@@ -241,7 +238,7 @@ class Cutter:
         """The end of a slice before whose statement ``first`` all belong to it."""
         last = first
         while True:
-            made = _assigned(body[first - 1 : last])
+            made = assigned(body[first - 1 : last])
             here = [k for k in range(last, len(body)) if ir.used(ir.walk(body[k])) & made]
             if not here:
                 return last
@@ -284,7 +281,7 @@ class Cutter:
         column, how = self._column(s.value), COMBINED[s.value.op]
         self.combines[column] = how
         if how != "add":
-            self.spreads.add(column)
+            self.bounds[column] = how
         return s  # type: ignore[no-any-return]
 
     # --- what an item sees of its own changes ----------------------------------------------------
@@ -323,7 +320,7 @@ class Cutter:
         name, pos = self.kernel.name, body[0].pos
         changes = self._remote(body)
         keys = {self.rows.name(row, name) for _, row in changes}
-        made = _assigned(body)
+        made = assigned(body)
         known = [x for x in (*(row for _, row in changes), *keys) if not ir.used(ir.walk(x)) & made]
         if len(keys) != 1 or not known:
             problem = "what is done at the other end of one edge depends on that of another"
@@ -331,19 +328,21 @@ class Cutter:
         (key,), target = keys, known[0]
         self._check(body, after, key)
         assert isinstance(target.type, Handle)
-        writer = _Writer(self, body, key, target.type)
+        receiver = Receiver(
+            self.rows, self.kernel, self.locals, self._is_uniform, body, key, target.type
+        )
         found = Slice(
-            writer.store(self._slot(), target.type.slot), writer.body(), writer.locals,
+            receiver.store(self._slot(), target.type.slot), receiver.body(), receiver.locals,
             any(isinstance(n, ir.Lock) and n.slot in self.rows.tables for n in ir.walk(body)), pos,
         )  # fmt: skip
         self.slices.append(found)
-        values = (("item", target), *writer.sent)
+        values = (("item", target), *receiver.sent)
         add = ir.Add(slot=found.store.slot, values=values, type=NOTHING, pos=pos)
         send: ir.Body = (ir.Eval(value=add, pos=pos),)
         send = self._filtered(body, send, found.locks, made)
         writes = [
             x for x in body
-            if isinstance(x, ir.Write) and not writer.is_local((x.value, x.place.index))
+            if isinstance(x, ir.Write) and not receiver.is_local((x.value, x.place.index))
         ]  # fmt: skip
         if not found.locks:
             send = (*(x for x in writes if self._column(x) in self.shown), *send)
@@ -377,7 +376,7 @@ class Cutter:
     def _check(self, body: ir.Body, after: ir.Body, key: ir.Expr) -> None:
         """Refuse a slice that another part cannot execute; note what the owner executes."""
         name, nodes = self.kernel.name, list(ir.walk(body))
-        made = _assigned(body)
+        made = assigned(body)
         if escaping := sorted((made & read_first(after)) - self.uniform):
             problem = (
                 f"{user_name(escaping[0])!r} is used after a change at the other end of an edge"
@@ -403,7 +402,7 @@ class Cutter:
                 case ir.FindEdge():
                     row = n.x
                     if self.rows.name(row, name) != key:
-                        _refuse_value(n)
+                        refuse_value(n)
                 case _:
                     continue
             if self.rows.name(row, name) == key:
@@ -470,13 +469,13 @@ class Cutter:
                 (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(_widened(a.args[0])))
                 for op in (better[:1] if strict else better)
             }
-            if name not in _assigned(rest) and not _has_effect(rest, false, {}):
+            if name not in assigned(rest) and not _has_effect(rest, false, {}):
                 seen = f"{name}_seen{len(self.slices)}_"
                 self.locals[seen] = a.type
                 old = ir.Var(name=seen, type=a.type, pos=a.pos)
                 op = better[0] if strict else better[1]
                 cond = ir.Compare(op=op, x=old, y=a.args[0], type=BOOL, pos=a.pos)
-                self.spreads.add(self._column(a))
+                self.bounds[self._column(a)] = a.op
                 value = replace(a, flag=None)
                 return (
                     ir.Assign(name=seen, value=value, pos=a.pos),
@@ -540,156 +539,6 @@ class Cutter:
 
     def _column(self, n: Any) -> tuple[str, str]:
         return n.place.slot, n.place.column
-
-
-class _Writer:
-    """Writes the statements of a slice as those of a kernel over messages."""
-
-    def __init__(self, cutter: Cutter, body: ir.Body, key: ir.Expr, target: Handle) -> None:
-        self.cutter, self.rows, self.f = cutter, cutter.rows, cutter.kernel.name
-        self.old, self.key, self.pos = body, key, body[0].pos
-        self.target = ir.Var(name="target_", type=target, pos=self.pos)
-        self.made = _assigned(body)
-        self.columns: list[Column] = []
-        self.sent: list[tuple[str, ir.Expr]] = []  # columns of a message, and their values
-        self._known: dict[ir.Expr, str] = {}
-        self.locals: dict[str, Type] = {"target_": target}
-        self.locals |= {n: t for n, t in cutter.locals.items() if n in self.made}
-        before = sorted(self.made & read_first(body))
-        given = [ir.Var(name=n, type=cutter.locals[n], pos=self.pos) for n in before]
-        first = [ir.Assign(name=x.name, value=self._carried(x), pos=self.pos) for x in given]
-        self._body = (*first, *ir.rewritten(body, self._received))
-
-    def store(self, slot: str, table: str) -> Store:
-        """The collection of messages."""
-        self.slot = slot
-        return Store(slot, "collection", (Column("item", I32, 0, table, 4), *self.columns))
-
-    def body(self) -> ir.Body:
-        """The statements, with the values of the message ``entry``."""
-
-        def load(n: ir.Node) -> Any:
-            if not isinstance(n, ir.Place) or n.slot:
-                return None
-            return replace(n, slot=self.slot, row=self._entry())
-
-        item = ir.Place(
-            slot=self.slot, column="item", row=self._entry(), index=None, type=self.target.type,
-            pos=self.pos,
-        )  # fmt: skip
-        value: ir.Expr = ir.Load(place=item, type=item.type, pos=self.pos)
-        if not self.columns:  # then an item of the collection is the row
-            value = ir.Var(name="entry_", type=item.type, pos=self.pos)
-        first = ir.Assign(name=self.target.name, value=value, pos=self.pos)
-        return (first, *ir.rewritten(self._body, load))
-
-    def _entry(self) -> ir.Var:
-        return ir.Var(name="entry_", type=Handle(self.slot), pos=self.pos)
-
-    def _received(self, n: ir.Node) -> Any:
-        """What the owner evaluates in place of a node; None if parts of it are carried."""
-        if not isinstance(n, ir.Expr) or n.effect:
-            return None
-        if self.rows.partitioned(n.type) and self.rows.name(n, self.f) == self.key:
-            return self.target
-        if self.cutter._is_uniform(n):
-            return n
-        if isinstance(n, ir.Call) and self.is_local(n.args):
-            for x in n.args:
-                if self.rows.partitioned(x.type) and self.rows.name(x, self.f) != self.key:
-                    _refuse_value(x)
-            return None
-        return None if self.is_local(n) else self._carried(n)
-
-    def is_local(self, x: object) -> bool:
-        """Whether an expression depends on the owner's row, or on what the slice computes."""
-        for n in ir.walk(x):
-            if isinstance(n, ir.Var) and n.name in self.made:
-                return True
-            if isinstance(n, ir.Expr) and self.rows.partitioned(n.type):
-                if self.rows.name(n, self.f) == self.key:
-                    return True
-        return False
-
-    def _carried(self, x: ir.Expr) -> ir.Expr:
-        """A value of the sender, in a column of the message."""
-        if isinstance(x, ir.Const):
-            return x
-        t = x.type
-        of_points = isinstance(t, Handle) and t.slot in self.rows.points
-        plain = t.elem if isinstance(t, Vector) else t
-        if not (of_points or isinstance(plain, Scalar)) or not self._is_safe(x):
-            _refuse_value(x)
-        exists = self.rows.exists(x, self.f)
-        name = self._known.setdefault(bare(x), f"value{len(self.columns)}")
-        kind = I32 if of_points else plain
-        assert isinstance(kind, Scalar)
-        if name not in dict(self.sent):
-            size = t.size if isinstance(t, Vector) else 0
-            stride = max(size, 1) * kind.bits // 8
-            self.columns.append(Column(name, kind, size, None, stride))
-            self.sent.append((name, global_id(x, exists) if of_points else x))
-        place = ir.Place(
-            slot="", column=name, row=x, index=None, type=kind if of_points else t, pos=x.pos
-        )
-        load = ir.Load(place=place, type=place.type, pos=x.pos)
-        if not of_points:
-            return load
-        row = ir.Cast(x=load, type=t, pos=x.pos)
-        if exists:
-            return row
-        zero = ir.Const(value=0, type=I32, pos=x.pos)
-        none = ir.Const(value=-1, type=t, pos=x.pos)
-        cond = ir.Compare(op="<", x=load, y=zero, type=BOOL, pos=x.pos)
-        return ir.Select(cond=cond, x=none, y=row, type=t, pos=x.pos)
-
-    def _is_safe(self, x: object) -> bool:
-        """Whether the sender may evaluate an expression that the slice may not need."""
-        for n in ir.walk(x):
-            if not isinstance(n, CARRIED):
-                return False
-            rows: list[Any] = []
-            match n:
-                case ir.Place():
-                    rows = [n.row]
-                case ir.Degree():
-                    rows = [n.point]
-                case ir.Call():
-                    rows = [a for a in n.args if isinstance(a.type, Handle)]
-                case ir.Item() if not isinstance(n.x.type, Vector):
-                    return False
-            fixed = not isinstance(n, ir.Place | ir.Item) or isinstance(n.index, ir.Const | None)
-            if not fixed or not all(self.rows.exists(row, self.f) for row in rows):
-                return False
-        return True
-
-
-def _refuse_value(x: ir.Expr) -> NoReturn:
-    """Refuse a value that a message cannot carry."""
-    problem = "this value cannot be sent with a change at the other end of an edge"
-    reject(problem, x.pos, "assign what is needed, numbers or points, to locals before")
-
-
-def global_id(row: ir.Expr, exists: bool) -> ir.Expr:
-    """The id of a row that users see; -1 for None."""
-    assert isinstance(row.type, Handle)
-    place = ir.Place(
-        slot=row.type.slot, column=GLOBAL_ID, row=row, index=None, type=I32, pos=row.pos
-    )
-    load = ir.Load(place=place, type=I32, pos=row.pos)
-    if exists:
-        return load
-    none = ir.Const(value=-1, type=row.type, pos=row.pos)
-    cond = ir.Compare(op="!=", x=row, y=none, type=BOOL, pos=row.pos)
-    missing = ir.Const(value=-1, type=I32, pos=row.pos)
-    return ir.Select(cond=cond, x=load, y=missing, type=I32, pos=row.pos)
-
-
-def _assigned(body: object) -> set[str]:
-    """The locals that statements give a value, or change in place."""
-    kinds = (ir.SetItem, ir.SetField, ir.LocalAdd, ir.LocalPop, ir.LocalClear)
-    nodes = list(ir.walk(body))
-    return ir.bound(nodes) | ir.used(n for n in nodes if isinstance(n, kinds))
 
 
 def _operation(n: Any) -> str:

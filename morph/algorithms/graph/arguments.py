@@ -1,0 +1,96 @@
+"""Arguments and results of graph algorithms, on one device or in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from morph.graph import Graph
+from morph.language.messages import shown
+from morph.partition.graph import PartitionedGraph
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def of_graph(algorithm: F) -> F:
+    """Have an algorithm take whatever `Graph.of` takes, or a graph in parts, and hold its lock.
+
+    So no thread changes the graph between the first look at its weights and the result.
+    """
+
+    @wraps(algorithm)
+    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        graph = graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
+        with graph._lock:
+            return algorithm(graph, *args, **kwargs)
+
+    return cast(F, run)
+
+
+def as_graph(graph: Any) -> Graph:
+    """Give a graph as it is, and one of another library as `Graph.of` makes it."""
+    if isinstance(graph, PartitionedGraph):
+        raise TypeError(
+            "this algorithm takes a graph on one device, not in parts: parts.to(device)"
+        )
+    return graph if isinstance(graph, Graph) else Graph.of(graph)
+
+
+def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
+    """Check the id of a point, or an array of them.
+
+    Returns
+    -------
+    array, shape (k,), int32
+        On the host, without repetitions.
+
+    Raises
+    ------
+    TypeError
+        If one is not an integer.
+    ValueError
+        If one is not a live point.
+    """
+    n = len(graph.points)
+    if type(source) is int and 0 <= source < n and not graph.points.deletes:
+        return np.array([source], np.int32)
+    ids = np.asarray(graph.device.to_host(source)).ravel()
+    if ids.size and ids.dtype.kind not in "iu":
+        raise TypeError(f"{what} is an id or an array of ids, not {shown(source)}")
+    wrong = ids[(ids < 0) | (ids >= n)]
+    if wrong.size:
+        raise ValueError(f"{what} {wrong[0]} is not a vertex: the graph has {n}, counted from 0")
+    ids = np.unique(ids).astype(np.int32)
+    if graph.points.deletes:
+        dead = ids[~np.asarray(graph.device.to_host(graph.points.alive))[ids]]
+        if dead.size:
+            raise ValueError(f"{what} {dead[0]} is not a vertex: it was deleted")
+    return ids
+
+
+def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
+    """Copy columns of points to the graph's device, those of a graph in parts to the host."""
+    points = graph.points
+    if isinstance(graph, PartitionedGraph):
+        return [getattr(points, name)[:] for name in names]
+    return graph.device.copies(*(points.columns[name].array[: len(points)] for name in names))
+
+
+def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:
+    """Give the graphs of this process's parts, mirrors included; of a graph, itself."""
+    if isinstance(graph, PartitionedGraph):
+        return [graph.local(k) for k in graph.here]
+    return [graph]
+
+
+def live_edges(graph: Graph) -> Any:
+    """Give the ids of the edges between live points: an array, or a slice of all."""
+    if isinstance(graph, PartitionedGraph):
+        return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
+    if graph.gapped and not graph.points.deletes:  # nothing to pack
+        return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
+    _, ids = graph.adjacency("out")
+    return slice(len(graph.edges)) if ids is None else ids

@@ -1,0 +1,124 @@
+"""The arguments of a launch on parts, as each part has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.partitioning import Hidden
+from morph.data.row import Row
+from morph.language.bundles import flat, is_bundle
+from morph.launch.binding import Compiled, Where
+from morph.launch.kernels import Launchable
+from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
+from morph.partition.graph import PartitionedGraph
+from morph.partition.parts import DIVIDED
+from morph.partition.views import PartitionedColumn, PartitionedRange, PartitionedRow
+
+
+class Call(NamedTuple):
+    """A call of ``foreach``; ``options`` are the last arguments of `lookup.launch_for`."""
+
+    what: Launchable
+    items: Any
+    args: tuple[Any, ...]
+    where: Where
+    options: tuple[Any, ...]
+
+
+def key_of(x: Any) -> Any:
+    """The property of an argument that its launch depends on."""
+    if isinstance(x, PartitionedColumn):
+        return id(x.table), x.name
+    if isinstance(x, PartitionedRow):
+        return id(x.table), "row"
+    if isinstance(x, PartitionedRange):
+        return id(x.store), "slice"
+    return id(x) if in_parts(x) or callable(x) else type(x)
+
+
+def store_of(x: Any) -> Any:
+    """The table of a column, a row or a slice of a table that every part has; other objects."""
+    if isinstance(x, PartitionedRange) and x.store.name not in DIVIDED:
+        return x.store
+    return x.table if isinstance(x, PartitionedColumn | PartitionedRow) else x
+
+
+def common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGraph:
+    """The graph of all objects among the arguments."""
+    name, graphs = what.__name__, []
+    for x in filter(in_parts, objects):
+        x = store_of(x)
+        if isinstance(x, PartitionedRange):
+            hint = "use a filter: where=lambda p: p.id < n"
+            raise TypeError(f"foreach takes no slice of the {x.store.name} of parts: {hint}")
+        graphs.append(x if isinstance(x, PartitionedGraph) else x.graph)
+    for x in objects:
+        if isinstance(x, (*OBJECTS, *VIEWS)):
+            place = owner(x).device.name
+            raise TypeError(f"{x!r} is on {place}, but the launch is on {graphs[0]!r}")
+        if what.kind == "kernel" and is_divided(x):
+            raise TypeError(f"{name} takes no row of a partitioned table: pass its id")
+    if any(g is not graphs[0] for g in graphs):
+        raise TypeError(f"{name} takes objects of one partitioned graph, not of several")
+    found: PartitionedGraph = graphs[0]
+    return found
+
+
+def of_part(x: Any, k: int) -> Any:
+    """An argument as part k has it; of a bundle, and of arguments, all of them."""
+    if isinstance(x, tuple):
+        fields = [of_part(a, k) for a in x]
+        return type(x)(*fields) if is_bundle(type(x)) else tuple(fields)
+    if is_divided(x):
+        return Row(x.table.local(k), 0)  # of a program, which is only checked
+    return x.local(k) if in_parts(x) else x
+
+
+def is_divided(x: Any) -> bool:
+    """Whether an argument is a row of the points or edges."""
+    return isinstance(x, PartitionedRow) and x.table.name in DIVIDED
+
+
+def derived_unit(
+    known: Compiled, unit: ir.Unit, hidden: Sequence[Hidden], call: Call, more: int = 0
+) -> Compiled:
+    """A derived unit; ``hidden`` values follow the arguments of the call, and so many ``more``."""
+    first = len(flat(call.args)) + more
+    getters = dict(known.getters)
+    getters.update((h.name, first + i) for i, h in enumerate(hidden))
+    made = Compiled(unit, getters, known.device, known.interruptible)
+    made.dependencies = known.dependencies
+    return made
+
+
+def owners_of(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict[str, Any]:
+    """The objects in parts, by slot."""
+    known: dict[int, Any] = {id(graph.local(k)): graph}
+    known |= {id(t.local(k)): t for t in graph.tables.values()}
+    for x in filter(in_parts, (call.items, *flat(call.args))):
+        x = store_of(x)
+        known[id(x.local(k))] = x
+    for slot, x in slots.objects.items():
+        if id(x) not in known and slot not in slots.arrays:
+            raise TypeError(f"{x!r} is on {x.device.name}, but the launch is on {graph!r}")
+    return {slot: known[id(x)] for slot, x in slots.objects.items() if id(x) in known}
+
+
+def sizes_of(k: int, graph: PartitionedGraph, hidden: Sequence[Hidden]) -> tuple[int, ...]:
+    """The values of the hidden arguments of part k."""
+    return tuple(_size(h, graph, k) for h in hidden)
+
+
+def _size(hidden: Hidden, graph: PartitionedGraph, k: int) -> int:
+    """The value of a hidden argument of part k."""
+    name = hidden.what.removeprefix("owned_")
+    table = graph.tables[name]
+    if name == hidden.what:
+        return len(table)
+    part = graph.parts[k]
+    assert part is not None
+    if name == "edges" and part.changed is not None:
+        return len(part.graph.edges)
+    return part.share(name).owned

@@ -1,0 +1,108 @@
+"""How parts execute a program: in one launch of each part, or by steps, launch by launch."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from morph.compiler.ir.layout import MOST_PARTS
+from morph.compiler.passes.partitioned_program import NeedsSteps, PartitionedProgram, derive_program
+from morph.language.bundles import flat
+from morph.language.errors import LanguageError
+from morph.launch import lookup
+from morph.launch.binding import Compiled, Request
+from morph.launch.slots import Slots
+from morph.partition.graph import PartitionedGraph
+from morph.partition.objects import Call, derived_unit, of_part, owners_of, sizes_of
+from morph.partition.persistent import PersistentProgram
+from morph.partition.replicated import ReplicatedScalars, TableOfParts
+
+
+class BySteps:
+    """A program that parts execute launch by launch, and why."""
+
+    def __init__(self, why: str) -> None:
+        self.text = f"// launch by launch: {why}\n"
+
+    @property
+    def compiled(self) -> BySteps:
+        """The object whose text `Launchable.source` gives."""
+        return self
+
+    def edit(self, text: str) -> None:
+        """Refuse: there is no text."""
+        raise ValueError("the text of a launch on parts cannot be replaced")
+
+    def fits(self) -> bool:
+        """No: a later call looks for one launch of each part again."""
+        return False
+
+    def by_steps(self) -> bool:
+        """Whether the program runs launch by launch."""
+        return True
+
+
+def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram | BySteps:
+    """The launch of a program on all parts, or why there is none."""
+    try:
+        _refuse_graph(graph)
+        if any(isinstance(x, TableOfParts) for x in flat(call.args)):
+            raise NeedsSteps("each part has rows of its own in a table")
+    except NeedsSteps as why:
+        lookup.accept(call.what, of_part(call.args, graph.here[0]))
+        return BySteps(str(why))
+    try:
+        found = [_derived_program(k, graph, call) for k in graph.here]
+        program = found[0][0]
+        if any(p is not program and p.unit != program.unit for p, _, _ in found):
+            raise NeedsSteps("tables of parts differ in their layout")
+        owners_of(graph.here[0], graph, call, found[0][2])
+        sizes = [sizes_of(k, graph, program.hidden) for k in graph.here]
+        parts = [(compiled, slots) for _, compiled, slots in found]
+        return PersistentProgram(graph, call.what, program, parts, sizes)
+    except NeedsSteps as why:
+        return BySteps(str(why))
+
+
+def _refuse_graph(graph: PartitionedGraph) -> None:
+    """Refuse graphs whose parts cannot execute a program together."""
+    devices = graph.devices
+    if len(graph.here) < len(devices):
+        raise NeedsSteps("parts lie in other processes")
+    if graph.recorder is not None:
+        raise NeedsSteps("a checkpoint records single launches")
+    if graph.changes:
+        raise NeedsSteps("the graph has changed since it was divided")
+    if len(devices) > MOST_PARTS:
+        raise NeedsSteps(f"there are more than {MOST_PARTS} parts")
+    if any(d.interprets for d in devices):
+        raise NeedsSteps("a part is interpreted")
+    gpus = {d.name for d in devices if not d.on_host}
+    if gpus and len(gpus) < len(devices):
+        raise NeedsSteps("not every part has a GPU of its own")
+
+
+def _derived_program(
+    k: int, graph: PartitionedGraph, call: Call
+) -> tuple[PartitionedProgram, Compiled, Slots]:
+    """What part k executes of a program, and its objects."""
+    compiled, slots = lookup.accepted(
+        Request(call.what, None, of_part(call.args, k), None, graph.local(k).device)
+    )
+    if compiled not in _programs:
+        graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
+        rows = [x.local(k).table for x in flat(call.args) if isinstance(x, ReplicatedScalars)]
+        one = {slot for slot, x in slots.objects.items() if any(x is t for t in rows)}
+        try:
+            program = derive_program(compiled.unit, graphs, one)
+            made = derived_unit(compiled, program.unit, program.hidden, call)
+            _programs[compiled] = program, made
+        except (NeedsSteps, LanguageError) as error:
+            _programs[compiled] = getattr(error, "problem", str(error))
+    known = _programs[compiled]
+    if isinstance(known, str):
+        raise NeedsSteps(known)
+    return *known, slots
+
+
+_programs: WeakKeyDictionary[Compiled, tuple[PartitionedProgram, Compiled] | str]
+_programs = WeakKeyDictionary()

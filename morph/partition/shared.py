@@ -1,0 +1,90 @@
+"""What the launches on one partitioned graph share: boxes of messages, memory, routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from morph.compiler.ir.layout import Route
+from morph.compiler.passes.partitioned_program import NeedsSteps
+from morph.data.collection import Collection
+from morph.data.table import Table
+from morph.language.types import Column
+from morph.launch.scratch import Scratch, scratch
+from morph.partition.graph import PartitionedGraph
+from morph.partition.messages import message_box
+
+
+class Shared:
+    """What the launches on one partitioned graph share.
+
+    Parameters
+    ----------
+    devices : sequence of Device
+        Of each part.
+    """
+
+    def __init__(self, devices: Sequence[Any]) -> None:
+        self._devices = devices
+        self._routes: dict[str, np.ndarray[Any, Any]] = {}
+        self._arrays: list[Any] = []  # whose addresses routes have
+        self._boxes: dict[Any, Collection] = {}
+
+    @cached_property
+    def memories(self) -> list[Scratch]:
+        """Of each part: parts on a CPU execute a program at the same time, so each has its own.
+
+        Raises
+        ------
+        NeedsSteps
+            If a part cannot access the memory of another.
+        """
+        if not all(d.reach(other) for d in self._devices for other in self._devices):
+            raise NeedsSteps("a part cannot access the memory of another")
+        return [Scratch(d) if d.on_host else scratch(d) for d in self._devices]
+
+    def box(
+        self, k: int, table: Table, slot: str, columns: Sequence[Column], capacity: int = 0
+    ) -> Collection:
+        """The messages of one kind to rows of a table that part k sends, or receives."""
+        key = k, table.name, slot, tuple(columns)
+        if key not in self._boxes:
+            self._boxes[key] = made = message_box(table, slot, columns)
+            made.resize(capacity)
+        return self._boxes[key]
+
+    def route(self, graph: PartitionedGraph, name: str) -> np.ndarray[Any, Any]:
+        """The words of `Route` of a table, a row for each part."""
+        if name not in self._routes:
+            table, count = graph.tables[name], len(graph.devices)
+            shares = [table._share(k) for k in range(count)]
+            found = np.zeros((count, Route.WORDS), np.int64)
+            rows = table._routes.sent
+            on_host = [[d.to_host(a) for a in rows[j]] for j, d in enumerate(graph.devices)]
+            for k, (share, device) in enumerate(zip(shares, graph.devices, strict=True)):
+                own, mirrored = on_host[k], [pieces[k] for pieces in on_host]
+                sent, home = (device.asarray(np.concatenate(x)) for x in (own, mirrored))
+                self._arrays += [sent, home]
+                row, sizes = found[k], [0, *(a.size for a in own)]
+                row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
+                row[Route.OWNED] = share.owned
+                row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum(sizes)
+                first = [holder.owned + int(holder.mirrors_of[k]) for holder in shares]
+                row[Route.FIRST_MIRROR :][:count] = first
+                row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
+            self._routes[name] = found
+        return self._routes[name]
+
+
+_known: WeakKeyDictionary[PartitionedGraph, Shared] = WeakKeyDictionary()
+
+
+def shared_by(graph: PartitionedGraph) -> Shared:
+    """What the launches on a graph share."""
+    if graph not in _known:
+        _known[graph] = Shared(graph.devices)
+    return _known[graph]
