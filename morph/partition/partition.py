@@ -135,17 +135,19 @@ def divided(
         ids = _edges_by_part(g, place, src)
         ends = (place.owner[src], place.owner[dst]) if g.directed and len(where) > 1 else None
 
-    def arcs(ids: Any) -> Arcs:
-        return Arcs(ids, src[ids], dst[ids], {name: a[ids] for name, a in extra.items()})
+    def arcs(ids: Any, degree: Array | None = None) -> Arcs:
+        columns = {name: a[ids] for name, a in extra.items()}
+        return Arcs(ids, src[ids], dst[ids], columns, degree)
 
-    maker = Maker(at, place, degree, g, points)
+    maker = Maker(at, place, g, points)
     parts: list[Part | None] = [None] * len(where)
     for k in range(len(where)) if transport is None else transport.here:
         copies = None
         with at.active():
             if ends is not None:
                 copies = arcs(xp.flatnonzero((ends[1] == k) & (ends[0] != k)))
-            parts[k] = maker.part(k, arcs(ids[k]), copies, where[k])
+            own = arcs(ids[k], None if degree is None else degree[place.ids[k]])
+            parts[k] = maker.part(k, own, copies, where[k])
     made = PartitionedGraph(parts, where, (n, len(g.edges)), g.directed, transport)
     _copy_references(g, made)
     for name, table in g.tables.items():
