@@ -207,7 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows += [call(name, g, parts, run, o.repeat) for name, run in {
         "morph.bfs": lambda x: morph.bfs(x, 0).distance,
         "morph.sssp": lambda x: morph.sssp(x, 0).distance,
-        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=o.iterations),
+        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=o.iterations)[0],
     }.items()]  # fmt: skip
     table(rows)
 
