@@ -477,7 +477,7 @@ class Launch:
 
     def _match_capacity(self, slot: str, capacity: int) -> None:
         """Give as much capacity to the collections that the program will swap with this one."""
-        slots = {dict(p).get(slot, slot) for p in self.compiled.unit.permutations}
+        slots = {slot, *(dict(p).get(slot, slot) for p in self.compiled.unit.permutations)}
         for obj in (self.objects[s] for s in slots):
             if obj.capacity < capacity:
                 obj.touched()

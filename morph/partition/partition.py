@@ -12,7 +12,15 @@ from morph.compiler.ir.layout import GLOBAL_ID
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.partition.parts import DIVIDED, Arcs, HostArray, Maker, Part, Placement
+from morph.partition.parts import (
+    DIVIDED,
+    POINT_COST,
+    Arcs,
+    HostArray,
+    Maker,
+    Part,
+    Placement,
+)
 from morph.partition.ranks import Ranks
 from morph.partition.speed import speed
 from morph.partition.tables import refuse_divided
@@ -43,7 +51,7 @@ def partition(
         One for each part; a device may have several.  Of ranks, one may stand for all; by default
         the CPU.
     by : {"range", "degree", "hilbert"} or array of int, shape (n,)
-        Ranges of equally many points; ranges with equally many points and out-edges together;
+        Ranges of equally many points; ranges of equal work: a point counts as four out-edges;
         sections of the Hilbert curve through the points' columns ``x`` and ``y``, of equal size
         as those by degree; or the part of each point.
     shares : sequence of float or "measured", optional
@@ -253,8 +261,8 @@ def bounds_by_range(n: int, fractions: HostArray) -> list[int]:
 
 
 def bounds_by_degree(where: Device, degree: Array, fractions: HostArray) -> list[int]:
-    """Divide a sequence of points, so that each range has its share of points and edges."""
-    total = where.xp.cumsum(degree + 1)
+    """Divide a sequence of points, so that each range has its share of the work."""
+    total = where.xp.cumsum(degree + POINT_COST)
     if not total.size:
         return [0] * (fractions.size + 1)
     targets = where.asarray(np.rint(fractions.cumsum() * int(total[-1])))

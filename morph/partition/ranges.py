@@ -35,7 +35,7 @@ class Division(NamedTuple):
     Attributes
     ----------
     by_degree : bool
-        Ranges with equally many points and edges together, instead of points.
+        Ranges of equal work instead of equally many points.
     fractions : array, shape (parts,)
         The share of each part.
     """

@@ -17,7 +17,7 @@ from morph.algorithms.refinement.quality import (
     may_split,
 )
 from morph.algorithms.refinement.steiner import corner_across
-from morph.algorithms.triangulation.half_edges import HULL, behind
+from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
 from morph.language.dtypes import Ref
 from morph.launch.foreach import func
 from morph.prelude import bool_, f64, i8, i32, i64, incircle, local, orient2d, struct, vector
@@ -67,8 +67,12 @@ def segment_at_boundary(edge, opposite, p, q, x, splits, params):
     """Whether x may be inserted in a cavity with the segment pq at its boundary.
 
     Gives the half-edge if the segment has to be split instead, MISFIT or KEPT if neither it may nor
-    the point fits, or NONE.
+    the point fits, or NONE.  No cavity contains a triangle at the border of a part, so both parts
+    keep the triangles beside it, and those stay locally Delaunay.
     """
+    if hasattr(params, "has_border"):
+        if opposite == BORDER:
+            return i32(KEPT)
     if splits:
         return i32(NONE) if orient2d(p, q, x) > 0 else i32(MISFIT)
     if may_split(opposite, params):

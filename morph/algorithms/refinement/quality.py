@@ -6,7 +6,7 @@ read it is not compiled (`hasattr`).
 
 from __future__ import annotations
 
-from morph.algorithms.triangulation.half_edges import HULL
+from morph.algorithms.triangulation.half_edges import BORDER, HULL
 from morph.language.dtypes import Ref
 from morph.launch.foreach import func
 from morph.prelude import exponent, f64, i32, sqrt, struct
@@ -158,9 +158,13 @@ def bucket_of(a, b, c, max_area, params):
 
 @func
 def may_split(opposite, params):
-    """Whether the segment with this ``opposite`` may be split."""
+    """Whether the segment with this ``opposite`` may be split: none at the border of a part."""
     if hasattr(params, "keep_all"):
         return False
+    elif hasattr(params, "has_border") and hasattr(params, "keep_hull"):
+        return opposite != BORDER and opposite != HULL
+    elif hasattr(params, "has_border"):
+        return opposite != BORDER
     elif hasattr(params, "keep_hull"):
         return opposite != HULL
     else:
