@@ -125,7 +125,10 @@ def test_parts_beside_one_device(script, capsys, tmp_path):
     options = ["--scale", "6", "--devices", "cpu,cpu,cpu", "--repeat", "1", "--rows", rows]
     script("partitions").main(options)
     out = capsys.readouterr().out
-    assert out.count(" yes") == 4 and "edges cut" in out and "NO" not in out
+    assert out.count(" yes") == 7 and "edges cut" in out and "NO" not in out
+    script("scaling").main([rows, "--hold-out", "9", "--scales", "30"])
+    out = capsys.readouterr().out
+    assert out.count("outlook") == 2 and "a crossing" in out
 
 
 def test_table_of_falcon(script, capsys, monkeypatch):
