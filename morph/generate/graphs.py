@@ -364,8 +364,8 @@ def _graph(
     def edges_of(where: Device, own: range, k: int = 0) -> Rows:
         at_once = where.bulk if where.on_host else where.bulk * 8
         groups = min(-(-most // (parts * at_once)), _GROUPS)
-        if where.on_host and parts == 1:
-            groups = 1  # the host sorts in place, and groups cost it time
+        if parts == 1 and (where.on_host or 24 * most < (where.free() or 0)):
+            groups = 1  # groups save memory, but cost time
         held = kind if groups > 1 else np.int64  # a single group has its keys beside the edges
         require_memory(where, n, most // parts, held, arranged=True)
         with where.active():
