@@ -137,6 +137,8 @@ def test_table_of_falcon(script, capsys, monkeypatch):
     module.main(["rmat6", "--places", "cpu,cpu", "cpu,python", "--repeat", "1", "--only", "bfs"])
     out = capsys.readouterr().out
     assert out.count(" yes") == 2 and "NO" not in out and out.count("3.5") == 2
+    module.main(["rmat6", "--together", "cpu,cpu", "--repeat", "1", "--only", "bfs"])
+    assert " yes" in capsys.readouterr().out
 
 
 def test_cost_model(script):

@@ -45,7 +45,7 @@ Weight = tuple[float, float] | None
 _HOST = device("cpu")
 _PART = 1 << 17  # edges made at a time, within the cache; another number gives other graphs
 _LOW = 0xFFFFFFFF
-_GROUPS = 64  # of edges, sorted one after the other, at most: a batch has a piece for each
+_GROUPS = 64  # at most, of equally many edges: each batch is cut into as many pieces
 
 
 def uniform(
