@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import synchronize, table
+from common import median, synchronize, table
 
 import morph
 from morph import generate
@@ -128,7 +128,11 @@ def fresh(g: Any, column: str, value: float, *numbers: float) -> tuple[Any, ...]
 
 def host(column: Any) -> np.ndarray:
     """Give a column of one device or of parts as an array of NumPy's."""
-    values = column[:]
+    return on_host(column[:])
+
+
+def on_host(values: Any) -> np.ndarray:
+    """Give an array of any device as one of NumPy's."""
     return values.get() if hasattr(values, "get") else np.asarray(values)
 
 
@@ -161,6 +165,16 @@ def row(
     }  # fmt: skip
 
 
+def call(name: str, g: Any, parts: Any, run: Any, repeat: int) -> dict[str, Any]:
+    """Time an algorithm of the library, with its result as one array."""
+    (one, wanted), (several, found) = (median(lambda x=x: run(x), repeat) for x in (g, parts))
+    equal = np.allclose(on_host(found), on_host(wanted), rtol=1e-9, atol=0)
+    return {
+        "program": name, "one ms": one * 1e3, "parts ms": several * 1e3, "by steps ms": "",
+        "speedup": one / several, "equal": "yes" if equal else "NO",
+    }  # fmt: skip
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, and print a row for each program."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -190,6 +204,11 @@ def main(arguments: list[str] | None = None) -> None:
             row("shortest_paths", g, parts, shortest_paths, search, "dist", o.repeat),
             row(f"pagerank, {o.iterations} iterations", g, parts, pagerank, begin, "rank",
                 o.repeat)]  # fmt: skip
+    rows += [call(name, g, parts, run, o.repeat) for name, run in {
+        "morph.bfs": lambda x: morph.bfs(x, 0).distance,
+        "morph.sssp": lambda x: morph.sssp(x, 0).distance,
+        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=o.iterations)[0],
+    }.items()]  # fmt: skip
     table(rows)
 
 

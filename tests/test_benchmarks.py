@@ -124,6 +124,14 @@ def test_parts_beside_one_device(script, capsys):
     assert out.count(" yes") == 4 and "edges cut" in out and "NO" not in out
 
 
+def test_table_of_falcon(script, capsys, monkeypatch):
+    module = script("falcon_xv")
+    monkeypatch.setattr(module, "PAPER", {("rmat6", "bfs"): (3.5, 2.5)})
+    module.main(["rmat6", "--places", "cpu,cpu", "cpu,python", "--repeat", "1", "--only", "bfs"])
+    out = capsys.readouterr().out
+    assert out.count(" yes") == 2 and "NO" not in out and out.count("3.5") == 2
+
+
 def test_structure(script, tmp_path, capsys):
     package = tmp_path / "morph"
     for folder in (package / "data", package / "graph"):

@@ -36,6 +36,7 @@ from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import no_copy
+from morph.partition.objects import LaunchOnParts
 from morph.partition.pool import submit
 from morph.partition.shared import shared_by
 from morph.partition.transport import raise_together
@@ -61,7 +62,7 @@ class PartLaunch(Launch):
         return self.scratch.report.wait(self.reported, compiled.interruptible)
 
 
-class PersistentProgram:
+class PersistentProgram(LaunchOnParts):
     """A program on the parts of a graph, each of which executes it in one launch.
 
     The references to the graph and its objects are weak.
@@ -109,19 +110,10 @@ class PersistentProgram:
         self.waiting: list[Future[None]] = []
 
     @property
-    def compiled(self) -> PersistentProgram:
-        """The object whose text `Launchable.source` gives."""
-        return self
-
-    @property
     def text(self) -> str:
         """The C++ of the unit, after what the parts exchange."""
         lines = "".join(f"// {line}\n" for line in describe_program(self.program))
         return lines + self.launches[0].compiled.text
-
-    def edit(self, text: str) -> None:
-        """Refuse: the text depends on the parts."""
-        raise ValueError("the text of a launch on parts cannot be replaced")
 
     def fits(self) -> bool:
         """Whether the unit still fits the objects and the captured values, and may be launched."""
@@ -129,10 +121,6 @@ class PersistentProgram:
         if graph is None or graph.changes or graph.recorder is not None:
             return False
         return all(p.fits() for p in self.launches)
-
-    def by_steps(self) -> bool:
-        """Whether the program runs launch by launch."""
-        return False
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
         """Run the program.
@@ -243,10 +231,20 @@ class PersistentProgram:
                     error.add_note(f"on part {k}, by whose numbers edges are named")
                     errors[k] = error
             raise_together(graph.transport, errors)
+            self._match_capacities()
             self._write(graph)
         for p, status in zip(self.launches, found, strict=True):
             p._finish(status)
         self.valid = True
+
+    def _match_capacities(self) -> None:
+        """Grow the lists of all parts as those that were full: others will be full soon."""
+        for slot in self.program.collections:
+            capacities = [x.capacity for x in self._objects(slot)]
+            for p, capacity in zip(self.launches, capacities, strict=True):
+                if capacity < max(capacities):
+                    p._match_capacity(slot, max(capacities))
+                    p._fill(running=True)
 
     def _execute(self) -> list[memoryview]:
         """Launch once on all parts; return the status of each."""

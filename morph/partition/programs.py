@@ -12,32 +12,23 @@ from morph.launch import lookup
 from morph.launch.binding import Compiled, Request
 from morph.launch.slots import Slots
 from morph.partition.graph import PartitionedGraph
-from morph.partition.objects import Call, derived_unit, of_part, owners_of, sizes_of
+from morph.partition.objects import Call, LaunchOnParts, derived_unit, of_part, owners_of, sizes_of
 from morph.partition.persistent import PersistentProgram
 from morph.partition.replicated import ReplicatedScalars, TableOfParts
 
 
-class BySteps:
+class BySteps(LaunchOnParts):
     """A program that parts execute launch by launch, and why."""
 
     def __init__(self, why: str) -> None:
         self.text = f"// launch by launch: {why}\n"
-
-    @property
-    def compiled(self) -> BySteps:
-        """The object whose text `Launchable.source` gives."""
-        return self
-
-    def edit(self, text: str) -> None:
-        """Refuse: there is no text."""
-        raise ValueError("the text of a launch on parts cannot be replaced")
 
     def fits(self) -> bool:
         """No: a later call looks for one launch of each part again."""
         return False
 
     def by_steps(self) -> bool:
-        """Whether the program runs launch by launch."""
+        """Yes."""
         return True
 
 
