@@ -31,7 +31,7 @@ from morph.language.dtypes import Ref, vec
 from morph.mesh import Mesh
 from morph.partition.group import DeviceGroup
 from morph.prelude import f64, i8, i64, u64
-from morph.runtime.device import Array, Device
+from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
 RINGS = 8  # of triangles around those to refine: most cavities do not reach further
@@ -312,7 +312,7 @@ def _numbers(rows: Any, n: int) -> Ints:
     return number
 
 
-def _renumbered(opposite: Array, number: Array, xp: Any = np) -> Array:
+def _renumbered(opposite: Any, number: Any, xp: Any = np) -> Any:
     """Give half-edge codes by other numbers of triangles; of a triangle without one, BORDER."""
     hull = opposite == HULL
     border = opposite == BORDER
