@@ -127,7 +127,9 @@ def search_by_levels(s, now, then, cutoff):
 def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
     """Make the edge map that expands a level; it marks points in their column ``active``."""
     marks = graph.points.active
-    return edge_mapping(graph, visit, is_farther, assign=assign, once=True, state=state, marks=marks)
+    return edge_mapping(
+        graph, visit, is_farther, assign=assign, once=True, state=state, marks=marks
+    )
 
 
 @of_graph
