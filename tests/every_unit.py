@@ -323,6 +323,7 @@ def meshes() -> None:
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     morph.refine(mesh, 25)
     morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch
+    morph.refine(mesh, 25, boundary="keep-hull", device=["cpu", "cpu"])
     rim = [[0, 1], [1, 2], [2, 3], [3, 0]]
     plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
     morph.refine(plate, 25, "regions", boundary="keep-hull", max_points=9, deterministic=True)

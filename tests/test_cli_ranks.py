@@ -10,7 +10,7 @@ from test_cli_run import ARCS
 
 from morph.algorithms.graph.mst import Mst
 from morph.algorithms.registry import ROWS
-from morph.cli import main
+from morph.cli import main, parts
 
 IN_PARTS = ("pagerank", "components", "core")
 COMMANDS = """
@@ -130,6 +130,13 @@ def test_weights_are_checked(tmp_path):
     assert (done.exit_code, done.stderr) == (2, f"morph: {tmp_path / 'g.txt'}: {text}\n")
 
 
+def test_options_are_refused_before_mpi_starts(graph, monkeypatch):
+    monkeypatch.setattr(parts, "world", None)
+    done = CliRunner().invoke(main, ["sssp", str(graph), "--mpi", "--updates", "x"])
+    text = "morph: --mpi and --updates exclude each other\n"
+    assert (done.exit_code, done.stderr) == (2, text)
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_ranks(size, graph, tmp_path):
@@ -142,12 +149,10 @@ def test_ranks(size, graph, tmp_path):
         f"core {graph} --mpi -o {tmp_path}/x.py",
         f"bfs {graph} --mpi --source 9",
         f"core {graph} --mpi --device cpu,cpu,cpu",
-        f"sssp {graph} --mpi --updates x",
     ]
     texts = ("bad.txt:10: the first vertex is not an integer: 'x'", "No such file or directory",
              "there is no directory", "unknown suffix '.py'", "9 is not a vertex",
-             f"there are {size} ranks, but devices for 3",
-             "--mpi and --updates exclude each other")  # fmt: skip
+             f"there are {size} ranks, but devices for 3")  # fmt: skip
     bad = bad[:1] if size == 4 else bad
     found = commands_on_ranks(size, *lines, *bad)
     for name, ((code, out, err), *others) in zip(IN_PARTS, found[:3], strict=True):

@@ -1,5 +1,6 @@
 """Generated graphs: their distributions, their symmetry, the same bytes everywhere."""
 
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -217,6 +218,42 @@ def test_a_device_with_memory_of_its_own_makes_the_same_graph(kind, part, monkey
     monkeypatch.setattr(generate.graphs, "_PART", part)
     monkeypatch.setattr(Pretended, "bulk", 64)
     is_that_of_the_host(MADE[kind], pretended(monkeypatch))
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_groups_are_sorted_one_after_the_other(kind, monkeypatch):
+    wanted = MADE[kind]()
+    monkeypatch.setattr(HostDevice, "bulk", 16)
+    monkeypatch.setattr(generate.graphs, "_PART", 1 << 17)
+    for made in (MADE[kind](), MADE[kind](device=["cpu", "cpu", "cpu"]).to("cpu")):
+        for a, b in zip(made.edge_list(), wanted.edge_list(), strict=True):
+            assert (a is None and b is None) or (a == b).all()
+
+
+@pytest.mark.parametrize("weight", [None, (1, 9)])
+def test_making_parts_takes_little_more_memory_than_the_parts(weight, monkeypatch):
+    devices = ["cpu", "cpu"]
+    monkeypatch.setattr(HostDevice, "bulk", 1 << 16)
+    generate.rmat(4, weight=weight, device=devices)  # compiles
+    tracemalloc.start()
+    try:
+        g = generate.rmat(17, 16, weight=weight, device=devices)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    parts = [g.local(k) for k in g.here]
+    columns = [c.array for x in parts for c in x.edges.columns.values()]
+    points = sum(8 * len(x.points) for x in parts)
+    assert peak <= 1.3 * (sum(a.nbytes for a in columns) + points)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**63])
+def test_states_are_those_of_numpy(seed):
+    for kind, first in ((1, 0), (4, 2**31)):
+        found = draws._states_of(seed, kind, first, first + 9)
+        for k, state in enumerate(found, first):
+            wanted = np.random.PCG64(np.random.SeedSequence([seed, kind, k])).state["state"]
+            assert state == (wanted["state"], wanted["inc"])
 
 
 def is_that_of_partition(make, devices):

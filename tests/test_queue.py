@@ -96,7 +96,7 @@ def test_items_that_have_run_leave_a_full_queue(where, fused, monkeypatch):
                 morph.foreach(queue, count_down, queue, total, until_empty=True)
             assert int(total[0].sum) == 100 * 999 * 500 and queue.empty
             counters_hold(queue)
-            assert is_checked() or queue.capacity <= 800
+            assert is_checked() or queue.capacity <= 1600  # of 100,000 items
 
 
 # --- branch and bound ----------------------------------------------------------------------------

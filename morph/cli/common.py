@@ -65,6 +65,11 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def devices_of(spec: str) -> list[Device]:
+    """Return the devices that ``--device`` names, with commas between them."""
+    return [device_of(name) for name in spec.split(",")]
+
+
 def device_of(spec: str) -> Device:
     """Return the device that ``--device`` names."""
     try:

@@ -52,22 +52,24 @@ class Call(NamedTuple):
 
 
 ANSWERS = (".npy", ".npz")  # suffixes of results
-Run = Callable[[Algorithm, Call, Arguments], None]
+# refuses wrong options, and gives what is to run: on all ranks, if there are several
+Prepare = Callable[[Algorithm, Call, Arguments], Callable[[], None]]
 
 
 def command_of(name: str) -> click.Command:
     """Make the command of a row."""
-    return make_command(ALGORITHMS[name], run_and_report)
+    return make_command(ALGORITHMS[name], prepared)
 
 
-def make_command(row: Algorithm, run: Run, others: Iterable[Any] = ()) -> click.Command:
-    """Make a command that gives its options, ``others`` among them, to ``run``."""
+def make_command(row: Algorithm, prepare: Prepare, others: Iterable[Any] = ()) -> click.Command:
+    """Make a command that gives its options, ``others`` among them, to ``prepare``."""
 
     def command(
         path: str, output: str | None, spec: str, as_json: bool, mpi: bool, **options: Any
     ) -> None:
+        run = prepare(row, Call(path, output, spec, as_json, mpi), options)
         with ranks_of(mpi):
-            run(row, Call(path, output, spec, as_json, mpi), options)
+            run()
 
     output = click.option(
         "-o",
@@ -145,10 +147,15 @@ class Input(NamedTuple):
     graph: Callable[[], Any]  # makes the graph, or its parts
 
 
-def run_and_report(row: Algorithm, call: Call, options: Arguments) -> None:
-    """Read a graph, run an algorithm on it, save and report; of several ranks, the first does."""
+def prepared(row: Algorithm, call: Call, options: Arguments) -> Callable[[], None]:
+    """Prepare `run_and_report`."""
     with bad_input():
         arguments = row.arguments(**options)
+    return partial(run_and_report, row, call, options, arguments)
+
+
+def run_and_report(row: Algorithm, call: Call, options: Arguments, arguments: Arguments) -> None:
+    """Read a graph, run an algorithm on it, save and report; of several ranks, the first does."""
     in_parts = call.mpi or "," in call.device
     given = (_read_parts if in_parts else _read)(row, call)
     check_sources(given.n, options["source"])

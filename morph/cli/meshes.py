@@ -17,8 +17,10 @@ from morph.cli.common import (
     bad_input,
     device_of,
     device_option,
+    devices_of,
     format_times,
     json_option,
+    parts_option,
     print_report,
     progress_on,
     taken,
@@ -157,7 +159,7 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
 @triangulation_options
 @output_options
 @click.option("--report", "long", is_flag=True, help="Tell more of the mesh's quality.")
-@device_option
+@parts_option
 @json_option
 def refine(
     mesh_in: str, poly: bool, long: bool, spec: str, as_json: bool, **options: Any
@@ -168,7 +170,8 @@ def refine(
     first. Files of other formats (.msh, .vtu and more) are read by meshio. Without -q, angles of
     20 degrees are asked for; -q 0 asks for none.
     """
-    where = device_of(spec)
+    devices = devices_of(spec)
+    where, names = devices[0], ",".join(d.name for d in devices)
     files, given = taken(Outputs, options), taken(Input, options)
     wanted = taken(Wanted, options)
     check_outputs(files)
@@ -179,7 +182,7 @@ def refine(
         sizes = None if wanted.size is None else _sizes(wanted.size, len(mesh.points))
         if wanted.attributes:
             _take_attributes(mesh_in, mesh, where)
-        done = _refined(mesh_in, mesh, limits, sizes, wanted, where)
+        done = _refined(mesh_in, mesh, limits, sizes, wanted, devices)
     out = done.mesh.compact() if files.jettison else done.mesh
     write_outputs(out, files)
     quality, times = out.quality(), times_of(spent)
@@ -191,13 +194,13 @@ def refine(
         "added": done.added,
         "unmet": done.unmet,
         "times": times,
-        "device": where.name,
+        "device": names,
     }
     lines = [
         f"{len(mesh.triangles):,} triangles became {quality.triangles:,},"
         f" {len(mesh.points):,} points {quality.points:,}",
         f"angles {quality.min_angle:.2f} to {quality.max_angle:.2f} degrees, area {quality.area:g}",
-        f"{where.name}: {format_times(times)}",
+        f"{names}: {format_times(times)}",
     ]
     if long:
         lines += [f"{done.rounds} rounds", *shape_lines(quality)]
@@ -233,7 +236,7 @@ def _mesh_of(path: str, poly: bool, given: Input, deterministic: bool, where: De
 
 
 def _refined(
-    path: str, mesh: Mesh, limits: Any, sizes: Any, wanted: Wanted, where: Device
+    path: str, mesh: Mesh, limits: Any, sizes: Any, wanted: Wanted, devices: list[Device]
 ) -> Refined:
     """Refine a mesh, and show the progress."""
     with bad_input(f"{path}: "), progress_on(Progress) as line:
@@ -246,7 +249,7 @@ def _refined(
             max_points=wanted.max_points,
             conforming=wanted.conforming,
             deterministic=wanted.deterministic,
-            device=where,
+            device=devices if len(devices) > 1 else devices[0],
             progress=None if line is None else line.round,
         )
 

@@ -15,7 +15,7 @@ from morph.cli.common import (
     bad_input,
     check_plot,
     check_writable,
-    device_of,
+    devices_of,
     format_times,
     json_option,
     parts_option,
@@ -97,7 +97,7 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
     method_options = _options(asked.given)
     with bad_input():
         check_method(asked.method, method_options, asked.complete)
-    devices = [device_of(name) for name in spec.split(",")]
+    devices = devices_of(spec)
     where = ",".join(d.name for d in devices)
     if asked.seconds != asked.seconds:
         raise BadInput("--time is a number of seconds, not nan")

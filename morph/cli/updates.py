@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ from morph.cli.graphs import (
     graph_of,
     make_command,
     on_host,
-    run_and_report,
+    prepared,
     save_answer,
     source_of,
 )
@@ -413,24 +414,23 @@ class Updates(NamedTuple):
     resume: bool
 
 
-def _run(row: Algorithm, call: Call, options: Arguments) -> None:
-    """Find shortest paths once, or follow updates."""
+def _prepared(row: Algorithm, call: Call, options: Arguments) -> Callable[[], None]:
+    """Prepare to find shortest paths once, or to follow updates."""
     asked = taken(Updates, options)
     if asked.updates is None and (asked.batch is not None or asked.verify or asked.log is not None):
         raise BadInput("--batch, --verify and --log belong to --updates")
     if asked.resume and asked.log is None:
         raise BadInput("--resume belongs to --log")
     if asked.updates is None:
-        run_and_report(row, call, options)
-    elif options["cutoff"] is not None:
+        return prepared(row, call, options)
+    if options["cutoff"] is not None:
         raise BadInput("--cutoff and --updates exclude each other")
-    elif call.mpi:
+    if call.mpi:
         raise BadInput("--mpi and --updates exclude each other")
-    else:
-        _follow_updates(row, call, options, asked)
+    return partial(_follow_updates, row, call, options, asked)
 
 
-sssp_command = make_command(ALGORITHMS["sssp"], _run, OPTIONS)
+sssp_command = make_command(ALGORITHMS["sssp"], _prepared, OPTIONS)
 
 
 def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updates) -> None:

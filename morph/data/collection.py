@@ -22,7 +22,7 @@ from morph.language.intrinsics import scalar_of
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
 
-SHORT = 1 << 16  # entries up to which the capacity of a list grows by a factor of 16
+SHORT = 1 << 16  # entries of a list that are allocated at once when it is full in a launch
 
 
 class Collection(Store):
@@ -128,9 +128,10 @@ class Collection(Store):
         self._append(count, checked)
 
     def _extend_capacity(self, more: int) -> None:
-        # each growth in a launch costs a new launch: short lists grow in few steps
-        quick = max(SHORT, 0 if self.table is None else len(self.table) // 4)
-        self.grow(max(self.capacity + more, min(16 * self.capacity, quick)))
+        # each growth in a launch costs a new launch: lists of rows grow to their table in few steps
+        rows = 0 if self.table is None else len(self.table)
+        quick = max(min(SHORT, rows), min(16 * self.capacity, max(SHORT, rows)))
+        self.grow(max(self.capacity + more, quick))
 
     def _append(self, n: int, checked: Mapping[str, Array]) -> None:
         _, last = self.span()

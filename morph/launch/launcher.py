@@ -436,6 +436,7 @@ class Launch:
                 obj.touched()
                 if store.slot != queue or not self._drop_finished(obj):
                     obj._extend_capacity(failed)
+                self._match_capacity(store.slot, obj.capacity)
         narrow = status[Status.LOCAL]
         status[[Status.FAILED, Status.LOCAL]] = 0
         status[Status.STORES :] = 0
@@ -473,6 +474,16 @@ class Launch:
             bits[:words] = np.uint32(2**32 - 1)
             bits[words] = np.uint32(2**more - 1)
         return True
+
+    def _match_capacity(self, slot: str, capacity: int) -> None:
+        """Give as much capacity to the collections that the program will swap with this one."""
+        if any(isinstance(f, ir.Kernel) and f.ahead for f in self.compiled.unit.funcs):
+            return  # queues of such a step lie behind the last item, which `resize` does not copy
+        slots = {slot, *(dict(p).get(slot, slot) for p in self.compiled.unit.permutations)}
+        for obj in (self.objects[s] for s in slots):
+            if obj.capacity < capacity:
+                obj.touched()
+                obj.resize(capacity)
 
     def _stands_for(self) -> dict[str, str]:
         """The slot that each swapped slot denotes at the step that the program has reached."""

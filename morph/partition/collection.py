@@ -36,12 +36,6 @@ class PartitionedCollection(OnParts):
         self.graph.register(self)
         self._begin("make")
 
-    def local(self, k: int) -> Collection:
-        """Give the collection of part k."""
-        found = self._copies[k]
-        assert found is not None
-        return found
-
     def _begin(self, operation: str, *facts: Any) -> None:
         """State the next operation on the collection, see `Transport.begin`."""
         self.graph.transport.begin(operation, "a collection of", self.table.name, *facts)
@@ -49,7 +43,8 @@ class PartitionedCollection(OnParts):
     @property
     def columns(self) -> dict[str, Column]:
         """The columns by name; their arrays are those of one part."""
-        return self.local(self.graph.here[0]).columns
+        found: dict[str, Column] = self.local(self.graph.here[0]).columns
+        return found
 
     def add(self, *values: Any, **columns: Any) -> None:
         """Append one item, see `Collection.add`."""
@@ -125,7 +120,7 @@ class PartitionedCollection(OnParts):
         """Copy a column to the host, in order of parts."""
 
         def piece(k: int) -> HostArray:
-            made = self.local(k)
+            made: Collection = self.local(k)
             values = made.device.to_host(getattr(made, name).array)
             ref = made.columns[name].ref
             if ref in DIVIDED:

@@ -26,6 +26,7 @@ from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import received_messages, sent_messages
 from morph.partition.objects import (
     Call,
+    LaunchOnParts,
     common_graph,
     derived_unit,
     is_divided,
@@ -114,7 +115,7 @@ class PartStep:
         return self.launch.refs[slot]()
 
 
-class PartitionedLaunch:
+class PartitionedLaunch(LaunchOnParts):
     """One kernel on the parts of a graph, with the exchanges that it needs.
 
     The references to the graph and its objects are weak.
@@ -139,11 +140,6 @@ class PartitionedLaunch:
         return graph
 
     @property
-    def compiled(self) -> PartitionedLaunch:
-        """The object whose text `Launchable.source` gives."""
-        return self
-
-    @property
     def text(self) -> str:
         """The C++ of the kernel and of the receivers of messages, after what is exchanged."""
         lines = ["between the parts:", *describe(self.partitioning)]
@@ -151,19 +147,11 @@ class PartitionedLaunch:
         texts = [x.compiled.text for x in (first.launch, *first.receiving)]
         return "".join(f"// {line}\n" for line in lines) + "\n".join(texts)
 
-    def edit(self, text: str) -> None:
-        """Refuse: the parts run several units."""
-        raise ValueError("the text of a launch on parts cannot be replaced")
-
     def fits(self) -> bool:
         """Whether the units still fit the objects and the captured values."""
         if self._graph() is None or any(x() is None for x in self.objects.values()):
             return False
         return all(x.fits() for p in self.parts for x in (p.launch, *p.receiving))
-
-    def by_steps(self) -> bool:
-        """No: only programs run launch by launch."""
-        return False
 
     def run(self, args: tuple[Any, ...], where: Where) -> None:
         """Run the step, or let a `checkpoint` do so.

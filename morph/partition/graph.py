@@ -19,7 +19,7 @@ from morph.graph import Graph
 from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
 from morph.partition.batches import apply
-from morph.partition.parts import DIVIDED, Part, add_like
+from morph.partition.parts import DIVIDED, POINT_COST, Part, add_like
 from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, ReplicatedTable
 from morph.partition.routes import Routes
 from morph.partition.tables import Columns, PartitionedTable, refuse_divided
@@ -59,7 +59,7 @@ class Statistics(NamedTuple):
     cut : int
         Its own edges that lead to points of other parts.
     share : float
-        Its own points and edges, as a fraction of all.
+        Its work as a fraction of all: of its own edges, and points, which count as four.
     """
 
     device: str
@@ -126,7 +126,7 @@ class PartitionedGraph:
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.here
-        self._steps = 0  # that have been launched one by one
+        self._steps = 0  # of kernels and programs so far
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}
@@ -305,7 +305,7 @@ class PartitionedGraph:
     def statistics(self) -> list[Statistics]:
         """Give the sizes of each part."""
         self.transport.begin("statistics")
-        total = max(len(self.points) + len(self.edges), 1)
+        total = max(POINT_COST * len(self.points) + len(self.edges), 1)
         return self.gather(lambda k: self._sizes(k, total))
 
     def _sizes(self, k: int, total: int) -> Statistics:
@@ -317,7 +317,7 @@ class PartitionedGraph:
             own = own if isinstance(own, slice) else g.device.asarray(own)
             cut = int((g.edges.columns["dst"].array[own] >= points.owned).sum())
         mirrors = points.mirrors, edges.owned, edges.mirrors, cut
-        share = (points.owned + edges.owned) / total
+        share = (POINT_COST * points.owned + edges.owned) / total
         return Statistics(g.device.name, points.owned, *mirrors, share)
 
     def __repr__(self) -> str:

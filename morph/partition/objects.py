@@ -27,6 +27,23 @@ class Call(NamedTuple):
     options: tuple[Any, ...]
 
 
+class LaunchOnParts:
+    """What a kernel or program keeps for arguments in parts, beside its launches on one device."""
+
+    @property
+    def compiled(self) -> LaunchOnParts:
+        """The object whose text `Launchable.source` gives."""
+        return self
+
+    def edit(self, text: str) -> None:
+        """Refuse: the text depends on the parts, or there are several."""
+        raise ValueError("the text of a launch on parts cannot be replaced")
+
+    def by_steps(self) -> bool:
+        """Whether it is a program that runs launch by launch."""
+        return False
+
+
 def key_of(x: Any) -> Any:
     """The property of an argument that its launch depends on."""
     if isinstance(x, PartitionedColumn):

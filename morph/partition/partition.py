@@ -12,7 +12,15 @@ from morph.compiler.ir.layout import GLOBAL_ID
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
-from morph.partition.parts import DIVIDED, Arcs, HostArray, Maker, Part, Placement
+from morph.partition.parts import (
+    DIVIDED,
+    POINT_COST,
+    Arcs,
+    HostArray,
+    Maker,
+    Part,
+    Placement,
+)
 from morph.partition.ranks import Ranks
 from morph.partition.speed import speed
 from morph.partition.tables import refuse_divided
@@ -43,7 +51,7 @@ def partition(
         One for each part; a device may have several.  Of ranks, one may stand for all; by default
         the CPU.
     by : {"range", "degree", "hilbert"} or array of int, shape (n,)
-        Ranges of equally many points; ranges with equally many points and out-edges together;
+        Ranges of equally many points; ranges of equal work: a point counts as four out-edges;
         sections of the Hilbert curve through the points' columns ``x`` and ``y``, of equal size
         as those by degree; or the part of each point.
     shares : sequence of float or "measured", optional
@@ -127,17 +135,19 @@ def divided(
         ids = _edges_by_part(g, place, src)
         ends = (place.owner[src], place.owner[dst]) if g.directed and len(where) > 1 else None
 
-    def arcs(ids: Any) -> Arcs:
-        return Arcs(ids, src[ids], dst[ids], {name: a[ids] for name, a in extra.items()})
+    def arcs(ids: Any, degree: Array | None = None) -> Arcs:
+        columns = {name: a[ids] for name, a in extra.items()}
+        return Arcs(ids, src[ids], dst[ids], columns, degree)
 
-    maker = Maker(at, place, degree, g, points)
+    maker = Maker(at, place, g, points)
     parts: list[Part | None] = [None] * len(where)
     for k in range(len(where)) if transport is None else transport.here:
         copies = None
         with at.active():
             if ends is not None:
                 copies = arcs(xp.flatnonzero((ends[1] == k) & (ends[0] != k)))
-            parts[k] = maker.part(k, arcs(ids[k]), copies, where[k])
+            own = arcs(ids[k], None if degree is None else degree[place.ids[k]])
+            parts[k] = maker.part(k, own, copies, where[k])
     made = PartitionedGraph(parts, where, (n, len(g.edges)), g.directed, transport)
     _copy_references(g, made)
     for name, table in g.tables.items():
@@ -251,8 +261,8 @@ def bounds_by_range(n: int, fractions: HostArray) -> list[int]:
 
 
 def bounds_by_degree(where: Device, degree: Array, fractions: HostArray) -> list[int]:
-    """Divide a sequence of points, so that each range has its share of points and edges."""
-    total = where.xp.cumsum(degree + 1)
+    """Divide a sequence of points, so that each range has its share of the work."""
+    total = where.xp.cumsum(degree + POINT_COST)
     if not total.size:
         return [0] * (fractions.size + 1)
     targets = where.asarray(np.rint(fractions.cumsum() * int(total[-1])))

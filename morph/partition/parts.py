@@ -26,6 +26,7 @@ from morph.runtime.device import Array, Device
 
 HostArray = np.ndarray[Any, Any]
 DIVIDED = ("points", "edges")  # the tables whose rows are divided; all others are replicated
+POINT_COST = 4  # work of a point, in edges: for PageRank 3.6 on an H200
 TAKEN = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
 
 
@@ -299,12 +300,18 @@ class Arcs:
     src, dst : array of int
     columns : dict of str to array
         Their other columns.
+    degree : array of int or None
+        Edges from each of the part's own points, if all are sorted by source.
+    temporary : bool
+        The arrays may be overwritten.
     """
 
     ids: Any
     src: Array
     dst: Array
     columns: dict[str, Array]
+    degree: Array | None = None
+    temporary: bool = False
 
 
 @dataclass
@@ -316,8 +323,6 @@ class Maker:
     at : Device
         Where the arrays lie that parts are made of.
     place : Placement
-    degree : array of int, shape (n,), or None
-        Edges from each point; None if edges are not sorted by source.
     like : Graph
         A graph whose tables have the columns of the parts'.
     points : dict of str to array
@@ -326,7 +331,6 @@ class Maker:
 
     at: Device
     place: Placement
-    degree: Array | None
     like: Graph
     points: dict[str, Array]
 
@@ -342,10 +346,14 @@ class Maker:
             row[self.place.ids[k]] = xp.arange(points.owned, dtype=np.int32)
             row[mirrors] = xp.arange(points.owned, total, dtype=np.int32)
             edges, copies = self._edges_of(own, copies, row)
-            offsets = self._offsets(k, points, copies, row)
+            offsets = self._offsets(own, points, copies, row)
             groups = (own,) if copies is None else (own, copies)
-            src = _joined(where, at, row, [x.src for x in groups])
-            dst = _joined(where, at, row, [x.dst for x in groups])
+            reused = own.temporary and copies is None and where == at
+            src, dst = (
+                _renumbered(at, row, first) if reused else _joined(where, at, row, [first, *more])
+                for first, *more in ([x.src for x in groups], [x.dst for x in groups])
+            )
+            del row
         g = self._graph(where, total, offsets, src, dst)
         own_ids = self.place.ids[k]
         for name, column in self.like.points.columns.items():
@@ -374,7 +382,8 @@ class Maker:
         """Find the points of part k: its share, and the global ids of the mirrors."""
         at, place, xp = self.at, self.place, self.at.xp
         is_mirror = xp.zeros(place.owner.size, np.bool_)
-        is_mirror[own.dst] = True
+        for start in range(0, own.dst.size, at.bulk):
+            is_mirror[own.dst[start : start + at.bulk]] = True
         if copies is not None:
             is_mirror[copies.src] = True
         is_mirror[place.ids[k]] = False
@@ -403,13 +412,13 @@ class Maker:
         bounds = at.to_host(xp.searchsorted(owner, xp.arange(parts + 1, dtype=owner.dtype)))
         return Share(_on_host(at, own.ids), owned, at.to_host(copies.ids), bounds), copies
 
-    def _offsets(self, k: int, points: Share, copies: Arcs | None, row: Array) -> Array | None:
+    def _offsets(self, own: Arcs, points: Share, copies: Arcs | None, row: Array) -> Array | None:
         """Give the out-index of a part's edges, if they lie in its order."""
-        if self.degree is None:
+        if own.degree is None:
             return None
         xp, owned = self.at.xp, points.owned
         offsets = xp.zeros(owned + points.mirrors + 1, np.int64)
-        offsets[1 : owned + 1] = self.degree[self.place.ids[k]]
+        offsets[1 : owned + 1] = own.degree
         if copies is not None:
             offsets[1:] += count_keys(xp, row[copies.src], offsets.size - 1)
         return xp.cumsum(offsets, out=offsets)
@@ -427,6 +436,15 @@ class Maker:
 
 def _on_host(at: Device, ids: Any) -> Any:
     return ids if isinstance(ids, slice) else at.to_host(ids)
+
+
+def _renumbered(at: Device, row: Array, ids: Array) -> Array:
+    """Replace global ids by local ids."""
+    part = TAKEN if at.on_host else at.bulk
+    for start in range(0, ids.size, part):
+        piece = ids[start : start + part]
+        piece[:] = row[piece]
+    return ids
 
 
 def _joined(where: Device, at: Device, row: Array, ends: list[Array]) -> Array:

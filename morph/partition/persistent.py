@@ -26,6 +26,7 @@ from morph.compiler.passes.partitioned_program import (
     PartitionedProgram,
     describe_program,
 )
+from morph.data.table import Table
 from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
@@ -35,6 +36,8 @@ from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import no_copy
+from morph.partition.objects import LaunchOnParts
+from morph.partition.parts import DIVIDED
 from morph.partition.pool import Call, start
 from morph.partition.shared import shared_by
 from morph.partition.transport import raise_together
@@ -60,7 +63,12 @@ class PartLaunch(Launch):
         return self.scratch.report.wait(self.reported, compiled.interruptible)
 
 
-class PersistentProgram:
+def has_one_row(x: Any) -> bool:
+    """Whether an object of a part is a table of one row, in which kernels can keep totals."""
+    return isinstance(x, Table) and x.name not in DIVIDED and len(x) == 1
+
+
+class PersistentProgram(LaunchOnParts):
     """A program on the parts of a graph, each of which executes it in one launch.
 
     The references to the graph and its objects are weak.
@@ -107,14 +115,10 @@ class PersistentProgram:
         self.arrays = [d.zeros(layout.size, np.int64) for d in graph.devices]
         self.mailboxes = [d.zeros(MAILBOX, np.int64) for d in graph.devices]
         self.valid = False  # whether the arrays have what a launch needs
+        self.crossings = 0  # since they were written
         steps = ir.walk(program.unit.blocks)
         self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
         self.calls: list[Call] = []  # that start the other parts
-
-    @property
-    def compiled(self) -> PersistentProgram:
-        """The object whose text `Launchable.source` gives."""
-        return self
 
     @property
     def text(self) -> str:
@@ -122,20 +126,15 @@ class PersistentProgram:
         lines = "".join(f"// {line}\n" for line in describe_program(self.program))
         return lines + self.launches[0].compiled.text
 
-    def edit(self, text: str) -> None:
-        """Refuse: the text depends on the parts."""
-        raise ValueError("the text of a launch on parts cannot be replaced")
-
     def fits(self) -> bool:
         """Whether the unit still fits the objects and the captured values, and may be launched."""
         graph = self._graph()
         if graph is None or graph.changes or graph.recorder is not None:
             return False
-        return all(p.fits() for p in self.launches)
-
-    def by_steps(self) -> bool:
-        """Whether the program runs launch by launch."""
-        return False
+        objects = self.launches[0].refs
+        return all(p.fits() for p in self.launches) and all(
+            has_one_row(objects[slot]()) for slot in self.program.one_row
+        )
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
         """Run the program.
@@ -162,9 +161,10 @@ class PersistentProgram:
             shared = shared_by(graph)
             shared.begin()
             self._prepare(graph)
+            busy: tuple[Any, ...] = (shared, *memories)
             try:
-                for memory in (shared, *memories):
-                    memory.running = True
+                for x in busy:
+                    x.running = True
                 self._launch(graph, values)
                 first = self.launches[0]
                 result = first._result() if first.compiled.result is not None else None
@@ -179,12 +179,12 @@ class PersistentProgram:
             finally:
                 try:
                     try:
-                        self._end(graph, (shared, *memories), shared.failed)
+                        self._end(graph, busy, shared.failed)
                     except BaseException:
-                        self._end(graph, (shared, *memories), shared.failed)
+                        self._end(graph, busy, shared.failed)
                         raise
                 except BaseException:  # the second interrupt
-                    self._end(graph, (shared, *memories), shared.failed)
+                    self._end(graph, busy, shared.failed)
                     raise
 
     # --- before and after the launches -----------------------------------------------------------
@@ -221,10 +221,10 @@ class PersistentProgram:
     def _table(self, graph: PartitionedGraph, slot: str) -> Any:
         return graph.tables[self._objects(slot)[0].name]
 
-    def _end(self, graph: PartitionedGraph, memories: tuple[Any, ...], failed: bool) -> None:
+    def _end(self, graph: PartitionedGraph, busy: tuple[Any, ...], failed: bool) -> None:
         """End the launches on the host; note which mirrors may differ from their rows."""
-        for memory in memories:
-            memory.running = False
+        for x in busy:
+            x.running = False
         for slot, column in self.program.writes if failed else self.program.stale:
             self._table(graph, slot)._stale.add(column)
         for p in self.launches:
@@ -256,10 +256,28 @@ class PersistentProgram:
                     error.add_note(f"on part {k}, by whose numbers edges are named")
                     errors[k] = error
             raise_together(graph.transport, errors)
+            self._match_capacities()
             self._write(graph)
+        self._count_steps(graph, found[0])
         for p, status in zip(self.launches, found, strict=True):
             p._finish(status)
         self.valid = True
+
+    def _count_steps(self, graph: PartitionedGraph, status: memoryview) -> None:
+        """Note how many steps the launch took: most have two crossings."""
+        on_host = self.launches[0].on_host  # a GPU reports the number
+        crossings = int(self.arrays[0][Parts.CROSSINGS] if on_host else status[Status.ROUND])
+        graph._steps += (crossings - self.crossings) // 2
+        self.crossings = crossings
+
+    def _match_capacities(self) -> None:
+        """Grow the lists of all parts as those that were full: others will be full soon."""
+        for slot in self.program.collections:
+            capacities = [x.capacity for x in self._objects(slot)]
+            for p, capacity in zip(self.launches, capacities, strict=True):
+                if capacity < max(capacities):
+                    p._match_capacity(slot, max(capacities))
+                    p._fill(running=True)
 
     def _execute(self) -> list[memoryview]:
         """Launch once on all parts; return the status of each."""
@@ -299,7 +317,9 @@ class PersistentProgram:
                 p.scratch.barrier[STOP] = 1
         self.calls = [call for call in self.calls if not call.cancel()]
         for call in self.calls:
-            call.wait()  # parts end within 0.1 s
+            while not call.ended:
+                with suppress(BaseException):  # a further interrupt: parts end within 0.1 s
+                    call.wait()
         self.calls = []
         for p in self.launches:
             with suppress(Exception):  # of a GPU that does not answer: stop the others, too
@@ -317,6 +337,7 @@ class PersistentProgram:
 
     def _write(self, graph: PartitionedGraph) -> None:
         """Write the addresses that each part needs; crossings count from 0 again."""
+        self.crossings = 0
         shared, layout, count = shared_by(graph), self.layout, len(self.launches)
         found = np.zeros((count, layout.size), np.int64)
         found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)

@@ -12,7 +12,7 @@ from morph.graph import Graph
 from morph.graph.adjacency import count_keys
 from morph.graph.arrange import Rows, arrange, require_memory
 from morph.language.messages import shown
-from morph.partition.graph import PartitionedGraph
+from morph.partition.graph import PartitionedGraph, each_part
 from morph.partition.partition import (
     bounds_by_degree,
     bounds_by_range,
@@ -26,7 +26,7 @@ from morph.partition.transport import Local, Transport
 from morph.runtime.arrays import to_host
 from morph.runtime.device import Device, device
 
-EdgesOf = Callable[[Device, range], Rows]
+EdgesOf = Callable[[Device, range, int], Rows]
 
 
 class Division(NamedTuple):
@@ -35,7 +35,7 @@ class Division(NamedTuple):
     Attributes
     ----------
     by_degree : bool
-        Ranges with equally many points and edges together, instead of points.
+        Ranges of equal work instead of equally many points.
     fractions : array, shape (parts,)
         The share of each part.
     """
@@ -109,9 +109,10 @@ def partitioned(
         One for each part.
     n : int
         Points of the graph.
-    edges_of : function (Device, range) -> Rows
-        Gives the edges from a range of points, sorted by source: offsets of the points of the
-        range, sources and targets by global ids.
+    edges_of : function (Device, range, int) -> Rows
+        Gives the edges from the points of a part, whose number it is given, sorted by source:
+        offsets of these points, sources and targets by global ids.  Parts on different GPUs call
+        it at the same time.
     directed : bool
         If not, the reverse of each edge is among the edges of some part.
     transport : Transport
@@ -122,23 +123,32 @@ def partitioned(
     if bounds is None:
         bounds = bounds_by_range(n, checked_shares(None, len(where)))
     places = {at: Placement.of_ranges(at, bounds) for at in {where[k] for k in transport.here}}
-    rows = {k: edges_of(where[k], range(bounds[k], bounds[k + 1])) for k in transport.here}
+    rows: dict[int, Rows] = {}
+    parts: list[Part | None] = [None] * len(where)
+
+    def make_rows(k: int) -> None:
+        rows[k] = edges_of(where[k], range(bounds[k], bounds[k + 1]), k)
+
+    each_part(where, transport, make_rows)
     first = [0, *accumulate(transport.gather({k: int(r.src.size) for k, r in rows.items()}))]
     edge_ids = [slice(a, b) for a, b in pairwise(first)]
     copies: dict[int, Arcs] = {}
     if directed and len(where) > 1:
         copies = _copies(where, places, rows, first, transport)
-    parts: list[Part | None] = [None] * len(where)
-    for k in transport.here:
+
+    def make_part(k: int) -> None:
         own, at = rows.pop(k), where[k]
         like, columns = Graph("cpu", directed), own.columns()
         src, dst = columns.pop("src"), columns.pop("dst")
         for name, a in columns.items():
             like.edges.add(name, a.dtype)
-        degree = at.zeros(n, np.int64)
-        degree[bounds[k] : bounds[k + 1]] = own.offsets[1:] - own.offsets[:-1]
-        maker = Maker(at, places[at], degree, like, {})
-        parts[k] = maker.part(k, Arcs(edge_ids[k], src, dst, columns), copies.get(k), at)
+        with at.active():
+            degree = own.offsets[1:] - own.offsets[:-1]
+        del own
+        arcs = Arcs(edge_ids[k], src, dst, columns, degree, temporary=True)
+        parts[k] = Maker(at, places[at], like, {}).part(k, arcs, copies.get(k), at)
+
+    each_part(where, transport, make_part)
     return PartitionedGraph(parts, where, (n, first[-1]), directed, transport)
 
 
@@ -169,12 +179,11 @@ def partitioned_edges(
         bounds = bounds_by_degree(device("cpu"), _degrees(n, edges, both, transport), fractions)
     else:
         bounds = bounds_by_range(n, fractions)
-    found = _to_owners(edges, bounds, both, transport)
+    found = dict(zip(transport.here, _to_owners(edges, bounds, both, transport), strict=True))
+    positions = {}
 
-    positions = []
-
-    def edges_of(at: Device, own: range) -> Rows:
-        src, dst, weight, position = found.pop(0)
+    def edges_of(at: Device, own: range, k: int) -> Rows:
+        src, dst, weight, position = found.pop(k)
         dtype = None if weight is None else weight.dtype
         require_memory(at, len(own), src.size, dtype, arranged=False)
         with at.active():
@@ -183,13 +192,13 @@ def partitioned_edges(
             rows = arrange(at, src, dst, weight, len(own), both=False)
             rows.src += own.start
             if position is not None:
-                positions.append(at.asarray(position)[rows.order])
+                positions[k] = at.asarray(position)[rows.order]
         return Rows(rows.offsets, rows.src, rows.dst, rows.weight)
 
     made = partitioned(where, n, edges_of, directed, transport, bounds)
     if positions:
         made.edges.add("position", np.int64)
-        for k, own in zip(made.here, positions, strict=True):
+        for k, own in positions.items():
             at, column = where[k], made.local(k).edges.columns["position"]
             with at.active():
                 column.array[: own.size] = own

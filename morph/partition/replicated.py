@@ -21,12 +21,6 @@ class ReplicatedTable(Columns):
         self.graph, self.name, self._copies = graph, name, copies
         graph.register(self)
 
-    def local(self, k: int) -> Table:
-        """Give the copy of part k."""
-        found = self._copies[k]
-        assert found is not None
-        return found
-
     def __len__(self) -> int:
         return len(self._tables()[0])
 
@@ -82,14 +76,10 @@ class TableOfParts(OnParts):
     """A table of which each part has its own rows, whose numbers are those of the part."""
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("__weakref__", "_tables", "graph")
+    __slots__ = ("__weakref__", "_copies", "graph")
 
     def __init__(self, graph: Any, tables: dict[int, Table]) -> None:
-        self.graph, self._tables = graph, tables
-
-    def local(self, k: int) -> Table:
-        """Give the table of part k."""
-        return self._tables[k]
+        self.graph, self._copies = graph, tables
 
 
 class ReplicatedScalars(PartitionedRow):
@@ -120,10 +110,6 @@ class ReplicatedFlag(OnParts):
     def __init__(self, graph: Any, copies: list[Any]) -> None:
         self.graph, self._copies = graph, copies
         graph.register(self)
-
-    def local(self, k: int) -> Any:
-        """Give the flag of part k."""
-        return self._copies[k]
 
     @observed
     def __bool__(self) -> bool:

@@ -43,10 +43,6 @@ class Columns(OnParts):
     name: str
     __slots__ = ("__weakref__", "graph", "name")
 
-    def local(self, k: int) -> Table:
-        """Give the table of part k."""
-        raise NotImplementedError
-
     def _read(self, name: str, key: Any) -> Any:
         """Read a column."""
         raise NotImplementedError

@@ -258,4 +258,5 @@ def _refuse_negative(weight: Array | None, what: str) -> None:
     bad = ~(weight >= 0)  # and what is no number
     if bool(bad.any()):
         k = int(bad.argmax())
-        raise ValueError(f"{what}.weight[{k}] = {weight[k]}: negative weights are refused here")
+        kind = "negative weights are" if weight[k] < 0 else "NaN is"
+        raise ValueError(f"{what}.weight[{k}] = {weight[k]}: {kind} refused here")

@@ -16,7 +16,7 @@ from morph.algorithms.dynamic.following import Dynamic, followed
 from morph.algorithms.graph.arguments import live_edges, source_ids
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
-from morph.algorithms.graph.costs import EDGES
+from morph.algorithms.graph.costs import EDGES, refuse_negative
 from morph.algorithms.graph.sssp import sssp
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
@@ -126,12 +126,7 @@ class DynamicSSSP(Dynamic):
         if kind is not None and self._in_parts:
             ids = graph.edges.ids()
             src, dst, weight = (getattr(graph.edges, c)[ids] for c in ("src", "dst", "weight"))
-            if not bool((weight >= 0).all()):
-                k = int((~(weight >= 0)).argmax())
-                raise ValueError(
-                    "sssp needs weights that are not negative and not NaN, but the edge from"
-                    f" {src[k]} to {dst[k]} has {weight[k]}"
-                )
+            refuse_negative(weight, graph.edges, ids)
         if kind is None or graph.directed:  # otherwise recomputing reads the reverse edge
             return
         if self._in_parts:

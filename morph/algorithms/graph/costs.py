@@ -136,18 +136,23 @@ def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
     return found
 
 
+def refuse_negative(weight: Any, edges: Any, ids: Any) -> None:
+    """Refuse weights of edges, those named by ``ids``, that are negative or NaN."""
+    if not bool((weight >= 0).all()):
+        k = int((~(weight >= 0)).argmax())
+        u, v = (int(end[ids][k]) for end in (edges.src, edges.dst))
+        raise ValueError(
+            "sssp needs weights that are not negative and not NaN, but the edge from"
+            f" {u} to {v} has {weight[k]}"
+        )
+
+
 def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
     """Measure weights of any type by array operations; symmetry is not tested."""
     live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
     with graph.device.active():
         weight = graph.edges.weight[live]
-        if not bool((weight >= 0).all()):
-            k = int((~(weight >= 0)).argmax())
-            u, v = (int(end[live][k]) for end in (graph.edges.src, graph.edges.dst))
-            raise ValueError(
-                "sssp needs weights that are not negative and not NaN, but the edge from"
-                f" {u} to {v} has {weight[k]}"
-            )
+        refuse_negative(weight, graph.edges, live)
         finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
         mean = float(finite.mean(dtype=np.float64)) if finite.size else 0.0
         delta = mean * EDGES * n / max(weight.size, 1)

@@ -56,6 +56,8 @@ class Request:
         Of all triangles; infinite if it is not limited, or for each by itself (``has_limits``).
     has_limits, has_sizes : bool
         Whether ``inputs.limit`` and ``points.wanted`` are there.
+    has_border : bool
+        Whether the tables have a part of the mesh.
     """
 
     min_angle: float
@@ -66,6 +68,7 @@ class Request:
     max_points: int | None
     conforming: bool
     deterministic: bool
+    has_border: bool = False
 
 
 def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Table:
@@ -99,6 +102,7 @@ def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Ta
         ("has_limits", asked.has_limits, i32, 1),
         ("has_sizes", asked.has_sizes, i32, 1),
         ("conforming", asked.conforming, i32, 1),
+        ("has_border", asked.has_border, i32, 1),
         ("keep_hull", asked.boundary == "keep-hull", i32, 1),
         ("keep_all", asked.boundary == "keep-all", i32, 1),
         ("points_left", asked.max_points is not None, i64, asked.max_points),

@@ -6,7 +6,7 @@ read it is not compiled (`hasattr`).
 
 from __future__ import annotations
 
-from morph.algorithms.triangulation.half_edges import HULL
+from morph.algorithms.triangulation.half_edges import BORDER, HULL
 from morph.language.dtypes import Ref
 from morph.launch.foreach import func
 from morph.prelude import exponent, f64, i32, sqrt, struct
@@ -205,6 +205,10 @@ def encroached_side(t, params):
             k = i32(1)
         elif is_encroached(a, b, c, params):
             k = i32(2)
+        if hasattr(params, "has_border"):
+            if k >= 0:
+                if opposite[k] == BORDER and t.segment[k] is None:
+                    return i32(-1)
         if k >= 0 and opposite[k] < 0 and may_split(opposite[k], params):
             if not is_flat(a, b, c, params):
                 return k

@@ -18,20 +18,13 @@ logarithm of the size.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from morph.algorithms.refinement.deterministic import DeterministicRounds
-from morph.algorithms.refinement.kernels import (
-    REASONS,
-    count_unmet,
-    find_bad,
-    find_defect,
-    run_rounds,
-)
+from morph.algorithms.refinement.kernels import REASONS, find_defect
 from morph.algorithms.refinement.parameters import (
     HUGE,
     Request,
@@ -43,7 +36,8 @@ from morph.algorithms.refinement.parameters import (
     parameters_of,
     sizes_at_points,
 )
-from morph.algorithms.refinement.quality import BUCKETS
+from morph.algorithms.refinement.rounds import Progress as Progress
+from morph.algorithms.refinement.rounds import refine_tables
 from morph.algorithms.triangulation.canonical import canonical
 from morph.algorithms.triangulation.options import function, truth
 from morph.algorithms.triangulation.tables import (
@@ -53,22 +47,16 @@ from morph.algorithms.triangulation.tables import (
     scale_of,
     to_tables,
 )
-from morph.data.collection import Collection, Flag
-from morph.data.table import Table
+from morph.data.collection import Flag
 from morph.graph import Graph
-from morph.language.dtypes import Ref, vec
+from morph.language.hooks import Hook
 from morph.launch.foreach import foreach
 from morph.mesh import Mesh, MeshError, Pslg
-from morph.prelude import i8, i32, i64
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
 from morph.runtime.timing import counting
 
-if TYPE_CHECKING:
-    from morph.data.row import Row
-
-
-MANY = 1 << 40  # rounds
+refine_parts: Hook[tuple[int, list[int]]] = Hook("morph.algorithms.refinement.parts:refine_parts")
 
 
 class Refined(NamedTuple):
@@ -96,7 +84,7 @@ class Refined(NamedTuple):
 
 
 Source = Mesh | Pslg | str | os.PathLike[str] | ArrayLike
-Progress = Callable[[int, int, int], None]
+Devices = str | Device | Sequence[str | Device]
 
 
 def refine(
@@ -109,7 +97,7 @@ def refine(
     max_points: int | None = None,
     conforming: bool = False,
     deterministic: bool = False,
-    device: str | Device = "auto",
+    device: Devices = "auto",
     progress: Progress | None = None,
 ) -> Mesh:
     """Refine a constrained Delaunay triangulation until its angles, areas and edges are good.
@@ -140,11 +128,13 @@ def refine(
     deterministic : bool
         Whether the result is the same to the last byte for any number of threads and on a GPU, its
         triangles sorted; it takes two to three times as long on a CPU.
-    device : str or Device
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
+    device : str or Device, or list of these
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.  Of a list, each refines a
+        part of the mesh at a time, and the whole mesh lies on the host; ``deterministic`` results
+        then depend on the number of devices.
     progress : callable, optional
         Called after each round with (rounds, bad triangles left, triangles); the rounds then run
-        launch by launch.
+        launch by launch.  On several devices a round is one of parts.
 
     Returns
     -------
@@ -176,7 +166,7 @@ def refine_with_report(
     max_points: int | None = None,
     conforming: bool = False,
     deterministic: bool = False,
-    device: str | Device = "auto",
+    device: Devices = "auto",
     progress: Progress | None = None,
 ) -> Refined:
     """Refine as `refine` does; report the number of rounds and what could not be met.
@@ -190,8 +180,9 @@ def refine_with_report(
     conforming = truth("conforming", conforming)
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
-    where = device_of(device)
-    mesh = as_mesh(source, where)
+    devices = _devices(device)
+    where = devices[0] if len(devices) == 1 or devices[0].on_host else device_of("cpu")
+    mesh = as_mesh(source, devices[0])
     if deterministic and mesh is not source:
         mesh = canonical(mesh, where)
     area, limits = area_limits(mesh, max_area, where)
@@ -210,71 +201,28 @@ def refine_with_report(
     asked = Request(
         min_angle, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic
     )
-    params = parameters_of(mesh, asked, scale, where)[0]
-    rounds, left = _refine(
-        g, params, progress, lambda known: _measure(g, mesh, size, sizes, scale, known)
-    )
+
+    def measured(part: Graph, known: int) -> int:
+        return _measure(part, mesh, size, sizes, scale, known)
+
+    if len(devices) > 1:
+        rounds, left = refine_parts(g, mesh, asked, scale, devices, measured, progress)
+    else:
+        params = parameters_of(mesh, asked, scale, where)[0]
+        rounds, left = refine_tables(g, params, progress, lambda known: measured(g, known))
     with counting("transfer"):
         fine = from_tables(g, mesh, scale)
     unmet = {reason: n for reason, n in zip(REASONS, left, strict=True) if n}
     return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
 
 
-def _refine(
-    g: Graph, params: Row, progress: Progress | None, measure: Callable[[int], int]
-) -> tuple[int, list[int]]:
-    """Refine until no triangle can be improved; return rounds, and what is left by reason.
-
-    A triangle may be given up because of its surroundings, which change: so all are examined again,
-    also when the sizes at new points, interpolated until then, are measured.
-    """
-    m = len(g.triangles)
-    deterministic = "next_id" in params.table.columns
-    kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8}
-    kinds |= {"order": i64} if deterministic else {}
-    active, following, waiting = (
-        Collection(g.triangles, capacity=c, **kinds) for c in (m, m, 2 * m)
-    )
-    for work in (active, following):
-        work.pack("item", "stamp", "bucket")
-    ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
-    counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
-    counts.new()
-    rounds, known = 0, len(g.points)
-    foreach(g.triangles, find_bad, waiting, params)
-    while True:
-        if ordered is not None:
-            ordered.sort(waiting)
-        params.bucket = -1
-        while not (active.empty and params.bucket == BUCKETS - 1) and _has_points(params):
-            turns = 1 if progress else MANY
-            if ordered is not None:
-                rounds += ordered.run(active, following, waiting, urgent, turns)
-            else:
-                unused = g  # in place of the list of a deterministic round
-                rounds += run_rounds(g, active, following, waiting, unused, urgent, params, turns)
-            if active.empty:
-                active, following = following, active
-            if progress is not None:
-                left = len(active) + _count_waiting(waiting, params.bucket)
-                progress(rounds, left, len(g.triangles))
-        known = measure(known)
-        for work in (active, following, waiting):
-            work.clear()
-        counts.n[:] = 0
-        foreach(g.triangles, count_unmet, g, waiting, counts[0], params)
-        if waiting.empty or not _has_points(params):
-            unmet: list[int] = g.device.to_host(counts.n.array)[0].tolist()
-            return rounds, unmet
-
-
-def _count_waiting(waiting: Collection, bucket: int) -> int:
-    """The number of entries whose bucket is not active yet."""
-    return int((waiting.bucket.array > bucket).sum())
-
-
-def _has_points(params: Row) -> bool:
-    return "points_left" not in params.table.columns or params.points_left > 0
+def _devices(device: Devices) -> list[Device]:
+    """Give the devices that refine."""
+    if isinstance(device, str | Device) or not isinstance(device, Sequence):
+        return [device_of(device)]
+    if not device:
+        raise ValueError("device is a list of no devices")
+    return [device_of(d) for d in device]
 
 
 def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: int) -> int:
@@ -289,7 +237,8 @@ def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: i
             new = field_values(size, xy[known:])
         else:
             origin = host(g.triangles.origin.array[rows.triangle])
-            new = interpolated(mesh, sizes[:, None], xy, host(rows.node), origin)[known:, 0]
+            old = sizes[:, None]
+            new = interpolated(mesh.to("cpu"), old, xy, host(rows.node), origin, known)[:, 0]
         wanted = np.empty(n - known)
         wanted[host(point)[known:] - known] = np.minimum(new, HUGE) * scale
         g.points.wanted[known:] = wanted

@@ -1,7 +1,8 @@
 """Half-edges: side k of a triangle, opposite corner k, has the code 4 * triangle + k.
 
 Column ``opposite`` of a triangle has for each side the half-edge of the same edge in the triangle
-behind: its complement if the edge is a segment, HULL if there is no triangle.
+behind: its complement if the edge is a segment, HULL if there is no triangle, and BORDER if the
+tables have a part of a mesh and the triangle behind is in another part.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from morph.launch.foreach import func
 from morph.prelude import i32
 
 HULL = -(2**31)
+BORDER = HULL + 4  # like HULL the complement of no half-edge: sides are 0 to 2
 
 
 @func

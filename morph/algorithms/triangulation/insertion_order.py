@@ -65,7 +65,7 @@ def find_key(p, left, bottom, width, height):
     p.key = hilbert(u64(x), u64(y))
 
 
-def _keys(points: Table) -> Any:
+def hilbert_keys(points: Table) -> Any:
     """Positions on the curve, shape (n,), uint64, of points with ``xy`` and ``key``."""
     device, xy = points.device, points.xy.array
     with device.active():  # halves, so that no difference overflows
@@ -90,7 +90,7 @@ def hilbert_order(points: Table) -> Any:
     xp = points.device.xp
     points.add("key", u64)
     with points.device.active():
-        keys = _keys(points)
+        keys = hilbert_keys(points)
         order = xp.argsort(keys)
         keys = xp.take(keys, order)
         if int((keys[1:] == keys[:-1]).sum()) > len(order) // 8:
@@ -99,7 +99,7 @@ def hilbert_order(points: Table) -> Any:
             ranked.extend(
                 xy=xp.stack([xp.searchsorted(xp.sort(c), c) for c in xy.T], axis=1).astype(float)
             )
-            order = xp.argsort(_keys(ranked))
+            order = xp.argsort(hilbert_keys(ranked))
     points.drop("key")
     return order
 

@@ -97,6 +97,24 @@ def scale_of(mesh: Mesh) -> float:
     return scale
 
 
+def empty_tables(device: str | Device, n: int, m: int) -> Graph:
+    """Make the tables of a mesh of ``n`` points and ``m`` triangles, with capacity to refine it."""
+    g = Graph(device)
+    g.points.add("xy", vec(f64, 2))
+    g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32)
+    g.points.add("on", Ref("segments"))
+    g.points.pack("xy", "on")
+    g.add_table(
+        "triangles", node=Ref("points")[3], opposite=(i32, 3), segment=Ref("segments")[3],
+        pack=("node", "opposite"),
+    )  # fmt: skip
+    g.triangles.limit_rows(MOST)
+    g.points.resize(3 * n)
+    g.triangles.resize(max(m, min(3 * m, MOST)))
+    g.add_table("inputs")
+    return g
+
+
 def to_tables(
     mesh: Mesh,
     device: str | Device,
@@ -126,21 +144,10 @@ def to_tables(
         If a segment is no edge of the mesh.
     """
     n, m = len(mesh.points), len(mesh.triangles)
-    g = Graph(device)
-    g.points.add("xy", vec(f64, 2))
-    g.add_table("segments", a=Ref("points"), b=Ref("points"), marker=i32)
-    g.points.add("on", Ref("segments"))
-    g.points.pack("xy", "on")
-    g.add_table(
-        "triangles", node=Ref("points")[3], opposite=(i32, 3), segment=Ref("segments")[3],
-        pack=("node", "opposite"),
-    )  # fmt: skip
-    g.triangles.limit_rows(MOST)
-    g.points.resize(3 * n)
-    g.triangles.resize(max(m, min(3 * m, MOST)))
+    g = empty_tables(device, n, m)
     g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
     g.triangles.extend(node=mesh.triangles)
-    g.add_table("inputs", nbr=Ref("inputs")[3])
+    g.inputs.add("nbr", Ref("inputs")[3])
     g.inputs.extend(nbr=mesh.neighbors)
     if limits is not None:
         g.inputs.add("limit", f64)
@@ -217,9 +224,10 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
     arrays = {name: home.asarray(a) for name, a in arrays.items()}
     if source.point_attributes.shape[1]:
         host = device.to_host
-        placed = [host(arrays[n]) for n in ("points", "triangles")] + [host(origin)]
-        values = interpolated(source.to("cpu"), host(source.point_attributes), *placed)
-        arrays["point_attributes"] = home.asarray(values)
+        placed = host(arrays["points"]), host(arrays["triangles"]), host(origin)
+        old = host(source.point_attributes)
+        new = interpolated(source.to("cpu"), old, *placed, len(source.points))
+        arrays["point_attributes"] = home.asarray(np.concatenate([old, new]))
     return Mesh.trusted(**arrays, holes=source.holes, regions=source.regions, base=source.base)
 
 
@@ -278,8 +286,8 @@ def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ..
     return rows, *(xp.take(x, rows, axis=0) for x in (node, number[nbr], *more))
 
 
-def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any:
-    """Values at all points: at new ones, linear in the input triangle that contains them.
+def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any, known: int) -> Any:
+    """Values at new points: linear in the input triangle that contains them.
 
     It is found by a walk from an input triangle near it (Devillers, Pion, Teillaud 2002).
 
@@ -290,16 +298,15 @@ def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any
     old : (n, k) float64 array
         Values at its points.
     xy : (p, 2) float64 array
-        All points, those of the input first.
+        All points, new ones last.
     node, origin : (m, 3), (m,) int32 arrays
         Triangles over all points, and the input triangle each came from.
+    known : int
+        The first new point.
     """
-    n = len(source.points)
-    if not old.shape[1]:
-        return np.empty((len(xy), 0))
     near = np.zeros(len(xy), np.int64)
     near[node.ravel()] = np.repeat(origin, 3)
-    at, p = near[n:], xy[n:]
+    at, p = near[known:], xy[known:]
     weight = np.empty((len(p), 3))
     for _ in range(len(source.triangles)):
         corner = source.points[source.triangles[at]] - p[:, None, :]
@@ -313,4 +320,4 @@ def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any) -> Any
         at = np.where(on, behind, at)
     weight = np.maximum(weight, 0)  # rounding puts points of the hull a little outside
     weight /= weight.sum(axis=1, keepdims=True)
-    return np.concatenate([old, (weight[..., None] * old[source.triangles[at]]).sum(axis=1)])
+    return (weight[..., None] * old[source.triangles[at]]).sum(axis=1)

@@ -367,8 +367,3 @@ def _bytes(t: Type) -> int:
         case Tuple():
             return sum(map(_bytes, t.items))
     return 4  # a handle
-
-
-def scalar_of(field: Field, unit: ir.Unit) -> Scalar:
-    """The type of a scalar field."""
-    return dict(unit.scalars)[field.column]

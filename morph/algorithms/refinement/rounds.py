@@ -1,0 +1,92 @@
+"""Refinement of the tables of a mesh, in rounds, until no triangle can be improved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from morph.algorithms.refinement.deterministic import DeterministicRounds
+from morph.algorithms.refinement.kernels import REASONS, count_unmet, find_bad, run_rounds
+from morph.algorithms.refinement.quality import BUCKETS
+from morph.data.collection import Collection, Flag
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.language.dtypes import Ref, vec
+from morph.launch.foreach import foreach
+from morph.prelude import i8, i32, i64
+
+if TYPE_CHECKING:
+    from morph.data.row import Row
+
+MANY = 1 << 40  # rounds
+Progress = Callable[[int, int, int], None]
+
+
+def refine_tables(
+    g: Graph, params: Row, progress: Progress | None, measure: Callable[[int], int]
+) -> tuple[int, list[int]]:
+    """Refine until no triangle can be improved; return rounds, and what is left by reason.
+
+    A triangle may be given up because of its surroundings, which change: so all are examined again,
+    also when the sizes at new points, interpolated until then, are measured.
+    """
+    m = len(g.triangles)
+    deterministic = "next_id" in params.table.columns
+    active, following, waiting = (worklist(g, params, c) for c in (m, m, 2 * m))
+    for work in (active, following):
+        work.pack("item", "stamp", "bucket")
+    ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
+    rounds, known = 0, len(g.points)
+    foreach(g.triangles, find_bad, waiting, params)
+    while True:
+        if ordered is not None:
+            ordered.sort(waiting)
+        params.bucket = -1
+        while not (active.empty and params.bucket == BUCKETS - 1) and _has_points(params):
+            turns = 1 if progress else MANY
+            if ordered is not None:
+                rounds += ordered.run(active, following, waiting, urgent, turns)
+            else:
+                unused = g  # in place of the list of a deterministic round
+                rounds += run_rounds(g, active, following, waiting, unused, urgent, params, turns)
+            if active.empty:
+                active, following = following, active
+            if progress is not None:
+                left = len(active) + _count_waiting(waiting, params.bucket)
+                progress(rounds, left, len(g.triangles))
+        known = measure(known)
+        for work in (active, following, waiting):
+            work.clear()
+        unmet = examine(g, waiting, params)
+        if waiting.empty or not _has_points(params):
+            return rounds, unmet
+
+
+def worklist(g: Graph, params: Row, capacity: int) -> Collection:
+    """Make a list of triangles to refine, see `morph.algorithms.refinement.kernels`."""
+    kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8}
+    kinds |= {"order": i64} if "next_id" in params.table.columns else {}
+    return Collection(g.triangles, capacity=capacity, **kinds)
+
+
+def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
+    """Append the triangles that can be refined; count those that cannot, by reason.
+
+    In a part of a mesh triangles are not counted, but have their ``reason``, -1 if there is none.
+    """
+    if "reason" in g.triangles.columns:
+        g.triangles.reason = -1
+    counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
+    counts.new()
+    foreach(g.triangles, count_unmet, g, waiting, counts[0], params)
+    unmet: list[int] = g.device.to_host(counts.n.array)[0].tolist()
+    return unmet
+
+
+def _count_waiting(waiting: Collection, bucket: int) -> int:
+    """The number of entries whose bucket is not active yet."""
+    return int((waiting.bucket.array > bucket).sum())
+
+
+def _has_points(params: Row) -> bool:
+    return "points_left" not in params.table.columns or params.points_left > 0

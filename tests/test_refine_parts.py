@@ -1,0 +1,185 @@
+"""Refinement on several devices: judged as on one, and of nearly the same size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from pretend import pretended
+from refining import square, violating
+from scipy.spatial import Delaunay
+from targets import tries
+from test_refine import MESHES, judge
+from test_refine_inorder import digest
+from test_refine_options import halves
+
+import morph
+from morph import testing
+from morph.algorithms.refinement import parts
+from morph.algorithms.refinement.refine import refine_with_report
+from morph.cli import main
+from morph.mesh import MeshError
+
+GPU = pytest.param(["cuda:0", "cuda:0", "cpu"], marks=pytest.mark.gpu)
+DEVICES = [["cpu", "cpu"], ["cpu", "cpu", "cpu"], GPU]
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch):
+    monkeypatch.setattr(parts, "LEAST", 40)
+
+
+def plates():
+    """A PSLG: a rectangle with a hole, and segments inside that share points with nothing."""
+    x, y = st.floats(0.15, 0.4), st.floats(0.1, 0.9)
+    return st.builds(plate, x, y, st.integers(0, 30), st.integers(0, 10**6))
+
+
+def plate(x, y, n, seed):
+    rim = [[0, 0], [2, 0], [2, 1], [0, 1]]
+    hole = [[1 - x, 0.3], [1 + x, 0.3], [1 + x, 0.7], [1 - x, 0.7]]
+    inside = [[0.1, y], [0.5, 0.5]]
+    more = np.random.default_rng(seed).random((n, 2)) * [2, 1]
+    points = np.concatenate([rim, hole, inside, more])
+    around = [[k, (k + 1) % 4] for k in range(4)]
+    segments = [*around, *([4 + a, 4 + b] for a, b in around), [8, 9]]
+    return morph.triangulate(points, segments, [[1, 0.5]], device="cpu")
+
+
+@tries(12)
+@given(
+    plates(), st.sampled_from([0, 20, 28, 32]), st.sampled_from([None, 0.01, 0.002]),
+    st.booleans(), st.sampled_from([2, 3, 5]),
+)  # fmt: skip
+def test_any_plate(mesh, angle, area, strict, size):
+    options = {"boundary": "keep-hull", "conforming": True} if strict else {}
+    done = refine_with_report(mesh, angle, area, device=["cpu"] * size, **options)
+    judge(mesh, done.mesh, 0)
+    assert set(done.unmet) <= {"boundary kept", "small input angle"}
+    bad = violating(done.mesh, angle, np.inf if area is None else area)
+    assert bad.sum() == sum(done.unmet.values())
+    assert done.added == len(done.mesh.points) - len(mesh.points)
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=str)
+def test_size_is_that_of_one_device(devices, monkeypatch):
+    monkeypatch.setattr(parts, "LEAST", 1000)
+    mesh = square(6000, 3)
+    one, done = (refine_with_report(mesh, 25, device=d) for d in ("cpu", devices))
+    judge(mesh, done.mesh, 25)
+    assert done.unmet == {}
+    assert len(done.mesh.triangles) < 1.02 * len(one.mesh.triangles)
+
+
+@pytest.mark.parametrize("devices", [["cpu", "python"], ["python", "cpu"]], ids=str)
+def test_a_coast_by_cpu_and_interpreter(devices, monkeypatch):
+    mesh = morph.Mesh.read(MESHES / "italy.node")
+    seen = []
+    monkeypatch.setattr(parts, "LEAST", 20)
+    done = refine_with_report(mesh, 25, device=devices, progress=lambda *x: seen.append(x))
+    judge(mesh, done.mesh, 25)
+    assert done.unmet == {} and done.mesh.quality().min_angle >= 25
+    assert [x[0] for x in seen] == list(range(1, len(seen) + 1))
+    assert len(seen) > 2 and seen[-1][1:] == (0, len(done.mesh.triangles))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, {"deterministic": True}, {"size": 0.004}], ids=str)
+def test_on_gpus(options, monkeypatch):
+    monkeypatch.setattr(parts, "LEAST", 5000)
+    cupy = pytest.importorskip("cupy")
+    devices = [f"cuda:{k % cupy.cuda.runtime.getDeviceCount()}" for k in range(4)]
+    mesh = square(50_000, 3).to("cuda:0")
+    one, done = (refine_with_report(mesh, 28, device=d, **options) for d in ("cuda", devices))
+    assert done.mesh.device.name == "cuda:0" and done.unmet == {}
+    done.mesh.check()
+    assert done.mesh.quality().min_angle >= 28
+    assert len(done.mesh.triangles) < 1.03 * len(one.mesh.triangles)
+
+
+def test_on_a_pretended_gpu(monkeypatch):
+    gpu = pretended(monkeypatch)
+    mesh = square(100, 1)
+    limits = np.full(len(mesh.triangles), 0.001)
+    done = refine_with_report(mesh, 25, limits, 0.05, device=[gpu, gpu])
+    judge(mesh, done.mesh, 25)
+    assert done.unmet == {} and type(done.mesh.points) is np.ndarray
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_deterministic_for_any_number_of_threads(size):
+    mesh = square(300, 5)
+    found = set()
+    for n in (1, 2, 3):
+        with testing.team(n):
+            done = morph.refine(mesh, 28, 0.001, device=["cpu"] * size, deterministic=True)
+        found.add(digest(done))
+    judge(mesh, done, 28)
+    assert len(found) == 1
+
+
+def test_areas_sizes_and_attributes():
+    mesh = square(60, 2)
+    limits = np.where(np.arange(len(mesh.triangles)) % 3, 0.01, 0.001)
+    fine = morph.refine(mesh, 20, limits, device=["cpu"] * 3)
+    fine.check()
+    held = Delaunay(mesh.points).find_simplex(fine.points[fine.triangles].mean(axis=1))
+    assert not violating(fine, 20, limits[held]).any()
+
+    def size(xy):
+        return 0.03 + 0.1 * np.hypot(xy[:, 0] - 0.3, xy[:, 1])
+
+    fine = morph.refine(mesh, 20, size=size, device=["cpu"] * 3)
+    fine.check()
+    assert not violating(fine, 20, sizes=size(fine.points)).any()
+    mesh = morph.triangulate(halves(), device="cpu")
+    mesh.point_attributes = mesh.points @ [[3.0], [-2.0]]
+    fine = morph.refine(mesh, 20, 0.001, device=["cpu", "cpu"])
+    first = fine.points[fine.triangles].mean(axis=1)[:, 0] < 1
+    assert (fine.triangle_attributes[:, 0] == np.where(first, 3, 7)).all()
+    assert np.allclose(fine.point_attributes, fine.points @ [[3.0], [-2.0]])
+
+
+@pytest.mark.parametrize("most", [0, 1, 7, 200])
+def test_no_more_points_than_asked_for(most):
+    mesh = square(60, 2)
+    done = refine_with_report(mesh, 20, 0.001, max_points=most, device=["cpu"] * 3)
+    done.mesh.check()
+    assert done.added <= most and done.unmet["budget"] > 0
+    assert violating(done.mesh, 20, 0.001).sum() == sum(done.unmet.values())
+
+
+def test_an_interrupt_leaves_the_mesh_as_it_was():
+    mesh = square(100, 4)
+    before = digest(mesh)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        morph.refine(mesh, 25, 0.001, device=["cpu", "cpu"], progress=interrupt)
+    assert digest(mesh) == before
+
+
+def test_what_is_refused():
+    points = np.array([[0, 0], [10, 0], [5, 1], [5, -1]], float)
+    mesh = morph.Mesh(points, np.array([[0, 1, 2], [1, 0, 3]], np.int32))
+    with pytest.raises(MeshError, match=r"Delaunay|delaunay"):
+        morph.refine(mesh, device=["cpu", "cpu"])
+    with pytest.raises(ValueError, match="device is a list of no devices"):
+        morph.refine(mesh, device=[])
+    with pytest.raises(ValueError, match="no device 'gpu'"):
+        morph.refine(mesh, device=["cpu", "gpu"])
+
+
+def test_the_command_line(tmp_path):
+    out = tmp_path / "out"
+    args = ["refine", str(MESHES / "italy.node"), "-q", "28", "--device", "cpu,cpu", "-o", str(out)]
+    done = CliRunner().invoke(main, args)
+    assert done.exit_code == 0, done.output
+    assert "\ncpu,cpu: " in done.output
+    morph.Mesh.read(out).check()
+    done = CliRunner().invoke(main, [*args[:-2], "--device", "cpu,gpu"])
+    assert done.exit_code == 2 and "--device: no device 'gpu'" in done.output
