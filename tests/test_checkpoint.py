@@ -243,6 +243,10 @@ def test_checkpoints_of_something_else_are_refused(tmp_path, monkeypatch):
     path.write_bytes(saved[: len(saved) // 2])
     with pytest.raises(FormatError, match="no checkpoint: "):
         run_in(path, PROGRAMS[0], parts)
+    at = saved.rindex(b"PK\x01\x02")  # the last file of the archive: a method that no archive has
+    path.write_bytes(saved[: at + 10] + b"\x77" + saved[at + 11 :])
+    with pytest.raises(FormatError, match="no checkpoint: "):
+        run_in(path, PROGRAMS[0], parts)
     with open(path, "wb") as file:
         np.save(file, np.zeros(3))
     with pytest.raises(FormatError, match="no checkpoint: "):

@@ -212,7 +212,15 @@ class Recorder:
             with opened(self.path) as packed, np.load(packed, allow_pickle=False) as file:
                 found = {name: file[name] for name in file.files}
             about = json.loads(found.pop("morph checkpoint").tobytes())
-        except (AttributeError, BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
+        except (
+            AttributeError,
+            BadZipFile,
+            EOFError,
+            KeyError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise FormatError(self.path, None, f"no checkpoint: {error}") from error
         if about["version"] != VERSION:
             message = f"a checkpoint of version {about['version']}, not {VERSION}"
