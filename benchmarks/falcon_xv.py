@@ -4,6 +4,9 @@ The paper's inputs are rand64 (64 M points, 4 edges each) and rmat50, rmat60 (10
 GTgraph, on two GPUs (Tesla C2075 and C2050) linked by PCIe; its seconds include the partitioning.
 rand26 and rmat26 have 67 M points, so they stand beside rand64 and rmat60; other sizes have no
 figure of the paper.  Connected components are not in the paper.
+
+``--together cuda:0,cuda:1,cuda:2`` runs an algorithm on each device at the same time, by sections,
+beside one after the other: figure 21.
 """
 
 from __future__ import annotations
@@ -66,14 +69,36 @@ def rows(name: str, g: Any, places: list[str], only: list[str], repeat: int) -> 
             }  # fmt: skip
 
 
+def at_once(name: str, devices: list[str], only: list[str], repeat: int) -> dict[str, Any]:
+    """Time a different algorithm on each device, one after the other and at the same time."""
+    cases = [(ALGORITHMS[only[k % len(only)]], made(name, d)) for k, d in enumerate(devices)]
+
+    def together() -> list[Any]:
+        with morph.sections() as s:
+            sections = [s.run(run, g) for run, g in cases]
+        return [host(x.result()) for x in sections]
+
+    apart, wanted = median(lambda: [host(run(g)) for run, g in cases], repeat)
+    at_once, found = median(together, repeat)
+    equal = all((a == b).all() for a, b in zip(found, wanted, strict=True))
+    return {
+        "input": name, "devices": " ".join(devices), "apart ms": apart * 1e3,
+        "together ms": at_once * 1e3, "speedup": apart / at_once, "equal": "yes" if equal else "NO",
+    }  # fmt: skip
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, and print a row for each input, algorithm and list of devices."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("inputs", nargs="*", default=["rand22", "rmat22"], help="rand26, rmat24")
     parser.add_argument("--places", nargs="+", default=["cpu,cpu"], help="cuda:0,cuda:1 cuda,cpu")
     parser.add_argument("--only", nargs="+", default=list(ALGORITHMS), choices=ALGORITHMS)
+    parser.add_argument("--together", help="devices, each of which runs an algorithm")
     parser.add_argument("--repeat", type=int, default=3)
     o = parser.parse_args(arguments)
+    if o.together:
+        table([at_once(name, o.together.split(","), o.only, o.repeat) for name in o.inputs])
+        return
     found: list[dict[str, Any]] = []
     for name in o.inputs:
         g = made(name, o.places[0].split(",")[0])
