@@ -161,11 +161,15 @@ def test_a_warning_where_one_device_is_faster(monkeypatch):
     g = morph.generate.grid(3, 30, device="cpu")
     parts = morph.partition(g, ["cpu", "python"])
     with pytest.warns(
-        morph.PerformanceWarning, match=r"3\d steps for 294 edges: one device is"
+        morph.PerformanceWarning, match=r"6\d steps for 294 edges: one device is"
     ) as found:
         morph.bfs(parts)
     assert found[0].filename == __file__
-    for graph in (g, morph.partition(g, ["cpu"] * 2), parts):
+    together = morph.partition(g, ["cpu"] * 2)
+    before = together._steps
+    morph.bfs(together)  # in one launch, of one kind of device: no warning
+    assert together._steps > before + 20
+    for graph in (g, together, parts):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             morph.bfs(graph, cutoff=10), morph.connected_components(graph)

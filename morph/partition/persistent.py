@@ -27,6 +27,7 @@ from morph.compiler.passes.partitioned_program import (
     PartitionedProgram,
     describe_program,
 )
+from morph.data.table import Table
 from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
@@ -37,6 +38,7 @@ from morph.launch.threads import get_num_threads
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import no_copy
 from morph.partition.objects import LaunchOnParts
+from morph.partition.parts import DIVIDED
 from morph.partition.pool import submit
 from morph.partition.shared import shared_by
 from morph.partition.transport import raise_together
@@ -60,6 +62,11 @@ class PartLaunch(Launch):
         """Wait for the end of the launch and return the status."""
         compiled = self.compiled
         return self.scratch.report.wait(self.reported, compiled.interruptible)
+
+
+def has_one_row(x: Any) -> bool:
+    """Whether an object of a part is a table of one row, in which kernels can keep totals."""
+    return isinstance(x, Table) and x.name not in DIVIDED and len(x) == 1
 
 
 class PersistentProgram(LaunchOnParts):
@@ -105,6 +112,7 @@ class PersistentProgram(LaunchOnParts):
         self.arrays = [d.zeros(layout.size, np.int64) for d in graph.devices]
         self.mailboxes = [d.zeros(MAILBOX, np.int64) for d in graph.devices]
         self.valid = False  # whether the arrays have what a launch needs
+        self.crossings = 0  # since they were written
         steps = ir.walk(program.unit.blocks)
         self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
         self.waiting: list[Future[None]] = []
@@ -120,7 +128,10 @@ class PersistentProgram(LaunchOnParts):
         graph = self._graph()
         if graph is None or graph.changes or graph.recorder is not None:
             return False
-        return all(p.fits() for p in self.launches)
+        objects = self.launches[0].refs
+        return all(p.fits() for p in self.launches) and all(
+            has_one_row(objects[slot]()) for slot in self.program.one_row
+        )
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
         """Run the program.
@@ -233,9 +244,17 @@ class PersistentProgram(LaunchOnParts):
             raise_together(graph.transport, errors)
             self._match_capacities()
             self._write(graph)
+        self._count_steps(graph, found[0])
         for p, status in zip(self.launches, found, strict=True):
             p._finish(status)
         self.valid = True
+
+    def _count_steps(self, graph: PartitionedGraph, status: memoryview) -> None:
+        """Note how many steps the launch took: most have two crossings."""
+        on_host = self.launches[0].on_host  # a GPU reports the number
+        crossings = int(self.arrays[0][Parts.CROSSINGS] if on_host else status[Status.ROUND])
+        graph._steps += (crossings - self.crossings) // 2
+        self.crossings = crossings
 
     def _match_capacities(self) -> None:
         """Grow the lists of all parts as those that were full: others will be full soon."""
@@ -299,6 +318,7 @@ class PersistentProgram(LaunchOnParts):
 
     def _write(self, graph: PartitionedGraph) -> None:
         """Write the addresses that each part needs; crossings count from 0 again."""
+        self.crossings = 0
         shared, layout, count = shared_by(graph), self.layout, len(self.launches)
         found = np.zeros((count, layout.size), np.int64)
         found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)

@@ -50,7 +50,10 @@ class Shared:
     def box(
         self, k: int, table: Table, slot: str, columns: Sequence[Column], capacity: int = 0
     ) -> Collection:
-        """The messages of one kind to rows of a table that part k sends, or receives."""
+        """The messages of one kind to rows of a table that part k sends, or receives.
+
+        Programs and single launches share them: they are empty between launches.
+        """
         key = k, table.name, slot, tuple(columns)
         if key not in self._boxes:
             self._boxes[key] = made = message_box(table, slot, columns)
