@@ -189,6 +189,15 @@ def test_sssp_by_types_of_weights(kind):
     assert np.array_equal(found.edges, wanted.edges) and found[1:] == wanted[1:]
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_weighted_pagerank(directed):
+    g = weighted(directed=directed)
+    for devices in (["cpu"] * 2, ["python", "cpu", "cpu"]):
+        found = morph.pagerank(morph.partition(g, devices), weighted=True).rank
+        np.testing.assert_allclose(found, morph.pagerank(g, weighted=True).rank, rtol=1e-12)
+        g.edges.weight[:] = np.arange(len(g.edges)) % 7  # others in the other direction
+
+
 def weighted(kind="i4", directed=True):
     rng = np.random.default_rng(5)
     ends, weight = rng.integers(0, 60, (2, 500)), rng.integers(1, 90, 500).astype(kind)
@@ -217,7 +226,9 @@ def check_all(devices, directed, comm=None):
     parts = morph.partition(g, devices, "degree", comm=comm)
     for row in ROWS:
         given = row.arguments_of({}) | row.complete
-        given |= {"sources": 5} if row.name == "betweenness" else {}
+        given |= {"betweenness": {"sources": 5}, "pagerank": {"weighted": not directed}}.get(
+            row.name, {}
+        )
         found, wanted = row.function(parts, **given), row.function(g, **given)
         for name, a, b in zip(found._fields, found, wanted, strict=True):
             if (row.name, name) == ("bfs", "predecessor"):

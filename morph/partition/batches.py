@@ -85,7 +85,10 @@ class AppliedToParts(Applied):
     _own: dict[int, OwnChanges]
 
     def rows(self) -> tuple[Any, int]:
-        """Give the changes as rows, see `Applied.rows`: each part has those of its own edges."""
+        """Give the changes as rows, see `Applied.rows`: each part has those of its own edges.
+
+        The count is that of all parts, on which decisions may depend that all have to make alike.
+        """
         parts = self._graph
         weight = parts.edges.columns["weight"].dtype if "weight" in parts.edges.columns else None
         table = parts.kept.get(("changes", weight))
@@ -95,7 +98,7 @@ class AppliedToParts(Applied):
         for k, own in self._own.items():
             table.local(k).truncate(0)
             table.local(k).extend(**own.columns)
-        return table, max(parts.gather(lambda k: len(table.local(k))))
+        return table, sum(parts.gather(lambda k: len(table.local(k))))
 
     @property
     def present(self) -> int:

@@ -46,10 +46,10 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
         program = found[0][0]
         if any(p is not program and p.unit != program.unit for p, _, _ in found):
             raise NeedsSteps("tables of parts differ in their layout")
-        owners_of(graph.here[0], graph, call, found[0][2])
+        objects = owners_of(graph.here[0], graph, call, found[0][2])
         sizes = [sizes_of(k, graph, program.hidden) for k in graph.here]
         parts = [(compiled, slots) for _, compiled, slots in found]
-        return PersistentProgram(graph, call.what, program, parts, sizes)
+        return PersistentProgram(graph, call.what, program, objects, parts, sizes)
     except NeedsSteps as why:
         return BySteps(str(why))
 
