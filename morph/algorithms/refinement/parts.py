@@ -7,13 +7,15 @@ border is given up, so these triangles stay as they are on both sides.  Therefor
 remain a constrained Delaunay triangulation, and a part is written back to the rows from which it
 was copied, with new rows behind all others.  Then the host finds the triangles that can still be
 refined.  The next round takes them with the triangles around them, and moves the cuts by half a
-part; when these triangles are few, one device refines them.
+part; when these triangles, or the points that a round adds, are few, one device refines them, up
+to a number of points that makes them enough for all devices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +37,6 @@ from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
 RINGS = 8  # of triangles around those to refine: most cavities do not reach further
-DIVIDED_ROUNDS = 4  # after so many, one device refines what is left
 Ints = NDArray[np.int32]
 
 
@@ -78,20 +79,21 @@ def refine_parts(
     tables.triangles.add("reason", i8, fill=WAITING)
     tables.triangles.reason = WAITING
     parts = Parts(tables, mesh, replace(asked, has_border=True), scale, measure)
-    rows, turn, rings = np.arange(len(tables.triangles)), 0, RINGS
-    while True:
-        few = turn >= DIVIDED_ROUNDS or len(rows) < LEAST * len(devices)
-        where = devices[:1] if few else devices
-        limit = LEAST * len(devices) // 2 if few and turn < DIVIDED_ROUNDS else None
+    rows, rings, enough = np.arange(len(tables.triangles)), RINGS, LEAST * len(devices)
+    divided = len(rows) >= enough
+    for turn in count(1):
+        where, limit = devices, None
+        if not divided:
+            where, limit = devices[:1], max(enough, len(tables.points)) // 2
         added = parts.refine(_divided(tables, rows, where, turn % 2), where, limit)
-        turn += 1
         waiting = np.flatnonzero(tables.triangles.reason.array == WAITING)
         if progress is not None:
             progress(turn, len(waiting), len(tables.triangles))
         if not len(waiting) or parts.points_left == 0:
             break
-        rings = rings if added else 2 * rings
+        rings = rings if added or divided else 2 * rings
         rows = _around(tables, waiting, rings)
+        divided = len(rows) >= enough and not (divided and added < LEAST)
     if asked.deterministic:  # the order of points is; that of triangles is derived from it
         tables.points.add("stable_id", i64)
         tables.points.stable_id[:] = np.arange(len(tables.points))
