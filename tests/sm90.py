@@ -30,7 +30,7 @@ def compile_one(
 ) -> bytes:
     """Give a text to NVRTC; optimisation, most of the time, is left out where it can be.
 
-    Long functions without loops take less time with ``fast="mid"``.
+    Long functions without loops take less time with ``fast="min"``.
     """
     flags = (f"--Ofast-compile={fast}",) if cuda._nvrtc().getVersion() >= (13, 0) else ()
     with mock.patch.object(cuda, "FLAGS", (*cuda.FLAGS, *flags)):

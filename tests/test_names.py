@@ -96,7 +96,7 @@ def compiles_for_cuda(what) -> None:
         compiled = list(what.launches.values())[-1].compiled
         if compiled.device.kind == "cpu":
             text = prelude(compiled.unit.checked) + compiled.text
-            sm90.compile_one(text, entry(compiled.unit), fast="mid")
+            sm90.compile_one(text, entry(compiled.unit), fast="min")
 
 
 def test_spelled_names_differ(hostile):
