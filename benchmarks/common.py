@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable
@@ -46,6 +47,13 @@ def table(rows: list[dict[str, Any]]) -> None:
     print("  ".join(n.rjust(w) for n, w in zip(names, widths, strict=True)))
     for t in text:
         print("  ".join(c.rjust(w) for c, w in zip(t, widths, strict=True)))
+
+
+def append(path: str | None, rows: list[dict[str, Any]]) -> None:
+    """Append rows to a file, each a line of JSON, if a path is given; `scaling` reads them."""
+    if path is not None:
+        with open(path, "a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def _cell(x: Any) -> str:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import median, synchronize, table
+from common import append, median, synchronize, table
 
 import morph
 from morph import generate
@@ -175,6 +175,38 @@ def call(name: str, g: Any, parts: Any, run: Any, repeat: int) -> dict[str, Any]
     }  # fmt: skip
 
 
+def features(g: Any, parts: Any, iterations: int) -> dict[str, dict[str, float]]:
+    """Give what the cost model of `scaling` knows of programs, by the begin of their names.
+
+    An offer or a value takes 8 bytes; in a search each mirror makes at most one offer.
+    """
+    sizes, arcs = parts.statistics(), len(g.edges)
+    most = 8 * max(s.mirrors for s in sizes)
+    depth = morph.bfs(g, 0).levels
+    on = [sum(s.edges for s in sizes if s.device == d) for d in {s.device for s in sizes}]
+    shape = {
+        "parts": len(sizes), "points": len(g.points),
+        "local": max(s.points + s.mirrors for s in sizes), "share": max(on) / arcs,
+    }  # fmt: skip
+    found = {
+        f"{STEPS:,} steps": (STEPS, STEPS // 2, 0, 0),
+        "levels": (depth, depth, arcs, most),
+        "pagerank": (2 * iterations, iterations, iterations * arcs, iterations * most),
+    }
+    names = "steps", "crossings", "visits", "bytes"
+    return {k: {**shape, **dict(zip(names, x, strict=True))} for k, x in found.items()}
+
+
+def measured(rows: list[dict[str, Any]], known: dict[str, dict[str, float]]) -> Any:
+    """Give the rows for `scaling`: features, and seconds on one device and on parts."""
+    for x in rows:
+        for name, shape in known.items():
+            if x["program"].startswith(name):
+                for executor, column in (("one launch", "parts ms"), ("by steps", "by steps ms")):
+                    seconds = {"one": x["one ms"] / 1e3, "seconds": x[column] / 1e3}
+                    yield {"program": name, "executor": executor, **shape, **seconds}
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, and print a row for each program."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -183,6 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--by", default="degree", choices=["range", "degree"])
     parser.add_argument("--iterations", type=int, default=20, help="of PageRank")
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--rows", help="file to append rows for scaling.py to")
     o = parser.parse_args(arguments)
     devices = o.devices.split(",")
     g = generate.rmat(o.scale, 16, weight=(1, 255), device=devices[0])
@@ -210,6 +243,7 @@ def main(arguments: list[str] | None = None) -> None:
         "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=o.iterations)[0],
     }.items()]  # fmt: skip
     table(rows)
+    append(o.rows, list(measured(rows, features(g, parts, o.iterations))))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def loop_time() -> list[float]:
     """Seconds of each call of the refinement's loop alone, from now on."""
     import importlib
 
-    module = importlib.import_module("morph.algorithms.refinement.refine")
+    module = importlib.import_module("morph.algorithms.refinement.rounds")
     inner, spent = module.run_rounds, []
 
     def timed(*args):
@@ -93,12 +93,12 @@ def by_triangle(mesh: morph.Mesh, angle: float) -> dict:
 
 def by_morph(mesh: morph.Mesh, angle: float, device: str, o, spent: list[float]) -> dict:
     """Morph, the best of several runs: the loop alone, the run, arrays to arrays."""
-    best = None
+    best, where = None, device.split(",")
     for _ in range(o.repeat):
         spent.clear()
         start = time.perf_counter()
         with morph.timing() as t:
-            result = refine_with_report(mesh, angle, device=device)
+            result = refine_with_report(mesh, angle, device=where if len(where) > 1 else device)
         wall = time.perf_counter() - start
         if best is None or wall < best["all s"]:
             best = {"loop s": sum(spent), "run s": t.run, "all s": wall}
@@ -116,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=float, nargs="+", default=[1e6], help="triangles of the input")
     parser.add_argument("-q", type=float, nargs="+", default=[30], help="smallest angles")
-    parser.add_argument("--device", default="all")
+    parser.add_argument("--device", nargs="+", default=["all"], help="cuda:0,cuda:1: of parts")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--check", action="store_true", help="judge every invariant exactly")
     o = parser.parse_args()
@@ -125,9 +125,9 @@ def main() -> None:
         mesh = random_mesh(int(n))
         for angle in o.q:
             rows = [by_triangle(mesh, angle)] if triangle is not None else []
-            for device in devices(o.device):
+            for device in [d for given in o.device for d in devices(given)]:
                 rows.append(by_morph(mesh, angle, device, o, spent))
-                if device.startswith("cuda"):
+                if device.startswith("cuda") and "," not in device:
                     rows.append(by_morph(mesh.to(device), angle, device, o, spent))
             for r in rows:
                 r["size"] = r["out"] / rows[0]["out"]

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import morph
+
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 
 
@@ -118,10 +120,58 @@ def test_sat_beside_peers(script, capsys):
     assert "Falcon K20c / SP" in capsys.readouterr().out
 
 
-def test_parts_beside_one_device(script, capsys):
-    script("partitions").main(["--scale", "6", "--devices", "cpu,cpu,cpu", "--repeat", "1"])
+def test_parts_beside_one_device(script, capsys, tmp_path):
+    rows = str(tmp_path / "rows")
+    options = ["--scale", "6", "--devices", "cpu,cpu,cpu", "--repeat", "1", "--rows", rows]
+    script("partitions").main(options)
     out = capsys.readouterr().out
-    assert out.count(" yes") == 4 and "edges cut" in out and "NO" not in out
+    assert out.count(" yes") == 7 and "edges cut" in out and "NO" not in out
+    script("scaling").main([rows, "--hold-out", "9", "--scales", "30"])
+    out = capsys.readouterr().out
+    assert out.count("outlook") == 2 and "a crossing" in out
+
+
+def test_table_of_falcon(script, capsys, monkeypatch):
+    module = script("falcon_xv")
+    monkeypatch.setattr(module, "PAPER", {("rmat6", "bfs"): (3.5, 2.5)})
+    module.main(["rmat6", "--places", "cpu,cpu", "cpu,python", "--repeat", "1", "--only", "bfs"])
+    out = capsys.readouterr().out
+    assert out.count(" yes") == 2 and "NO" not in out and out.count("3.5") == 2
+    module.main(["rmat6", "--together", "cpu,cpu", "--repeat", "1", "--only", "bfs"])
+    assert " yes" in capsys.readouterr().out
+
+
+def test_cost_model(script):
+    """A fit to times of the model itself gives these, for another size, too."""
+    scaling = script("scaling")
+    fit = scaling.Fit(2e-6, 7e-6, 1e-11, {"pagerank": (1e-12, 2e-12, 3e-12), "steps": (0, 0, 0)})
+
+    def row(scale, parts):
+        arcs, copies = 32 << scale, scaling.mirrors(scale, 16, parts)
+        found = {
+            "program": "pagerank", "parts": parts, "points": 1 << scale, "share": 1.1 / parts,
+            "local": (1 << scale) / parts + copies, "visits": 20 * arcs, "steps": 40,
+            "crossings": 20, "bytes": 160 * copies,
+        }  # fmt: skip
+        one, seconds = scaling.predicted(fit, found)
+        return {**found, "one": one, "seconds": seconds}
+
+    idle = {**row(8, 2), "program": "steps", "visits": 0, "bytes": 0, "steps": 900}
+    idle["one"], idle["seconds"] = scaling.predicted(fit, idle)
+    found = scaling.fitted([idle, *(row(scale, p) for scale in (14, 18, 20) for p in (2, 4))])
+    wanted = row(26, 8)
+    seconds = scaling.predicted(found, wanted)
+    assert seconds == pytest.approx((wanted["one"], wanted["seconds"]), rel=1e-6)
+    net = scaling.Network(8, 5e-6, 5e10)
+    rows = scaling.outlook(fit, net, [30], [4, 1024])
+    assert all(r["ms"] > 0 for r in rows) and rows[0]["exchange %"] < rows[1]["exchange %"]
+
+
+def test_expected_mirrors(script):
+    g = morph.generate.rmat(12, 16, simple=False)
+    parts = morph.partition(g, ["cpu"] * 8, np.random.default_rng(0).integers(0, 8, len(g.points)))
+    mirrors = np.mean([s.mirrors for s in parts.statistics()])
+    assert mirrors == pytest.approx(script("scaling").mirrors(12, 16, 8), rel=0.05)
 
 
 def test_structure(script, tmp_path, capsys):

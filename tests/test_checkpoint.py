@@ -257,6 +257,27 @@ def test_checkpoints_of_something_else_are_refused(tmp_path, monkeypatch):
     assert parts.recorder is None
 
 
+def test_an_error_is_handled_with_the_values_of_this_run(tmp_path, monkeypatch):
+    def reading(kernel):
+        def program(parts):
+            parts.points.add("x", i32)
+            try:
+                assert parts.points.x[:].sum() == 0
+                for _ in range(3):
+                    morph.foreach(parts.points, kernel)
+                return ()
+            except FormatError:
+                assert parts.points.x[0] == 0
+                raise
+
+        return program
+
+    path = tmp_path / "run.npz"
+    stopped(path, monkeypatch, reading(add_one), stop=2)
+    with pytest.raises(FormatError, match="of another program: this one runs 'add_neighbours'"):
+        run_in(path, reading(add_neighbours), morph.partition(graph(), ["cpu"]))
+
+
 def test_an_object_with_other_columns_is_refused(tmp_path, monkeypatch):
     def with_column(name):
         def program(parts):

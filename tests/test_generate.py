@@ -247,6 +247,15 @@ def test_making_parts_takes_little_more_memory_than_the_parts(weight, monkeypatc
     assert peak <= 1.3 * (sum(a.nbytes for a in columns) + points)
 
 
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**63])
+def test_states_are_those_of_numpy(seed):
+    for kind, first in ((1, 0), (4, 2**31)):
+        found = draws._states_of(seed, kind, first, first + 9)
+        for k, state in enumerate(found, first):
+            wanted = np.random.PCG64(np.random.SeedSequence([seed, kind, k])).state["state"]
+            assert state == (wanted["state"], wanted["inc"])
+
+
 def is_that_of_partition(make, devices):
     """Made in parts, each where it lies, a graph is the one that is made as a whole and divided."""
     host, made = make(), make(device=devices)

@@ -38,6 +38,7 @@ GOOD = {
     ("g.gr", "c x\np tw 3 2\n1 2\nc y\n3 2"): ([0, 2], [1, 1], None, 3, True),
     ("g.txt", "0 1\n\n# c\n2 1 # d\n"): ([0, 2], [1, 1], None, 3, False),
     ("g.txt", "% c\n0\t1\t5\n2 1 -6\n"): ([0, 2], [1, 1], [5, -6], 3, False),
+    ("g.txt", " # c\n\t% c\n 0 1\n2 1\n"): ([0, 2], [1, 1], None, 3, False),
     ("g.el", "0 1 .5\n2 1 1\n"): ([0, 2], [1, 1], [0.5, 1.0], 3, False),
     ("g", "# Nodes: 9 Edges: 1\n0 1\n"): ([0], [1], None, 9, False),
     ("g", "# Directed graph\n# Nodes: 2 Edges: 1\n0 5\n"): ([0], [5], None, 6, False),

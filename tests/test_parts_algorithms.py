@@ -161,11 +161,15 @@ def test_a_warning_where_one_device_is_faster(monkeypatch):
     g = morph.generate.grid(3, 30, device="cpu")
     parts = morph.partition(g, ["cpu", "python"])
     with pytest.warns(
-        morph.PerformanceWarning, match=r"3\d steps for 294 edges: one device is"
+        morph.PerformanceWarning, match=r"6\d steps for 294 edges: one device is"
     ) as found:
         morph.bfs(parts)
     assert found[0].filename == __file__
-    for graph in (g, morph.partition(g, ["cpu"] * 2), parts):
+    together = morph.partition(g, ["cpu"] * 2)
+    before = together._steps
+    morph.bfs(together)  # in one launch, of one kind of device: no warning
+    assert together._steps > before + 20
+    for graph in (g, together, parts):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             morph.bfs(graph, cutoff=10), morph.connected_components(graph)
@@ -183,6 +187,15 @@ def test_sssp_by_types_of_weights(kind):
     assert np.array_equal(found.predecessor, wanted.predecessor)
     wanted, found = morph.mst(g), morph.mst(parts)
     assert np.array_equal(found.edges, wanted.edges) and found[1:] == wanted[1:]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_weighted_pagerank(directed):
+    g = weighted(directed=directed)
+    for devices in (["cpu"] * 2, ["python", "cpu", "cpu"]):
+        found = morph.pagerank(morph.partition(g, devices), weighted=True).rank
+        np.testing.assert_allclose(found, morph.pagerank(g, weighted=True).rank, rtol=1e-12)
+        g.edges.weight[:] = np.arange(len(g.edges)) % 7  # others in the other direction
 
 
 def weighted(kind="i4", directed=True):
@@ -213,7 +226,9 @@ def check_all(devices, directed, comm=None):
     parts = morph.partition(g, devices, "degree", comm=comm)
     for row in ROWS:
         given = row.arguments_of({}) | row.complete
-        given |= {"sources": 5} if row.name == "betweenness" else {}
+        given |= {"betweenness": {"sources": 5}, "pagerank": {"weighted": not directed}}.get(
+            row.name, {}
+        )
         found, wanted = row.function(parts, **given), row.function(g, **given)
         for name, a, b in zip(found._fields, found, wanted, strict=True):
             if (row.name, name) == ("bfs", "predecessor"):

@@ -152,6 +152,18 @@ def test_a_batch_that_fails_is_rolled_back():
     assert many.distance.tolist() == morph.sssp(parts.to("cpu"), 0).distance.tolist()
 
 
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu"] * 3])
+def test_whether_values_are_recomputed_does_not_depend_on_the_parts(devices):
+    g = morph.generate.grid(6, 6)
+    one, many = followers(morph.DynamicBFS, g, morph.partition(g, devices))
+    one.share = many.share = 0.1  # up to 24 changed edges are repaired
+    for count in (11, 18):
+        ends = np.arange(count)
+        decisions = {x.apply(inserts=(ends, ends + 6)).decision for x in (one, many)}
+        assert decisions == {"repaired" if count == 11 else "recomputed"}
+    assert one.distance.tolist() == many.distance.tolist()
+
+
 def test_sums_that_are_too_large_are_refused():
     most = np.iinfo(np.int64).max - 1
     g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=np.array([1, 1, 1]), n=4)

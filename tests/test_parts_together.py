@@ -26,6 +26,7 @@ import morph
 from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
 from morph.partition import programs
+from morph.partition.shared import shared_by
 from morph.prelude import (
     atomic_add,
     atomic_and,
@@ -91,6 +92,30 @@ def tree(g):
     found = (dist < FAR) & (dist > 0)
     assert (dist[parent[found]] + 1 == dist[found]).all()
     return dist, g.points.at, levels
+
+
+@morph.kernel
+def count_in(p):
+    for t in p.outnbrs:
+        if atomic_add(t.count, 1) == 0:
+            atomic_max(t.first, p.id)
+
+
+@morph.program
+def count_twice(g):
+    morph.foreach(g.points, count_in)
+    morph.foreach(g.points, count_in)
+
+
+def test_programs_and_single_launches_share_boxes():
+    counts = []
+    for g in (rmat(), morph.partition(rmat(), ["cpu", "cpu"])):
+        g.points.add("count", i32), g.points.add("first", i32, fill=-1)
+        for _ in range(2):
+            count_twice(g), morph.foreach(g.points, count_in)
+        counts.append(np.array(g.points.count[:]))
+    assert np.array_equal(*counts)
+    assert not any(map(len, shared_by(g)._boxes.values()))
 
 
 @morph.kernel

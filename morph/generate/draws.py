@@ -44,17 +44,71 @@ class Thresholds(NamedTuple):
     fourth: Any
 
 
+class State(NamedTuple):
+    """Where a stream is, and what its steps add: numbers of 128 bits."""
+
+    state: int
+    increment: int
+
+
+Stream = PCG64 | State
+
+
 def streams(
     m: int, seed: int, kind: int, part: int, most: int = 1
-) -> Iterator[tuple[int, list[PCG64]]]:
+) -> Iterator[tuple[int, Sequence[Any]]]:
     """Divide ``m`` draws into parts, each with a stream of its own.
 
-    Yields the size of a part, and the streams of up to ``most`` consecutive parts of this size.
+    Yields the size of a part, and the streams of up to ``most`` consecutive parts of this size: if
+    several, their states, which take less time to make.
     """
     parts, rest = divmod(m, part)
     groups = [(part, k, min(k + most, parts)) for k in range(0, parts, most)]
     for size, first, end in [*groups, (rest, parts, parts + 1)][: len(groups) + (rest > 0)]:
-        yield size, [PCG64(np.random.SeedSequence([seed, kind, k])) for k in range(first, end)]
+        if most > 1:
+            yield size, _states_of(seed, kind, first, end)
+        else:
+            yield size, [PCG64(np.random.SeedSequence([seed, kind, k])) for k in range(first, end)]
+
+
+def _states_of(seed: int, kind: int, first: int, end: int) -> list[State]:
+    """Give the states of ``PCG64(SeedSequence([seed, kind, k]))`` for each k in a range.
+
+    NumPy hashes the three numbers into a pool of four words, and these into the state and the
+    increment; here the words are arrays.
+    """
+    words = [seed & _LOW, *([seed >> 32] if seed >> 32 else []), kind]
+    k = np.arange(first, end, dtype=np.uint32)
+    entropy = [*(np.full_like(k, w) for w in words), k]
+    entropy += [np.zeros_like(k)] * (4 - len(entropy))
+    constant = 0x43B0D7E5
+
+    def hashed(value: Any, factor: int) -> Any:
+        nonlocal constant
+        value = value ^ np.uint32(constant)
+        constant = constant * factor & _LOW
+        value = value * np.uint32(constant)
+        return value ^ value >> np.uint32(16)
+
+    pool = [hashed(x, 0x931E8875) for x in entropy]
+    for i in range(4):
+        for j in range(4):
+            if i != j:
+                mixed = pool[j] * np.uint32(0xCA01F9DD)
+                mixed = mixed - hashed(pool[i], 0x931E8875) * np.uint32(0x4973F715)
+                pool[j] = mixed ^ mixed >> np.uint32(16)
+    constant = 0x8B51F9DD
+    drawn = [hashed(pool[i % 4], 0x58F38DED).astype(np.uint64) for i in range(8)]
+    halves = [
+        (low | high << np.uint64(32)).tolist()
+        for low, high in zip(drawn[::2], drawn[1::2], strict=True)
+    ]
+    found = []
+    for s_high, s_low, i_high, i_low in zip(*halves, strict=True):
+        increment = (i_high << 65 | i_low << 1 | 1) & _MOST
+        state = (increment + (s_high << 64 | s_low)) * _MULTIPLIER + increment
+        found.append(State(state & _MOST, increment))
+    return found
 
 
 def check(**values: int) -> None:
@@ -65,7 +119,7 @@ def check(**values: int) -> None:
             raise ValueError(f"{name} = {shown(value)}: expected an integer from 0 to {most}")
 
 
-def raw_bits(where: Device, streams: Sequence[PCG64], count: int) -> Array:
+def raw_bits(where: Device, streams: Sequence[Any], count: int) -> Array:
     """Draw ``count`` words of each stream, at most 2^18; shape (len(streams), count), uint64."""
     if where.on_host:
         return np.stack([s.random_raw(count) for s in streams])
@@ -73,7 +127,7 @@ def raw_bits(where: Device, streams: Sequence[PCG64], count: int) -> Array:
 
 
 def quadrants(
-    where: Device, streams: Sequence[PCG64], count: int, levels: int, least: Thresholds
+    where: Device, streams: Sequence[Any], count: int, levels: int, least: Thresholds
 ) -> tuple[Array, Array]:
     """Draw a quadrant at each level for ``count`` edges of each stream; gives rows and columns.
 
@@ -97,7 +151,7 @@ def quadrants(
     return made[0].reshape(-1), made[1].reshape(-1)
 
 
-def bits_of_states(where: Device, streams: Sequence[PCG64], count: int) -> Array:
+def bits_of_states(where: Device, streams: Sequence[Stream], count: int) -> Array:
     """Draw as `raw_bits`, in one launch."""
     drawn = Table("draws", where, capacity=len(streams) * count, word=u64)
     drawn.extend(len(streams) * count)
@@ -107,7 +161,7 @@ def bits_of_states(where: Device, streams: Sequence[PCG64], count: int) -> Array
 
 
 def quadrants_of_states(
-    where: Device, streams: Sequence[PCG64], count: int, levels: int, least: Thresholds
+    where: Device, streams: Sequence[Stream], count: int, levels: int, least: Thresholds
 ) -> tuple[Array, Array]:
     """Draw as `quadrants`, in one launch."""
     half = -(-count // 2)
@@ -121,12 +175,17 @@ def quadrants_of_states(
     return made.src.array[:end], made.dst.array[:end]
 
 
-def _states(where: Device, streams: Sequence[PCG64]) -> Table:
+def _state_of(stream: PCG64) -> State:
+    known: Any = stream.state["state"]
+    return State(known["state"], known["inc"])
+
+
+def _states(where: Device, streams: Sequence[Stream]) -> Table:
     """Put the state that gives the first word, and the increment, of each stream on a device."""
-    found = [s.state["state"] for s in streams]
+    found = [s if isinstance(s, State) else _state_of(s) for s in streams]
     table = Table("streams", where, state=vec(u64, 2), increment=vec(u64, 2))
-    first = [(_MULTIPLIER * s["state"] + s["inc"]) & _MOST for s in found]
-    table.extend(state=_halves(first), increment=_halves([s["inc"] for s in found]))
+    first = [(_MULTIPLIER * s.state + s.increment) & _MOST for s in found]
+    table.extend(state=_halves(first), increment=_halves([s.increment for s in found]))
     return table
 
 

@@ -45,7 +45,7 @@ Weight = tuple[float, float] | None
 _HOST = device("cpu")
 _PART = 1 << 17  # edges made at a time, within the cache; another number gives other graphs
 _LOW = 0xFFFFFFFF
-_GROUPS = 64  # of edges, sorted one after the other, at most: a batch has a piece for each
+_GROUPS = 64  # at most, of equally many edges: each batch is cut into as many pieces
 
 
 def uniform(
@@ -364,8 +364,8 @@ def _graph(
     def edges_of(where: Device, own: range, k: int = 0) -> Rows:
         at_once = where.bulk if where.on_host else where.bulk * 8
         groups = min(-(-most // (parts * at_once)), _GROUPS)
-        if where.on_host and parts == 1:
-            groups = 1  # the host sorts in place, and groups cost it time
+        if parts == 1 and (where.on_host or 24 * most < (where.free() or 0)):
+            groups = 1  # groups save memory, but cost time
         held = kind if groups > 1 else np.int64  # a single group has its keys beside the edges
         require_memory(where, n, most // parts, held, arranged=True)
         with where.active():

@@ -477,6 +477,8 @@ class Launch:
 
     def _match_capacity(self, slot: str, capacity: int) -> None:
         """Give as much capacity to the collections that the program will swap with this one."""
+        if any(isinstance(f, ir.Kernel) and f.ahead for f in self.compiled.unit.funcs):
+            return  # queues of such a step lie behind the last item, which `resize` does not copy
         slots = {slot, *(dict(p).get(slot, slot) for p in self.compiled.unit.permutations)}
         for obj in (self.objects[s] for s in slots):
             if obj.capacity < capacity:

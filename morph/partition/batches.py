@@ -7,7 +7,7 @@ each part changes its own graph; if that fails on any part, all graphs stay as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from morph.partition.parts import (
     positions,
 )
 from morph.partition.replicated import TableOfParts
-from morph.partition.transport import raise_together
+from morph.partition.transport import on_all, raise_together
 from morph.runtime.arrays import to_host
 from morph.updates.batch import Batch, Named, none, parallel_edges
 from morph.updates.changes import Resolved, carried_out, follows
@@ -85,7 +85,10 @@ class AppliedToParts(Applied):
     _own: dict[int, OwnChanges]
 
     def rows(self) -> tuple[Any, int]:
-        """Give the changes as rows, see `Applied.rows`: each part has those of its own edges."""
+        """Give the changes as rows, see `Applied.rows`: each part has those of its own edges.
+
+        The count is that of all parts, on which decisions may depend that all have to make alike.
+        """
         parts = self._graph
         weight = parts.edges.columns["weight"].dtype if "weight" in parts.edges.columns else None
         table = parts.kept.get(("changes", weight))
@@ -95,7 +98,7 @@ class AppliedToParts(Applied):
         for k, own in self._own.items():
             table.local(k).truncate(0)
             table.local(k).extend(**own.columns)
-        return table, max(parts.gather(lambda k: len(table.local(k))))
+        return table, sum(parts.gather(lambda k: len(table.local(k))))
 
     @property
     def present(self) -> int:
@@ -144,7 +147,7 @@ def apply(
         if then is not None:
             parts.undoable = True
             try:
-                raise_together(parts.transport, _attempt(parts, lambda: then(applied)))
+                on_all(parts.transport, lambda: then(applied))
             finally:
                 parts.undoable = False
     return applied
@@ -381,16 +384,6 @@ def _edges_from(part: Part, points: HostArray) -> tuple[HostArray, HostArray, Ho
 # --- changes of the parts ------------------------------------------------------------------------
 
 
-def _attempt(parts: Any, run: Callable[[], object]) -> dict[int, Exception | None]:
-    """Run a function in this process; give its error as that of a part."""
-    errors: dict[int, Exception | None] = dict.fromkeys(parts.here)
-    try:
-        run()
-    except Exception as error:
-        errors[parts.here[0]] = error
-    return errors
-
-
 @contextmanager
 def _changeable(parts: Any) -> Iterator[None]:
     """A ``with`` block in which the parts are changed, which is refused elsewhere."""
@@ -423,14 +416,16 @@ def _carry_out(parts: Any, changes: Changes, undo: ExitStack) -> Applied:
             with g.device.active():
                 done[k] = undo.enter_context(carried_out(g, named, batch.inserts, batch))
 
-    with _changeable(parts):
-        errors = _attempt(parts, add_mirrors)
+    try:
+        with _changeable(parts):
+            on_all(parts.transport, add_mirrors)
+    except Exception:
+        _forget_mirrors(parts)
+        raise
     if any(parts.gather(lambda k: mirrors[k])):
         _forget_mirrors(parts)  # those of parts of other processes, too
-    raise_together(parts.transport, errors)
     with _changeable(parts):
-        errors = _attempt(parts, change_parts)
-    raise_together(parts.transport, errors)
+        on_all(parts.transport, change_parts)
     pieces = parts.gather(lambda k: _old_weights(parts, k, done[k]))
     since, dead = parts.changes, changes.deleted.ids.size
     own = {k: _own_changes(parts, k, changes, done[k]) for k in parts.here}

@@ -169,30 +169,42 @@ class PartitionedLaunch(LaunchOnParts):
 
     def _run(self, args: tuple[Any, ...], where: Where) -> None:
         """Run the step."""
-        found, graph = self.partitioning, self.graph
+        graph, shared = self.graph, shared_by(self.graph)
         with graph._lock:
-            numbers = (x for x in args if isinstance(x, int | float | np.generic))
-            graph.transport.begin("foreach", self._name, *numbers)
-            graph.transport.gather(dict.fromkeys(graph.here))
-            if self.changes != graph.changes:
-                self.changes = graph.changes
-                self.parts = [
-                    replace(p, sizes=sizes_of(p.number, graph, found.hidden)) for p in self.parts
-                ]
-            graph._steps += 1
-            self._prepare_mirrors()
-            before = self._totals()
+            shared.begin()
             try:
-                self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
-                for c in found.combines:
-                    self._table(c.slot)._routes.combine(c.column, c.op)
-                for i, message in enumerate(found.messages):
-                    self._deliver(i, message, args, where)
+                shared.running = True
+                self._step(graph, args, where)
+                shared.failed = False
             finally:
-                for slot, column in found.writes:
-                    self._table(slot)._stale.add(column)
-            if found.totals or found.flags:
-                self._agree(before)
+                shared.running = False
+                if shared.failed:
+                    shared.fail(x() for x in self.objects.values())
+
+    def _step(self, graph: PartitionedGraph, args: tuple[Any, ...], where: Where) -> None:
+        found = self.partitioning
+        numbers = (x for x in args if isinstance(x, int | float | np.generic))
+        graph.transport.begin("foreach", self._name, *numbers)
+        graph.transport.gather(dict.fromkeys(graph.here))
+        if self.changes != graph.changes:
+            self.changes = graph.changes
+            self.parts = [
+                replace(p, sizes=sizes_of(p.number, graph, found.hidden)) for p in self.parts
+            ]
+        graph._steps += 1
+        self._prepare_mirrors()
+        before = self._totals()
+        try:
+            self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
+            for c in found.combines:
+                self._table(c.slot)._routes.combine(c.column, c.op)
+            for i, message in enumerate(found.messages):
+                self._deliver(i, message, args, where)
+        finally:
+            for slot, column in found.writes:
+                self._table(slot)._stale.add(column)
+        if found.totals or found.flags:
+            self._agree(before)
 
     def _table(self, slot: str) -> Any:
         """The points or edges of all parts that fill a slot."""

@@ -126,7 +126,7 @@ class PartitionedGraph:
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.here
-        self._steps = 0  # that have been launched one by one
+        self._steps = 0  # of kernels and programs so far
         self.points = PartitionedTable(self, "points", sizes[0])
         self.edges = PartitionedTable(self, "edges", sizes[1])
         self.tables: dict[str, Any] = {"points": self.points, "edges": self.edges}

@@ -8,8 +8,7 @@ started by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from copy import copy
 from time import perf_counter, sleep
@@ -27,6 +26,7 @@ from morph.compiler.passes.partitioned_program import (
     PartitionedProgram,
     describe_program,
 )
+from morph.data.table import Table
 from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
@@ -37,7 +37,8 @@ from morph.launch.threads import get_num_threads
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import no_copy
 from morph.partition.objects import LaunchOnParts
-from morph.partition.pool import submit
+from morph.partition.parts import DIVIDED
+from morph.partition.pool import Call, start
 from morph.partition.shared import shared_by
 from morph.partition.transport import raise_together
 
@@ -62,6 +63,11 @@ class PartLaunch(Launch):
         return self.scratch.report.wait(self.reported, compiled.interruptible)
 
 
+def has_one_row(x: Any) -> bool:
+    """Whether an object of a part is a table of one row, in which kernels can keep totals."""
+    return isinstance(x, Table) and x.name not in DIVIDED and len(x) == 1
+
+
 class PersistentProgram(LaunchOnParts):
     """A program on the parts of a graph, each of which executes it in one launch.
 
@@ -72,6 +78,8 @@ class PersistentProgram(LaunchOnParts):
     graph : PartitionedGraph
     what : Launchable
     program : PartitionedProgram
+    objects : dict of str to object
+        The objects in parts, by slot.
     parts : sequence of (Compiled, Slots)
         The unit on the device of each part, and the part's objects.
     sizes : sequence of tuple of int
@@ -85,6 +93,7 @@ class PersistentProgram(LaunchOnParts):
 
     def __init__(
         self, graph: PartitionedGraph, what: Launchable, program: PartitionedProgram,
+        objects: Mapping[str, Any],
         parts: Sequence[tuple[Compiled, Slots]], sizes: Sequence[tuple[int, ...]],
     ) -> None:  # fmt: skip
         layout = abi.parts_of(program.unit)
@@ -92,6 +101,7 @@ class PersistentProgram(LaunchOnParts):
             raise NeedsSteps("no step needs another part")
         shared = shared_by(graph)
         self._graph, self.program, self.layout, self.sizes = ref(graph), program, layout, sizes
+        self.objects = [ref(x) for x in objects.values()]
         self.launches: list[PartLaunch] = []
         for k, (compiled, slots) in enumerate(parts):
             for box in program.boxes:
@@ -105,9 +115,10 @@ class PersistentProgram(LaunchOnParts):
         self.arrays = [d.zeros(layout.size, np.int64) for d in graph.devices]
         self.mailboxes = [d.zeros(MAILBOX, np.int64) for d in graph.devices]
         self.valid = False  # whether the arrays have what a launch needs
+        self.crossings = 0  # since they were written
         steps = ir.walk(program.unit.blocks)
         self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
-        self.waiting: list[Future[None]] = []
+        self.calls: list[Call] = []  # that start the other parts
 
     @property
     def text(self) -> str:
@@ -120,7 +131,10 @@ class PersistentProgram(LaunchOnParts):
         graph = self._graph()
         if graph is None or graph.changes or graph.recorder is not None:
             return False
-        return all(p.fits() for p in self.launches)
+        objects = self.launches[0].refs
+        return all(p.fits() for p in self.launches) and all(
+            has_one_row(objects[slot]()) for slot in self.program.one_row
+        )
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
         """Run the program.
@@ -144,23 +158,34 @@ class PersistentProgram(LaunchOnParts):
                 held.enter_context(memory.lock)
             if any(memory.running for memory in memories):
                 raise RuntimeError("a signal handler that interrupts a launch cannot launch")
+            shared = shared_by(graph)
+            shared.begin()
             self._prepare(graph)
-            failed = True
+            busy: tuple[Any, ...] = (shared, *memories)
             try:
-                for memory in memories:
-                    memory.running = True
+                for x in busy:
+                    x.running = True
                 self._launch(graph, values)
                 first = self.launches[0]
                 result = first._result() if first.compiled.result is not None else None
-                failed = False
+                shared.failed = False
                 return result
             except BaseException:  # also one raised by a signal handler
-                self._stop()
+                try:
+                    self._stop()
+                except BaseException:  # the second interrupt
+                    self._stop()
                 raise
             finally:
-                for memory in memories:
-                    memory.running = False
-                self._end(graph, failed)
+                try:
+                    try:
+                        self._end(graph, busy, shared.failed)
+                    except BaseException:
+                        self._end(graph, busy, shared.failed)
+                        raise
+                except BaseException:  # the second interrupt
+                    self._end(graph, busy, shared.failed)
+                    raise
 
     # --- before and after the launches -----------------------------------------------------------
 
@@ -196,16 +221,16 @@ class PersistentProgram(LaunchOnParts):
     def _table(self, graph: PartitionedGraph, slot: str) -> Any:
         return graph.tables[self._objects(slot)[0].name]
 
-    def _end(self, graph: PartitionedGraph, failed: bool) -> None:
+    def _end(self, graph: PartitionedGraph, busy: tuple[Any, ...], failed: bool) -> None:
         """End the launches on the host; note which mirrors may differ from their rows."""
+        for x in busy:
+            x.running = False
         for slot, column in self.program.writes if failed else self.program.stale:
             self._table(graph, slot)._stale.add(column)
         for p in self.launches:
             p._end((), failed)
         if failed:
-            for box in self.program.boxes:
-                for x in (*self._objects(box.outbox), *self._objects(box.inbox)):
-                    x.clear()
+            shared_by(graph).fail(x() for x in self.objects)
 
     # --- launches --------------------------------------------------------------------------------
 
@@ -233,9 +258,17 @@ class PersistentProgram(LaunchOnParts):
             raise_together(graph.transport, errors)
             self._match_capacities()
             self._write(graph)
+        self._count_steps(graph, found[0])
         for p, status in zip(self.launches, found, strict=True):
             p._finish(status)
         self.valid = True
+
+    def _count_steps(self, graph: PartitionedGraph, status: memoryview) -> None:
+        """Note how many steps the launch took: most have two crossings."""
+        on_host = self.launches[0].on_host  # a GPU reports the number
+        crossings = int(self.arrays[0][Parts.CROSSINGS] if on_host else status[Status.ROUND])
+        graph._steps += (crossings - self.crossings) // 2
+        self.crossings = crossings
 
     def _match_capacities(self) -> None:
         """Grow the lists of all parts as those that were full: others will be full soon."""
@@ -250,11 +283,14 @@ class PersistentProgram(LaunchOnParts):
         """Launch once on all parts; return the status of each."""
         first, *others = self.launches
         if first.on_host:  # signals are handled in the thread that called
-            self.waiting = [submit(p.start) for p in others]
+            self.calls = []
+            for p in others:
+                start(self.calls, p.start)
             first.start()
-            wait(self.waiting)
-            for x in self.waiting:
-                x.result()
+            for call in self.calls:
+                call.wait()
+                if call.error is not None:
+                    raise call.error
         else:
             for p in self.launches:  # no call in between may wait for a device
                 p.start()
@@ -279,10 +315,12 @@ class PersistentProgram(LaunchOnParts):
         for p in self.launches:
             if p.on_host:
                 p.scratch.barrier[STOP] = 1
-        while not all(x.done() for x in self.waiting):
-            with suppress(BaseException):  # a further interrupt: parts end within 0.1 s
-                wait(self.waiting)
-        self.waiting = []
+        self.calls = [call for call in self.calls if not call.cancel()]
+        for call in self.calls:
+            while not call.ended:
+                with suppress(BaseException):  # a further interrupt: parts end within 0.1 s
+                    call.wait()
+        self.calls = []
         for p in self.launches:
             with suppress(Exception):  # of a GPU that does not answer: stop the others, too
                 p.scratch.stop()
@@ -299,6 +337,7 @@ class PersistentProgram(LaunchOnParts):
 
     def _write(self, graph: PartitionedGraph) -> None:
         """Write the addresses that each part needs; crossings count from 0 again."""
+        self.crossings = 0
         shared, layout, count = shared_by(graph), self.layout, len(self.launches)
         found = np.zeros((count, layout.size), np.int64)
         found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)

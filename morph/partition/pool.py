@@ -1,33 +1,75 @@
-"""Host threads that launch on parts."""
+"""Host threads that launch on parts.
+
+An interrupt may come within any function in Python, also those of `concurrent.futures`, which then
+keep a lock, or miscount their idle threads.  So threads wait for each other by plain locks only.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
 
 from morph.launch.scratch import scratch
 from morph.partition.transport import Transport, raise_together
 from morph.runtime.device import Device
 
-_pool = ThreadPoolExecutor(256, "morph-parts")
+_idle: list[SimpleQueue[Any]] = []  # of threads that wait for the next call
 
 
-def submit(function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Call a function in another thread."""
-    return _pool.submit(function, *args)
+class Call:
+    """A call of a function in another thread."""
+
+    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
+        self.function, self.args = function, args
+        self.error: BaseException | None = None
+        self.ended = False
+        self._begun, self._running = Lock(), Lock()
+        self._running.acquire()
+
+    def run(self) -> None:
+        """Call the function, unless it is cancelled."""
+        if self._begun.acquire(blocking=False):
+            try:
+                self.function(*self.args)
+            except BaseException as error:
+                self.error = error
+        self.ended = True
+        self._running.release()
+
+    def cancel(self) -> bool:
+        """Whether the function has not been called, and will not be."""
+        return self._begun.acquire(blocking=False)
+
+    def wait(self) -> None:
+        """Wait for the end of the call."""
+        while not self.ended:
+            self._running.acquire()
+            self._running.release()
 
 
-def _forked() -> None:
-    """Make a new pool in a child process, which has none of the threads."""
-    global _pool
-    _pool = ThreadPoolExecutor(256, "morph-parts")
+def start(calls: list[Call], function: Callable[..., Any], *args: Any) -> None:
+    """Call a function in another thread; the list gets the call before that thread does."""
+    calls.append(Call(function, *args))
+    try:
+        queue = _idle.pop()
+    except IndexError:
+        queue = SimpleQueue()
+        Thread(target=_work, args=(queue,), name="morph-parts", daemon=True).start()
+    queue.put(calls[-1])
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+def _work(queue: SimpleQueue[Any]) -> None:
+    while True:
+        queue.get().run()
+        _idle.append(queue)
+
+
+if hasattr(os, "register_at_fork"):  # a child process has none of the threads
+    os.register_at_fork(after_in_child=_idle.clear)
 
 
 def each_part(devices: Sequence[Device], transport: Transport, run: Callable[[int], Any]) -> None:
@@ -61,14 +103,19 @@ def each_part(devices: Sequence[Device], transport: Transport, run: Callable[[in
     ordered = sorted(groups, key=lambda d: not d.on_host)
     here = max(sum(d.on_host for d in ordered), 1)
     first, others = ordered[:here], ordered[here:]
-    waiting = [submit(copy_context().run, run_group, groups[d]) for d in others]
+    calls: list[Call] = []
     try:
+        for d in others:
+            start(calls, copy_context().run, run_group, groups[d])
         for d in first:
             run_group(groups[d])
-        wait(waiting)
+        for call in calls:
+            call.wait()
     except BaseException:
+        calls = [call for call in calls if not call.cancel()]
         for d in others:
             scratch(d).stop()
-        wait(waiting)
+        for call in calls:
+            call.wait()
         raise
     raise_together(transport, errors)

@@ -13,8 +13,8 @@ from morph.launch.binding import Compiled, Request
 from morph.launch.slots import Slots
 from morph.partition.graph import PartitionedGraph
 from morph.partition.objects import Call, LaunchOnParts, derived_unit, of_part, owners_of, sizes_of
-from morph.partition.persistent import PersistentProgram
-from morph.partition.replicated import ReplicatedScalars, TableOfParts
+from morph.partition.persistent import PersistentProgram, has_one_row
+from morph.partition.replicated import TableOfParts
 
 
 class BySteps(LaunchOnParts):
@@ -46,10 +46,10 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
         program = found[0][0]
         if any(p is not program and p.unit != program.unit for p, _, _ in found):
             raise NeedsSteps("tables of parts differ in their layout")
-        owners_of(graph.here[0], graph, call, found[0][2])
+        objects = owners_of(graph.here[0], graph, call, found[0][2])
         sizes = [sizes_of(k, graph, program.hidden) for k in graph.here]
         parts = [(compiled, slots) for _, compiled, slots in found]
-        return PersistentProgram(graph, call.what, program, parts, sizes)
+        return PersistentProgram(graph, call.what, program, objects, parts, sizes)
     except NeedsSteps as why:
         return BySteps(str(why))
 
@@ -79,21 +79,21 @@ def _derived_program(
     compiled, slots = lookup.accepted(
         Request(call.what, None, of_part(call.args, k), None, graph.local(k).device)
     )
-    if compiled not in _programs:
-        graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
-        rows = [x.local(k).table for x in flat(call.args) if isinstance(x, ReplicatedScalars)]
-        one = {slot for slot, x in slots.objects.items() if any(x is t for t in rows)}
+    graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
+    one = frozenset(slot for slot, x in slots.objects.items() if has_one_row(x))
+    programs = _programs.setdefault(compiled, {})
+    if one not in programs:
         try:
             program = derive_program(compiled.unit, graphs, one)
-            made = derived_unit(compiled, program.unit, program.hidden, call)
-            _programs[compiled] = program, made
+            programs[one] = program, derived_unit(compiled, program.unit, program.hidden, call)
         except (NeedsSteps, LanguageError) as error:
-            _programs[compiled] = getattr(error, "problem", str(error))
-    known = _programs[compiled]
+            programs[one] = getattr(error, "problem", str(error))
+    known = programs[one]
     if isinstance(known, str):
         raise NeedsSteps(known)
     return *known, slots
 
 
-_programs: WeakKeyDictionary[Compiled, tuple[PartitionedProgram, Compiled] | str]
-_programs = WeakKeyDictionary()
+# by the unit on one device, and by the tables that have one row
+_Known = dict[frozenset[str], tuple[PartitionedProgram, Compiled] | str]
+_programs: WeakKeyDictionary[Compiled, _Known] = WeakKeyDictionary()

@@ -51,6 +51,15 @@ class ReplicatedTable(Columns):
         for table in self._tables():
             getattr(table, name)[key] = value
 
+    def make_equal(self) -> None:
+        """Give the copies of this process the values of its first, after a launch has failed."""
+        first, *others = self._tables()
+        for name, column in first.columns.items():
+            values = first.device.to_host(column.array[: len(first)])
+            for table in others:
+                with table.device.active():
+                    table.columns[name].array[: len(table)] = table.device.asarray(values)
+
     def new(self, *values: Any, **named: Any) -> PartitionedRow:
         """Give a new row, see `Table.new`."""
         self._begin("add a row to")
@@ -129,6 +138,13 @@ class ReplicatedFlag(OnParts):
         self.graph.transport.begin("lower a flag")
         for k in self.graph.here:
             self._copies[k].clear()
+
+    def make_equal(self) -> None:
+        """Raise the copies of this process if one is raised, after a launch has failed."""
+        copies = [self._copies[k] for k in self.graph.here]
+        if any(map(bool, copies)):
+            for flag in copies:
+                flag.set()
 
     def __repr__(self) -> str:
         return "<Flag on parts>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,6 +17,7 @@ from morph.language.types import Column
 from morph.launch.scratch import Scratch, scratch
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import message_box
+from morph.partition.replicated import ReplicatedFlag, ReplicatedTable
 
 
 class Shared:
@@ -26,6 +27,11 @@ class Shared:
     ----------
     devices : sequence of Device
         Of each part.
+
+    Attributes
+    ----------
+    running, failed : bool
+        Whether a launch is running, and whether the latest one has not ended, or by an error.
     """
 
     def __init__(self, devices: Sequence[Any]) -> None:
@@ -33,6 +39,28 @@ class Shared:
         self._routes: dict[str, np.ndarray[Any, Any]] = {}
         self._arrays: list[Any] = []  # whose addresses routes have
         self._boxes: dict[Any, Collection] = {}
+        self.running = self.failed = False
+
+    def begin(self) -> None:
+        """Begin a launch: drop the messages that a failed one has left.
+
+        Raises
+        ------
+        RuntimeError
+            If a launch of this thread is running.
+        """
+        if self.running:
+            raise RuntimeError("a signal handler that interrupts a launch cannot launch")
+        if self.failed:
+            for box in self._boxes.values():
+                box.clear()
+        self.failed = True  # until its end
+
+    def fail(self, objects: Iterable[Any]) -> None:
+        """Make the copies equal that a failed launch has changed, among its objects."""
+        for x in objects:
+            if isinstance(x, ReplicatedTable | ReplicatedFlag):
+                x.make_equal()
 
     @cached_property
     def memories(self) -> list[Scratch]:
@@ -50,7 +78,10 @@ class Shared:
     def box(
         self, k: int, table: Table, slot: str, columns: Sequence[Column], capacity: int = 0
     ) -> Collection:
-        """The messages of one kind to rows of a table that part k sends, or receives."""
+        """The messages of one kind to rows of a table that part k sends, or receives.
+
+        Programs and single launches share them: they are empty between launches.
+        """
         key = k, table.name, slot, tuple(columns)
         if key not in self._boxes:
             self._boxes[key] = made = message_box(table, slot, columns)

@@ -86,7 +86,7 @@ def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:
     return [graph]
 
 
-def live_edges(graph: Graph) -> Any:
+def live_edges(graph: Graph | PartitionedGraph) -> Any:
     """Give the ids of the edges between live points: an array, or a slice of all."""
     if isinstance(graph, PartitionedGraph):
         return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))

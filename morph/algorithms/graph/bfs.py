@@ -127,9 +127,8 @@ def search_by_levels(s, now, then, cutoff):
 def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
     """Make the edge map that expands a level; it marks points in their column ``active``."""
     marks = graph.points.active
-    pull = not graph.directed and not isinstance(graph, PartitionedGraph)
     return edge_mapping(
-        graph, visit, is_farther, assign=assign, once=True, pull=pull, state=state, marks=marks
+        graph, visit, is_farther, assign=assign, once=True, state=state, marks=marks
     )
 
 

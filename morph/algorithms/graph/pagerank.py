@@ -21,6 +21,7 @@ from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel, program
+from morph.partition.graph import PartitionedGraph
 from morph.prelude import f32, f64
 
 
@@ -37,10 +38,11 @@ class _Kernels(NamedTuple):
     weigh: Any
     iterate: Any
     iterate_weighted: Any
+    iterate_reversed: Any
 
 
-def _kernels(real: Any, part: Any) -> _Kernels:
-    """The kernels for types of ranks and of what edges get; sums are of double precision."""
+def _sums(part: Any) -> tuple[Any, Any]:
+    """The kernels that give points their degrees, or the weights of their edges."""
 
     @kernel
     def count(p):
@@ -52,6 +54,12 @@ def _kernels(real: Any, part: Any) -> _Kernels:
         for e in p.outedges:
             total += e.weight
         p.out = part(total)
+
+    return count, weigh
+
+
+def _kernels(real: Any, part: Any) -> _Kernels:
+    """The kernels for types of ranks and of what edges get; sums are of double precision."""
 
     @kernel
     def pull(p, base, damping):
@@ -65,6 +73,13 @@ def _kernels(real: Any, part: Any) -> _Kernels:
         total = 0.0
         for e in p.inedges:
             total += e.src.given * e.weight
+        p.rank = real(base * p.jump + damping * total)
+
+    @kernel
+    def pull_reversed(p, base, damping):
+        total = 0.0
+        for e in p.outedges:
+            total += e.dst.given * e.arriving
         p.rank = real(base * p.jump + damping * total)
 
     @kernel
@@ -96,7 +111,8 @@ def _kernels(real: Any, part: Any) -> _Kernels:
 
         return iterate
 
-    return _Kernels(count, weigh, iterating(pull), iterating(pull_weighted))
+    pulls = pull, pull_weighted, pull_reversed
+    return _Kernels(*_sums(part), *map(iterating, pulls))
 
 
 # by what single precision can hold: weights, and what is given for a unit of one, may be far from 1
@@ -173,7 +189,12 @@ def pagerank(
     weighted = weighted and "weight" in graph.edges.columns
     if weighted:
         _check_weights(graph)
-    run = kernels.iterate_weighted if weighted else kernels.iterate
+    run, arriving = kernels.iterate, None
+    if weighted:
+        run, arriving = kernels.iterate_weighted, _reverse_weights(graph)
+    if arriving is not None:
+        run = kernels.iterate_reversed
+    edges = None if arriving is None else {"arriving": (arriving.dtype, 0)}
 
     def make() -> list[Any]:
         return [Scalars(graph, loose=0.0, moved=0.0)]
@@ -183,7 +204,9 @@ def pagerank(
     points: dict[str, Any] = {name: (kind, fill) for name, fill in fills.items()}
     if weighted:
         points |= {"out": (f64, 0.0), "given": (f64, 0.0)}
-    with workspace(graph, "pagerank", make, **points) as (totals,):
+    with workspace(graph, "pagerank", make, edges, **points) as (totals,):
+        if arriving is not None:
+            graph.edges.arriving[live_edges(graph)] = arriving
         if not isinstance(jump, float):
             graph.points.jump[:] = graph.points.rank[:] = jump
         foreach(graph.points, kernels.weigh if weighted else kernels.count)
@@ -216,6 +239,20 @@ def _jump(graph: Graph, personalization: Any) -> Any:
         if personalization is not None and not 0 < total < np.inf:
             raise ValueError(f"personalization has the sum {total}, which must be positive")
         return jump / max(total, 1) if personalization is None else jump / total
+
+
+def _reverse_weights(graph: Graph | PartitionedGraph) -> Any:
+    """Give the weight of the reverse of each live edge, on the host.
+
+    None for graphs with in-edges, which parts that are not directed do not have.
+    """
+    if not isinstance(graph, PartitionedGraph) or graph.directed:
+        return None
+    pick = live_edges(graph)
+    src, dst, weight = (getattr(graph.edges, c)[pick] for c in ("src", "dst", "weight"))
+    found = np.empty_like(weight)
+    found[np.lexsort((weight, dst, src))] = weight[np.lexsort((weight, src, dst))]
+    return found
 
 
 def _check_weights(graph: Graph) -> None:

@@ -22,8 +22,9 @@ from morph.language.dtypes import Ref
 from morph.launch.foreach import func
 from morph.prelude import bool_, f64, i8, i32, i64, incircle, local, orient2d, struct, vector
 
-# no obstacle; a segment that must not be split; the rounded point is outside of its cavity
-NONE, KEPT, MISFIT = -1, -2, -3
+# no obstacle; a segment that must not be split; the rounded point is outside of its cavity; the
+# cavity reaches the border of a part
+NONE, KEPT, MISFIT, WAITS = -1, -2, -3, -4
 
 
 @struct
@@ -67,12 +68,11 @@ def segment_at_boundary(edge, opposite, p, q, x, splits, params):
     """Whether x may be inserted in a cavity with the segment pq at its boundary.
 
     Gives the half-edge if the segment has to be split instead, MISFIT or KEPT if neither it may nor
-    the point fits, or NONE.  No cavity contains a triangle at the border of a part, so both parts
-    keep the triangles beside it, and those stay locally Delaunay.
+    the point fits, WAITS at the border of a part, or NONE.
     """
     if hasattr(params, "has_border"):
         if opposite == BORDER:
-            return i32(KEPT)
+            return i32(WAITS)
     if splits:
         return i32(NONE) if orient2d(p, q, x) > 0 else i32(MISFIT)
     if may_split(opposite, params):
@@ -90,7 +90,7 @@ def grow_cavity(g, x, start, cavity, boundary, vertices, segments, params):
     first vertex to ``vertices``, and a segment its half-edge in the cavity to ``segments``.
 
     Gives the half-edge of the first segment found on which x encroaches and that may be split;
-    otherwise KEPT, MISFIT (x is in no circle, or behind a segment), or NONE.
+    otherwise WAITS, KEPT, MISFIT (x is in no circle, or behind a segment), or NONE.
     """
     edges = local(i32, 128)  # still to be crossed
     ends = local(i32, 128)  # where each ends; complemented if it is an edge of the boundary

@@ -15,6 +15,7 @@ from morph.algorithms.refinement.cavity import (
     KEPT,
     MISFIT,
     NONE,
+    WAITS,
     Insertion,
     add_neighbours,
     close_boundary,
@@ -43,7 +44,7 @@ from morph.algorithms.refinement.steiner import (
     shortest_side,
     split_point,
 )
-from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind, half_edge
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
@@ -59,7 +60,7 @@ from morph.prelude import (
 
 # why a bad triangle cannot be refined; `count_unmet` counts by position in this list
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
-FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET = range(5)
+FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET, WAITING = range(6)
 
 
 @kernel
@@ -149,12 +150,16 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
     The segment is an encroached side of t, or the first one found that the off-centre encroaches
     on.  Returns the point; the half-edge that it splits, or NONE; the index in ``boundary`` at
     which the cavity behind that segment begins (-1: there is none); and NONE, or why no point can
-    be inserted: KEPT or MISFIT.
+    be inserted: KEPT, MISFIT or WAITS.
     """
     x, start = t.node[0].xy, half_edge(t, 3)
     split, opposite, second = i32(NONE), i32(HULL), i64(-1)
     tries = 0
     met = encroached_side(t, params)
+    if hasattr(params, "has_border"):
+        if met >= 0:
+            if t.opposite[met] == BORDER:
+                return x, split, second, i32(WAITS)
     if met >= 0:
         met += i32(t) * 4
     else:
@@ -249,7 +254,10 @@ def refine_triangle(item, g, bucket, following, waiting, params):
 
 @kernel
 def count_unmet(t, g, waiting, counts, params):
-    """Count a bad triangle by the reason why it is not refined; enqueue it if it can be."""
+    """Count a bad triangle by the reason why it is not refined; enqueue it if it can be.
+
+    In a part of a mesh such a triangle gets its reason instead; WAITING if it can be refined.
+    """
     i = shortest_side(t.node[0].xy, t.node[1].xy, t.node[2].xy)
     p, q, r = t.node[i], t.node[(i + 1) % 3], t.node[(i + 2) % 3]
     u, v, e = p.xy - r.xy, q.xy - r.xy, q.xy - p.xy
@@ -277,11 +285,19 @@ def count_unmet(t, g, waiting, counts, params):
                 g, t, cavity, boundary, vertices, segments, params
             )
             why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
+            if hasattr(t, "reason"):
+                why = WAITING if met == WAITS else why
         if why == BUDGET:
             bucket = params.first_bucket if side >= 0 else bucket_of_length(least, params)
             enqueue(waiting, t, t.node[0], i8(bucket), i64(0))
         if narrow or large:
-            atomic_add(counts.n[why], 1)
+            if hasattr(t, "reason"):
+                t.reason = i8(why)
+            else:
+                atomic_add(counts.n[why], 1)
+        if hasattr(t, "reason"):
+            if why >= BUDGET:
+                t.reason = i8(WAITING)
 
 
 # --- rounds --------------------------------------------------------------------------------------

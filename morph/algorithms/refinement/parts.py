@@ -1,24 +1,27 @@
 """Refinement on several devices, each of which refines a part of the mesh at a time.
 
 The mesh lies on the host, as tables.  A round of parts divides triangles by ranges of the Hilbert
-curve through their centroids; each device refines one range by `refine_tables`, as a mesh of its
+curve by their first corners; each device refines one range by `refine_tables`, as a mesh of its
 own, in which sides towards other triangles are BORDER.  A cavity that reaches a triangle at the
 border is given up, so these triangles stay as they are on both sides.  Therefore all parts together
 remain a constrained Delaunay triangulation, and a part is written back to the rows from which it
 was copied, with new rows behind all others.  Then the host finds the triangles that can still be
 refined.  The next round takes them with the triangles around them, and moves the cuts by half a
-part; when these triangles are few, one device refines them.
+part; when these triangles, or the points that a round adds, are few, one device refines them, up
+to a number of points that makes them enough for all devices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.algorithms.refinement.kernels import REASONS, WAITING
 from morph.algorithms.refinement.parameters import Request, parameters_of
 from morph.algorithms.refinement.rounds import Progress, examine, refine_tables, worklist
 from morph.algorithms.triangulation.half_edges import BORDER, HULL
@@ -29,12 +32,11 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.mesh import Mesh
 from morph.partition.group import DeviceGroup
-from morph.prelude import f64, i64, u64
+from morph.prelude import f64, i8, i64, u64
 from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
 RINGS = 8  # of triangles around those to refine: most cavities do not reach further
-DIVIDED_ROUNDS = 4  # after so many, one device refines what is left
 Ints = NDArray[np.int32]
 
 
@@ -74,28 +76,34 @@ def refine_parts(
     unmet : list of int
         What is left by reason, see `examine`.
     """
-    plain = replace(asked, deterministic=False, max_points=None)
-    params = parameters_of(mesh, plain, scale, tables.device)[0]
+    tables.triangles.add("reason", i8, fill=WAITING)
+    tables.triangles.reason = WAITING
     parts = Parts(tables, mesh, replace(asked, has_border=True), scale, measure)
-    rows, turn, rings = np.arange(len(tables.triangles)), 0, RINGS
-    while True:
-        few = turn >= DIVIDED_ROUNDS or len(rows) < LEAST * len(devices)
-        where = devices[:1] if few else devices
-        limit = LEAST * len(devices) // 2 if few and turn < DIVIDED_ROUNDS else None
+    rows, rings, enough = np.arange(len(tables.triangles)), RINGS, LEAST * len(devices)
+    divided = len(rows) >= enough
+    for turn in count(1):
+        where, limit = devices, None
+        if not divided:
+            where, limit = devices[:1], max(enough, len(tables.points)) // 2
         added = parts.refine(_divided(tables, rows, where, turn % 2), where, limit)
-        turn += 1
-        waiting = worklist(tables, params, len(rows))
-        unmet = examine(tables, waiting, params)
+        waiting = np.flatnonzero(tables.triangles.reason.array == WAITING)
         if progress is not None:
             progress(turn, len(waiting), len(tables.triangles))
-        if waiting.empty or parts.points_left == 0:
+        if not len(waiting) or parts.points_left == 0:
             break
-        rings = rings if added else 2 * rings
-        rows = _around(tables, np.unique(waiting.items), rings)
+        rings = rings if added or divided else 2 * rings
+        rows = _around(tables, waiting, rings)
+        divided = len(rows) >= enough and not (divided and added < LEAST)
     if asked.deterministic:  # the order of points is; that of triangles is derived from it
         tables.points.add("stable_id", i64)
         tables.points.stable_id[:] = np.arange(len(tables.points))
-    return parts.rounds, unmet
+    if not len(waiting):
+        reasons = tables.triangles.reason.array
+        return parts.rounds, np.bincount(reasons[reasons >= 0], minlength=len(REASONS)).tolist()
+    tables.triangles.drop("reason")
+    plain = replace(asked, deterministic=False, max_points=None)
+    params = parameters_of(mesh, plain, scale, tables.device)[0]
+    return parts.rounds, examine(tables, worklist(tables, params, len(waiting)), params)
 
 
 class Parts:
@@ -140,13 +148,24 @@ class Parts:
                 parts[k] = part = _part(self.tables, rows[k], devices[k])
                 rounds[k] = self._refined(part, devices[k], limits[k])
 
-        DeviceGroup(devices).each(run)
-        before = len(self.tables.points)
+        group, tables = DeviceGroup(devices), self.tables
+        group.each(run)
+        n, m, first = len(tables.points), len(tables.triangles), []
         for part in parts:
+            first.append((n, m))
             if part is not None:
-                _join(self.tables, part)
+                n += len(part.g.points) - len(part.points)
+                m += len(part.g.triangles) - len(part.triangles)
+        added = n - len(tables.points)
+        tables.points.extend(added)
+        tables.triangles.extend(m - len(tables.triangles))
+
+        def join(k: int) -> None:
+            if parts[k] is not None:
+                _join(tables, parts[k], *first[k])
+
+        group.each(join)
         self.rounds += sum(rounds)
-        added = len(self.tables.points) - before
         if left is not None:
             self.points_left = left - added
         return added
@@ -172,12 +191,11 @@ def _divided(tables: Graph, rows: Any, devices: list[Device], shifted: int) -> l
     size = len(devices)
     if size == 1:
         return [rows]
-    xy, node = tables.points.xy.array, tables.triangles.node.array[rows]
-    centroids = Table("centroids", devices[0], xy=vec(f64, 2), key=u64)
-    centroids.extend(xy=(xy[node[:, 0]] + xy[node[:, 1]] + xy[node[:, 2]]) * (1 / 3))
-    keys = devices[0].to_host(hilbert_keys(centroids))
-    halves = range(2 - shifted, 2 * size, 2)
-    cuts = np.sort(keys)[[len(rows) * h // (2 * size) for h in halves]]
+    corners = Table("corners", devices[0], xy=vec(f64, 2), key=u64)
+    corners.extend(xy=tables.points.xy.array[tables.triangles.node.array[rows, 0]])
+    keys = devices[0].to_host(hilbert_keys(corners))
+    at = [len(rows) * half // (2 * size) for half in range(2 - shifted, 2 * size, 2)]
+    cuts = np.partition(keys, at)[at]
     part = np.searchsorted(cuts, keys, side="right") % size
     return [rows[part == k] for k in range(size)]
 
@@ -207,6 +225,7 @@ def _part(tables: Graph, rows: Any, device: Device) -> Part:
     """
     triangles, inputs = _arrays(tables.triangles), tables.inputs
     node, opposite, segment = (triangles[name][rows] for name in ("node", "opposite", "segment"))
+    segment[opposite >= 0] = -1  # kernels leave former values there
     used = np.zeros(len(tables.points), np.bool_)
     used[node] = True
     if "limit" in inputs.columns:
@@ -230,6 +249,7 @@ def _part(tables: Graph, rows: Any, device: Device) -> Part:
     g.segments.extend(**{name: a[segments] for name, a in ends.items()})
     g.points.on[:] = segment_at[on[points]]
     columns = {"node": point_at[node], "segment": segment_at[segment]}
+    g.triangles.add("reason", i8)
     if "origin" in triangles:
         g.triangles.add("origin", Ref("inputs"))
         columns["origin"] = triangles["origin"][rows]
@@ -248,29 +268,38 @@ def _part(tables: Graph, rows: Any, device: Device) -> Part:
     return Part(g, points, rows, segments)
 
 
-def _join(tables: Graph, part: Part) -> None:
-    """Write a part back: new points and triangles behind those of the mesh."""
-    points, triangles = _arrays(part.g.points), _arrays(part.g.triangles)
-    n, m, kept, rows = len(tables.points), len(tables.triangles), len(part.points), part.triangles
-    order = np.arange(len(points["xy"]))
-    if "stable_id" in points:
-        order = np.argsort(points.pop("stable_id"))
-    new = order[kept:]
-    point_of = np.empty(len(order), np.int32)
-    point_of[order] = np.concatenate([part.points, n + np.arange(len(new))])
-    triangle_of = np.concatenate([rows, m + np.arange(len(triangles["node"]) - len(rows))])
-    segment_of = np.append(part.segments, -1).astype(np.int32)
-    columns = {name: a[new] for name, a in points.items()}
-    columns["on"] = segment_of[columns["on"]]
-    tables.points.extend(**columns)
-    opposite = _renumbered(triangles["opposite"], triangle_of.astype(np.int32))
-    before, at_border = tables.triangles.opposite.array[rows], opposite[: len(rows)] == BORDER
-    opposite[: len(rows)][at_border] = before[at_border]
-    triangles["node"], triangles["opposite"] = point_of[triangles["node"]], opposite
-    triangles["segment"] = segment_of[triangles["segment"]]
-    for name, a in triangles.items():
-        getattr(tables.triangles, name).array[rows] = a[: len(rows)]
-    tables.triangles.extend(**{name: a[len(rows) :] for name, a in triangles.items()})
+def _join(tables: Graph, part: Part, n: int, m: int) -> None:
+    """Write a part back: its new points from row ``n`` of the mesh on, new triangles from ``m``."""
+    g, rows, kept = part.g, part.triangles, len(part.points)
+    xp, added = g.device.xp, len(g.points) - kept
+    with g.device.active():
+        order = xp.arange(kept + added)
+        if "stable_id" in g.points.columns:
+            order = xp.argsort(g.points.stable_id.array)
+        point_of = xp.empty(kept + added, np.int32)
+        point_of[order[:kept]] = g.device.asarray(part.points)
+        point_of[order[kept:]] = xp.arange(n, n + added)
+        triangle_of = xp.arange(m - len(rows), m + len(g.triangles) - len(rows), dtype=np.int32)
+        triangle_of[: len(rows)] = g.device.asarray(rows)
+        segment_of = g.device.asarray(np.append(part.segments, -1).astype(np.int32))
+        change = {
+            "on": lambda a: segment_of[a],
+            "node": lambda a: point_of[a],
+            "opposite": lambda a: _renumbered(a, triangle_of, xp),
+            "segment": lambda a: segment_of[a],
+        }
+        for name in tables.points.columns:
+            new = getattr(g.points, name).array[order[kept:]]
+            new = change[name](new) if name in change else new
+            getattr(tables.points, name).array[n : n + added] = g.device.to_host(new)
+        for name in tables.triangles.columns:
+            a = getattr(g.triangles, name).array
+            found = g.device.to_host(change[name](a) if name in change else a)
+            to = getattr(tables.triangles, name).array
+            if name == "opposite":
+                at_border = found[: len(rows)] == BORDER
+                found[: len(rows)][at_border] = to[rows][at_border]
+            to[rows], to[m : m + len(a) - len(rows)] = found[: len(rows)], found[len(rows) :]
 
 
 def _arrays(table: Table) -> dict[str, Any]:
@@ -285,14 +314,12 @@ def _numbers(rows: Any, n: int) -> Ints:
     return number
 
 
-def _renumbered(opposite: Ints, number: Ints) -> Ints:
+def _renumbered(opposite: Any, number: Any, xp: Any = np) -> Any:
     """Give half-edge codes by other numbers of triangles; of a triangle without one, BORDER."""
     hull = opposite == HULL
-    code = np.where(opposite < 0, ~opposite, opposite)
-    code[hull | (opposite == BORDER)] = 0
-    row = number[code >> 2]
+    border = opposite == BORDER
+    code = xp.where(opposite < 0, ~opposite, opposite)
+    row = number[xp.where(hull | border, 0, code >> 2)]
     code = (row << 2) | (code & 3)
-    code = np.where(opposite < 0, ~code, code)
-    code[(row < 0) | (opposite == BORDER)] = BORDER
-    code[hull] = HULL
-    return np.asarray(code, np.int32)
+    code = xp.where(opposite < 0, ~code, code)
+    return xp.where(hull, opposite, xp.where(border | (row < 0), np.int32(BORDER), code))

@@ -158,13 +158,9 @@ def bucket_of(a, b, c, max_area, params):
 
 @func
 def may_split(opposite, params):
-    """Whether the segment with this ``opposite`` may be split: none at the border of a part."""
+    """Whether the segment with this ``opposite`` may be split."""
     if hasattr(params, "keep_all"):
         return False
-    elif hasattr(params, "has_border") and hasattr(params, "keep_hull"):
-        return opposite != BORDER and opposite != HULL
-    elif hasattr(params, "has_border"):
-        return opposite != BORDER
     elif hasattr(params, "keep_hull"):
         return opposite != HULL
     else:
@@ -209,6 +205,10 @@ def encroached_side(t, params):
             k = i32(1)
         elif is_encroached(a, b, c, params):
             k = i32(2)
+        if hasattr(params, "has_border"):
+            if k >= 0:
+                if opposite[k] == BORDER and t.segment[k] is None:
+                    return i32(-1)
         if k >= 0 and opposite[k] < 0 and may_split(opposite[k], params):
             if not is_flat(a, b, c, params):
                 return k

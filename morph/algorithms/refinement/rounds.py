@@ -70,7 +70,12 @@ def worklist(g: Graph, params: Row, capacity: int) -> Collection:
 
 
 def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
-    """Append the triangles that can be refined; count those that cannot, by reason."""
+    """Append the triangles that can be refined; count those that cannot, by reason.
+
+    In a part of a mesh triangles are not counted, but have their ``reason``, -1 if there is none.
+    """
+    if "reason" in g.triangles.columns:
+        g.triangles.reason = -1
     counts = Table("counts", g.device, n=vec(i32, len(REASONS)))
     counts.new()
     foreach(g.triangles, count_unmet, g, waiting, counts[0], params)

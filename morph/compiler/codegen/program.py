@@ -268,7 +268,8 @@ def _publish(e: Emission) -> None:
         e.put("    store(a.status + LOCKS, -1 - t.launch);")
     for i, (n, _) in enumerate(e.unit.state):
         e.put(f"    end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));")
-    e.put(f"    report(a, {'t.round' if e.plan.claims else '0'});")
+    crossings = "u32(load(a.parts + PARTS_CROSSINGS))" if e.parts else "0"
+    e.put(f"    report(a, {'t.round' if e.plan.claims else crossings});")
     for f in e.plan.flags:
         e.put(f"    rest_flag(a.{e.names.prefix[f]}_flag, t.{e.names.prefix[f]}_turn);")
     if e.plan.claims:

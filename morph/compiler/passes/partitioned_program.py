@@ -60,6 +60,8 @@ class PartitionedProgram:
     boxes : tuple of Box
     collections : tuple of str
         The partitioned collections, of which the word `GLOBAL` is set before the launch.
+    one_row : tuple of str
+        Tables whose only row the program changes.
     """
 
     unit: ir.Unit
@@ -70,6 +72,7 @@ class PartitionedProgram:
     hidden: tuple[Hidden, ...]
     boxes: tuple[Box, ...]
     collections: tuple[str, ...]
+    one_row: tuple[str, ...]
 
 
 def describe_program(found: PartitionedProgram) -> list[str]:
@@ -84,7 +87,7 @@ def describe_program(found: PartitionedProgram) -> list[str]:
 
 
 def derive_program(
-    unit: ir.Unit, graphs: Container[str], scalars: Container[str]
+    unit: ir.Unit, graphs: Container[str], one_row: Container[str]
 ) -> PartitionedProgram:
     """Derive the unit with which the parts of a graph execute a program together.
 
@@ -92,7 +95,7 @@ def derive_program(
     ----------
     unit : Unit
         Of the program.
-    graphs, scalars : set of str
+    graphs, one_row : set of str
         The slots of the partitioned graphs, and of tables of one row.
 
     Raises
@@ -100,14 +103,14 @@ def derive_program(
     NeedsSteps, LanguageError
         If the program has to be executed launch by launch.
     """
-    return _Program(unit, graphs, scalars).derived()
+    return _Program(unit, graphs, one_row).derived()
 
 
 class _Program:
     """The derivation of one program."""
 
-    def __init__(self, unit: ir.Unit, graphs: Container[str], scalars: Container[str]) -> None:
-        self.unit, self.graphs, self.scalars = unit, graphs, scalars
+    def __init__(self, unit: ir.Unit, graphs: Container[str], one_row: Container[str]) -> None:
+        self.unit, self.graphs, self.one_row = unit, graphs, one_row
         self.rows = Ownership(unit, graphs, unit.funcs)
         self.known = {f.name: f for f in unit.funcs}
         self.funcs: dict[str, ir.Func] = {}
@@ -147,6 +150,7 @@ class _Program:
             tuple(sorted(writes)), tuple(sorted(writes - (self.spreads - self.kept))),
             tuple(self.hidden.values()), tuple(self.boxes),
             tuple(s for s in self.rows.lists if s not in boxes),
+            tuple(sorted({t.slot for p in steps for t in p.totals} - {*self.unit.made})),
         )  # fmt: skip
 
     # --- steps -----------------------------------------------------------------------------------
@@ -279,7 +283,7 @@ class _Program:
         for t in p.totals:
             column = self.stores[t.slot].column(t.column)
             assert column is not None
-            if t.slot not in self.scalars and t.slot not in self.unit.made:
+            if t.slot not in self.one_row and t.slot not in self.unit.made:
                 raise NeedsSteps("all parts have copies of several rows, which a step changes")
             if column.dtype.bits == 16:
                 raise NeedsSteps("a number of 16 bits has to become one in all parts")

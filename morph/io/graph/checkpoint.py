@@ -153,7 +153,11 @@ class Recorder:
         return self.entries[self.replayed - 1]
 
     def _another(self, what: str, entry: Any) -> ValueError:
-        """Give the error of a program that does something else than that of the checkpoint."""
+        """Give the error of a program that does something else than that of the checkpoint.
+
+        What is read while the error is handled is no longer that of the first run.
+        """
+        self.graph.recorder = None
         first = f"ran {entry[1]!r}" if entry[0] == "step" else "read a value"
         message = f"this one {what} after {self.steps} steps, that one {first}"
         return FormatError(self.path, None, f"a checkpoint of another program: {message}")

@@ -70,7 +70,7 @@ class Lines:
 
 def first_line(data: Any, comment: bytes) -> int:
     """Give the offset behind the first line that is neither blank nor matches ``comment``."""
-    found = re.compile(rb"(?:(?:%s|[ \t\r\f\v]*)(?:\n|\Z))*+[^\n]*\n?" % comment).match(data)
+    found = re.compile(rb"(?:[ \t\r\f\v]*+(?:%s)?(?:\n|\Z))*+[^\n]*\n?" % comment).match(data)
     return found.end() if found else 0
 
 

@@ -115,12 +115,12 @@ class Commands:
         self.at += k
         return True
 
-    def single(self, x: int, how: int, at: int, count: int, stride: int = 0) -> bool:
+    def single(self, x: int, how: int, at: int, count: int) -> bool:
         """Add a command with one value; False if the launch has no space for it."""
         if self.n == COMMANDS or self.at == VALUES:
             return False
         self.values[self.at] = x
-        self.commands[self.n] = at, count, stride, how | self.at << 32
+        self.commands[self.n] = at, count, 0, how | self.at << 32
         self.n, self.at = self.n + 1, self.at + 1
         return True
 

@@ -44,6 +44,8 @@ class BoundStore:
         self.consecutive = consecutive  # kernels ask for rows in a row, which no ring can give
         self.obj: Any = None
         self.columns: dict[str, Any] = {}
+        self.dead: Any = None
+        self.free: Any = None
         self.span = range(0)  # rows in use, or a collection's entries, at the last barrier
 
     def bind(self, obj: Any, reexecution: bool) -> None:
