@@ -13,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from morph.runtime.toolchain import CompileError, CompilerNotFound, cache, cpu, cuda
+from morph.runtime.toolchain import (
+    CompileError,
+    CompilerNotFound,
+    OutOfTime,
+    cache,
+    cpu,
+    cuda,
+    deadline,
+)
 
 ADD = 'extern "C" int add(int a, int b) { return a + b; }\n'
 SCALE = 'extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }\n'
@@ -232,13 +240,32 @@ def _build_many(seed: int) -> list[int]:
     return sorted(run(cpu.build(text)) for text in texts)
 
 
-def test_many_processes_at_once(directory):
+def test_many_processes_at_once(directory, tmp_path, monkeypatch):
+    """Each text is compiled by one of them, for which the others wait."""
+    log, wrapper = tmp_path / "compilations", tmp_path / "cxx"
+    count = f'case "$*" in *"-x c++"*) echo >> {log};; esac'
+    wrapper.write_text(f'#!/bin/sh\n{count}\nexec {REAL} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("MORPH_CXX", str(wrapper))
     context = multiprocessing.get_context("spawn")
     with context.Pool(6) as pool:
         results = pool.map(_build_many, range(12), chunksize=1)
     assert results == [[42, 43, 44, 45]] * 12
-    assert len(cache.entries()) == 4
+    assert len(cache.entries()) == len(log.read_text()) == 4
     assert not list(directory.glob("tmp-*"))
+
+
+@pytest.mark.parametrize("build", [cpu.build, pytest.param(cuda.build, marks=pytest.mark.nvrtc)])
+def test_a_deadline_passes_while_another_process_compiles(build, monkeypatch):
+    text = ADD if build is cpu.build else SCALE
+    held, real = [], cache.building
+    monkeypatch.setattr(cache, "building", lambda key, name: held.append(key) or real(key, name))
+    build(text)
+    cache.clear()
+    with real(held[0], ""), deadline(time.monotonic() + 0.05):
+        with pytest.raises(OutOfTime, match="no time is left to compile sum"):
+            build(text, name="sum")
+    build(text)
 
 
 # -- compile errors

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import sm90
 from small import points, rows, values
 
 import morph
@@ -22,7 +23,6 @@ from morph.compiler.ir import spelling
 from morph.launch.checked import is_checked
 from morph.launch.foreach import Program
 from morph.prelude import i32, i64
-from morph.runtime.toolchain import cuda
 from morph.worklists import advance
 
 PLAIN = """t0_ t0__ t0___ t1_ k1 k1_ k1__ k1_found k1_found_ r2_ s3 s3_ w1 w1_ x0 x1 x1_ v1 p1 b1
@@ -96,7 +96,7 @@ def compiles_for_cuda(what) -> None:
         compiled = list(what.launches.values())[-1].compiled
         if compiled.device.kind == "cpu":
             text = prelude(compiled.unit.checked) + compiled.text
-            cuda.build(text, "sm_90", name=entry(compiled.unit))
+            sm90.compile_one(text, entry(compiled.unit), fast="min")
 
 
 def test_spelled_names_differ(hostile):

@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
 from morph.data.table import Table
 from morph.graph import Graph
-from morph.io.text.files import lock_file, replacing, split_compression
+from morph.io.text.files import replacing, split_compression
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.dtypes import NAMES, Ref, vec
 from morph.runtime.device import Device
+from morph.runtime.toolchain.cache import lock_file
 
 VERSION = 1
 SNAPSHOT, BATCH = b"MORPHG1\n", b"MORPHB1\n"

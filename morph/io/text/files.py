@@ -23,11 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.io.text.scanner import FormatError, StrPath
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from morph.runtime.toolchain.cache import lock_file
 
 UNPACKED = 1 << 26  # bytes of a compressed file that are unpacked in memory
 PIECE = 1 << 17  # bytes that are compressed at once; xz takes 0.1 s for them
@@ -219,21 +215,6 @@ def _close_quietly(file: IO[bytes]) -> None:
     """Close a file whose contents no longer matter; one that is closed stays as it is."""
     with suppress(OSError):
         file.close()
-
-
-def lock_file(handle: int, wait: bool = True) -> bool:
-    """Lock an open file for this process; false if another one holds it and ``wait`` is not set.
-
-    The system drops the lock when the file is closed, however the process ends.  Where there is
-    no `fcntl` nothing is locked.
-    """
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
 
 
 def remove_leftovers(path: StrPath) -> None:

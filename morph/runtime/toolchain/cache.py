@@ -10,6 +10,7 @@ whose checksum does not match is built again.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import json
 import os
@@ -19,10 +20,18 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache as memoised
 from pathlib import Path
 from typing import Any
+
+from morph.runtime.toolchain import time_left
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _LINE = re.compile(r"^[ \t]*#[ \t]*line\b.*\n?", re.MULTILINE)
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -141,6 +150,39 @@ def load(key: str) -> Entry | None:
     except OSError:
         return None
     return entry if hashlib.sha256(data).hexdigest() == entry.checksum else None
+
+
+@contextlib.contextmanager
+def building(key: str, name: str) -> Iterator[None]:
+    """Hold the lock of an entry: of several processes one builds it, the others then load it.
+
+    Without locks, which some file systems lack, each builds it and the last one's is kept.
+    """
+    with open(path() / f"{_TEMPORARY}{key}.lock", "ab") as file:
+        with contextlib.suppress(OSError):
+            while not lock_file(file.fileno(), wait=False):
+                time_left(f"compile {name}")
+                time.sleep(0.01)
+        try:
+            yield
+        finally:  # those that wait for the removed file still lock it one after the other
+            with contextlib.suppress(OSError):
+                os.unlink(file.name)
+
+
+def lock_file(handle: int, wait: bool = True) -> bool:
+    """Lock an open file for this process; false if another one holds it and ``wait`` is not set.
+
+    The system drops the lock when the file is closed, however the process ends.  Where there is
+    no `fcntl` nothing is locked.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def store(

@@ -103,22 +103,30 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
         # a build of the tests, or a checked one: compiled in half the time
         flags = (*FLAGS, *using.flags, *(f"-D{d}" for d in defines), *(("-O1",) if defines else ()))
         key = cache.key(text, "cpu", *flags, *using.command, using.version, processor())
-        hit = cache.load(key)
-        if hit and not _load_error(hit.binary):
-            return hit.binary
-        made = cache.temporary("so")
-        try:
-            log = _compile(using, flags, text, made, time_left(f"compile {name}"))
-            if not log:
-                facts = {"name": name, "target": "cpu", "compiler": using.name}
-                return cache.store(key, "so", made, text, **facts).binary
-        finally:
-            made.unlink(missing_ok=True)
+        if found := _stored(key):
+            return found
+        with cache.building(key, name):
+            if found := _stored(key):
+                return found
+            made = cache.temporary("so")
+            try:
+                log = _compile(using, flags, text, made, time_left(f"compile {name}"))
+                if not log:
+                    facts = {"name": name, "target": "cpu", "compiler": using.name}
+                    return cache.store(key, "so", made, text, **facts).binary
+            finally:
+                made.unlink(missing_ok=True)
         checked = using if using.checked else _check(using)
         if checked.flags == using.flags:
             source = cache.write_text(key, text)
             raise CompileError(log.replace("<stdin>", str(source)), "cpu", source, name)
         using = checked
+
+
+def _stored(key: str) -> Path | None:
+    """Return the library that the cache has, if it can be loaded."""
+    hit = cache.load(key)
+    return hit.binary if hit and not _load_error(hit.binary) else None
 
 
 def _compile(

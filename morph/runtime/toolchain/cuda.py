@@ -46,20 +46,22 @@ def build(
     """
     flags = (*FLAGS, f"--gpu-architecture={arch}", *(f"-D{d}" for d in defines))
     key = cache.key(text, "cuda", *flags, version())
-    hit = cache.load(key)
-    if hit:
-        return hit.binary.read_bytes()
-    time_left(f"compile {name}")
-    cubin, log = _compile(text, flags, f"{key}.cpp")
-    if not cubin:
-        source = cache.write_text(key, text)
-        raise CompileError(log.replace(source.name, str(source)), arch, source, name)
-    made = cache.temporary("cubin")
-    try:
-        made.write_bytes(cubin)
-        cache.store(key, "cubin", made, text, name=name, target=arch, compiler=version())
-    finally:
-        made.unlink(missing_ok=True)
+    if found := cache.load(key):
+        return found.binary.read_bytes()
+    with cache.building(key, name):
+        if found := cache.load(key):
+            return found.binary.read_bytes()
+        time_left(f"compile {name}")
+        cubin, log = _compile(text, flags, f"{key}.cpp")
+        if not cubin:
+            source = cache.write_text(key, text)
+            raise CompileError(log.replace(source.name, str(source)), arch, source, name)
+        made = cache.temporary("cubin")
+        try:
+            made.write_bytes(cubin)
+            cache.store(key, "cubin", made, text, name=name, target=arch, compiler=version())
+        finally:
+            made.unlink(missing_ok=True)
     return cubin
 
 
