@@ -23,9 +23,8 @@ from test_parts_programs import (
 )
 
 import morph
-from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
-from morph.partition import programs
+from morph.partition.graph import PartitionedGraph
 from morph.partition.shared import shared_by
 from morph.prelude import (
     atomic_add,
@@ -45,10 +44,7 @@ from morph.prelude import (
 def single_launches():
     """Programs run launch by launch."""
 
-    def refuse(graph):
-        raise NeedsSteps("a test wants it")
-
-    with mock.patch.object(programs, "_refuse_graph", refuse):
+    with mock.patch.object(PartitionedGraph, "why_by_steps", lambda g: "a test wants it"):
         yield
 
 

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, ClassVar, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from morph.compiler.ir.layout import GLOBAL_ID
+from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS
 from morph.data.collection import Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -301,6 +301,22 @@ class PartitionedGraph:
         elif sorted_by_source:
             g.compact()
         return g
+
+    def why_by_steps(self) -> str:
+        """Say why programs run launch by launch; empty if all parts execute them together."""
+        devices = self.devices
+        if len(self.here) < len(devices):
+            return "parts lie in other processes"
+        if self.recorder is not None:
+            return "a checkpoint records single launches"
+        if self.changes:
+            return "the graph has changed since it was divided"
+        if len(devices) > MOST_PARTS:
+            return f"there are more than {MOST_PARTS} parts"
+        if any(d.interprets for d in devices):
+            return "a part is interpreted"
+        gpus = {d.name for d in devices if not d.on_host}
+        return "not every part has a GPU of its own" if gpus and len(gpus) < len(devices) else ""
 
     def statistics(self) -> list[Statistics]:
         """Give the sizes of each part."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from morph.compiler.ir.layout import MOST_PARTS
 from morph.compiler.passes.partitioned_program import NeedsSteps, PartitionedProgram, derive_program
 from morph.language.bundles import flat
 from morph.language.errors import LanguageError
@@ -35,7 +34,8 @@ class BySteps(LaunchOnParts):
 def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram | BySteps:
     """The launch of a program on all parts, or why there is none."""
     try:
-        _refuse_graph(graph)
+        if why := graph.why_by_steps():
+            raise NeedsSteps(why)
         if any(isinstance(x, TableOfParts) for x in flat(call.args)):
             raise NeedsSteps("each part has rows of its own in a table")
     except NeedsSteps as why:
@@ -52,24 +52,6 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
         return PersistentProgram(graph, call.what, program, objects, parts, sizes)
     except NeedsSteps as why:
         return BySteps(str(why))
-
-
-def _refuse_graph(graph: PartitionedGraph) -> None:
-    """Refuse graphs whose parts cannot execute a program together."""
-    devices = graph.devices
-    if len(graph.here) < len(devices):
-        raise NeedsSteps("parts lie in other processes")
-    if graph.recorder is not None:
-        raise NeedsSteps("a checkpoint records single launches")
-    if graph.changes:
-        raise NeedsSteps("the graph has changed since it was divided")
-    if len(devices) > MOST_PARTS:
-        raise NeedsSteps(f"there are more than {MOST_PARTS} parts")
-    if any(d.interprets for d in devices):
-        raise NeedsSteps("a part is interpreted")
-    gpus = {d.name for d in devices if not d.on_host}
-    if gpus and len(gpus) < len(devices):
-        raise NeedsSteps("not every part has a GPU of its own")
 
 
 def _derived_program(
