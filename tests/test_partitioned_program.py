@@ -25,7 +25,7 @@ from morph.compiler.passes.partitioned_program import (
     describe_program,
 )
 from morph.launch.binding import Request, bind
-from morph.prelude import atomic_add, bool_, f64, i32, i64
+from morph.prelude import atomic_add, atomic_min, bool_, f64, i32, i64, single
 
 
 def graph():
@@ -68,6 +68,47 @@ def test_minima_are_combined_and_mirrors_keep_what_they_were_offered():
     assert {c for _, c in found.writes} == {"dist", "before", "updated"}
     assert [h.what for h in found.hidden] == ["owned_points"]
     assert any("combined by min: mirrors of g.points.dist" in x for x in describe_program(found))
+
+
+@morph.func
+def is_farther(t, level):
+    return t.dist > level
+
+
+@morph.kernel
+def visit_farther(p, level, following):
+    for t in p.outnbrs:
+        if is_farther(t, level):
+            if atomic_min(t.dist, level) > level:
+                following.add(t)
+
+
+@morph.kernel
+def claim_farther(p, level, following):
+    for t in p.outnbrs:
+        if is_farther(t, level):
+            if atomic_min(t.dist, level) > level:
+                if single(t):
+                    following.add(t)
+
+
+@morph.program
+def search(g, kernel, now, following):
+    while not now.empty:
+        morph.foreach(now, kernel, i64(1), following)
+        now, following = following, now
+        following.clear()
+
+
+def test_a_filter_of_targets_needs_a_bound_where_offers_lower_the_mirror():
+    g = graph()
+    found = derived(search, g, visit_farther, *lists(g))
+    assert not [n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Exchange)]
+    assert found.steps[0].bounds == {("g.points", "dist"): "min"}
+    assert [f.name for f in found.unit.funcs] == ["visit_farther", "visit_farther_at_owner0"]
+    locked = derived(search, g, claim_farther, *lists(g))  # mirrors keep no offers
+    (exchange,) = (n for n in ir.walk(locked.unit.blocks) if isinstance(n, ir.Exchange))
+    assert [m.column for m in exchange.spreads] == ["dist"] and not locked.steps[0].bounds
 
 
 def test_messages_are_delivered_before_they_are_executed():

@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 
 import morph
-from morph.algorithms.graph import bfs, triangles, workspace
+from morph.algorithms.graph import bfs, sssp, triangles, workspace
 from morph.algorithms.registry import ROWS
 from morph.prelude import i32, u8, u32
 
@@ -77,7 +77,9 @@ def test_bfs_pulls_where_parts_execute_a_program_together(tmp_path):
     parts = morph.partition(g, ["cpu"] * 3, "degree")
     assert level_map_of(parts).pulls
     found = morph.bfs(parts)
-    assert "pull_first" in bfs.search_by_levels.source()
+    text = bfs.search_by_levels.source()
+    assert "pull_first" in text and "spread_column<1>(a, t, a.graph_points_active" in text
+    assert "spread_column<1>(a, t, a.graph_points_dist" not in text  # offers bound what is needed
     assert np.array_equal(found.distance, wanted.distance) and found.levels == wanted.levels
     morph.validate.bfs(g, found.distance, found.predecessor)
     with parts.checkpoint(tmp_path / "run.npz"):  # by steps
@@ -89,6 +91,19 @@ def test_bfs_pulls_where_parts_execute_a_program_together(tmp_path):
 def level_map_of(parts):
     with parts.points.temporary_columns(dist=(u32, 0), active=(u8, 0), predecessor=(i32, 0)):
         return bfs.level_map(parts)
+
+
+def test_sssp_of_a_dense_graph_spreads_no_distances():
+    g = morph.generate.rmat(8, device="cpu")
+    ends = g.edges.src[:], g.edges.dst[:]
+    g.edges.add("weight", i32)
+    g.edges.weight = (ends[0] + ends[1]) * 7919 % 100
+    parts = morph.partition(g, ["cpu"] * 2)
+    found = morph.sssp(parts)
+    for program in (sssp.dense_phase, sssp.search):
+        text = program.source()
+        assert "one launch of each part" in text and "spread_column" not in text
+    assert np.array_equal(found.distance, morph.sssp(g).distance)
 
 
 @given(graphs=divided(), data=st.data())

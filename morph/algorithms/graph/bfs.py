@@ -125,11 +125,12 @@ def search_by_levels(s, now, then, cutoff):
 
 
 def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
-    """Make the edge map that expands a level; it marks points in their column ``active``."""
-    marks = graph.points.active
-    return edge_mapping(
-        graph, visit, is_farther, assign=assign, once=True, state=state, marks=marks
-    )
+    """Make the edge map that expands a level; it marks points in their column ``active``.
+
+    In parts distances change by `atomic_min` alone, so that mirrors keep those that were offered.
+    """
+    marks, once = graph.points.active, None if isinstance(graph, PartitionedGraph) else assign
+    return edge_mapping(graph, visit, is_farther, assign=once, once=True, state=state, marks=marks)
 
 
 @of_graph

@@ -34,6 +34,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
+from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
 
 NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
@@ -60,6 +61,7 @@ class Search(NamedTuple):
     unsettled: Any  # flag: a target is not settled
     overflowed: Any  # flag: a distance overflowed or exceeded `most`
     most: Any  # the largest distance allowed: of the type, or the cutoff
+    pull: Any  # kernel: pull_heavy, or, for graphs in parts, pull_none
 
 
 @kernel
@@ -149,6 +151,11 @@ def pull_heavy(p, s, limit):
 
 
 @kernel
+def pull_none(p, s, limit):
+    """For graphs in parts: all distances would be sent to the other parts after each step."""
+
+
+@kernel
 def count_edges(p, state):
     atomic_add(state[0].unsettled, i64(p.out_degree))
 
@@ -174,7 +181,7 @@ def dense_phase(s, queue, limit, buckets, pulls):
         foreach(s.graph.points, count_edges, queue.state, where=lambda p: p.dist > limit)
         left = queue.state[0].unsettled
         if pulls and left < (before - left) * 2:
-            foreach(s.graph.points, pull_heavy, s, limit, where=lambda p: p.dist > limit)
+            foreach(s.graph.points, s.pull, s, limit, where=lambda p: p.dist > limit)
         else:
             foreach(s.graph.points, push_heavy, s, limit,
                     where=lambda p: p.dist <= limit and p.dist > low)  # fmt: skip
@@ -315,10 +322,12 @@ def _solved(
         first, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
         last = dtype.type(most)
         queue = BucketQueue._make([*buckets, delta, last, False])
-        work = Search(graph, target_list, unsettled, overflowed, last)
+        divided = isinstance(graph, PartitionedGraph)
+        pull = pull_none if divided else pull_heavy
+        work = Search(graph, target_list, unsettled, overflowed, last, pull)
         limit = delta
         if dense:
-            pulls = equal and not graph.directed
+            pulls = equal and not graph.directed and not divided
             limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
         limit = search(work, queue, limit)
         if limit < last:  # stopped at the targets: larger distances are not final

@@ -35,8 +35,25 @@ def inline_effects(
 
 
 def inline_all(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
-    """The kernel, without reservations, with all calls inlined that stand as statements."""
-    return _Inliner(funcs, kernel, allocating=True).kernel(loop=True)
+    """The kernel, without reservations, with all calls inlined that stand as statements.
+
+    Calls of functions that only return an expression are inlined wherever they stand.
+    """
+
+    def value(n: ir.Node) -> ir.Expr | None:
+        func = funcs[n.func] if isinstance(n, ir.Call) else None
+        if func is None or func.cpp is not None or effects.has_effect(func):
+            return None
+        match func.body:
+            case (ir.Return(value=ir.Expr() as x),) if not ir.bound(ir.walk(x)):
+                pairs = zip(value_params(func), n.args, strict=True)  # type: ignore[attr-defined]
+                names = {param: a.name for param, a in pairs if isinstance(a, ir.Var)}
+                known = len(names) == len(n.args)  # type: ignore[attr-defined]
+                return ir.rewritten(ir.renamed(x, names), value) if known else None
+        return None
+
+    effects, made = Effects(funcs), _Inliner(funcs, kernel, allocating=True).kernel(loop=True)
+    return replace(made, body=ir.rewritten(made.body, value))
 
 
 class _Inliner:

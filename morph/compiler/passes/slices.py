@@ -518,9 +518,10 @@ class Cutter:
         return False
 
     def _note_spreads(self, node: object) -> None:
+        """Note what a condition that stays false reads at mirrors; a bound serves it, too."""
         for n in ir.walk(node):
             if isinstance(n, ir.Load) and not self.rows.owns(n.place.row, self.kernel.name):
-                if n.place.column not in (*ENDS, GLOBAL_ID):
+                if n.place.column not in (*ENDS, GLOBAL_ID) and self._column(n) not in self.bounds:
                     self.spreads.add(self._column(n))
 
     def _is_uniform(self, x: object) -> bool:
