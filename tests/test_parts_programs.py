@@ -4,6 +4,7 @@ import gc
 import re
 import signal
 import weakref
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from limits import SLOWER
 from pretend import pretended
 
 import morph
+from morph.partition.execution import PartitionedLaunch
+from morph.partition.routes import Routes
 from morph.prelude import (
     atomic_add,
     atomic_max,
@@ -277,6 +280,35 @@ def devices_of(names):
         return [morph.device(name) for name in names.split()]
     except morph.runtime.device.DeviceError as error:
         pytest.skip(str(error))
+
+
+@morph.kernel
+def forget(p):
+    p.dist = FAR
+
+
+def test_mirrors_that_bound_offers_are_not_spread_between_steps():
+    parts = morph.partition(small_graph(), ["cpu"] * 3)
+    parts.points.add("dist", i32, fill=FAR)
+    parts.points.add("from_id", i32)
+    following = morph.Collection(parts.points)
+
+    def spreads(step, *args):
+        with mock.patch.object(Routes, "spread", autospec=True, side_effect=Routes.spread) as found:
+            morph.foreach(parts.points, step, *args)
+        return found.call_count
+
+    visited = visit, i32(5), following
+    assert spreads(*visited) == 0 and "dist" in parts.stale
+    assert spreads(*visited) == 0  # mirrors have what was offered
+    assert spreads(forget) == 0 and spreads(*visited) == 1  # some owners have more again
+    with mock.patch.object(PartitionedLaunch, "_deliver", side_effect=MemoryError):
+        with pytest.raises(MemoryError):
+            spreads(visit, i32(3), following)
+    assert spreads(visit, i32(3), following) == 1  # mirrors have offers that were not delivered
+    dist = parts.points.dist[:]
+    degree = np.bincount(parts.edges.dst[:], minlength=len(dist))
+    assert np.array_equal(dist, np.where(degree > 0, 3, FAR))
 
 
 @pytest.mark.gpu

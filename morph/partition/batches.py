@@ -515,7 +515,7 @@ def _add_mirrors(parts: Any, k: int, arcs: OwnedEdges) -> int:
 def _forget_mirrors(parts: Any) -> None:
     """Find the routes of points again, and bring all mirrors up to date, when they are needed."""
     parts.points._routes.changed()
-    parts.points._stale |= parts.points.columns.keys() - {GLOBAL_ID}
+    parts.points._stale.update(parts.points.columns.keys() - {GLOBAL_ID})
 
 
 def _name_changes(part: Part, k: int, changes: Changes, done: Applied, undo: ExitStack) -> None:

@@ -193,16 +193,17 @@ class PartitionedLaunch(LaunchOnParts):
             ]
         graph._steps += 1
         self._prepare_mirrors()
-        before = self._totals()
+        before, moves = self._totals(), dict[tuple[str, str], str]()
         try:
             self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
             for c in found.combines:
                 self._table(c.slot)._routes.combine(c.column, c.op)
             for i, message in enumerate(found.messages):
                 self._deliver(i, message, args, where)
+            moves.update(found.moves)  # an error may leave offers at mirrors that no owner has got
         finally:
             for slot, column in found.writes:
-                self._table(slot)._stale.add(column)
+                self._table(slot)._stale.add(column, moves.get((slot, column), ""))
         if found.totals or found.flags:
             self._agree(before)
 
@@ -212,8 +213,9 @@ class PartitionedLaunch(LaunchOnParts):
 
     def _prepare_mirrors(self) -> None:
         """Bring mirrors up to date; those to which the step adds become 0."""
+        bounds = self.partitioning.bounds
         for slot, column in self.partitioning.spreads:
-            self._table(slot)._refresh(column)
+            self._table(slot)._refresh(column, bounds.get((slot, column), ""))
         for c in self.partitioning.combines:
             if c.op == "add":
                 self._table(c.slot)._routes.fill(c.column, 0)

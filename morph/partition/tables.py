@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -170,6 +171,32 @@ def refuse_divided(table: str, column: str, ref: Any) -> None:
         )
 
 
+class Stale(set[str]):
+    """The columns whose mirrors may differ from the owners' values.
+
+    Attributes
+    ----------
+    moved : dict of str to str
+        Those that have changed by one operation alone since mirrors were equal, see
+        `Partitioning.moves`; there may be others, of columns that are not stale.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved: dict[str, str] = {}
+
+    def add(self, name: str, move: str = "") -> None:
+        """Add a column that has changed, by an operation alone if it is given."""
+        known = self.moved.get(name) if name in self else move
+        self.moved[name] = move if known == move else ""
+        super().add(name)
+
+    def update(self, *names: Iterable[str]) -> None:
+        """Add columns that may have changed in any way."""
+        for name in chain(*names):
+            self.add(name)
+
+
 class PartitionedTable(Columns):
     """The points or edges of a partitioned graph: each row belongs to one part.
 
@@ -182,7 +209,7 @@ class PartitionedTable(Columns):
     def __init__(self, graph: Any, name: str, count: int) -> None:
         self.graph, self.name, self._count, self._dead = graph, name, count, 0
         # columns whose mirrors a launch has left out of date; `Routes.spread` updates them
-        self._stale: set[str] = set()
+        self._stale = Stale()
         self._routes = Routes(self)
 
     def local(self, k: int) -> Table:
@@ -234,14 +261,14 @@ class PartitionedTable(Columns):
     def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
         shadowed = self._stale & specs.keys()
-        self._stale -= shadowed
+        self._stale.difference_update(shadowed)
         before = self._recorded(specs.keys())
         try:
             with super().temporary_columns(**specs):
                 yield
         finally:
-            self._stale -= specs.keys()
-            self._stale |= shadowed
+            self._stale.difference_update(specs)
+            self._stale.update(shadowed)
             for name, values in before.items():
                 self._write(name, slice(None), values)
 
@@ -285,9 +312,9 @@ class PartitionedTable(Columns):
         """Give the local id of a row, own or mirror, in part k; -1 if it is not there."""
         return int(self._share(k).rows(np.array([id]))[0])
 
-    def _refresh(self, name: str) -> None:
-        """Bring the mirrors of a column up to date."""
-        if name in self._stale:
+    def _refresh(self, name: str, bound: str = "") -> None:
+        """Bring the mirrors of a column up to date, or to a ``bound`` (`Partitioning.bounds`)."""
+        if name in self._stale and not (bound and self._stale.moved.get(name) == bound):
             self._routes.spread(name)
 
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:

@@ -222,13 +222,7 @@ class _Program:
     def _stays_bound(self, p: Partitioning, c: tuple[str, str]) -> bool:
         """Whether mirrors serve all steps of the program as before the step."""
         found = {x.bounds.get(c, "") for x in self.steps if c in x.spreads}
-        units = p.unit, *(m.unit for m in p.messages)
-        changes = {
-            n.op if isinstance(n, ir.Atomic) else ""
-            for n in ir.walk(tuple(u.funcs for u in units))
-            if n.writes and c in ir.columns((n,), "writes")
-        }
-        if len(found) != 1 or "" in found or changes != found:
+        if found != {p.moves.get(c)}:
             return False
         self.kept.add(c)
         return True

@@ -26,6 +26,7 @@ from morph.compiler.passes.work_sharing import shared_loop
 from morph.language.errors import reject
 from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Scalar
 
+BOUNDED = ("min", "max", "or", "and")
 ARBITRARY = "a row by its number may belong to another part"
 
 
@@ -111,6 +112,8 @@ class Partitioning:
     combines : tuple of Combine
     writes : tuple of (slot, column)
         Columns whose mirrors may differ from the owner's values after the step.
+    moves : dict of (slot, column) to str
+        Those of ``writes`` that the step changes by one of these operations alone.
     messages : tuple of Message
     totals : tuple of Total
     flags : tuple of str
@@ -123,6 +126,7 @@ class Partitioning:
     bounds: Mapping[tuple[str, str], str]
     combines: tuple[Combine, ...]
     writes: tuple[tuple[str, str], ...]
+    moves: Mapping[tuple[str, str], str]
     messages: tuple[Message, ...]
     totals: tuple[Total, ...]
     flags: tuple[str, ...]
@@ -172,6 +176,13 @@ def describe(found: Partitioning) -> list[str]:
     lines += [f"of all parts, or: {slot}" for slot in found.flags]
     lines += [f"after: mirrors of {named(found.writes)} are stale"] if found.writes else []
     return lines or ["nothing is exchanged"]
+
+
+def _operation(nodes: Iterable[ir.Node], column: tuple[str, str]) -> str:
+    """The atomic operation by which alone nodes change a column, or empty."""
+    changes = (n for n in nodes if n.writes and column in ir.columns((n,), "writes"))
+    found = {n.op if isinstance(n, ir.Atomic) else "" for n in changes}
+    return found.pop() if len(found) == 1 else ""
 
 
 class _Derivation:
@@ -305,13 +316,14 @@ class _Derivation:
         totals, flags = self._totals(), self._flags()
         nodes = list(ir.walk((self.kernel, *self.funcs.values())))
         writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
+        moves = {c: op for c in writes if (op := _operation(nodes, c)) in BOUNDED}
         messages = tuple(self._message(s) for s in cutter.slices)
         unit = self._unit(kernel, self.step, tuple(s.store for s in cutter.slices), bool(remote))
         used = {n for u in (unit, *(m.unit for m in messages)) for n, _ in u.scalars}
         return Partitioning(
             unit, tuple(sorted(exact | bounds.keys())), bounds,
             tuple(Combine(*c, how) for c, how in sorted(cutter.combines.items())),
-            tuple(sorted(writes)), messages, totals, flags,
+            tuple(sorted(writes)), moves, messages, totals, flags,
             tuple(h for n, h in self.hidden.items() if n in used),
         )  # fmt: skip
 
