@@ -131,6 +131,13 @@ def test_parts_beside_one_device(script, capsys, tmp_path):
     assert out.count("outlook") == 2 and "a crossing" in out
 
 
+@pytest.mark.mpi
+def test_ranks_beside_one(script, capsys):
+    script("ranks").main(["--scale", "6", "--ranks", "1,2", "--repeat", "1"])
+    out = capsys.readouterr().out
+    assert out.count(" yes") == 6 and "NO" not in out
+
+
 def test_table_of_falcon(script, capsys, monkeypatch):
     module = script("falcon_xv")
     monkeypatch.setattr(module, "PAPER", {("rmat6", "bfs"): (3.5, 2.5)})
