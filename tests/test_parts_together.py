@@ -351,6 +351,42 @@ def test_values_of_mirrors_after_a_program():
     assert h.stale == {"left"}
 
 
+@morph.kernel
+def offer_where_degree(p, following):
+    for t in p.outnbrs:
+        if t.degree > p.least:
+            if atomic_min(t.dist, p.offered) > p.offered:
+                following.add(t)
+
+
+@morph.kernel
+def offer_always(p):
+    for t in p.outnbrs:
+        atomic_min(t.dist, p.late)
+
+
+@morph.program
+def offer_conditionally(g, following):
+    morph.foreach(g.points, offer_where_degree, following)
+    morph.foreach(g.points, offer_always)
+
+
+def refused_offers(g):
+    g.points.add("dist", i32, fill=100)
+    g.points.add("late", i32, fill=100)
+    g.points.add("offered", i32)
+    g.points.add("least", i32)
+    g.points.offered[:2], g.points.least[:2] = [1, 5], [10, 0]
+    following = morph.Collection(g.points)
+    offer_conditionally(g, following)
+    return g.points.dist, np.unique(following.items)
+
+
+def test_an_offer_that_the_owner_refuses_does_not_hide_others():
+    g = morph.Graph.from_edges([0, 1, 2, 3], [2, 2, 3, 2], n=4)
+    check(refused_offers, g, ["cpu", "cpu"])
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("program", [*PROGRAMS, *OTHERS])
 @pytest.mark.parametrize("names", ["cuda:0 cuda:1", "cuda:0 cuda:1 cuda:2 cuda:3"])

@@ -10,7 +10,7 @@ owner.  Later statements of the item may not read what it changes, unless the mi
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -441,14 +441,20 @@ class Cutter:
 
     # --- which messages are not needed -----------------------------------------------------------
 
-    def _filtered(self, body: ir.Body, send: ir.Body, locks: bool, made: set[str]) -> ir.Body:
-        """Send a message only if the mirror does not already show that the slice does nothing."""
+    def _filtered(
+        self, body: ir.Body, send: ir.Body, locks: bool, made: set[str],
+        conditions: tuple[ir.Expr, ...] = (),
+    ) -> ir.Body:  # fmt: skip
+        """Send a message only if the mirror does not already show that the slice does nothing.
+
+        The slice begins with branches on the ``conditions``.
+        """
         s = body[0]
         if len(body) == 1 and isinstance(s, ir.If) and not s.orelse:
-            inner = self._filtered(s.then, send, locks, made)
+            conjuncts = tuple(_conjuncts(s.cond))
+            inner = self._filtered(s.then, send, locks, made, conditions + conjuncts)
             tested = takewhile(
-                lambda c: not ir.used(ir.walk(c)) & made and self._stays_false(c),
-                _conjuncts(s.cond),
+                lambda c: not ir.used(ir.walk(c)) & made and self._stays_false(c), conjuncts
             )
             for c in reversed(list(tested)):
                 self._note_spreads(c)
@@ -457,9 +463,32 @@ class Cutter:
         if isinstance(s, ir.Assign) and isinstance(s.value, ir.Atomic) and not locks:
             a = s.value
             if a.op in ("min", "max") and not ir.used(ir.walk((a.place, a.args))) & made:
-                if self.remote_ops[self._column(a)] == {a.op}:
+                offers = all(self._is_of_offer(c, a, made) for c in conditions)
+                if offers and self.remote_ops[self._column(a)] == {a.op}:
                     return self._improving(s.name, a, body[1:], send)
         return send
+
+    def _is_of_offer(self, c: ir.Expr, a: ir.Atomic, made: set[str]) -> bool:
+        """Whether a condition before an atomic does not let the owner refuse what it offers.
+
+        The condition is the same for the sender, or is false only if the row has no worse value.
+        """
+        if isinstance(c, ir.Call):
+            f = self.rows.funcs[c.func]
+            if len(f.body) == 1 and isinstance(f.body[0], ir.Return) and f.body[0].value:
+                values = {name: x for (name, _), x in zip(f.params, c.args, strict=True)}
+                result = ir.rewritten(
+                    f.body[0].value,
+                    lambda n: values.get(n.name) if isinstance(n, ir.Var) else None,
+                )
+                return all(self._is_of_offer(x, a, made) for x in _conjuncts(result))
+        if isinstance(c, ir.Compare):
+            load = ir.Load(place=a.place, type=a.type, pos=a.pos)
+            offered = bare(load), bare(_widened(a.args[0]))
+            better = (">", ">=") if a.op == "min" else ("<", "<=")
+            if any((op, *offered) in _same(c) for op in better):
+                return True
+        return not ir.used(ir.walk(c)) & made and not self._only_owner_knows(c, self.ops)
 
     def _improving(self, name: str, a: ir.Atomic, rest: ir.Body, send: ir.Body) -> ir.Body:
         """Send a message only if its value is better than all that were sent before."""
@@ -499,15 +528,20 @@ class Cutter:
                 return not inner and ops <= ({"min", "down"} if falling else {"max", "up"})
         return False
 
-    def _only_owner_knows(self, node: object) -> bool:
-        """Whether only the owner knows a value: the kernel changes it, or it counts edges there."""
-        funcs = self.rows.funcs
+    def _only_owner_knows(
+        self, node: object, changed: Container[tuple[str, str]] | None = None
+    ) -> bool:
+        """Whether only the owner knows a value: the kernel changes it, or it counts edges there.
+
+        By default changes at other ends of edges count.
+        """
+        funcs, changed = self.rows.funcs, self.remote_ops if changed is None else changed
         todo, seen = [(node, self.kernel.name)], set[str]()
         while todo:
             top, f = todo.pop()
             for n in ir.walk(top):
                 if isinstance(n, ir.Load) and not self.rows.owns(n.place.row, f):
-                    if self._column(n) in self.remote_ops:
+                    if self._column(n) in changed:
                         return True
                 if isinstance(n, ir.Degree | ir.FindEdge):
                     if not self.rows.owns(n.point if isinstance(n, ir.Degree) else n.x, f):
