@@ -463,12 +463,12 @@ class Cutter:
         if isinstance(s, ir.Assign) and isinstance(s.value, ir.Atomic) and not locks:
             a = s.value
             if a.op in ("min", "max") and not ir.used(ir.walk((a.place, a.args))) & made:
-                offers = all(self._is_of_offer(c, a, made) for c in conditions)
-                if offers and self.remote_ops[self._column(a)] == {a.op}:
+                same = all(self._holds_at_owner(c, a, made) for c in conditions)
+                if same and self.remote_ops[self._column(a)] == {a.op}:
                     return self._improving(s.name, a, body[1:], send)
         return send
 
-    def _is_of_offer(self, c: ir.Expr, a: ir.Atomic, made: set[str]) -> bool:
+    def _holds_at_owner(self, c: ir.Expr, a: ir.Atomic, made: set[str]) -> bool:
         """Whether a condition before an atomic does not let the owner refuse what it offers.
 
         The condition is the same for the sender, or is false only if the row has no worse value.
@@ -481,7 +481,7 @@ class Cutter:
                     f.body[0].value,
                     lambda n: values.get(n.name) if isinstance(n, ir.Var) else None,
                 )
-                return all(self._is_of_offer(x, a, made) for x in _conjuncts(result))
+                return all(self._holds_at_owner(x, a, made) for x in _conjuncts(result))
         if isinstance(c, ir.Compare):
             load = ir.Load(place=a.place, type=a.type, pos=a.pos)
             offered = bare(load), bare(_widened(a.args[0]))
