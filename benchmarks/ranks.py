@@ -1,9 +1,10 @@
 """Algorithms on the ranks of `mpiexec`, a part of the graph on each, beside one process.
 
     python benchmarks/ranks.py --scale 20 --ranks 1,2,4        # starts mpiexec for each number
+    python benchmarks/ranks.py --scale 22 --device cuda        # a GPU for each rank: NCCL
 
-Each rank has one thread; the time of a call is that of the slowest rank.  With one rank the graph
-is an ordinary one.
+Each rank has one thread, or one GPU; the time of a call is that of the slowest rank.  With one rank
+the graph is an ordinary one.  With ``--beside`` a column for as many parts in one process.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from common import median, table
 
 import morph
 from morph import generate
+from morph.runtime.arrays import to_host
 
 ALGORITHMS = {
     "morph.pagerank, 20 iterations": lambda g: morph.pagerank(g, tolerance=0, iterations=20)[0],
@@ -32,20 +35,40 @@ SETTINGS = {  # for root, and for more ranks than cores
 }  # fmt: skip
 
 
-def measure(scale: int, repeat: int) -> list[tuple[float, float]]:
-    """Give milliseconds and a checksum of each algorithm; the same on all ranks."""
+def measure(o: argparse.Namespace) -> list[tuple[float, float]]:
+    """Give milliseconds and a checksum of each algorithm; the same on all ranks.
+
+    With ``o.parts`` the graph has so many in this process, the only rank.
+    """
     from mpi4py import MPI
 
     comm: Any = MPI.COMM_WORLD
-    options: dict[str, Any] = {"comm": comm} if comm.size > 1 else {"device": "cpu"}
-    g = generate.rmat(scale, 16, weight=(1, 255), **options)
+    size, draw = o.parts or comm.size, partial(generate.rmat, o.scale, 16, weight=(1, 255))
+    devices = [o.device if o.device == "cpu" else f"{o.device}:{k}" for k in range(size)]
+    among = None if o.parts else comm
+    if size > 1 and o.by == "range":
+        g: Any = draw(device=devices, comm=among)
+    else:
+        g = draw(device=devices[comm.rank])
+        g = morph.partition(g, devices, by=o.by, comm=among) if size > 1 else g
     found = []
     for run in ALGORITHMS.values():
         seconds, result = median(
-            lambda run=run: (comm.Barrier(), run(g), comm.Barrier())[1], repeat
+            lambda run=run: (comm.Barrier(), run(g), comm.Barrier())[1], o.repeat
         )
-        found.append((1e3 * comm.allreduce(seconds, MPI.MAX), float(result.sum())))
+        found.append((1e3 * comm.allreduce(seconds, MPI.MAX), float(to_host(result).sum())))
     return found
+
+
+def started(ranks: int, o: argparse.Namespace, *more: str) -> list[float]:
+    """Start ranks; give what the first prints: milliseconds, checksum of each algorithm."""
+    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
+    command = [mpiexec, "-n", str(ranks), sys.executable, __file__, "--here", "--device", o.device,
+               "--scale", str(o.scale), "--by", o.by, "--repeat", str(o.repeat), *more]  # fmt: skip
+    done = subprocess.run(
+        command, env=os.environ | SETTINGS, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return [float(x) for x in done.stdout.splitlines()[0].split()]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -54,25 +77,29 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--scale", type=int, default=18, help="of the R-MAT graph")
     parser.add_argument("--ranks", default="1,2", help="numbers of ranks")
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--by", default="degree", choices=["range", "degree"])
+    parser.add_argument("--beside", action="store_true", help="as many parts in one process, too")
     parser.add_argument("--here", action="store_true", help="this is a rank: measure")
+    parser.add_argument("--parts", type=int, default=0, help="of a rank that has all of them")
     o = parser.parse_args(arguments)
     if o.here:
-        print(*(f"{ms} {checksum}" for ms, checksum in measure(o.scale, o.repeat)), flush=True)
+        found = measure(o)
+        print(*(f"{ms} {checksum}" for ms, checksum in found), flush=True)
         return
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
-    rows, one = [], dict[str, tuple[float, float]]()
-    for ranks in o.ranks.split(","):
-        command = [mpiexec, "-n", ranks, sys.executable, __file__, "--here",
-                   "--scale", str(o.scale), "--repeat", str(o.repeat)]  # fmt: skip
-        done = subprocess.run(
-            command, env=os.environ | SETTINGS, stdout=subprocess.PIPE, text=True, check=True
-        )
-        numbers = [float(x) for x in done.stdout.splitlines()[0].split()]
+    rows, one = list[dict[str, Any]](), dict[str, tuple[float, float]]()
+    for ranks in map(int, o.ranks.split(",")):
+        numbers = started(ranks, o)
         for name, ms, checksum in zip(ALGORITHMS, numbers[::2], numbers[1::2], strict=True):
             first, wanted = one.setdefault(name, (ms, checksum))
             equal = abs(checksum - wanted) <= 1e-9 * abs(wanted)
-            rows.append({"algorithm": name, "ranks": int(ranks), "ms": ms, "speedup": first / ms,
-                         "equal": "yes" if equal else "NO"})  # fmt: skip
+            rows.append({"algorithm": name, "ranks": ranks, "ms": ms, "speedup": first / ms,
+                         "equal": "yes" if equal else "NO",
+                         **({"one process ms": ""} if o.beside else {})})  # fmt: skip
+        if o.beside and ranks > 1:
+            beside = started(1, o, "--parts", str(ranks))
+            for x, ms in zip(rows[-len(ALGORITHMS) :], beside[::2], strict=True):
+                x["one process ms"] = ms
     table(rows)
 
 

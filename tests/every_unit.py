@@ -74,8 +74,13 @@ def graphs() -> None:
     for dtype in (np.int32, np.float64):
         g = morph.Graph.from_edges(*ends, weight=weight.astype(dtype), n=5)
         morph.sssp(g, predecessors=True), morph.mst(g)
+        found = morph.sssp(g, [0, 1], targets=[3], predecessors=True, rows=True)
+        morph.path(g, found, 3, row=0)
+        below = morph.Graph.from_edges(*ends, weight=-weight.astype(dtype))
+        morph.bellman_ford(below, predecessors=True)
     g = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
     morph.sssp(g, predecessors=True), morph.betweenness(g), morph.pagerank(g)
+    morph.sssp(g, [0], predecessors=True, rows=True), morph.bfs(g, [0, 1], rows=True)
     with mock.patch.object(sssp, "DENSE", 0):
         morph.sssp(g)
     g = morph.Graph.from_edges(*ends, weight=weight, n=5)

@@ -8,6 +8,7 @@ tested where there is none.
 from __future__ import annotations
 
 import contextlib
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -137,7 +138,8 @@ class Pretended(HostDevice):
         return Prepared(self, writes, seeds)
 
     def load(self, unit: Any, code: Any, faults: bool, seed: int) -> Any:
-        return Launch(cpu.load(unit, code.text, faults), unit, self)
+        launch = copy(cpu.load(unit, code.text, faults))  # the CPU may run it at the same time
+        return Launch(launch, unit, self)
 
     def report(self, values: Any) -> Any:
         return super().report(values.view(np.ndarray))

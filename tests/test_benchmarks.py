@@ -100,7 +100,8 @@ def test_inputs(script, tmp_path):
     "name, options",
     [("bfs", "--side 9 --device cpu --repeat 1"), ("lines", ""),
      ("balance", "--scale 5 --side 6 --device cpu --repeat 1"),
-     ("batches", "rmat6 --device cpu -b 1 20 --repeat 1 --check --pairs")],
+     ("batches", "rmat6 --device cpu -b 1 20 --repeat 1 --check --pairs"),
+     ("distances", "rmat5 grid6 --device cpu --sources 3 --repeat 1")],
 )  # fmt: skip
 def test_others_run(script, name, options, capsys):
     script(name, *options.split()).main()

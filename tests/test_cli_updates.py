@@ -103,9 +103,10 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, line, message):
 
 
 def test_options_that_do_not_go_together(tmp_path):
-    result = morph_sssp(tmp_path, "", "--cutoff", 3)
-    assert (result.exit_code, result.stderr) == (2, "morph: --cutoff and --updates exclude each"
-                                                    " other\n")  # fmt: skip
+    for option in (["--cutoff", 0], ["--rows"]):
+        result = morph_sssp(tmp_path, "", *option)
+        said = f"morph: {option[0]} and --updates exclude each other\n"
+        assert (result.exit_code, result.stderr) == (2, said)
     (tmp_path / "g.gr").write_text(GR)
     result = CliRunner().invoke(main, ["sssp", str(tmp_path / "g.gr"), "--verify"])
     assert (result.exit_code, result.stderr) == (2, "morph: --batch, --verify and --log"

@@ -4,6 +4,7 @@ import gc
 import re
 import signal
 import weakref
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -467,6 +468,40 @@ def test_options_of_foreach():
     wanted = np.zeros(40, np.int64)
     np.add.at(wanted, g.edges.src[:], g.edges.dst[:].astype(np.int64))
     assert np.array_equal(g.points.result[:], wanted)
+
+
+class Chosen(NamedTuple):
+    mask: Any
+    limits: Any
+
+
+def test_filters_that_capture_objects_in_parts():
+    """Each part has its own; numbers, and the objects of a later call, may be others."""
+    g = small_graph()
+    for graph in (g, morph.partition(g, ["cpu", "python", "cpu"], by=np.arange(40) % 3)):
+        for name in ("value", "odd", "low"):
+            graph.points.add(name, i64)
+        graph.points.odd = np.arange(40) % 2
+        graph.points.low = np.arange(40) < 5
+        limits = morph.Table("limits", graph, upper=i64)
+        limits.extend(upper=[30])
+        for name, least in (("odd", 0), ("odd", 10), ("low", 2)):
+            chosen = Chosen(getattr(graph.points, name), limits)
+
+            def where(p):
+                return chosen.mask[p] > 0 and p.id >= least and p.id < chosen.limits[0].upper
+
+            graph.points.value = 0
+            morph.foreach(graph.points, set_value, 1, where=where)
+            mask = getattr(graph.points, name)[:] > 0
+            ids = np.arange(40)
+            wanted = np.where(mask & (ids >= least) & (ids < 30), ids, 0)
+            assert np.array_equal(graph.points.value[:], wanted), (name, least)
+    other, row = morph.partition(g, ["cpu"] * 2), graph.points[0]
+    with pytest.raises(TypeError, match="one partitioned graph, not of several"):
+        morph.foreach(other.points, set_value, 1, where=lambda p: chosen.mask[p] > 0)
+    with pytest.raises(TypeError, match="takes no row of a partitioned table: pass its id"):
+        morph.foreach(graph.points, set_value, 1, where=lambda p: p.id < row.value)
 
 
 # --- errors --------------------------------------------------------------------------------------

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
+import test_interrupts_within
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +16,7 @@ from pretend import pretended
 from refining import square, violating
 from scipy.spatial import Delaunay
 from targets import tries
+from test_interrupts_within import Interrupts
 from test_refine import MESHES, judge
 from test_refine_inorder import digest
 from test_refine_options import halves
@@ -73,6 +79,20 @@ def test_size_is_that_of_one_device(devices, monkeypatch):
     assert len(done.mesh.triangles) < 1.02 * len(one.mesh.triangles)
 
 
+@pytest.mark.parametrize("options", [{"size": True}, {"max_points": 300}], ids=str)
+def test_size_of_a_small_mesh(options):
+    mesh = square(300, 3)
+    if "size" in options:
+        options = {"size": 0.01 + 0.1 * np.hypot(*(mesh.points - 0.3).T)}
+    with pytest.MonkeyPatch.context() as patch, testing.team(1):
+        patch.setattr(parts, "LEAST", 20_000)
+        one, done = (
+            refine_with_report(mesh, 25, device=d, **options) for d in ("cpu", ["cpu"] * 2)
+        )
+    judge(mesh, done.mesh, 0)
+    assert len(done.mesh.triangles) == len(one.mesh.triangles)  # of one thread; it is not divided
+
+
 @pytest.mark.parametrize("devices", [["cpu", "python"], ["python", "cpu"]], ids=str)
 def test_a_coast_by_cpu_and_interpreter(devices, monkeypatch):
     mesh = morph.Mesh.read(MESHES / "italy.node")
@@ -106,6 +126,28 @@ def test_on_a_pretended_gpu(monkeypatch):
     done = refine_with_report(mesh, 25, limits, 0.05, device=[gpu, gpu])
     judge(mesh, done.mesh, 25)
     assert done.unmet == {} and type(done.mesh.points) is np.ndarray
+
+
+def test_a_mesh_too_large_for_the_first_device(monkeypatch):
+    gpu = pretended(monkeypatch)
+    mesh = square(100, 1)
+    homes, join = [], parts._join
+
+    def full(tables, *args):
+        homes.append(tables.device)
+        if tables.device is gpu:
+            raise MemoryError
+        join(tables, *args)
+
+    monkeypatch.setattr(parts, "_join", full)
+    done = refine_with_report(mesh, 25, 0.001, device=[gpu, gpu])
+    judge(mesh, done.mesh, 25)
+    assert done.unmet == {}
+    assert homes[0] is gpu and homes[1:] == [morph.device("cpu")] * len(homes[1:])
+    monkeypatch.setattr(parts, "refine_tables", Mock(side_effect=MemoryError))
+    with pytest.raises(MemoryError) as caught:  # the host has too little memory, too
+        refine_with_report(mesh, 25, 0.001, device=[gpu, gpu])
+    assert caught.value.__notes__ == ["on part 0"]
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -151,16 +193,24 @@ def test_no_more_points_than_asked_for(most):
     assert violating(done.mesh, 20, 0.001).sum() == sum(done.unmet.values())
 
 
-def test_an_interrupt_leaves_the_mesh_as_it_was():
+@pytest.mark.unchecked
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="instructions of CPython")
+def test_an_interrupt_anywhere_leaves_the_mesh_as_it_was(monkeypatch):
+    for name in ("FOLDER", "PLACES"):  # of which functions
+        monkeypatch.setattr(test_interrupts_within, name, os.path.dirname(parts.__file__))
     mesh = square(100, 4)
     before = digest(mesh)
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
+    def run():
+        return morph.refine(mesh, 25, device=["cpu", "cpu"], deterministic=True)
 
-    with pytest.raises(KeyboardInterrupt):
-        morph.refine(mesh, 25, 0.001, device=["cpu", "cpu"], progress=interrupt)
-    assert digest(mesh) == before
+    expected = digest(run())
+    whole = Interrupts()
+    assert not whole.run(run)
+    for k in range(1, whole.count + 1, whole.count // 16):
+        assert Interrupts(k).run(run)
+        assert digest(mesh) == before
+    assert digest(run()) == expected
 
 
 def test_what_is_refused():

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
@@ -169,6 +170,7 @@ SOURCE = Option(
     "source", "The vertex to start at; of several, distances are to the nearest.", int,
     default=(0,), metavar="S", repeated=True,
 )  # fmt: skip
+ROWS_OPTION = Option("rows", "Find the distances from each source: a row for each.", default=False)
 NO_SOURCE = Option(
     "source", "A vertex; it makes no difference to the result.", int, default=(),
     metavar="S", repeated=True,
@@ -178,11 +180,12 @@ ROWS = (
     Algorithm(
         "bfs", bfs,
         "Count the edges from the source to every vertex of GRAPH; -1 where no path leads.",
-        result="distance predecessor", conditions="source cutoff",
+        result="distance predecessor", conditions="source cutoff rows",
         report=lambda found: distances(found.distance),
-        options=(SOURCE, Option("cutoff", "Go no farther than this.", int, least=0)),
+        options=(SOURCE, Option("cutoff", "Go no farther than this.", int, least=0),
+                 ROWS_OPTION),
         arguments=_from_source,
-        examples=({}, {"source": (0, 6), "cutoff": 2}),
+        examples=({}, {"source": (0, 6), "cutoff": 2}, {"source": (3, 0, 3), "rows": True}),
         benchmarks=(Benchmark(4, 8 + 4, steps="levels"),),
     ),
     Algorithm(
@@ -190,15 +193,26 @@ ROWS = (
         "Find the shortest paths from the source to every vertex of GRAPH.\n\n"
         "Edges without weights have length 1.  Where no path leads, the distance is the largest"
         " 64-bit integer, or infinity if weights are not integers.",
-        result="distance predecessor", conditions="source cutoff",
+        result="distance predecessor", conditions="source cutoff rows",
         report=lambda found: distances(found.distance),
-        options=(SOURCE, Option("cutoff", "Go no farther than this.", float, least=0)),
+        options=(SOURCE, Option("cutoff", "Go no farther than this.", float, least=0),
+                 ROWS_OPTION),
         arguments=_from_source, complete={"predecessors": True}, weights="nonnegative",
-        examples=({}, {"source": (1,), "cutoff": 6}),
+        examples=({}, {"source": (1,), "cutoff": 6}, {"source": (3, 0, 3), "rows": True}),
         benchmarks=(
             Benchmark(8, 8 + 4),
             Benchmark(8, 8 + 8, ", predecessors", {"predecessors": True}),
         ),
+    ),
+    Algorithm(
+        "bellman-ford", bellman_ford,
+        "Find the shortest paths from the source, with weights that may be negative.\n\n"
+        "A cycle of negative weight is an error.  Distances are as those of `morph sssp`.",
+        result="distance predecessor", conditions="source",
+        report=lambda found: distances(found.distance),
+        options=(SOURCE,), arguments=_from_source, complete={"predecessors": True},
+        weights="numbers", examples=({}, {"source": (1, 4)}),
+        benchmarks=(Benchmark(8, 8 + 4),),
     ),
     Algorithm(
         "components", connected_components,

@@ -423,8 +423,9 @@ def _prepared(row: Algorithm, call: Call, options: Arguments) -> Callable[[], No
         raise BadInput("--resume belongs to --log")
     if asked.updates is None:
         return prepared(row, call, options)
-    if options["cutoff"] is not None:
-        raise BadInput("--cutoff and --updates exclude each other")
+    for name in ("cutoff", "rows"):
+        if options[name] is not None and options[name] is not False:
+            raise BadInput(f"--{name} and --updates exclude each other")
     if call.mpi:
         raise BadInput("--mpi and --updates exclude each other")
     return partial(_follow_updates, row, call, options, asked)

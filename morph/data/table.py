@@ -443,7 +443,8 @@ class Table(Store):
         self.resize(other.capacity)
         by_names = {r.names: r for r in other._records}
         for rec in self._records:
-            rec.buffer[:] = self.device.asarray(by_names[rec.names].buffer)
+            used = len(other) * rec.stride
+            rec.buffer[:used] = self.device.asarray(by_names[rec.names].buffer[:used])
         if other.deletes:
             for kind in ("dead", "free"):
                 self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))

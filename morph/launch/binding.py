@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from types import CellType
 from typing import Any
 
 import numpy as np
@@ -277,18 +278,23 @@ def filter_key(where: Any) -> tuple[Any, int]:
     return (made, 0) if made or where is None else (where.__code__, id(where.__globals__))
 
 
+def captured(where: Any) -> tuple[Any, ...]:
+    """The values of the closure of a filter, without bundles; None for unassigned ones."""
+    return flat(tuple(map(content, getattr(where, "__closure__", None) or ())))
+
+
+def content(variable: CellType) -> Any:
+    """The value of a variable of an enclosing function, None if it has none yet."""
+    try:
+        return variable.cell_contents
+    except ValueError:
+        return None
+
+
 def closure_key(where: Any) -> tuple[Any, ...]:
     """Key of the closure of a filter: types of numbers, identities of other objects."""
-    found: list[Any] = []
-    for cell in getattr(where, "__closure__", None) or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not assigned yet
-            value = None
-        for x in flat((value,)):
-            number = isinstance(x, bool | int | float | np.generic)
-            found.append(type(x) if number else id(x))
-    return tuple(found)
+    numbers = bool | int | float | np.generic
+    return tuple(type(x) if isinstance(x, numbers) else id(x) for x in captured(where))
 
 
 def _slots(request: Request) -> tuple[Slots, tuple[Any, ...]]:

@@ -234,9 +234,8 @@ def edge_mapping(
         that a dense step stops at the first edge.  Otherwise a vertex may get several updates, and
         still enters the next frontier once.
     pull : bool, optional
-        Whether steps may pull; by default if each edge is stored as two arcs, and, of a graph in
-        parts, these execute a program together.  In a directed graph a pull needs the index of
-        in-edges.
+        Whether steps may pull; by default if each edge is stored as two arcs.  In a directed graph
+        a pull needs the index of in-edges.
     state : Table, optional
         The ``state`` of an earlier `EdgeMap`, to be reused.
     marks : column of the points, optional
@@ -245,8 +244,7 @@ def edge_mapping(
     state = _state(graph) if state is None else state
     marks = _marks(graph.points, state) if marks is None else marks
     if pull is None:
-        by_steps = getattr(graph, "why_by_steps", None)  # of a graph in parts
-        pull = not graph.directed and not (by_steps and by_steps())
+        pull = not graph.directed
     kernels = (push_first, pull_first) if once else (push_all, pull_all)
     kernels = kernels if pull else (kernels[0], pull_none)
     return EdgeMap(graph, state, marks, update, assign or update, wanted, *kernels, pull, once)

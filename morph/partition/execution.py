@@ -18,7 +18,7 @@ from morph.compiler.passes.partitioning import Message, Partitioning, derive, de
 from morph.data.versions import latest
 from morph.language.bundles import flat
 from morph.launch import lookup
-from morph.launch.binding import Compiled, Request, Where, closure_key, filter_key
+from morph.launch.binding import Compiled, Request, Where, captured
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import InterpretedLaunch, Launch
 from morph.launch.slots import Slots
@@ -29,6 +29,8 @@ from morph.partition.objects import (
     LaunchOnParts,
     common_graph,
     derived_unit,
+    filter_key_on_parts,
+    filter_of_part,
     is_divided,
     key_of,
     of_part,
@@ -61,13 +63,14 @@ def launch_on_parts(
     TypeError
         If an object is not in the same parts.
     """
-    graph = common_graph(what, (*(() if items is None else (items,)), *flat(args)))
+    objects = (*(() if items is None else (items,)), *flat(args), *captured(where))
+    graph = common_graph(what, objects)
     rows = any(map(is_divided, flat(args)))  # for the host only
     if what.kind == "program" and (rows or not options):  # it is only accepted
         lookup.accept(what, of_part(args, graph.here[0]))
         return None
     key = ("parts", key_of(items), *map(key_of, flat(args)), *options)
-    key = (*key, *(filter_key(where) if where else ()), closure_key(where))
+    key = (*key, *filter_key_on_parts(where))
     key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
     with graph._lock:
         found: Any = what.launches.get(key)
@@ -78,6 +81,7 @@ def launch_on_parts(
             call = Call(what, items, args, where, options)
             made = PartitionedLaunch if what.kind == "kernel" else program_on_parts
             found = what.launches[key] = made(graph, call)
+            found.forgotten = ref(graph, lambda _: what.launches.pop(key, None))
     return None if isinstance(found, BySteps) else found
 
 
@@ -302,8 +306,8 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
     items = store_of(call.items)
     bounded = items is not call.items and isinstance(call.items, PartitionedRange)
     compiled, slots = lookup.accepted(Request(
-        call.what, of_part(items, k), of_part(call.args, k), call.where, graph.local(k).device,
-        together, balance, checked, until_empty, bounded,
+        call.what, of_part(items, k), of_part(call.args, k), filter_of_part(call.where, k),
+        graph.local(k).device, together, balance, checked, until_empty, bounded,
     ))  # fmt: skip
     of_parts = [x.local(k) for x in (items, *flat(call.args)) if isinstance(x, TableOfParts)]
     local = frozenset(s for s, x in slots.objects.items() if any(x is t for t in of_parts))

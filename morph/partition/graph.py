@@ -159,7 +159,7 @@ class PartitionedGraph:
 
         An error of a part is raised in all processes when all parts have ended.
         """
-        each_part(self.devices, self.transport, run)
+        each_part(self.devices, self.transport, run, ", by whose numbers edges are named")
 
     def register(self, made: Any) -> None:
         """Number a new collection, flag or replicated table."""

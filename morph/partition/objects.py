@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.partitioning import Hidden
 from morph.data.row import Row
 from morph.language.bundles import flat, is_bundle
-from morph.launch.binding import Compiled, Where
+from morph.launch.binding import Compiled, Where, captured, closure_key, content, filter_key
 from morph.launch.kernels import Launchable
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
 from morph.partition.graph import PartitionedGraph
@@ -28,7 +29,15 @@ class Call(NamedTuple):
 
 
 class LaunchOnParts:
-    """What a kernel or program keeps for arguments in parts, beside its launches on one device."""
+    """What a kernel or program keeps for arguments in parts, beside its launches on one device.
+
+    Attributes
+    ----------
+    forgotten : weakref.ref
+        Of the graph; its callback removes the launch, whose filter may keep the parts alive.
+    """
+
+    forgotten: Any
 
     @property
     def compiled(self) -> LaunchOnParts:
@@ -93,6 +102,21 @@ def of_part(x: Any, k: int) -> Any:
     return x.local(k) if in_parts(x) else x
 
 
+def filter_of_part(where: Where, k: int) -> Where:
+    """A filter as part k has it: what it captures of a partitioned graph is that of the part."""
+    if not any(map(in_parts, captured(where))):
+        return where
+    given: Any = where
+    cells = tuple(CellType(of_part(content(c), k)) for c in given.__closure__)
+    return FunctionType(given.__code__, given.__globals__, closure=cells)
+
+
+def filter_key_on_parts(where: Where) -> tuple[Any, ...]:
+    """The property of a filter that a launch on parts depends on."""
+    closure = zip(captured(where), closure_key(where), strict=True)
+    return (*filter_key(where), *(key_of(x) if in_parts(x) else other for x, other in closure))
+
+
 def is_divided(x: Any) -> bool:
     """Whether an argument is a row of the points or edges."""
     return isinstance(x, PartitionedRow) and x.table.name in DIVIDED
@@ -114,7 +138,7 @@ def owners_of(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict
     """The objects in parts, by slot."""
     known: dict[int, Any] = {id(graph.local(k)): graph}
     known |= {id(t.local(k)): t for t in graph.tables.values()}
-    for x in filter(in_parts, (call.items, *flat(call.args))):
+    for x in filter(in_parts, (call.items, *flat(call.args), *captured(call.where))):
         x = store_of(x)
         known[id(x.local(k))] = x
     for slot, x in slots.objects.items():

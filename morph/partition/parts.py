@@ -94,10 +94,13 @@ class Share:
         return found
 
     @cached_property
-    def _order(self) -> HostArray | None:
-        """The positions of the mirrors in order of their global ids; None if they lie so."""
+    def _sorted_mirrors(self) -> tuple[HostArray | None, HostArray]:
+        """The positions of the mirrors in order of their ids (None: they lie so), and the ids."""
         a = self.mirror_ids
-        return None if bool((a[1:] > a[:-1]).all()) else np.argsort(a)
+        if bool((a[1:] > a[:-1]).all()):
+            return None, a
+        order = np.argsort(a)
+        return order, a[order]
 
     def own_rows(self, ids: HostArray) -> HostArray:
         """Give the local ids of the own rows among global ids; -1 for others."""
@@ -108,9 +111,8 @@ class Share:
 
     def rows(self, ids: HostArray) -> HostArray:
         """Give the local ids of rows, own or mirrors, by global ids; -1 for others."""
-        own, order = self.own_rows(ids), self._order
-        sorted_ids = self.mirror_ids if order is None else self.mirror_ids[order]
-        at = _picked(order, positions(sorted_ids, ids))
+        own, (order, ascending) = self.own_rows(ids), self._sorted_mirrors
+        at = _picked(order, positions(ascending, ids))
         found = at + self.owned if self.mirrors_at is None else _picked(self.mirrors_at, at)
         return np.where(at < 0, own, found)
 
@@ -158,7 +160,8 @@ def positions(ascending: HostArray, ids: HostArray) -> HostArray:
     """Give the position of each id in an ascending array; -1 where it is missing."""
     if not ascending.size:
         return np.full(ids.shape, -1)
-    at = np.minimum(np.searchsorted(ascending, ids), ascending.size - 1)
+    same = ids.astype(ascending.dtype, copy=False)  # of two types NumPy would convert the larger
+    at = np.minimum(np.searchsorted(ascending, same), ascending.size - 1)
     return np.where(ascending[at] == ids, at, -1)
 
 

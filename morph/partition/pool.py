@@ -72,7 +72,9 @@ if hasattr(os, "register_at_fork"):  # a child process has none of the threads
     os.register_at_fork(after_in_child=_idle.clear)
 
 
-def each_part(devices: Sequence[Device], transport: Transport, run: Callable[[int], Any]) -> None:
+def each_part(
+    devices: Sequence[Device], transport: Transport, run: Callable[[int], Any], names: str = ""
+) -> None:
     """Call a function for each part of this process, in a thread for each GPU.
 
     An error of a part is raised in all processes when all parts have ended; an exception of a
@@ -85,6 +87,8 @@ def each_part(devices: Sequence[Device], transport: Transport, run: Callable[[in
     transport : Transport
     run : callable
         Called with the number of the part.
+    names : str
+        What an error's note says of the part after its number.
     """
     errors: dict[int, BaseException | None] = dict.fromkeys(transport.here)
     groups: dict[Device, list[int]] = {}
@@ -96,7 +100,7 @@ def each_part(devices: Sequence[Device], transport: Transport, run: Callable[[in
             try:
                 run(k)
             except Exception as error:
-                error.add_note(f"on part {k}, by whose numbers edges are named")
+                error.add_note(f"on part {k}{names}")
                 errors[k] = error
 
     # only in this thread a signal ends a launch on the host, which anyway uses all cores

@@ -19,8 +19,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from morph.partition.parts import HostArray
 from morph.partition.transport import Arrays, PartError, refuse_different
 from morph.runtime.arrays import to_host
+from morph.runtime.cuda.nccl import Nccl, connect, gpu_of
+from morph.runtime.device import Device
 
 VERSION = 2  # of the messages between ranks
 REPORT_AFTER = 30.0  # seconds that a rank waits for others until it says so
@@ -64,31 +67,58 @@ class Ranks:
         self._operations.note(" ".join(shown))
 
     def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
-        """Send arrays from each part to each part; those that are received are NumPy arrays."""
-        return self._operations.wait(lambda: self._exchange(sent))
+        """Send arrays from each part to each part, by NCCL if each has a GPU of its own.
 
-    def _exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
-        messages = [[np.ascontiguousarray(to_host(a)) for a in to] for to in sent[self.rank]]
-        width = np.array([a.itemsize * math.prod(a.shape[1:]) for a in messages[0]], np.int64)
-        sizes = np.array([[len(a) for a in to] for to in messages], np.int64)
-        found = np.empty_like(sizes)  # the lengths of what each part sends to this one
-        self.comm.Alltoall(sizes, found)
-        bytes_of = [a.reshape(-1).view(np.uint8) for a in chain.from_iterable(messages)]
-        received = np.empty((found @ width).sum(), np.uint8)
+        Else those that are received are NumPy arrays.
+        """
+        return {self.rank: self._operations.wait(lambda: self._exchange(sent[self.rank]))}
+
+    def _exchange(self, messages: Sequence[Arrays]) -> list[Arrays]:
+        gpu = gpu_of(messages)
+        number = 0 if gpu is None else 1 + gpu.index
+        header = np.array([[number, *map(len, to)] for to in messages], np.int64)
+        found = np.empty_like(header)  # of what each part sends to this one
+        self.comm.Alltoall(header, found)
+        numbers, sizes = tuple(found[:, 0].tolist()), found[:, 1:]
+        if gpu is not None and all(numbers):
+            nccl = self._operations.nccl(numbers, gpu)
+            if nccl is not None:
+                return nccl.exchange(messages, sizes)
+        return self._exchange_on_host(messages, header[:, 1:], sizes)
+
+    def _exchange_on_host(
+        self, messages: Sequence[Arrays], sent: HostArray, received: HostArray
+    ) -> list[Arrays]:
+        """Exchange arrays by MPI; ``sent`` and ``received`` are their lengths."""
+        arrays = [np.ascontiguousarray(to_host(a)) for a in chain.from_iterable(messages)]
+        like = arrays[: sent.shape[1]]  # all parts send arrays of these types
+        width = np.array([a.itemsize * math.prod(a.shape[1:]) for a in like], np.int64)
+        data = np.empty((received @ width).sum(), np.uint8)
         self.comm.Alltoallv(
-            [np.concatenate(bytes_of), sizes @ width], [received, found @ width]
-        )  # fmt: skip
-        pieces = iter(np.split(received, np.cumsum(found * width)[:-1]))
-        return {
-            self.rank: [
-                [next(pieces).copy().view(a.dtype).reshape(-1, *a.shape[1:]) for a in messages[0]]
-                for _ in range(self.size)
-            ]
-        }
+            [_joined([a.reshape(-1).view(np.uint8) for a in arrays]), sent @ width],
+            [data, received @ width],
+        )
+        pieces = iter(np.split(data, np.cumsum(received * width)[:-1]))
+        return [
+            [_aligned(next(pieces), a.dtype).reshape(-1, *a.shape[1:]) for a in like]
+            for _ in range(self.size)
+        ]
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
         """Give all ranks a value of each part, in the order of the parts."""
         return self._operations.gather(values[self.rank])
+
+
+def _joined(pieces: list[HostArray]) -> HostArray:
+    """Concatenate arrays, without a copy if there is only one."""
+    filled = [a for a in pieces if a.size] or pieces[:1]
+    return filled[0] if len(filled) == 1 else np.concatenate(filled)
+
+
+def _aligned(data: HostArray, dtype: Any) -> HostArray:
+    """View bytes as values, or copy them if they are not aligned."""
+    at = data.__array_interface__["data"][0]
+    return (data.copy() if at % dtype.alignment else data).view(dtype)
 
 
 def _shown(fact: Any) -> str:
@@ -122,6 +152,13 @@ class Operations:
         self._error = ""  # which operations differ
         self._ended = False  # whether they do only at the end of the script
         self._process = os.getpid()
+        self._nccl: dict[tuple[int, ...], Nccl | None] = {}
+
+    def nccl(self, numbers: tuple[int, ...], gpu: Device) -> Nccl | None:
+        """Connect the GPUs of all ranks, whose numbers are given, at the first call."""
+        if numbers not in self._nccl:
+            self._nccl[numbers] = connect(self.comm, gpu)
+        return self._nccl[numbers]
 
     def note(self, operation: str) -> None:
         """Add the next operation, which the next `gather` compares."""
@@ -177,6 +214,9 @@ class Operations:
             print(f"rank {self.rank} has ended: {error}", file=sys.stderr, flush=True)
             if self._ended:  # otherwise another rank raises the error
                 self.comm.Abort(1)
+        else:
+            for nccl in filter(None, self._nccl.values()):
+                nccl.comm.destroy()  # waits for other ranks, so not when objects are freed
 
 
 def _difference(recent: Sequence[tuple[int, Sequence[str]]]) -> str:

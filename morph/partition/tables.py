@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -19,6 +18,7 @@ from morph.language.messages import shown
 from morph.partition.collection import PartitionedCollection
 from morph.partition.parts import DIVIDED, HostArray, Share
 from morph.partition.routes import Routes
+from morph.partition.temporary import TemporaryColumnsOfParts
 from morph.partition.views import (
     OnParts,
     PartitionedColumn,
@@ -29,6 +29,7 @@ from morph.partition.views import (
     spec_of_part,
 )
 from morph.runtime.arrays import to_host
+from morph.runtime.device import Array, Device
 
 
 class Columns(OnParts):
@@ -111,16 +112,16 @@ class Columns(OnParts):
         self._begin("pack", "", groups)
         self._on_all(lambda t: t.pack(*groups))
 
-    @contextmanager
-    def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
+    def temporary_columns(self, **specs: tuple[Any, Any]) -> TemporaryColumnsOfParts:
         """Give columns for a ``with`` block, see `Table.temporary_columns`."""
-        for name in specs:
-            refuse_name(self.name, name)
-        self._begin("temporary columns", ",".join(specs))
-        with ExitStack() as stack:
-            for table in self._tables():
-                stack.enter_context(table.temporary_columns(**specs))
-            yield
+        return TemporaryColumnsOfParts(self, specs)
+
+    def _hide(self, names: Iterable[str]) -> Any:
+        """Prepare for temporary columns of some names; give what `_show` restores at their end."""
+        return ()
+
+    def _show(self, names: Iterable[str], hidden: Any) -> None:
+        """Restore what is known of the columns that have these names again."""
 
     def _on_all(self, change: Callable[[Table], Any]) -> Any:
         """Change the table of each part; returns what the change of the first one does."""
@@ -257,26 +258,21 @@ class PartitionedTable(Columns):
         owned = self.graph.gather(lambda k: bool(self._share(k).own_rows(np.array([id])) >= 0))
         return not self._dead or any(owned)
 
-    @contextmanager
-    def temporary_columns(self, **specs: tuple[Any, Any]) -> Iterator[None]:
-        """Give columns for a ``with`` block, see `Table.temporary_columns`."""
-        shadowed = self._stale & specs.keys()
-        self._stale.difference_update(shadowed)
-        before = self._recorded(specs.keys())
-        try:
-            with super().temporary_columns(**specs):
-                yield
-        finally:
-            self._stale.difference_update(specs)
-            self._stale.update(shadowed)
-            for name, values in before.items():
-                self._write(name, slice(None), values)
+    def _hide(self, names: Iterable[str]) -> tuple[Any, ...]:
+        """Prepare for temporary columns of some names; give what `_show` restores at their end."""
+        stale, recorded = self._stale & set(names), {}
+        if self.graph.recorder is not None:  # a checkpoint has the values of columns in use only
+            recorded = {n: self._read(n, slice(None)) for n in names if n in self.columns}
+        self._stale.difference_update(stale)
+        return stale, recorded
 
-    def _recorded(self, names: Iterable[str]) -> dict[str, HostArray]:
-        """Give the values of columns, if a checkpoint needs them: it has only those in use."""
-        if self.graph.recorder is None:
-            return {}
-        return {name: self._read(name, slice(None)) for name in names if name in self.columns}
+    def _show(self, names: Iterable[str], hidden: tuple[Any, ...]) -> None:
+        """Restore what is known of the columns that have these names again."""
+        stale, recorded = hidden
+        self._stale.difference_update(names)
+        self._stale.update(stale)
+        for name, values in recorded.items():
+            self._write(name, slice(None), values)
 
     def _check_new(self, name: str, spec: Any, fill: Any) -> None:
         refuse_name(self.name, name)
@@ -344,6 +340,26 @@ class PartitionedTable(Columns):
         if ids is not None and ids.ndim != 1:
             out = out.reshape((*ids.shape, *shape))
         return out[(..., *inner)] if inner else out[()]
+
+    def gathered(self, name: str, where: Device) -> Array:
+        """Copy a column to one device, in order of global ids.
+
+        Parts whose rows lie in order of their ids copy from GPU to GPU.
+        """
+        column, parts = self.columns[name], list(map(self._share, self.graph.here))
+        in_order = not self._dead and all(x.own_at is None for x in parts)
+        elsewhere = len(parts) < len(self.graph.parts) or self.graph.recorder is not None
+        if where.on_host or elsewhere or column.ref or column.size or not in_order:
+            return where.asarray(self._read(name, slice(None)))
+        self._begin("read", name)
+        with where.active():
+            found = where.empty(self._count, column.dtype)
+            for table, share in zip(self._tables(), parts, strict=True):
+                own = slice(share.owned)
+                at = share.ids if share.is_range else where.asarray(table.global_id.array[own])
+                found[at] = where.asarray(table.columns[name].array[own])
+        where.synchronize()  # the parts may be written to from here on
+        return found
 
     def _piece(self, k: int, name: str, ids: HostArray | None) -> tuple[Any, HostArray]:
         """Copy part k's own values among rows ``ids`` (None: all), and say where they go."""

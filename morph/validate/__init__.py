@@ -7,11 +7,12 @@ from morph.validate.arcs import WrongAnswer
 from morph.validate.centrality import betweenness, pagerank
 from morph.validate.forest import connected_components, mst
 from morph.validate.local import core_number, triangle_count
-from morph.validate.paths import bfs, sssp
+from morph.validate.paths import bellman_ford, bfs, path, sssp
 from morph.validate.sat import implications, model, refuted, satisfied
 from morph.validate.store import index
 
 __all__ = [
-    "WrongAnswer", "betweenness", "bfs", "connected_components", "core_number", "implications",
-    "index", "model", "mst", "pagerank", "refuted", "satisfied", "sssp", "triangle_count",
+    "WrongAnswer", "bellman_ford", "betweenness", "bfs", "connected_components", "core_number",
+    "implications", "index", "model", "mst", "pagerank", "path", "refuted", "satisfied", "sssp",
+    "triangle_count",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Checkers of BFS and SSSP results (distances and shortest-path trees), by the rules of Graph500.
+"""Checkers of shortest paths (distances, trees and single paths), by the rules of Graph500.
 
 A distance is a lower bound if no edge from u to v has ``distance[v] > distance[u] + weight``.  A
 distance is attained if every reached vertex but the sources has a predecessor for which this is an
@@ -8,6 +8,7 @@ searched for.  O(n + m), and O(n log n) more to detect cycles of predecessors.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,18 @@ def bfs(
     *,
     source: Any = 0,
     cutoff: int | None = None,
+    rows: bool = False,
 ) -> None:
     """Check BFS levels, and the BFS tree if predecessors are given.
 
     Parameters
     ----------
     graph : Graph
-    distance : array of int, shape (n,)
+    distance : array of int, shape (n,), or (k, n) if ``rows``
         -1 if unreachable.
-    predecessor : array of int, shape (n,), optional
-    source, cutoff
+    predecessor : array of int, optional
+        Of the same shape.
+    source, cutoff, rows
         As in `morph.bfs`.
 
     Raises
@@ -43,10 +46,15 @@ def bfs(
     WrongAnswer
         Naming a vertex or an edge.
     """
+    if rows:
+        for d, p, start in _rows(distance, predecessor, source):
+            bfs(graph, d, p, source=start, cutoff=cutoff)
+        return
     arcs = Arcs(graph)
     found = arcs.values(distance, "distance").astype(np.int64)
     refuse(found < -1, lambda v: f"vertex {v} has the distance {found[v]}")
-    _check(arcs, found, found >= 0, np.ones(len(arcs.src), np.int64), predecessor, source, cutoff)
+    typed = found, found >= 0, np.ones(len(arcs.src), np.int64)
+    _check(arcs, typed, predecessor, source, cutoff)
 
 
 def sssp(
@@ -57,6 +65,7 @@ def sssp(
     source: Any = 0,
     cutoff: float | None = None,
     tolerance: float = 0.0,
+    rows: bool = False,
 ) -> None:
     """Check shortest-path distances, and the shortest-path tree if predecessors are given.
 
@@ -64,10 +73,11 @@ def sssp(
     ----------
     graph : Graph
         With the weights that were used.
-    distance : array, shape (n,)
+    distance : array, shape (n,), or (k, n) if ``rows``
         If unreachable, the largest number of its type, or infinity.
-    predecessor : array of int, shape (n,), optional
-    source, cutoff
+    predecessor : array of int, optional
+        Of the same shape.
+    source, cutoff, rows
         As in `morph.sssp`.  A result with ``targets`` is not complete, and cannot be checked.
     tolerance : float
         The relative rounding error allowed for floating-point distances.
@@ -77,35 +87,123 @@ def sssp(
     WrongAnswer
         Naming a vertex or an edge.
     """
+    if rows:
+        for d, p, start in _rows(distance, predecessor, source):
+            sssp(graph, d, p, source=start, cutoff=cutoff, tolerance=tolerance)
+        return
     arcs = Arcs(graph)
-    found = arcs.values(distance, "distance", "iuf")
-    weight = arcs.weight
-    refuse(~(weight >= 0), lambda k: f"{arcs.edge(k)}, has the weight {weight[k]}")
-    if found.dtype.kind == "f":
-        reached = found < np.inf
-        weight = weight.astype(found.dtype)
-    else:
-        reached = found < np.iinfo(found.dtype).max
-        largest = np.iinfo(np.int64).max
-        found, weight = (
-            x.astype(np.int64) if x.dtype != np.uint64 else np.minimum(x, largest).astype(np.int64)
-            for x in (found, weight)
-        )
+    refuse(~(arcs.weight >= 0), lambda k: f"{arcs.edge(k)}, has the weight {arcs.weight[k]}")
+    found, reached, weight = _typed(arcs, distance)
     refuse(arcs.alive & ~(found >= 0), lambda v: f"vertex {v} has the distance {found[v]}")
-    _check(arcs, found, reached, weight, predecessor, source, cutoff, tolerance)
+    _check(arcs, (found, reached, weight), predecessor, source, cutoff, tolerance)
+
+
+def bellman_ford(
+    graph: Graph, distance: Any, predecessor: Any = None, *, source: Any = 0,
+    tolerance: float = 0.0,
+) -> None:  # fmt: skip
+    """Check shortest-path distances where weights may be negative, and the tree if it is given.
+
+    Parameters
+    ----------
+    graph : Graph
+        With the weights that were used.
+    distance, predecessor, tolerance
+        As in `sssp`.
+    source
+        As in `morph.bellman_ford`.
+
+    Raises
+    ------
+    WrongAnswer
+        Naming a vertex or an edge.
+    """
+    arcs = Arcs(graph)
+    refuse(np.isnan(arcs.weight), lambda k: f"{arcs.edge(k)}, has the weight {arcs.weight[k]}")
+    found, reached, weight = _typed(arcs, distance)
+    refuse(arcs.alive & np.isnan(found), lambda v: f"vertex {v} has the distance {found[v]}")
+    starts = arcs.sources(source)
+    refuse(
+        ~(reached[starts] & (found[starts] <= 0)),
+        lambda k: f"source {starts[k]} is at {found[starts[k]]}",
+    )
+    roots = starts[found[starts] == 0]  # of several sources some may lie below others
+    if len(starts) and not len(roots):
+        raise WrongAnswer("no source is at distance 0")
+    typed = found, reached, weight
+    _check(arcs, typed, predecessor, roots, None, tolerance, negative=True)
+
+
+def _typed(arcs: Arcs, distance: Any) -> tuple[NDArray[Any], Bools, NDArray[Any]]:
+    """Give distances and weights in one type, and which vertices are reached."""
+    found, weight = arcs.values(distance, "distance", "iuf"), arcs.weight
+    if found.dtype.kind == "f":
+        return found, found < np.inf, weight.astype(found.dtype)
+    reached = found < np.iinfo(found.dtype).max
+    largest = np.iinfo(np.int64).max
+    found, weight = (
+        x.astype(np.int64) if x.dtype != np.uint64 else np.minimum(x, largest).astype(np.int64)
+        for x in (found, weight)
+    )
+    return found, reached, weight
+
+
+def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
+    """Check that edges lead from each vertex of a path to the next.
+
+    Parameters
+    ----------
+    graph : Graph
+    vertices : array of int, shape (k + 1,)
+    edges : array of int, shape (k,)
+        Their ids.
+    length : number, optional
+        The sum of the weights, added up from the first edge on.
+
+    Raises
+    ------
+    WrongAnswer
+        Naming an edge.
+    """
+    arcs = Arcs(graph)
+    at, ids = (np.asarray(graph.device.to_host(x)) for x in (vertices, edges))
+    if at.ndim != 1 or ids.shape != (len(at) - 1,):
+        raise WrongAnswer(f"{ids.shape} edges for {at.shape} vertices")
+    where = np.full(len(graph.edges), -1)
+    where[arcs.id] = np.arange(len(arcs.id))
+    refuse((ids < 0) | (ids >= len(where)), lambda k: f"edge {ids[k]} does not exist")
+    k = where[ids]
+    wrong = (k < 0) | (arcs.src[k] != at[:-1]) | (arcs.dst[k] != at[1:])
+    refuse(wrong, lambda i: f"edge {ids[i]} does not lead from {at[i]} to {at[i + 1]}")
+    weight = arcs.weight[k]
+    total = np.add.accumulate(weight)[-1] if weight.dtype.kind == "f" and len(k) else None
+    total = sum(weight.tolist()) if total is None else total
+    if length is not None and total != length:
+        raise WrongAnswer(f"the path has the length {total}, not {length}")
+
+
+def _rows(distance: Any, predecessor: Any, source: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Give each row of distances and of predecessors, and its source."""
+    starts = np.asarray(source).ravel()
+    if len(distance) != len(starts) or predecessor is not None and len(predecessor) != len(starts):
+        raise WrongAnswer(f"{len(distance)} rows of distances for {len(starts)} sources")
+    yield from zip(
+        distance, [None] * len(starts) if predecessor is None else predecessor, starts, strict=True
+    )
 
 
 def _check(
     arcs: Arcs,
-    found: NDArray[Any],
-    reached: Bools,
-    weight: NDArray[Any],
+    typed: tuple[NDArray[Any], Bools, NDArray[Any]],
     predecessor: Any,
     source: Any,
     cutoff: float | None,
     tolerance: float = 0.0,
+    negative: bool = False,
 ) -> None:
-    starts, src, dst = arcs.sources(source), arcs.src, arcs.dst
+    """Check distances, which vertices are reached, and weights, all of one type."""
+    (found, reached, weight), src, dst = typed, arcs.src, arcs.dst
+    starts = arcs.sources(source)
     is_start = np.zeros(arcs.n, bool)
     is_start[starts] = True
     reached = reached & arcs.alive
@@ -117,7 +215,7 @@ def _check(
     if found.dtype.kind == "f":
         through = found[src[known]] + weight[known]
         slack = found[dst[known]] - through
-        allowed = tolerance * np.where(reached[dst[known]], found[dst[known]], 0)
+        allowed = tolerance * abs(np.where(reached[dst[known]], found[dst[known]], 0))
         shorter = reached[dst[known]] & (slack > allowed)
         missed = ~reached[dst[known]] & (through < np.inf)
         tight = reached[dst[known]] & (abs(slack) <= allowed)
@@ -141,21 +239,25 @@ def _check(
     tight_src, tight_dst = src[known[tight]], dst[known[tight]]
     needy = reached & ~is_start
     if predecessor is None:
-        _require_reasons(arcs, found, needy, is_start, tight_src, tight_dst)
+        rises = (found[tight_src] < found[tight_dst]) & (not negative)
+        _require_reasons(arcs, found, needy, is_start, (tight_src, tight_dst, rises))
     else:
         before = arcs.values(predecessor, "predecessor").astype(np.int64)
         _require_chains(arcs, before, needy, tight_src, tight_dst)
 
 
 def _require_reasons(
-    arcs: Arcs, found: NDArray[Any], needy: Bools, settled: Bools, src: Ints, dst: Ints
+    arcs: Arcs, found: NDArray[Any], needy: Bools, settled: Bools, tight: tuple[Ints, Ints, Bools]
 ) -> None:
-    """Require that every reached vertex has a path of tight edges from a source."""
+    """Require that every reached vertex has a path of tight edges from a source.
+
+    An edge that ``rises``, to a larger distance where no weight is negative, is reason enough.
+    """
+    src, dst, rises = tight
     settled = settled.copy()
-    rises = found[src] < found[dst]
     settled[dst[rises]] = True
     flat = ~rises & ~settled[dst]
-    if flat.any():  # reached by zero-weight edges only: by a breadth-first search
+    if flat.any():  # reached by zero-weight or negative edges only: by a breadth-first search
         offsets, heads = grouped(arcs.n, src[flat], dst[flat])
         front = np.flatnonzero(settled)
         while front.size:
@@ -193,4 +295,4 @@ def _require_chains(arcs: Arcs, before: Ints, needy: Bools, src: Ints, dst: Ints
     refuse(needy[jump] & needy, lambda v: f"the predecessors of vertex {v} lead round in a circle")
 
 
-__all__ = ["WrongAnswer", "bfs", "sssp"]
+__all__ = ["WrongAnswer", "bellman_ford", "bfs", "path", "sssp"]

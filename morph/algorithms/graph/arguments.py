@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -11,6 +11,7 @@ import numpy as np
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
+from morph.runtime.device import Device
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,12 +72,49 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
     return ids
 
 
-def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
-    """Copy columns of points to the graph's device, those of a graph in parts to the host."""
-    points = graph.points
+def source_rows(graph: Graph, source: Any) -> Any:
+    """Check ids of points as `source_ids`; give them in their order, with repetitions."""
+    source_ids(graph, source)
+    return np.asarray(graph.device.to_host(source)).ravel().astype(np.int32)
+
+
+def batch_size(graph: Graph) -> int:
+    """Give how many sources share a search: as many as fill the device, in parts one."""
     if isinstance(graph, PartitionedGraph):
-        return [getattr(points, name)[:] for name in names]
-    return graph.device.copies(*(points.columns[name].array[: len(points)] for name in names))
+        return 1
+    return max(graph.device.bulk // max(len(graph.points), 1), 1)
+
+
+def results_device(graph: Graph | PartitionedGraph) -> Device:
+    """The device of an algorithm's results: of a graph in parts the first one's.
+
+    Of parts in several processes it is the host.
+    """
+    if isinstance(graph, PartitionedGraph):
+        return graph.devices[0] if len(graph.here) == len(graph.devices) else graph.device
+    return graph.device
+
+
+def stacked(graph: Graph, blocks: Sequence[Any]) -> Any:
+    """Join blocks of rows, on the `results_device`."""
+    if len(blocks) == 1:
+        return blocks[0]
+    where = results_device(graph)
+    with where.active():
+        return where.xp.concatenate(blocks)
+
+
+def values(graph: Graph | PartitionedGraph, name: str) -> Any:
+    """Give a column of points on the `results_device`: of a graph in parts a copy."""
+    if isinstance(graph, PartitionedGraph):
+        return graph.points.gathered(name, results_device(graph))
+    return graph.points.columns[name].array[: len(graph.points)]
+
+
+def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
+    """Copy columns of points to the `results_device` of a graph."""
+    found = [values(graph, name) for name in names]
+    return found if isinstance(graph, PartitionedGraph) else graph.device.copies(*found)
 
 
 def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import of_graph, source_ids
+from morph.algorithms.graph.arguments import of_graph, results, results_device, source_ids
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import as_integer, truth
 from morph.graph import Graph
@@ -238,8 +238,8 @@ def betweenness(
         share=(f64, 0),
     ), ExitStack() as added:  # fmt: skip
         _sweep(graph, chosen.tolist(), float(endpoints), added)
-        share = graph.points.share[:].copy()
-    with graph.device.active():
+        (share,) = results(graph, "share")
+    with results_device(graph).active():
         share *= _scale(graph, chosen, endpoints, normalized)
     return Betweenness(share, chosen.astype(np.int64))
 
@@ -273,7 +273,7 @@ def _scale(graph: Graph, sources: Any, endpoints: bool, normalized: bool) -> Any
 
     A source is on no path from itself unless its ends count: it has one source fewer.
     """
-    xp, live, k = graph.device.xp, graph.points.live, len(sources)
+    xp, live, k = results_device(graph).xp, graph.points.live, len(sources)
     others = live if endpoints else live - 1  # points that can be the end of a path through one
     if others < 2 or k == 0:
         return 1.0

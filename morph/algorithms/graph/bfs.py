@@ -16,10 +16,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import of_graph, results, source_ids
+from morph.algorithms.graph.arguments import (
+    batch_size,
+    of_graph,
+    results,
+    results_device,
+    source_ids,
+    source_rows,
+    stacked,
+)
+from morph.algorithms.graph.many_sources import WORD, search_levels
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import number
+from morph.data.conversion import number, truth
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
@@ -32,10 +41,14 @@ NONE = 2**31 - 1  # longer than any shortest path
 DEEP = 32  # beyond this level, frontiers of at most a 32nd (WIDE) of all vertices
 WIDE = 32  # are expanded asynchronously,
 AT_ONCE = 32  # this many levels between barriers
+SMALL = 4  # sources share a search if a batch that fills the device has this many words of them
 
 
 class Bfs(NamedTuple):
-    """Result of `bfs`: ``distance`` and ``predecessor``, shape (n,), int32; ``levels``, an int."""
+    """Result of `bfs`: ``distance`` and ``predecessor``, int32; ``levels``, an int.
+
+    Shape (n,); (k, n) of ``rows``.
+    """
 
     distance: Any
     predecessor: Any
@@ -134,7 +147,7 @@ def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
 
 
 @of_graph
-def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
+def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool = False) -> Bfs:
     """Find the number of edges from ``source`` to every point.
 
     Parameters
@@ -142,30 +155,37 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
     graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device; out-edges are followed.
     source : int or array of int
-        Id of a vertex, or of several: distances are those from the nearest source.
+        Id of a vertex, or of several: distances are those from the nearest source, or, if
+        ``rows``, from each of them.
     cutoff : int, optional
         Vertices farther than this count as unreachable.
+    rows : bool
+        Find the distances from each of the ``k`` sources: row ``i`` is that of ``source[i]``.
 
     Returns
     -------
     Bfs
-        On the graph's device, shape (n,), int32.  ``distance``: -1 if unreachable;
-        ``predecessor``: the parent in a BFS tree, -1 at sources and unreachable vertices;
-        ``levels``, how many levels were expanded.
+        On the graph's device (of parts on that of the first), shape (n,), or (k, n) if ``rows``,
+        int32.  ``distance``: -1 if unreachable; ``predecessor``: the parent in a BFS tree, -1 at
+        sources and unreachable vertices; ``levels``, how many levels were expanded.
 
     Raises
     ------
     TypeError
-        If a source is not an integer, or ``cutoff`` not a number.
+        If a source is not an integer, ``cutoff`` not a number, or ``rows`` not a truth value.
     ValueError
         If a source is not a vertex, or ``cutoff`` is negative.
     """
-    starts, n = source_ids(graph, source), len(graph.points)
+    rows = truth(rows, "rows")
+    starts = (source_rows if rows else source_ids)(graph, source)
     if cutoff is not None:
         number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     most = u32(NONE if cutoff is None else min(cutoff, NONE))
+    if rows:
+        return _rows(graph, starts, most)
+    n = len(graph.points)
 
     def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]
@@ -182,6 +202,21 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None) -> Bfs:
         distance, predecessor = results(graph, "dist", "predecessor")
         distance = distance.view(np.int32)
         if levels > DEEP:  # some were expanded asynchronously
-            with graph.device.active():
+            with results_device(graph).active():
                 levels = min(int(distance.max()) + 1, int(most))
         return Bfs(distance, predecessor, levels)
+
+
+def _rows(graph: Graph, starts: Any, most: Any) -> Bfs:
+    """Search from each of several sources, in one search where a batch of them fills the device."""
+    if not len(starts):
+        none = bfs(graph, starts)
+        return Bfs(none.distance[None][:0], none.predecessor[None][:0], 0)
+    if batch_size(graph) < SMALL * WORD:
+        alone = (bfs(graph, start[None], cutoff=most) for start in starts)
+        found = [Bfs(d[None], p[None], levels) for d, p, levels in alone]
+    else:
+        blocks = range(0, len(starts), WORD)
+        found = [Bfs(*search_levels(graph, starts[i : i + WORD], most)) for i in blocks]
+    distances, predecessors, levels = zip(*found, strict=True)
+    return Bfs(stacked(graph, distances), stacked(graph, predecessors), max(levels))

@@ -165,7 +165,7 @@ def connected_components(graph: Graph) -> Components:
     Returns
     -------
     Components
-        ``label``, shape (n,), int32, on the graph's device (of a graph in parts on the host): the
+        ``label``, shape (n,), int32, on the graph's device (of parts on that of the first): the
         smallest point that a point is connected with, -1 for deleted points; ``components``, how
         many there are.
     """

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph
+from morph.algorithms.graph.arguments import of_graph, results, results_device
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
@@ -118,7 +118,7 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
         if graph.points.live:
             first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
         peel(i64(first), i64(last), *lists)
-        return graph.points.core[:].copy()
+        return results(graph, "core")[0]
 
 
 @of_graph
@@ -135,11 +135,11 @@ def core_number(graph: Graph) -> CoreNumber:
     Returns
     -------
     CoreNumber
-        ``core``, shape (n,), int32, on the graph's device (of parts on the host), -1 for deleted
-        points; ``largest``, the largest of them, 0 if there are none.
+        ``core``, shape (n,), int32, on the graph's device (of parts on that of the first), -1 for
+        deleted points; ``largest``, the largest of them, 0 if there are none.
     """
     core = _peel(graph, 0, 2 * len(graph.edges))
-    with graph.device.active():
+    with results_device(graph).active():
         return CoreNumber(core, max(int(core.max()), 0) if core.size else 0)
 
 
@@ -169,6 +169,6 @@ def k_core(graph: Graph, k: int) -> KCore:
         raise ValueError(f"k is 0 or more, not {k}")
     last = min(k - 1, 2 * len(graph.edges))  # no degree is larger
     core = _peel(graph, last, last)
-    with graph.device.active():
-        ids = graph.points.ids()
+    with results_device(graph).active():
+        ids = results_device(graph).asarray(graph.points.ids())
         return KCore(ids[core[ids] < 0])

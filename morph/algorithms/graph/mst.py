@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph
+from morph.algorithms.graph.arguments import live_edges, of_graph, results_device
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
@@ -139,7 +139,9 @@ def _in_parts(graph: PartitionedGraph) -> Mst:
     }
     where = graph.devices[graph.here[0]]
     whole = mst(_edges_in_order(where, n, arrays))
-    return whole._replace(edges=edges[order][where.to_host(whole.edges)])
+    to = results_device(graph)
+    with to.active():
+        return whole._replace(edges=to.asarray(edges[order])[to.asarray(whole.edges)])
 
 
 @of_graph

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph
+from morph.algorithms.graph.arguments import live_edges, of_graph, results
 from morph.algorithms.graph.workspace import workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
@@ -155,8 +155,9 @@ def pagerank(
     Returns
     -------
     PageRank
-        ``rank``, of ``dtype``, on the graph's device (of parts on the host), 0 for deleted points;
-        ``error``, the last change in sum: ``tolerance`` or more if the iterations did not suffice.
+        ``rank``, of ``dtype``, on the graph's device (of parts on that of the first), 0 for deleted
+        points; ``error``, the last change in sum: ``tolerance`` or more if the iterations did not
+        suffice.
 
     Raises
     ------
@@ -211,7 +212,8 @@ def pagerank(
             graph.points.jump[:] = graph.points.rank[:] = jump
         foreach(graph.points, kernels.weigh if weighted else kernels.count)
         done = run(graph, totals, float(damping), float(tolerance), iterations)
-        return PageRank(graph.points.rank[:].copy(), done, float(totals.moved))
+        (rank,) = results(graph, "rank")
+        return PageRank(rank, done, float(totals.moved))
 
 
 def _jump(graph: Graph, personalization: Any) -> Any:

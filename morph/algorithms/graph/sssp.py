@@ -24,9 +24,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph, pieces, source_ids
+from morph.algorithms.graph.arguments import (
+    batch_size,
+    live_edges,
+    of_graph,
+    pieces,
+    results_device,
+    source_ids,
+    source_rows,
+    stacked,
+    values,
+)
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.costs import EDGES, Weights, hopes, measured
+from morph.algorithms.graph.many_sources import search_pairs
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import number, truth
@@ -47,7 +58,10 @@ NO_TARGETS = np.zeros(0, np.int32)
 
 
 class Sssp(NamedTuple):
-    """Result of `sssp`: ``distance`` and ``predecessor`` (int32, or None), shape (n,)."""
+    """Result of `sssp`: ``distance`` and ``predecessor`` (int32, or None).
+
+    Shape (n,); (k, n) of ``rows``.
+    """
 
     distance: Any
     predecessor: Any
@@ -223,6 +237,7 @@ def sssp(
     targets: Any = None,
     cutoff: float | None = None,
     predecessors: bool = False,
+    rows: bool = False,
 ) -> Sssp:
     """Find the length of a shortest path from ``source`` to every point.
 
@@ -231,7 +246,8 @@ def sssp(
     graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     source : int or array of int
-        Id of a vertex, or of several: distances are those from the nearest source.
+        Id of a vertex, or of several: distances are those from the nearest source, or, if
+        ``rows``, from each of them.
     targets : int or array of int, optional
         Stop when the distances of these vertices are final.  Vertices that are not settled by then
         count as unreachable.
@@ -239,12 +255,15 @@ def sssp(
         Vertices farther than this count as unreachable.
     predecessors : bool
         Whether to find ``predecessor``, which takes one more pass over the edges.
+    rows : bool
+        Find the distances from each of the ``k`` sources: row ``i`` is that of ``source[i]``.
 
     Returns
     -------
     Sssp
-        On the graph's device, shape (n,).  ``distance``: int64 for integer weights, float32 for
-        float16, else of the weights' type; unreachable is the largest int64, or infinity.
+        On the graph's device (of parts on that of the first), shape (n,), or (k, n) if ``rows``.
+        ``distance``: int64 for integer weights, float32 for float16, else of the weights' type;
+        unreachable is the largest int64, or infinity.
         ``predecessor``, int32: the parent in a shortest-path tree, -1 at sources and unreachable
         vertices; None unless ``predecessors``.
 
@@ -258,31 +277,35 @@ def sssp(
         If the distance of a reachable vertex does not fit its type.
     """
     predecessors = truth(predecessors, "predecessors")
-    starts = source_ids(graph, source)
+    rows = truth(rows, "rows")
+    starts = (source_rows if rows else source_ids)(graph, source)
     target_ids = NO_TARGETS if targets is None else source_ids(graph, targets, "target")
     if cutoff is not None:
         number(cutoff, "cutoff")
     if cutoff is not None and not cutoff >= 0:
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     if "weight" not in graph.edges.columns:
-        return _hops(graph, starts, cutoff, predecessors)
+        return _hops(graph, starts, cutoff, predecessors, rows)
     weights = measured(graph)
     given = graph, starts, target_ids, cutoff, predecessors
+    solve = _solved_rows if rows else _solved
     if weights[1] == np.int64 and hopes(graph, weights[2]):  # half the memory
-        found = _solved(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
+        found = solve(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
         if found is not None:
             return found
-    done = _solved(*given, weights)
+    done = solve(*given, weights)
     assert done is not None
     return done
 
 
-def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool) -> Sssp:
+def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool, rows: bool) -> Sssp:
     """Solve with unit weights, by `bfs`; targets are ignored, all vertices are settled."""
-    found = bfs(graph, starts, cutoff=None if cutoff is None else int(min(cutoff, NONE)))
-    with graph.device.active():
+    found = bfs(graph, starts, cutoff=None if cutoff is None else int(min(cutoff, NONE)), rows=rows)
+    with results_device(graph).active():
         far = np.int64(np.iinfo(np.int64).max)
-        distance = graph.device.xp.where(found.distance < 0, far, found.distance.astype(np.int64))
+        distance = results_device(graph).xp.where(
+            found.distance < 0, far, found.distance.astype(np.int64)
+        )
     return Sssp(distance, found.predecessor if predecessors else None)
 
 
@@ -292,12 +315,8 @@ def _solved(
 ) -> Sssp | None:  # fmt: skip
     """Solve with one type of distances; returns None if ``hope`` and they do not fit."""
     weight, dtype, delta, equal = weights
+    far, most, cuts = _limits(dtype, cutoff, hope)
     real = dtype.kind == "f"
-    far = np.inf if real else int(np.iinfo(dtype).max)
-    most = float(np.finfo(dtype).max) if real else far - 1
-    cuts = cutoff is not None and (not hope or cutoff < most)
-    if cutoff is not None:
-        most = min(most, cutoff if real else int(min(cutoff, most)))
     dense = len(graph.edges) >= max(DENSE * len(graph.points), 1) and not len(target_ids)
     names: dict[str, Any] = {"dist": (dtype, far)}
     if predecessors:
@@ -340,8 +359,53 @@ def _solved(
                 return None
             _refuse_overflow(graph, far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
-        with graph.device.active():
-            return Sssp(_widened(graph.device.xp, graph.points.dist[:]), predecessor)
+        with results_device(graph).active():
+            return Sssp(_widened(results_device(graph).xp, values(graph, "dist")), predecessor)
+
+
+def _limits(dtype: np.dtype[Any], cutoff: float | None, hope: bool) -> tuple[Any, Any, bool]:
+    """Give the distance of unreachable vertices, the largest allowed, and whether that cuts off."""
+    real = dtype.kind == "f"
+    far = np.inf if real else int(np.iinfo(dtype).max)
+    most = float(np.finfo(dtype).max) if real else far - 1
+    if cutoff is None:
+        return far, most, False
+    return far, min(most, cutoff if real else int(min(cutoff, most))), not hope or cutoff < most
+
+
+def _solved_rows(
+    graph: Graph, starts: Any, target_ids: Any, cutoff: float | None, predecessors: bool,
+    weights: Weights, hope: bool = False,
+) -> Sssp | None:  # fmt: skip
+    """Solve for each source, in batches that fill the device; as `_solved`."""
+    far, most, cuts = _limits(weights.dtype, cutoff, hope)
+    delta = weights.dtype.type(min(weights.delta, most)) or weights.dtype.type(1)
+    limits = weights.dtype.type(far), weights.dtype.type(most), delta
+    edges = {} if weights.weight is None else {"weight": (weights.dtype, 0)}
+    batch, found = batch_size(graph), []
+    if not len(starts):
+        none = _solved(graph, starts, target_ids, cutoff, predecessors, weights)
+        return none and Sssp(*(None if a is None else a[None][:0] for a in none))
+    for first in range(0, len(starts), batch):
+        some = starts[first : first + batch]
+        if batch > 1:
+            with graph.edges.temporary_columns(**edges):
+                if weights.weight is not None:
+                    graph.edges.weight[:] = weights.weight[0]
+                dist, parent, overflowed = search_pairs(
+                    graph, some, target_ids, limits, predecessors
+                )
+            if not overflowed or cuts:
+                with graph.device.active():
+                    found.append(Sssp(_widened(graph.device.xp, dist), parent))
+                continue
+        for start in some:  # of a batch whose sums overflowed, too: an error names the edge
+            one = _solved(graph, start[None], target_ids, cutoff, predecessors, weights, hope)
+            if one is None:
+                return None
+            found.append(Sssp(*(None if a is None else a[None] for a in one)))
+    distance = stacked(graph, [one.distance for one in found])
+    return Sssp(distance, stacked(graph, [x.predecessor for x in found]) if predecessors else None)
 
 
 def _refuse_overflow(graph: Graph, far: Any) -> None:
@@ -361,16 +425,16 @@ def _refuse_overflow(graph: Graph, far: Any) -> None:
 
 def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
     """Return the parent of each vertex in a shortest-path tree, from final distances."""
-    xp, points = graph.device.xp, graph.points
+    xp, points = results_device(graph).xp, graph.points
     points.predecessor[starts] = -1
     foreach(points, set_parent, graph, where=lambda p: p.dist < far)
-    found, dist = points.predecessor[:], points.dist[:]
-    with graph.device.active():
+    found, dist = values(graph, "predecessor"), values(graph, "dist")
+    with results_device(graph).active():
         if bool(((found == NONE) & (dist < far)).any()):  # reached by zero-weight edges only
             now, then = Collection(points), Collection(points)
             now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
             run_until_empty(now, then, set_equal_parent, graph)
-            found = points.predecessor[:]
+            found = values(graph, "predecessor")
         return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may equal `far`
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph
+from morph.algorithms.graph.arguments import live_edges, of_graph, results, results_device
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel
@@ -159,8 +159,9 @@ def _in_parts(graph: PartitionedGraph) -> TriangleCount:
         received = graph.transport.exchange({k: _sent_rows(graph, k, *own[k]) for k in own})
         graph.each_part(lambda k: _count_part(graph, k, *own[k], received[k]))
         graph.points._routes.combine("triangles", "add")
-        triangles = graph.points.triangles[:]
-        return TriangleCount(triangles, int(triangles.sum()) // 3)
+        (triangles,) = results(graph, "triangles")
+        with results_device(graph).active():
+            return TriangleCount(triangles, int(triangles.sum()) // 3)
 
 
 def _own_rows(graph: PartitionedGraph, k: int) -> tuple[Any, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from morph.data.collection import Collection, Set
@@ -14,7 +13,8 @@ from morph.partition.graph import PartitionedGraph, PerformanceWarning
 MANY = 500  # steps: a search on parts with more of them is slower than on one device if
 SMALL_STEP = 50000  # it has fewer edges a step, as a GPU reads more in the time of an exchange
 SMALL = "weights"  # key of the scalars that are always kept
-LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with
+LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with,
+DENSE = 8  # or that takes much more memory itself: for so many edges a point
 Specs = dict[str, tuple[Any, Any]]
 
 
@@ -30,7 +30,9 @@ class Workspace:
         seed: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.graph, self.key, self.make, self.seed = graph, key, make, seed
-        self.temporary = [graph.tables[t].temporary_columns(**s) for t, s in specs.items() if s]
+        self.temporary: list[Any] = [
+            graph.tables[t].temporary_columns(**s) for t, s in specs.items() if s
+        ]
         self.objects: list[Any] | None = None  # until the first call
         self.starts: Any = None
         self.prepared: Any = None
@@ -54,7 +56,8 @@ class Workspace:
 
     def __exit__(self, problem: object, *rest: object) -> None:
         self._detach()
-        if problem is None and len(self.graph.points) <= LARGEST:
+        points, edges = len(self.graph.points), len(self.graph.edges)
+        if problem is None and (points <= LARGEST or points * DENSE <= edges):
             self.graph.kept[self.key] = self
 
     def _detach(self) -> None:
@@ -120,11 +123,49 @@ class Workspace:
         self.prepared = self.graph.device.prepared(writes, seeds)
 
 
+class WorkspaceOfParts(Workspace):
+    """A `Workspace` of a graph in parts; each call writes the columns anew."""
+
+    graph: Any
+
+    def __enter__(self) -> list[Any]:
+        objects, self.before = super().__enter__(), self.graph._steps
+        return objects
+
+    def __exit__(self, problem: object, *rest: object) -> None:
+        super().__exit__(problem, *rest)
+        if self.graph.recorder is not None:  # objects are recorded by their order of making
+            self.graph.kept.pop(self.key, None)
+        if (
+            problem is None and self.starts is not None
+        ):  # a search, which follows an edge about once
+            _warn_of_small_steps(self.graph, self.graph._steps - self.before)
+
+    def _seed(self) -> None:
+        assert self.objects is not None
+        for name, x in self.seed.items():
+            getattr(self.graph.points, name)[self.starts] = x
+        self.objects[0].extend(self.starts)
+
+    def _again(self) -> None:
+        objects = self.objects
+        assert objects is not None
+        for x in self.temporary:
+            x.attach()
+        for k in self.graph.here:
+            writes = [w for x in self.temporary for w in x.writes(k)]
+            lists = [c for x in objects if isinstance(c := x.local(k), Collection)]
+            writes += [w for c in lists for w in c.cleared()]
+            self.graph.local(k).device.put(*writes)
+        if self.starts is not None:
+            self._seed()
+
+
 def workspace(
     graph: Graph | PartitionedGraph, name: str, make: Callable[[], Any],
     edges: Specs | None = None, starts: Any = None, seed: Mapping[str, Any] | None = None,
     **points: Any,
-) -> AbstractContextManager[list[Any]]:  # fmt: skip
+) -> Workspace:  # fmt: skip
     """Have columns and other objects for the time of a ``with`` block, which gets the objects.
 
     The graph keeps those of one algorithm for the next call: then neither memory is allocated nor a
@@ -132,7 +173,7 @@ def workspace(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or PartitionedGraph
     name : str
         Of the algorithm.
     make : callable
@@ -147,37 +188,16 @@ def workspace(
     **points : (dtype, fill)
         Columns of the points.
     """
-    if isinstance(graph, PartitionedGraph):
-        return _workspace_in_parts(graph, make, edges, starts, seed, points)
     key = name, starts is None, *points.items(), *(edges or {}).items()
     with graph._lock:
         kept: Workspace | None = graph.kept.pop(key, None)  # removed while in use
-        for other in graph.kept.keys() - {SMALL}:
-            graph.kept.pop(other, None)
+        for other in [k for k, x in graph.kept.items() if isinstance(x, Workspace)]:
+            del graph.kept[other]
     if kept is None:
-        kept = Workspace(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
+        kind: Any = WorkspaceOfParts if isinstance(graph, PartitionedGraph) else Workspace
+        kept = kind(graph, key, make, {"points": points, "edges": edges or {}}, seed or {})
     kept.starts = starts
     return kept
-
-
-@contextmanager
-def _workspace_in_parts(
-    graph: PartitionedGraph, make: Callable[[], Any], edges: Specs | None, starts: Any,
-    seed: Mapping[str, Any] | None, points: Specs,
-) -> Iterator[list[Any]]:  # fmt: skip
-    """Have columns in parts, and other objects, for the time of a ``with`` block."""
-    with (
-        graph.points.temporary_columns(**points),
-        graph.edges.temporary_columns(**(edges or {})),
-    ):
-        objects, before = make(), graph._steps
-        if starts is not None:
-            for name, x in (seed or {}).items():
-                getattr(graph.points, name)[starts] = x
-            objects[0].extend(starts)
-        yield objects
-        if starts is not None:  # a search, which follows an edge about once
-            _warn_of_small_steps(graph, graph._steps - before)
 
 
 def _warn_of_small_steps(graph: PartitionedGraph, steps: int) -> None:
@@ -186,5 +206,5 @@ def _warn_of_small_steps(graph: PartitionedGraph, steps: int) -> None:
     if several and steps > MANY and len(graph.edges) < SMALL_STEP * steps:
         warnings.warn(
             f"{steps} steps for {len(graph.edges)} edges: one device is faster, parts.to(device)",
-            PerformanceWarning, stacklevel=6,
+            PerformanceWarning, stacklevel=5,
         )  # fmt: skip

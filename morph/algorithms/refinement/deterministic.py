@@ -136,13 +136,15 @@ class DeterministicRounds:
         for first in range(0, len(rows), size):
             chosen = rows[first : first + size]
             if len(chosen) > self._left():
-                rest = rows[first:]
-                following.extend(**{name: a[rest] for name, a in columns.items()})
+                with g.device.active():
+                    rest = rows[first:]
+                    following.extend(**{name: a[rest] for name, a in columns.items()})
                 return
             self._reserve((following, waiting), len(chosen))
             part.clear()
-            ids = xp.arange(next_id, next_id + len(chosen))
-            part.extend(**{name: a[chosen] for name, a in columns.items()}, stable_id=ids)
+            with g.device.active():
+                ids = xp.arange(next_id, next_id + len(chosen))
+                part.extend(**{name: a[chosen] for name, a in columns.items()}, stable_id=ids)
             foreach(part, refine_triangle, g, bucket, following, waiting, params, together=True)
             next_id += len(chosen)
             params.next_id = next_id

@@ -130,8 +130,8 @@ def refine(
         triangles sorted; it takes two to three times as long on a CPU.
     device : str or Device, or list of these
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.  Of a list, each refines a
-        part of the mesh at a time, and the whole mesh lies on the host; ``deterministic`` results
-        then depend on the number of devices.
+        part of the mesh at a time, and the whole mesh lies on the first one, or on the host if that
+        one has too little memory; ``deterministic`` results depend on the number of devices.
     progress : callable, optional
         Called after each round with (rounds, bad triangles left, triangles); the rounds then run
         launch by launch.  On several devices a round is one of parts.
@@ -181,14 +181,32 @@ def refine_with_report(
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
     devices = _devices(device)
-    where = devices[0] if len(devices) == 1 or devices[0].on_host else device_of("cpu")
-    mesh = as_mesh(source, devices[0])
+    where = devices[0]
+    mesh = as_mesh(source, where)
     if deterministic and mesh is not source:
         mesh = canonical(mesh, where)
     area, limits = area_limits(mesh, max_area, where)
     sizes = sizes_at_points(mesh, size)
     if not len(mesh.triangles):
         return Refined(mesh, 0, 0, {})
+    has_limits, has_sizes = limits is not None, sizes is not None
+    asked = Request(
+        min_angle, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic
+    )
+    while True:
+        try:
+            return _refined(mesh, asked, limits, sizes, size, where, devices, progress)
+        except MemoryError:
+            if len(devices) == 1 or where.on_host:
+                raise
+        where = device_of("cpu")  # the first device has too little memory for the whole mesh
+
+
+def _refined(
+    mesh: Mesh, asked: Request, limits: Any, sizes: Any, size: Any,
+    where: Device, devices: list[Device], progress: Progress | None,
+) -> Refined:  # fmt: skip
+    """Refine a mesh, whose tables lie on the device ``where``."""
     scale = scale_of(mesh)
     with counting("transfer"):
         g = to_tables(mesh, where, scale, limits, sizes)
@@ -197,10 +215,6 @@ def refine_with_report(
     if defect:
         mesh.check()  # says what is wrong
         raise MeshError(mesh.violations())
-    has_limits, has_sizes = limits is not None, sizes is not None
-    asked = Request(
-        min_angle, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic
-    )
 
     def measured(part: Graph, known: int) -> int:
         return _measure(part, mesh, size, sizes, scale, known)
@@ -229,14 +243,15 @@ def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: i
     """Set the sizes wanted at points from ``known`` on; return the number of points."""
     n = len(g.points)
     if sizes is not None and known < n:
-        host, rows = g.device.to_host, rows_of(g)
+        host = g.device.to_host
         with g.device.active():
+            rows = rows_of(g)
             point = g.device.xp.arange(n)[rows.point]
-        xy = host(g.points.xy.array[rows.point]) / scale
+            xy = host(g.points.xy.array[rows.point]) / scale
+            origin = host(g.triangles.origin.array[rows.triangle])
         if callable(size):
             new = field_values(size, xy[known:])
         else:
-            origin = host(g.triangles.origin.array[rows.triangle])
             old = sizes[:, None]
             new = interpolated(mesh.to("cpu"), old, xy, host(rows.node), origin, known)[:, 0]
         wanted = np.empty(n - known)

@@ -23,12 +23,13 @@ Progress = Callable[[int, int, int], None]
 
 
 def refine_tables(
-    g: Graph, params: Row, progress: Progress | None, measure: Callable[[int], int]
+    g: Graph, params: Row, progress: Progress | None, measure: Callable[[int], int], few: int = 0
 ) -> tuple[int, list[int]]:
     """Refine until no triangle can be improved; return rounds, and what is left by reason.
 
     A triangle may be given up because of its surroundings, which change: so all are examined again,
-    also when the sizes at new points, interpolated until then, are measured.
+    also when the sizes at new points, interpolated until then, are measured.  If that finds at most
+    ``few`` triangles, they are left.
     """
     m = len(g.triangles)
     deterministic = "next_id" in params.table.columns
@@ -58,7 +59,7 @@ def refine_tables(
         for work in (active, following, waiting):
             work.clear()
         unmet = examine(g, waiting, params)
-        if waiting.empty or not _has_points(params):
+        if len(waiting) <= few or not _has_points(params):
             return rounds, unmet
 
 
@@ -85,7 +86,8 @@ def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
 
 def _count_waiting(waiting: Collection, bucket: int) -> int:
     """The number of entries whose bucket is not active yet."""
-    return int((waiting.bucket.array > bucket).sum())
+    with waiting.device.active():
+        return int((waiting.bucket.array > bucket).sum())
 
 
 def _has_points(params: Row) -> bool:

@@ -74,24 +74,26 @@ def hilbert_keys(points: Table) -> Any:
     return points.key.array
 
 
-def hilbert_order(points: Table) -> Any:
+def hilbert_order(points: Table, stable: bool = False) -> Any:
     """Sort points along a Hilbert curve.
 
     Parameters
     ----------
     points : Table
         With ``xy``, finite, and no column ``key``; at least one row.
+    stable : bool
+        Whether points in the same cell keep their order.
 
     Returns
     -------
     (n,) int64 array of the device
         Their rows.
     """
-    xp = points.device.xp
+    xp, kind = points.device.xp, "stable" if stable else None
     points.add("key", u64)
     with points.device.active():
         keys = hilbert_keys(points)
-        order = xp.argsort(keys)
+        order = xp.argsort(keys, kind=kind)
         keys = xp.take(keys, order)
         if int((keys[1:] == keys[:-1]).sum()) > len(order) // 8:
             xy = points.xy.array
@@ -99,7 +101,7 @@ def hilbert_order(points: Table) -> Any:
             ranked.extend(
                 xy=xp.stack([xp.searchsorted(xp.sort(c), c) for c in xy.T], axis=1).astype(float)
             )
-            order = xp.argsort(hilbert_keys(ranked))
+            order = xp.argsort(hilbert_keys(ranked), kind=kind)
     points.drop("key")
     return order
 

@@ -145,24 +145,25 @@ def to_tables(
     """
     n, m = len(mesh.points), len(mesh.triangles)
     g = empty_tables(device, n, m)
-    g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
-    g.triangles.extend(node=mesh.triangles)
-    g.inputs.add("nbr", Ref("inputs")[3])
-    g.inputs.extend(nbr=mesh.neighbors)
-    if limits is not None:
-        g.inputs.add("limit", f64)
-        g.inputs.add("corner", Ref("points")[3])
-        g.inputs.limit, g.inputs.corner = limits * scale * scale, mesh.triangles
-    if limits is not None or _carries(mesh) or sizes is not None:
-        g.triangles.add("origin", Ref("inputs"))
-        g.triangles.origin = g.device.xp.arange(m, dtype=np.int32)
-    if sizes is not None:
-        g.points.add("wanted", f64)
-        g.points.wanted[:] = sizes * scale
-    a, b = mesh.segments[:, 0], mesh.segments[:, 1]
-    g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
-    row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
-    lines = Graph.from_edges(a, b, row, n, device=g.device)
+    with g.device.active():
+        g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
+        g.triangles.extend(node=mesh.triangles)
+        g.inputs.add("nbr", Ref("inputs")[3])
+        g.inputs.extend(nbr=mesh.neighbors)
+        if limits is not None:
+            g.inputs.add("limit", f64)
+            g.inputs.add("corner", Ref("points")[3])
+            g.inputs.limit, g.inputs.corner = limits * scale * scale, mesh.triangles
+        if limits is not None or _carries(mesh) or sizes is not None:
+            g.triangles.add("origin", Ref("inputs"))
+            g.triangles.origin = g.device.xp.arange(m, dtype=np.int32)
+        if sizes is not None:
+            g.points.add("wanted", f64)
+            g.points.wanted[:] = sizes * scale
+        a, b = mesh.segments[:, 0], mesh.segments[:, 1]
+        g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
+        row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
+        lines = Graph.from_edges(a, b, row, n, device=g.device)
     lines.edges.add("found", bool_)
     foreach(g.triangles, link_opposites, g)
     foreach(g.triangles, mark_segments, g, lines)

@@ -495,10 +495,14 @@ class _Loop:
         return isinstance(p.row, ir.Var) and p.row.name in self.private
 
     def _is_one(self, value: ir.Expr) -> bool:
-        """Whether a value is the same for all entries and at all times."""
-        nodes = list(ir.walk(value))
-        changes = any(n.varies or n.effect or isinstance(n, ir.Call) for n in nodes)
-        return self._shared(value) and not changes
+        """Whether a value is the same for all entries and at all times of the step."""
+        nodes, written = list(ir.walk(value)), ir.columns(self._all(self.kernel.body), "writes")
+
+        def changes(n: ir.Node) -> bool:
+            constant = isinstance(n, ir.Load) and _column(n) not in written
+            return (n.varies and not constant) or n.effect or isinstance(n, ir.Call)
+
+        return self._shared(value) and not any(map(changes, nodes))
 
 
 def _assigned(nodes: list[ir.Node]) -> set[str]:

@@ -44,6 +44,7 @@ def checkpoint(graph: PartitionedGraph, path: StrPath, every: float) -> Iterator
         raise ValueError(f"every = {every}: expected 0 or more seconds")
     if graph.recorder is not None:
         raise RuntimeError("a checkpoint of this graph is active")
+    graph.kept.clear()  # the objects in use are those that the program makes in the block
     recorder = Recorder(graph, path, every)
     graph.recorder = recorder
     try:

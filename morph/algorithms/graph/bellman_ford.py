@@ -1,0 +1,203 @@
+"""Shortest paths with weights that may be negative: Bellman-Ford, on a worklist.
+
+In each round the vertices whose distance fell in the round before relax their out-edges, from the
+distances at the begin of the round; so distances and predecessors depend on neither the device nor
+the number of threads.  A cycle of predecessors has negative weight, and one arises within ``n``
+rounds if the sources reach a cycle of negative weight (Cherkassky, Goldberg, Math. Programming
+1999).  Cycles are searched for after 32, 64, 128 ... rounds; unless predecessors are wanted, the
+first `UNTRACKED` rounds set none.
+
+Work: O(n m) at most, O(n + m) times a few rounds on most graphs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import as_graph, live_edges, of_graph, results, source_ids
+from morph.algorithms.graph.path import edges_along
+from morph.algorithms.graph.sssp import sssp
+from morph.algorithms.graph.workspace import workspace
+from morph.data.collection import Collection
+from morph.data.conversion import truth
+from morph.graph import Graph
+from morph.launch.foreach import foreach, kernel, program
+from morph.prelude import atomic_max, atomic_min, i32, i64
+
+NONE = 2**31 - 1  # no predecessor yet
+UNTRACKED = 32  # rounds without predecessors
+CHECKED = 32  # rounds until the first search for a cycle; then twice as many
+SHOWN = 8  # vertices of a cycle in an error
+
+
+class BellmanFord(NamedTuple):
+    """Result of `bellman_ford`: ``distance`` and ``predecessor`` (int32, or None), shape (n,)."""
+
+    distance: Any
+    predecessor: Any
+
+
+class NegativeCycle(ValueError):
+    """A cycle of negative weight that a source reaches; there are no shortest paths.
+
+    Attributes
+    ----------
+    vertices, edges : array of int
+        Of the cycle, on the host: edge ``i`` leads from vertex ``i`` to the next, the last one to
+        the first.
+    """
+
+    def __init__(self, vertices: Any, edges: Any) -> None:
+        names = [*map(str, vertices[:SHOWN].tolist()), *(["..."] if len(vertices) > SHOWN else [])]
+        super().__init__(f"a cycle of negative weight: {' -> '.join([*names, str(vertices[0])])}")
+        self.vertices, self.edges = vertices, edges
+
+    def __reduce__(self) -> Any:
+        return NegativeCycle, (self.vertices, self.edges)
+
+
+@kernel
+def relax(p, g, round, then):
+    before = p.start
+    for t in p.outnbrs:
+        d = before + g.weight(p, t)
+        if atomic_min(t.dist, d) > d:
+            if atomic_max(t.round, round) < round:
+                t.predecessor = NONE
+                then.add(t)
+
+
+@kernel
+def set_parent(p, g, round):
+    for t in p.outnbrs:
+        if t.round == round and p.start + g.weight(p, t) == t.dist:
+            atomic_min(t.predecessor, p.id)
+
+
+@kernel
+def end_round(p):
+    p.start = p.dist
+
+
+@program
+def run_rounds(g, now, then, untracked, round, last):
+    while round < last and not now.empty:
+        round += 1
+        foreach(now, relax, g, round, then)
+        if round > untracked:
+            foreach(now, set_parent, g, round)
+        foreach(then, end_round)
+        now, then = then, now
+        then.clear()
+    return round
+
+
+@of_graph
+def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -> BellmanFord:
+    """Find shortest paths from ``source`` to every point, with weights that may be negative.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
+        In parts only if no weight is negative.
+    source : int or array of int
+        Id of a vertex, or of several: distances are the least of those from each source.
+    predecessors : bool
+        Whether to find ``predecessor``.
+
+    Returns
+    -------
+    BellmanFord
+        As `sssp`, which is used if no weight is negative.  A source among several may have a
+        negative distance, and then has a predecessor.
+
+    Raises
+    ------
+    NegativeCycle
+        If a source reaches a cycle of negative weight; a `ValueError` with its ``vertices`` and
+        ``edges``.  Weights that are not integers are added up as they come, and rounded.
+    TypeError
+        If a source is not an integer, or the graph is in parts and has negative weights.
+    ValueError
+        If a source is not a vertex, or a weight is NaN or minus infinity.
+    OverflowError
+        If distances might not fit int64.
+    """
+    predecessors = truth(predecessors, "predecessors")
+    starts = source_ids(graph, source)
+    least = _least_weight(graph)
+    if least >= 0:
+        return BellmanFord(*sssp(graph, starts, predecessors=predecessors))
+    as_graph(graph)
+    kind = graph.edges.columns["weight"].dtype
+    dtype = np.dtype(np.int64) if kind.kind in "iu" else np.result_type(kind, np.float32)
+    far = np.inf if dtype.kind == "f" else int(np.iinfo(dtype).max)
+
+    def make() -> list[Any]:
+        return [Collection(graph.points, capacity=len(graph.points)) for _ in range(2)]
+
+    columns = {"dist": (dtype, far), "start": (dtype, 0), "round": (i64, 0)}
+    columns["predecessor"] = i32, -1
+    with workspace(graph, "bellman_ford", make, None, starts, {"dist": 0}, **columns) as lists:
+        _solve(graph, lists, 0 if predecessors else UNTRACKED)
+        distance, predecessor = results(graph, "dist", "predecessor")
+        return BellmanFord(distance, predecessor if predecessors else None)
+
+
+def _least_weight(graph: Graph) -> Any:
+    """Return the least weight; refuses weights whose sums are undefined or may not fit."""
+    if "weight" not in graph.edges.columns or not graph.edges.live:
+        return 1
+    live = live_edges(graph)
+    with graph.device.active():
+        weight = graph.edges.weight[live]
+        least, most = weight.min().item(), weight.max().item()
+        if not least > -np.inf or most != most:
+            k = int((~(weight > -np.inf)).argmax())
+            u, v = (int(end[live][k]) for end in (graph.edges.src, graph.edges.dst))
+            raise ValueError(
+                "bellman_ford needs weights that are neither NaN nor -inf, but the edge from"
+                f" {u} to {v} has {weight[k]}"
+            )
+    if weight.dtype.kind in "iu" and least < 0:
+        most, n = max(-least, most), len(graph.points)
+        if most * (2 * n + CHECKED) >= 2**62:
+            raise OverflowError(f"weights of {most} on {n} vertices: sums may not fit int64")
+    return least
+
+
+def _solve(graph: Graph, lists: list[Any], untracked: int) -> None:
+    """Relax until no distance falls, or a cycle of predecessors arises."""
+    now, then = lists
+    done, step = i64(0), untracked + CHECKED
+    while not now.empty:
+        done = run_rounds(graph, now, then, i64(untracked), i64(done), i64(done + step))
+        if now.empty:
+            now, then = then, now
+        if not now.empty:
+            _refuse_cycle(graph)
+        step = int(done) - untracked
+
+
+def _refuse_cycle(graph: Graph) -> None:
+    """Raise an error if the predecessors form a cycle."""
+    xp, n = graph.device.xp, len(graph.points)
+    with graph.device.active():
+        parent = graph.points.predecessor[:]
+        is_root = (parent < 0) | (parent == NONE)
+        jump = xp.where(is_root, xp.arange(n, dtype=parent.dtype), parent)
+        for _ in range(n.bit_length()):
+            jump = jump[jump]
+        in_cycle = jump[~is_root[jump]]
+        if not in_cycle.size:
+            return
+        first = int(in_cycle.min())
+    before, vertices = graph.device.to_host(parent), [first]
+    while (v := int(before[vertices[-1]])) != first:
+        vertices.append(v)
+    closed = np.array([first, *vertices[::-1]], np.int32)
+    edges = graph.device.to_host(edges_along(graph, closed))
+    raise NegativeCycle(closed[:-1], edges)

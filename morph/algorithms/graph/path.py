@@ -1,0 +1,137 @@
+"""A path of a shortest-path tree, as the arrays of its vertices and edges.
+
+One thread follows the predecessors from the target, first to count them.  Then every edge of the
+path is looked up at the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from morph.algorithms.graph.arguments import as_graph, source_ids
+from morph.data.conversion import as_integer
+from morph.data.scalars import Scalars
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.launch.foreach import foreach, kernel
+from morph.prelude import i32, i64
+
+
+class Path(NamedTuple):
+    """Result of `path`: ``vertices``, shape (k + 1,), int32, and ``edges``, shape (k,), int64.
+
+    Both are on the graph's device and begin at the source; ``edges`` are ids.
+    """
+
+    vertices: Any
+    edges: Any
+
+
+@kernel
+def count_steps(scalars, target, before, most):
+    at, steps = i32(target), 0
+    while before[at] >= 0 and steps < most:
+        at = before[at]
+        steps += 1
+    scalars.steps = steps
+
+
+@kernel
+def list_vertices(scalars, target, before, steps):
+    at, k = i32(target), scalars.steps
+    while k >= 0:
+        steps[k].vertex = at
+        at = before[at]
+        k -= 1
+
+
+@kernel
+def find_edge(step, g, steps):
+    """Find the edge from the vertex before: the lightest of parallel edges, of these the first."""
+    step.edge = -1
+    if step.id > 0:
+        found = None
+        for e in g.points[steps[step.id - 1].vertex].outedges:
+            if e.dst.id == step.vertex:
+                if found is None:
+                    found = e
+                elif hasattr(e, "weight"):
+                    if e.weight < found.weight:
+                        found = e
+        if found is not None:
+            step.edge = i64(found.id)
+
+
+def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Path:
+    """Give the path to a vertex in a shortest-path tree, the result of `bfs` or `sssp`.
+
+    Parameters
+    ----------
+    graph : Graph
+        On which the result was found; not in parts.
+    found : Bfs, Sssp or any tuple with ``distance`` and ``predecessor``
+        `sssp` gives predecessors with ``predecessors=True``.
+    target : int
+        Id of a vertex.
+    row : int, optional
+        If the result has a row for each of several sources, the number of the row.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    TypeError
+        If ``target`` is not an integer, or the graph is in parts.
+    ValueError
+        If ``target`` is not a vertex or not reachable, or if the result has no predecessors, or is
+        none of this graph.
+    """
+    graph = as_graph(graph)
+    with graph._lock:
+        (end,) = source_ids(graph, as_integer(target, "target"), "target").tolist()
+        distance, before = found.distance, found.predecessor
+        if before is None:
+            raise ValueError("the result has no predecessors: sssp(..., predecessors=True)")
+        if row is not None:
+            distance, before = distance[row], before[row]
+        n = len(graph.points)
+        if before.shape != (n,):
+            raise ValueError(f"predecessor has shape {before.shape}, not ({n},): row= selects one")
+        if before[end].item() < 0 and distance[end].item() != 0:
+            raise ValueError(f"no path leads to vertex {end}")
+        return _traced(graph, before, end)
+
+
+def _traced(graph: Graph, before: Any, end: int) -> Path:
+    """Follow the predecessors from a vertex."""
+    n, steps = len(graph.points), Table("steps", graph.device, vertex=i32, edge=i64)
+    with graph.points.temporary_columns(predecessor=(i32, -1)):
+        graph.points.predecessor[:] = before
+        scalars = Scalars(graph, steps=0)
+        foreach(scalars, count_steps, end, graph.points.predecessor, n)
+        count = int(scalars.steps)
+        if count == n:
+            raise ValueError(f"the predecessors of vertex {end} form a cycle")
+        steps.extend(count + 1)
+        foreach(scalars, list_vertices, end, graph.points.predecessor, steps)
+    return Path(steps.vertex[:].copy(), _edges_of(graph, steps))
+
+
+def edges_along(graph: Graph, vertices: Any) -> Any:
+    """Give the ids of edges that lead from each of these vertices to the next."""
+    steps = Table("steps", graph.device, vertex=i32, edge=i64)
+    steps.extend(vertex=vertices)
+    return _edges_of(graph, steps)
+
+
+def _edges_of(graph: Graph, steps: Table) -> Any:
+    foreach(steps, find_edge, graph, steps)
+    with graph.device.active():
+        edges = steps.edge[1:].copy()
+        if not bool((edges >= 0).all()):
+            k = int((edges < 0).argmax())
+            u, v = (int(steps.vertex[i]) for i in (k, k + 1))
+            raise ValueError(f"no edge leads from {u} to {v}: the result is none of this graph")
+        return edges

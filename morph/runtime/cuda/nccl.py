@@ -1,0 +1,95 @@
+"""Arrays between the GPUs of MPI ranks: by NCCL, through CuPy."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from morph.runtime.arrays import import_cupy, is_host
+from morph.runtime.device import Array, Device, device_of
+
+
+def gpu_of(messages: Sequence[Sequence[Array]]) -> Device | None:
+    """The GPU on which all arrays of messages lie; None if there is none."""
+    arrays = list(chain.from_iterable(messages))
+    return None if not arrays or any(map(is_host, arrays)) else device_of(arrays[0])
+
+
+def connect(comm: Any, gpu: Device) -> Nccl | None:
+    """Connect the GPUs of all ranks of a communicator, one of each.
+
+    Returns
+    -------
+    Nccl or None
+        None if NCCL is missing, does not connect the GPUs, or two ranks have the same GPU.
+    """
+    with gpu.active():
+        cuda = import_cupy().cuda
+        found = comm.allgather(_place(cuda, gpu, comm.rank == 0) if cuda.nccl.available else None)
+        if None in found or len({place for place, _ in found}) < len(found):
+            return None
+        try:
+            made = Nccl(cuda.nccl.NcclCommunicator(comm.size, found[0][1], comm.rank), gpu)
+        except Exception:  # what NCCL lacks shows in many ways
+            made = None
+        return made if all(comm.allgather(made is not None)) else None
+
+
+def _place(cuda: Any, gpu: Device, first: bool) -> tuple[Any, Any] | None:
+    """Which GPU of which machine it is; the first rank also gives a name for the connection."""
+    try:
+        place = platform.node(), cuda.runtime.deviceGetPCIBusId(gpu.index)
+        return place, cuda.nccl.get_unique_id() if first else None
+    except Exception:
+        return None
+
+
+class Nccl:
+    """Exchanges arrays between GPUs, each of another rank, on CuPy's current stream.
+
+    Parameters
+    ----------
+    comm : cupy.cuda.nccl.NcclCommunicator
+    gpu : Device
+        Of this rank.
+    """
+
+    def __init__(self, comm: Any, gpu: Device) -> None:
+        self.comm, self.gpu = comm, gpu
+
+    def exchange(self, sent: Sequence[Sequence[Array]], sizes: Any) -> list[Sequence[Array]]:
+        """Send arrays to each rank, and receive others of the same types from each.
+
+        Parameters
+        ----------
+        sent : sequence of sequence of array
+            To each rank.
+        sizes : array of int64, shape (ranks, arrays)
+            The lengths of what each rank sends to this one.
+        """
+        gpu, cuda, rank = self.gpu, import_cupy().cuda, self.comm.rank_id()
+        with gpu.active():
+            given = [[gpu.xp.ascontiguousarray(a) for a in to] for to in sent]
+            like = [(a.shape[1:], a.dtype) for a in given[rank]]
+            received: list[Sequence[Array]] = [
+                [gpu.empty((n, *shape), t) for n, (shape, t) in zip(row, like, strict=True)]
+                for row in sizes.tolist()
+            ]
+            received[rank] = given[rank]
+            kind, stream = cuda.nccl.NCCL_UINT8, cuda.get_current_stream().ptr
+            cuda.nccl.groupStart()
+            for k in range(len(given)):
+                if k == rank:
+                    continue
+                for a in filter(_size, given[k]):
+                    self.comm.send(gpu.pointer(a), a.nbytes, kind, k, stream)
+                for a in filter(_size, received[k]):
+                    self.comm.recv(gpu.pointer(a), a.nbytes, kind, k, stream)
+            cuda.nccl.groupEnd()
+        return received
+
+
+def _size(a: Array) -> int:
+    return int(a.size)

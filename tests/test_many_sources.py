@@ -1,0 +1,103 @@
+"""Distances from many sources, a row for each: against NetworkX, on every target."""
+
+from __future__ import annotations
+
+import importlib
+from unittest import mock
+
+import networkx as nx
+import numpy as np
+import pytest
+from graphs import edge_lists, graph_of, lightest
+from hypothesis import given
+from hypothesis import strategies as st
+from targets import everywhere, host, tries
+
+import morph
+from morph import validate
+
+FAR = np.iinfo(np.int64).max
+MODULES = [importlib.import_module(f"morph.algorithms.graph.{name}") for name in ("bfs", "sssp")]
+sources = st.lists(st.integers(0, 23), max_size=4)
+
+
+def sharing(batch):
+    """Searches that are shared by so many sources; 1: by none."""
+    patches = [mock.patch.object(m, "batch_size", lambda g: batch) for m in MODULES]
+    return patches[0], patches[1], mock.patch.object(MODULES[0], "SMALL", 0 if batch > 1 else 4)
+
+
+@tries(7)
+@given(edge_lists(), sources, st.sampled_from([1, 3]), st.data())
+def test_rows(target, edges, ids, batch, data):
+    n, ids = edges[0], [i % edges[0] for i in ids]
+    dtype = data.draw(st.sampled_from(["i4", "u4", "f8"]))
+    cutoff = data.draw(st.none() | st.integers(0, 60))
+    targets = data.draw(st.none() | st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
+    directed = data.draw(st.booleans())
+    g, graph = graph_of(edges, target, dtype, directed), lightest(edges, not directed)
+    far = np.inf if dtype[0] == "f" else FAR
+    want = [nx.single_source_dijkstra_path_length(graph, i, cutoff) for i in ids]
+    levels = [nx.single_source_shortest_path_length(graph, i, cutoff) for i in ids]
+    a, b, c = sharing(batch)
+    with a, b, c:
+        for found in everywhere(
+            target, lambda: morph.sssp(g, ids, rows=True, cutoff=cutoff, predecessors=True)
+        ):
+            right = [[row.get(v, far) for v in range(n)] for row in want]
+            assert host(found.distance).tolist() == right
+            assert found.distance.shape == found.predecessor.shape == (len(ids), n)
+            validate.sssp(
+                g, found.distance, found.predecessor, source=ids, cutoff=cutoff, rows=True
+            )
+        for found in everywhere(target, lambda: morph.bfs(g, ids, rows=True, cutoff=cutoff)):
+            right = [[row.get(v, -1) for v in range(n)] for row in levels]
+            assert host(found.distance).tolist() == right
+            validate.bfs(g, found.distance, found.predecessor, source=ids, cutoff=cutoff, rows=True)
+        some = host(morph.sssp(g, ids, rows=True, targets=targets, cutoff=cutoff).distance)
+        for row, every in zip(some, want, strict=True):
+            assert all(row[t] == every.get(t, far) for t in targets or ())
+            assert all(row[v] in (far, every.get(v, far)) for v in range(n))
+
+
+def test_overflow_and_zero_weights(target):
+    weight = np.array([2**30, 2**30, 2**30, 0, 0])
+    g = morph.Graph.from_edges([0, 1, 2, 3, 4], [1, 2, 3, 4, 3], weight=weight, device=target)
+    found = morph.sssp(g, [0, 3], rows=True, predecessors=True)  # first in 32 bits
+    assert host(found.distance)[0].tolist() == [0, 2**30, 2**31, 3 * 2**30, 3 * 2**30]
+    assert host(found.predecessor).tolist() == [[-1, 0, 1, 2, 3], [-1, -1, -1, -1, 3]]
+    g.edges.weight[1] = FAR - 1
+    with pytest.raises(OverflowError, match="the distance of vertex 3, reached from vertex 2"):
+        morph.sssp(g, [1, 0], rows=True)
+    g = morph.Graph.from_edges([0, 1], [1, 0], device=target)  # no weights
+    found = morph.sssp(g, [1, 1], rows=True, predecessors=True)
+    assert host(found.distance).tolist() == [[1, 0]] * 2
+    assert host(found.predecessor).tolist() == [[1, -1]] * 2
+
+
+def test_more_sources_than_bits_of_a_word(target):
+    g = morph.generate.grid(4, 5, device=target)
+    ids = np.arange(70) % 20
+    found = morph.bfs(g, ids, rows=True)
+    validate.bfs(g, found.distance, found.predecessor, source=ids, rows=True)
+    assert found.levels == 8
+    with pytest.raises(validate.WrongAnswer, match="19 rows of distances for 70 sources"):
+        validate.bfs(g, found.distance[:19], source=ids, rows=True)
+
+
+def test_parts_are_searched_from_one_source_after_another():
+    g = morph.generate.grid(4, 4)
+    parts = morph.partition(g, ["cpu", "cpu"])
+    for ids in ([5, 0], []):
+        for call in (morph.bfs, morph.sssp):
+            found, want = call(parts, ids, rows=True), call(g, ids, rows=True)
+            assert np.array_equal(found.distance, want.distance)
+
+
+def test_wrong_arguments(target):
+    g = morph.generate.grid(2, 2, device=target)
+    for call in (morph.bfs, morph.sssp):
+        with pytest.raises(TypeError, match="rows is True or False, not 2"):
+            call(g, [0], rows=2)
+        with pytest.raises(ValueError, match="source 4 is not a vertex"):
+            call(g, [0, 4], rows=True)
