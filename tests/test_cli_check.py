@@ -64,7 +64,7 @@ def test_arrays_of_any_origin(graph, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["g.gr", "a.npy"], "a.npy: --as tells what the array is: bfs, sssp, bellman-ford, components"),
+        (["g.gr", "a.npy"], "a.npy: --as tells what the array is: bfs, sssp, "),
         (["g.gr", "a.npy", "--as", "bfs", "--source", 9], "--source: 9 is not a vertex"),
         (["g.gr", "a.npz"], "a.npz holds x of pagerank"),
         (["g.gr", "g.gr", "--as", "bfs"], "g.gr is no .npz or .npy with an answer about a graph"),

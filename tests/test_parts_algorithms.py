@@ -261,7 +261,7 @@ def check_all(devices, directed, comm=None):
     """Check that all algorithms give what they give on one device."""
     g = weighted(directed=directed)
     parts = morph.partition(g, devices, "degree", comm=comm)
-    for row in ROWS:
+    for row in [row for row in ROWS if row.in_parts]:
         given = row.arguments_of({}) | row.complete
         given |= {"betweenness": {"sources": 5}, "pagerank": {"weighted": not directed}}.get(
             row.name, {}

@@ -112,6 +112,11 @@ class Algorithm:
         return self.result.split()[0]
 
     @property
+    def in_parts(self) -> bool:
+        """Whether the function takes graphs in parts."""
+        return getattr(self.function, "in_parts", True)
+
+    @property
     def summary(self) -> str:
         """The first paragraph of the help."""
         return self.help.partition("\n\n")[0].replace("\n", " ")

@@ -150,6 +150,8 @@ class Input(NamedTuple):
 def prepared(row: Algorithm, call: Call, options: Arguments) -> Callable[[], None]:
     """Prepare `run_and_report`."""
     with bad_input():
+        if not row.in_parts and (call.mpi or "," in call.device):
+            raise ValueError(f"morph {row.name} runs on one device, without --mpi")
         arguments = row.arguments(**options)
     return partial(run_and_report, row, call, options, arguments)
 

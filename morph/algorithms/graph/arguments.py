@@ -31,6 +31,19 @@ def of_graph(algorithm: F) -> F:
     return cast(F, run)
 
 
+def of_graph_on_one_device(algorithm: F) -> F:
+    """Have an algorithm take whatever `Graph.of` takes, and hold its lock; refuse one in parts."""
+
+    @wraps(algorithm)
+    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        graph = as_graph(graph)
+        with graph._lock:
+            return algorithm(graph, *args, **kwargs)
+
+    run.in_parts = False  # type: ignore[attr-defined]
+    return cast(F, run)
+
+
 def as_graph(graph: Any) -> Graph:
     """Give a graph as it is, and one of another library as `Graph.of` makes it."""
     if isinstance(graph, PartitionedGraph):
