@@ -125,6 +125,12 @@ def scipy(graph: Input) -> Tasks:
                 lambda found: smallest(found[1]),
             )
         ],
+        "strongly_connected_components": [
+            Way(
+                lambda _: csgraph.connected_components(m, connection="strong"),
+                lambda found: smallest(found[1]),
+            )
+        ],
         "mst": [Way(lambda _: csgraph.minimum_spanning_tree(m), lambda tree: float(tree.sum()))],
         "triangle_count": [Way(closed, int)],
         PAGERANK: [Way(pagerank, shares)],

@@ -13,6 +13,7 @@ from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
 from morph.algorithms.graph.path import path
 from morph.algorithms.graph.sssp import sssp
+from morph.algorithms.graph.strong import strongly_connected_components
 from morph.algorithms.graph.triangles import triangle_count
 from morph.algorithms.refinement.refine import refine, refine_with_report
 from morph.algorithms.triangulation.triangulate import triangulate
@@ -49,7 +50,8 @@ __all__ = [
     "bellman_ford", "betweenness", "bfs", "checked", "compact", "connected_components",
     "core_number", "device", "foreach", "func", "get_num_threads", "k_core", "kernel", "mst",
     "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan",
-    "sections", "set_num_threads", "sort", "sssp", "timing", "triangle_count", "triangulate", "vec",
+    "sections", "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
+    "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 providers.bind()
 

@@ -31,6 +31,63 @@ def test_components(target, edges, directed):
         assert found.components == len(parts) and found.label.dtype == np.int32
 
 
+def check_strong(target, n, ends):
+    graph = nx.DiGraph(list(zip(*ends, strict=True)))
+    graph.add_nodes_from(range(n))
+    want = np.empty(n, np.int64)
+    parts = list(nx.strongly_connected_components(graph))
+    for part in parts:
+        want[list(part)] = min(part)
+    g = morph.Graph.from_edges(*ends, n=n, device=target)
+    for found in everywhere(target, lambda: morph.strongly_connected_components(g)):
+        assert host(found.label).tolist() == want.tolist()
+        assert found.components == len(parts) and found.label.dtype == np.int32
+        morph.validate.strongly_connected_components(g, found.label)
+
+
+@tries(20)
+@given(edge_lists())
+def test_strong_components(target, edges):
+    n, src, dst, _ = edges
+    check_strong(target, n, (src, dst))
+
+
+@tries(15)
+@given(st.data())
+def test_strong_components_of_chained_cycles(target, data):
+    """Of components that follow one another; rounds of colouring and trimming alternate."""
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=12))
+    ends = np.cumsum(sizes)
+    n = int(ends[-1])
+    order = np.array(data.draw(st.permutations(range(n))))
+    first = ends - sizes
+    pieces = [np.arange(begin, end) for begin, end in zip(first, ends, strict=True)]
+    cycles = [pair for ids in pieces for pair in zip(ids, np.roll(ids, -1), strict=True)]
+    links = [(begin - 1, begin) for begin in first[1:]]
+    jumps = data.draw(st.lists(st.tuples(*[st.integers(0, len(sizes) - 1)] * 2), max_size=6))
+    links += [(first[min(a, b)], ends[max(a, b)] - 1) for a, b in jumps]
+    check_strong(target, n, order[np.array(cycles + links).T])
+
+
+def test_strong_components_that_are_wrong_are_refused():
+    g = morph.Graph.from_edges([0, 1, 2, 3], [1, 0, 3, 2], n=5, device="cpu")
+    check = morph.validate.strongly_connected_components
+    check(g, [0, 0, 2, 2, 4])
+    with pytest.raises(morph.validate.WrongAnswer, match="vertex 4 has the label 2, but no path"):
+        check(g, [0, 0, 2, 2, 2])
+    with pytest.raises(morph.validate.WrongAnswer, match="edge 0, from 0 to 1, is on a cycle"):
+        check(g, [0, 1, 2, 2, 4])
+    with pytest.raises(morph.validate.WrongAnswer, match="label 1 is of other vertices"):
+        check(g, [0, 0, 1, 1, 4])
+    with pytest.raises(morph.validate.WrongAnswer, match="label 2, which is no vertex up to 0"):
+        check(g, [2, 0, 2, 2, 4])
+    path = morph.Graph.from_edges([0, 1], [1, 2], n=3, device="cpu")
+    with pytest.raises(
+        morph.validate.WrongAnswer, match="vertex 1 has the label 0, but no path to it"
+    ):
+        check(path, [0, 0, 0])
+
+
 def cores(edges, directed):
     """Core numbers by the definition, parallel edges counting each."""
     n, src, dst, _ = edges

@@ -20,6 +20,7 @@ from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
 from morph.algorithms.graph.sssp import sssp
+from morph.algorithms.graph.strong import strongly_connected_components
 from morph.algorithms.graph.triangles import triangle_count
 
 Arguments = dict[str, Any]
@@ -230,6 +231,18 @@ ROWS = (
         },
         options=(NO_SOURCE,), arguments=_without_source,
         benchmarks=(Benchmark(4, 8 + 4),),
+    ),
+    Algorithm(
+        "strong", strongly_connected_components,
+        "Find the strongly connected components of GRAPH.\n\n"
+        "The result is the smallest vertex of each one's component.",
+        result="label", conditions="",
+        report=lambda found: {
+            "components": found.components,
+            "largest": int(np.bincount(found.label, minlength=1).max()),
+        },
+        options=(NO_SOURCE,), arguments=_without_source,
+        benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
     Algorithm(
         "core", core_number,

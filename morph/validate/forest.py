@@ -1,4 +1,4 @@
-"""Checkers of components and of minimum spanning forests."""
+"""Checkers of components, weak and strong, and of minimum spanning forests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
-from morph.validate.arcs import Arcs, Ints, WrongAnswer, parts, refuse
+from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, parts, refuse, rows
 
 
 def connected_components(graph: Graph, label: Any) -> None:
@@ -42,6 +42,75 @@ def connected_components(graph: Graph, label: Any) -> None:
         arcs.alive & (root != found),
         lambda v: f"vertex {v} has the label {found[v]}, but is not connected with it",
     )
+
+
+def strongly_connected_components(graph: Graph, label: Any) -> None:
+    """Check the labels of strongly connected components.
+
+    A label is the smallest point that bears it.  Edges between equal labels lead from it to all
+    that bear it, and back; other edges close no cycle of labels.  O(n + m).
+
+    Parameters
+    ----------
+    graph : Graph
+    label : array of int, shape (n,)
+
+    Raises
+    ------
+    WrongAnswer
+        Naming a vertex or an edge.
+    """
+    arcs = Arcs(graph)
+    found = arcs.values(label, "label").astype(np.int64)
+    refuse(
+        arcs.alive & ((found < 0) | (found > np.arange(arcs.n))),
+        lambda v: f"vertex {v} has the label {found[v]}, which is no vertex up to {v}",
+    )
+    roots = np.unique(found[arcs.alive])
+    refuse(
+        found[roots] != roots,
+        lambda k: f"label {roots[k]} is of other vertices, but not of vertex {roots[k]}",
+    )
+    same = found[arcs.src] == found[arcs.dst]
+    ends = arcs.src[same], arcs.dst[same]
+    for (src, dst), missing in ((ends, "no path from"), (ends[::-1], "no path to")):
+        refuse(
+            arcs.alive & ~_reached(arcs.n, src, dst, roots),
+            lambda v, missing=missing: (
+                f"vertex {v} has the label {found[v]}, but {missing} it within the component"
+            ),
+        )
+    src, dst = found[arcs.src[~same]], found[arcs.dst[~same]]
+    left = _on_cycles(arcs.n, src, dst)
+    if left.size:
+        raise WrongAnswer(f"{arcs.edge(np.flatnonzero(~same)[left[0]])}, is on a cycle of labels")
+
+
+def _reached(n: int, src: Ints, dst: Ints, roots: Ints) -> NDArray[np.bool_]:
+    """Tell which points the roots reach, shape (n,)."""
+    offsets, targets = grouped(n, src, dst)
+    seen = np.zeros(n, bool)
+    front = roots
+    while front.size:
+        seen[front] = True
+        found = targets[rows(offsets, front)]
+        front = np.unique(found[~seen[found]])
+    return seen
+
+
+def _on_cycles(n: int, src: Ints, dst: Ints) -> Ints:
+    """Give the edges that are left when points without edges in are removed, as often as may be."""
+    offsets, edges = grouped(n, src, np.arange(len(src)))
+    into = np.bincount(dst, minlength=n)
+    left = np.ones(len(src), bool)
+    front = np.flatnonzero(into == 0)
+    while front.size:
+        gone = edges[rows(offsets, front)]
+        left[gone] = False
+        points, count = np.unique(dst[gone], return_counts=True)
+        into[points] -= count
+        front = points[into[points] == 0]
+    return np.flatnonzero(left)
 
 
 def mst(graph: Graph, edges: Any) -> None:

@@ -1,0 +1,229 @@
+"""Strongly connected components, by trimming, a search from a pivot, and colouring.
+
+After Multistep (Slota, Rajamanickam, Madduri, IPDPS 2014).  A point without edges in or without
+edges out, to points that are left, is a component: it is trimmed (McLendon et al. 2005).  Then
+points have colours: a point takes the smallest of all that reach it.  A point that keeps its own is
+the root of a component: those of its colour that reach it (Orzan 2004).  In the first round only
+one point of many edges, the pivot, has a colour, which finds the largest component of most graphs
+in two searches (Fleischer, Hendrickson, Pinar 2000); then all have, in a random order: the expected
+number of rounds is logarithmic in the length of the longest chain of components.  One launch.
+Work: O(n + m) a round, on what is left of the graph; a colour may travel over long paths in vain,
+so that chains of 10**5 components take several times the time of Tarjan's algorithm.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from morph.algorithms.graph.arguments import of_graph_on_one_device, results
+from morph.algorithms.graph.components import connected_components
+from morph.algorithms.graph.workspace import workspace
+from morph.data.collection import Collection
+from morph.data.scalars import Scalars
+from morph.graph import Graph
+from morph.launch.foreach import foreach, kernel, program
+from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_sub, i32, i64, u32
+
+NONE = 2**32 - 1  # the colour of points that have none, larger than all
+DONE = 0  # that of points whose component is found, smaller than all
+WIDE = 8  # a worklist of over an 8th of the points left is replaced by a pass over these points
+FACTOR = (
+    0x9E3779B1  # its products with id + 1, modulo 2**32, are distinct, and none is DONE or NONE
+)
+
+
+class StrongComponents(NamedTuple):
+    """Result of `strongly_connected_components`: ``label``, (n,), int32; ``components``, an int.
+
+    A component's label is the smallest of its points.
+    """
+
+    label: Any
+    components: int
+
+
+@kernel
+def take_degrees(p):
+    p.outs = i32(p.out_degree)
+    p.ins = i32(p.in_degree)
+
+
+@kernel
+def count_left(p):
+    """Count the edges to and from other points that are left."""
+    outs, ins = i32(0), i32(0)
+    for t in p.outnbrs:
+        if t.label < 0 and t != p:
+            outs += 1
+    for s in p.innbrs:
+        if s.label < 0 and s != p:
+            ins += 1
+    p.outs = outs
+    p.ins = ins
+
+
+@kernel
+def start_trimming(p, trimmed):
+    if p.outs == 0 or p.ins == 0:
+        p.label = p.id
+        trimmed.add(p)
+
+
+@kernel
+def trim(p, then):
+    for t in p.outnbrs:
+        if atomic_sub(t.ins, 1) == 1:
+            if atomic_max(t.label, t.id) < 0:
+                then.add(t)
+    for s in p.innbrs:
+        if atomic_sub(s.outs, 1) == 1:
+            if atomic_max(s.label, s.id) < 0:
+                then.add(s)
+
+
+@kernel
+def keep_left(p, left, pivot):
+    if p.label < 0:
+        p.colour = NONE
+        left.add(p)
+        atomic_max(pivot.best, (i64(min(p.outs, p.ins)) << 32) + p.id)
+    else:
+        p.colour = DONE
+
+
+@kernel
+def colour(p, first, pivot, now):
+    """Give a point its own colour: in the first round only to the pivot."""
+    if not first or p.id == pivot.best % 2**32:
+        p.colour = (u32(p.id) + u32(1)) * u32(FACTOR)
+        now.add(p)
+
+
+@kernel
+def spread_colour(p, then):
+    for t in p.outnbrs:
+        if t.colour > p.colour:
+            if atomic_min(t.colour, p.colour) > p.colour:
+                then.add(t)
+
+
+@kernel
+def take_colour(p, then):
+    """Take the colour of a neighbour, where there is only one colour."""
+    for s in p.innbrs:
+        if s.colour != NONE and s.colour != DONE:
+            p.colour = s.colour
+            then.add(p)
+            break
+
+
+@kernel
+def find_root(p, now):
+    if p.colour == (u32(p.id) + u32(1)) * u32(FACTOR):
+        p.label = p.id
+        now.add(p)
+
+
+@kernel
+def collect(p, then):
+    for s in p.innbrs:
+        if s.colour == p.colour:
+            if atomic_max(s.label, p.label) < 0:
+                then.add(s)
+
+
+@kernel
+def join(p, then):
+    for t in p.outnbrs:
+        if t.colour == p.colour and t.label >= 0:
+            p.label = t.label  # race: all of this colour have the label of its root
+            then.add(p)
+            break
+
+
+@kernel
+def find_least(p, g):
+    if g.points[p.label].least > p.id:
+        atomic_min(g.points[p.label].least, p.id)
+
+
+@kernel
+def take_least(p, g, found):
+    p.label = g.points[p.label].least
+    if p.label == p.id:
+        atomic_add(found.components, 1)
+
+
+@program
+def drain(now, then, step):
+    while not now.empty:
+        foreach(now, step, then, ahead=then)
+        now, then = then, now
+        then.clear()
+
+
+@program
+def find(g, left, rest, now, then):
+    pivot = Scalars(g, best=i64(-1))
+    found = Scalars(g, components=0)
+    foreach(g.points, take_degrees)
+    foreach(g.points, start_trimming, now)
+    drain(now, then, trim)
+    foreach(g.points, keep_left, left, pivot)
+    first = True
+    while not left.empty:
+        foreach(left, colour, first, pivot, now)
+        while not now.empty:
+            if first and len(now) * WIDE > len(left):
+                foreach(left, take_colour, then, where=lambda p: p.colour == NONE)
+            else:
+                foreach(now, spread_colour, then, ahead=then)
+            now, then = then, now
+            then.clear()
+        foreach(left, find_root, now)
+        while not now.empty:
+            if len(now) * WIDE > len(left):
+                foreach(left, join, then, where=lambda p: p.label < 0 and p.colour != NONE)
+            else:
+                foreach(now, collect, then, ahead=then)
+            now, then = then, now
+            then.clear()
+        foreach(left, count_left, where=lambda p: p.label < 0)
+        foreach(left, start_trimming, now, where=lambda p: p.label < 0)
+        drain(now, then, trim)
+        foreach(left, keep_left, rest, pivot)
+        left, rest = rest, left
+        rest.clear()
+        first = False
+    foreach(g.points, find_least, g)
+    foreach(g.points, take_least, g, found)
+    return found.components
+
+
+@of_graph_on_one_device
+def strongly_connected_components(graph: Graph) -> StrongComponents:
+    """Find the strongly connected components: points of which each has a path to all others.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Of one that is not directed, these are the connected components.
+
+    Returns
+    -------
+    StrongComponents
+        ``label``, shape (n,), int32, on the graph's device: the smallest point of each one's
+        component, -1 for deleted points; ``components``, how many there are.
+    """
+    if not graph.directed:
+        return StrongComponents(*connected_components(graph))
+    n = len(graph.points)
+
+    def make() -> list[Any]:
+        return [Collection(graph.points, capacity=n) for _ in range(4)]
+
+    counts: dict[str, Any] = {"ins": (i32, 0), "outs": (i32, 0), "least": (i32, 2**31 - 1)}
+    with workspace(graph, "strong", make, label=(i32, -1), colour=(u32, NONE), **counts) as lists:
+        components = find(graph, *lists)
+        (label,) = results(graph, "label")
+        return StrongComponents(label, components)
