@@ -8,11 +8,14 @@ tested where there is none.
 from __future__ import annotations
 
 import contextlib
-from copy import copy
+import ctypes
+import shutil
+import tempfile
 from typing import Any
 
 import numpy as np
 
+from morph.compiler.codegen.unit import entry
 from morph.compiler.ir import abi
 from morph.launch import scratch
 from morph.operators import values as operands
@@ -138,7 +141,11 @@ class Pretended(HostDevice):
         return Prepared(self, writes, seeds)
 
     def load(self, unit: Any, code: Any, faults: bool, seed: int) -> Any:
-        launch = copy(cpu.load(unit, code.text, faults))  # the CPU may run it at the same time
+        """Load a copy of the library: the CPU may run the unit at the same time."""
+        library = cpu.load(unit, code.text, faults)._library
+        with tempfile.TemporaryDirectory() as folder:
+            path = shutil.copy(library._name, folder)
+            launch = cpu.HostLaunch(ctypes.PyDLL(path), entry(unit), interruptible=True)
         return Launch(launch, unit, self)
 
     def report(self, values: Any) -> Any:
