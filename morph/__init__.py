@@ -3,6 +3,7 @@
 import importlib
 
 from morph import providers
+from morph.algorithms.community.community import community
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.graph.bellman_ford import NegativeCycle, bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
@@ -47,11 +48,11 @@ __all__ = [
     "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
     "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle", "PartitionedGraph",
     "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort",
-    "bellman_ford", "betweenness", "bfs", "checked", "compact", "connected_components",
-    "core_number", "device", "foreach", "func", "get_num_threads", "k_core", "kernel", "mst",
-    "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan",
-    "sections", "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
-    "triangle_count", "triangulate", "vec",
+    "bellman_ford", "betweenness", "bfs", "checked", "community", "compact",
+    "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
+    "k_core", "kernel", "mst", "pagerank", "partition", "path", "program", "reduce", "refine",
+    "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp",
+    "strongly_connected_components", "timing", "triangle_count", "triangulate", "vec",
 ]  # fmt: skip
 providers.bind()
 

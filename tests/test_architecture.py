@@ -58,6 +58,7 @@ LAYERS = {
     "validate": "runtime data graph validate",  # no part of the algorithms that it checks
     "generate": f"{BELOW_LAUNCH} launch prelude partition generate",
     "algorithms.graph": f"{PUBLIC} algorithms.graph",
+    "algorithms.community": f"{PUBLIC} algorithms.graph algorithms.community",
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
     "algorithms.registry": "algorithms.graph algorithms.registry",
@@ -159,6 +160,7 @@ STANDARD = {
     "tail": "of a queue; a source vertex",
     "together": "the option `together`",
     "torn": "a torn write",
+    "words": "of bits",
 }
 
 # Words not yet renamed, and the packages that still have them: none may be added.

@@ -30,6 +30,10 @@ COMMANDS = {
         "checks:check",
         "Check a mesh in exact arithmetic, or an answer about a graph or a formula.",
     ),
+    "community": (
+        "communities:community_command",
+        "Find a connected subgraph around a vertex, of bounded size and large minimum degree.",
+    ),
     "convert": (
         "graphfiles:convert",
         "Write the graph of file IN to file OUT, whose suffix names the format.",

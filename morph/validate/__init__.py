@@ -5,6 +5,7 @@ Imports ``runtime``, ``data`` and ``graph``.
 
 from morph.validate.arcs import WrongAnswer
 from morph.validate.centrality import betweenness, pagerank
+from morph.validate.community import community
 from morph.validate.forest import connected_components, mst, strongly_connected_components
 from morph.validate.local import core_number, triangle_count
 from morph.validate.paths import bellman_ford, bfs, path, sssp
@@ -12,7 +13,7 @@ from morph.validate.sat import implications, model, refuted, satisfied
 from morph.validate.store import index
 
 __all__ = [
-    "WrongAnswer", "bellman_ford", "betweenness", "bfs", "connected_components", "core_number",
-    "implications", "index", "model", "mst", "pagerank", "path", "refuted", "satisfied", "sssp",
-    "strongly_connected_components",    "triangle_count",
+    "WrongAnswer", "bellman_ford", "betweenness", "bfs", "community", "connected_components",
+    "core_number", "implications", "index", "model", "mst", "pagerank", "path", "refuted",
+    "satisfied", "sssp", "strongly_connected_components", "triangle_count",
 ]  # fmt: skip

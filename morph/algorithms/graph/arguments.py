@@ -85,9 +85,9 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
     return ids
 
 
-def source_rows(graph: Graph, source: Any) -> Any:
+def source_rows(graph: Graph, source: Any, what: str = "source") -> Any:
     """Check ids of points as `source_ids`; give them in their order, with repetitions."""
-    source_ids(graph, source)
+    source_ids(graph, source, what)
     return np.asarray(graph.device.to_host(source)).ravel().astype(np.int32)
 
 

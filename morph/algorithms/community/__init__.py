@@ -1,0 +1,1 @@
+"""Search for dense subgraphs of bounded size."""

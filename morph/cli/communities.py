@@ -1,0 +1,98 @@
+"""The command ``morph community``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from morph.algorithms.community.community import Community, community
+from morph.cli.common import (
+    BadInput,
+    Line,
+    bad_input,
+    check_writable,
+    device_of,
+    device_option,
+    format_times,
+    json_option,
+    print_report,
+    progress_on,
+    times_of,
+)
+from morph.graph import Graph
+from morph.io import read_edges
+from morph.io.text.files import replacing
+from morph.launch.foreach import timing
+
+
+class Progress(Line):
+    """How many queries are decided."""
+
+    def show(self, decided: int, queries: int, nodes: int) -> None:
+        """Show the state of the search."""
+        self.write_throttled(f"{decided:,} of {queries:,} queries decided, {nodes:,} nodes")
+
+
+@click.command("community")
+@click.argument("path", metavar="GRAPH")
+@click.option("--query", "queries", type=int, multiple=True, required=True, metavar="Q",
+              help="A vertex of the subgraph; of several, one is found for each.")  # fmt: skip
+@click.option("--size", type=int, nargs=2, required=True, metavar="L H",
+              help="The least and the largest number of vertices.")  # fmt: skip
+@click.option("--all", "every", is_flag=True, help="Find all subgraphs of the best degree.")
+@click.option("--time", "seconds", type=click.FloatRange(0), metavar="SECONDS",
+              help="End the search then; results may be unproved.")  # fmt: skip
+@click.option("-o", "--output", metavar="OUT.json", help="Save the vertices of all results.")
+@json_option
+@device_option
+def community_command(
+    path: str, output: str | None, as_json: bool, spec: str, **options: Any
+) -> None:  # fmt: skip
+    """Find a connected subgraph around a vertex, of bounded size and large minimum degree.
+
+    Directions, parallel edges, loops and weights of GRAPH are ignored.
+    """
+    where, queries, size = device_of(spec), options["queries"], options["size"]
+    check_writable("-o", output, [".json"])
+    edges = read_edges(path)
+    for query in queries:
+        if not 0 <= query < edges.n:
+            raise BadInput(f"--query: {query} is not a vertex: the graph has {edges.n:,}")
+    with timing() as spent, progress_on(Progress) as line, bad_input():
+        graph = Graph.from_edges(
+            edges.src, edges.dst, n=edges.n, symmetric=edges.symmetric,
+            symmetrize=edges.undirected, copy=False, device=where,
+        )  # fmt: skip
+        show = None if line is None else line.show
+        found = community(
+            graph, list(queries), size, time=options["seconds"], all=options["every"], progress=show
+        )
+    results = [_record(q, x) for q, x in zip(queries, found, strict=True)]
+    if output is not None:
+        with replacing(output) as (file,):
+            file.write(json.dumps({"size": size, "communities": results}).encode() + b"\n")
+    report = {"vertices": edges.n, "edges": len(edges.src), "size": size, "communities": results}
+    report |= {"times": times_of(spent), "device": where.name}
+    lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges", *map(_line, results)]
+    lines += [f"{where.name}: {format_times(times_of(spent))}"]
+    print_report(report, as_json, lines)
+
+
+def _record(query: int, found: Community | None) -> dict[str, Any]:
+    if found is None:
+        return {"query": query, "min_degree": None}
+    record = {"query": query, **found._asdict(), "vertices": found.vertices.tolist()}
+    record["all"] = None if found.all is None else [x.tolist() for x in found.all]
+    return record
+
+
+def _line(found: dict[str, Any]) -> str:
+    query = f"query {found['query']}: "
+    if found["min_degree"] is None:
+        return query + "the component has too few vertices"
+    shown = " ".join(map(str, found["vertices"]))
+    proof = "" if found["proved"] else f" (at most {found['bound']})"
+    count = "" if found["all"] is None else f", one of {len(found['all']):,}"
+    return f"{query}minimum degree {found['min_degree']}{proof}{count}: {shown}"

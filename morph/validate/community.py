@@ -1,0 +1,60 @@
+"""The checker of communities of bounded size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.graph import Graph
+from morph.validate.arcs import Arcs, WrongAnswer, parts
+
+
+def community(graph: Graph, found: Any, q: int, size: tuple[int, int]) -> None:
+    """Check a result of `morph.community`, but not that it is the best: that takes as long again.
+
+    Parameters
+    ----------
+    graph : Graph
+    found : Community or None
+    q : int
+    size : (int, int)
+
+    Raises
+    ------
+    WrongAnswer
+        If the subgraph is of another size or minimum degree, lacks ``q`` or is not connected, if
+        the bound is below the degree, or if there is none although the component is large enough.
+    """
+    arcs = Arcs(graph)
+    apart = arcs.src != arcs.dst
+    src, dst = arcs.src[apart], arcs.dst[apart]
+    if found is None:
+        label = parts(arcs.n, src, dst)
+        count = int((label[arcs.alive] == label[q]).sum())
+        if count >= size[0]:
+            raise WrongAnswer(f"vertex {q} has {count} vertices in its component, but no community")
+        return
+    for vertices in [found.vertices, *(found.all or [])]:
+        ids = np.asarray(vertices)
+        if ids.dtype.kind not in "iu" or len(np.unique(ids)) != len(ids) or q not in ids:
+            raise WrongAnswer(f"the vertices are not distinct, or vertex {q} is none of them")
+        if not arcs.alive[ids].all():
+            raise WrongAnswer("one of the vertices was deleted")
+        if not size[0] <= len(ids) <= size[1]:
+            raise WrongAnswer(f"{len(ids)} vertices are not {size[0]} to {size[1]}")
+        inside = np.isin(src, ids) & np.isin(dst, ids)
+        pairs = np.unique(np.stack([src[inside], dst[inside]], axis=1), axis=0)
+        pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
+        degree = np.bincount(pairs[:, 0], minlength=arcs.n)[ids]
+        if degree.min() != found.min_degree:
+            v = int(ids[degree.argmin()])
+            raise WrongAnswer(
+                f"vertex {v} has degree {degree.min()}, and the minimum is {found.min_degree}"
+            )
+        root = parts(arcs.n, pairs[:, 0], pairs[:, 1])
+        if (root[ids] != root[q]).any():
+            v = int(ids[(root[ids] != root[q]).argmax()])
+            raise WrongAnswer(f"vertex {v} is not connected with vertex {q}")
+    if found.bound < found.min_degree or found.proved != (found.bound == found.min_degree):
+        raise WrongAnswer(f"the bound is {found.bound} for minimum degree {found.min_degree}")

@@ -1,0 +1,181 @@
+"""Communities of bounded size, against all subgraphs, on every target."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from unittest import mock
+
+import networkx as nx
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from targets import tries
+
+import morph
+from morph.algorithms.community import community as module
+from morph.algorithms.community import search
+from morph.cli import main
+
+
+def best_by_trial(graph, q, size):
+    """The largest minimum degree, and all vertex sets that have it, by trying all."""
+    best, sets = -1, []
+    others = sorted(nx.node_connected_component(graph, q) - {q})
+    for count in range(size[0] - 1, min(size[1] - 1, len(others)) + 1):
+        for more in combinations(others, count):
+            part = graph.subgraph([q, *more])
+            degree = min(d for _, d in part.degree)
+            if degree >= max(best, 0) and nx.is_connected(part):
+                sets = sets if degree == best else []
+                best = degree
+                sets.append(sorted([q, *more]))
+    return best, sorted(sets)
+
+
+def check(graph, found, q, size, want):
+    best, sets = want
+    morph.validate.community(graph, found, q, size)
+    assert (-1 if found is None else found.min_degree) == best
+    if found is not None:
+        assert found.proved and found.bound == best and found.vertices.dtype == np.int64
+        assert found.vertices.tolist() in sets
+        assert [x.tolist() for x in found.all] == sets
+
+
+@tries(40)
+@given(st.data())
+def test_against_all_subgraphs(target, data):
+    n = data.draw(st.integers(1, 9))
+    ends = st.integers(0, n - 1)
+    edges = data.draw(st.lists(st.tuples(ends, ends), max_size=4 * n))
+    src, dst = np.array(edges, np.int32).reshape(-1, 2).T
+    directed = data.draw(st.booleans())
+    g = morph.Graph.from_edges(src, dst, n=n, symmetrize=not directed, device=target)
+    simple = nx.Graph(edges)
+    simple.add_nodes_from(range(n))
+    simple.remove_edges_from(list(nx.selfloop_edges(simple)))
+    least = data.draw(st.integers(1, 4))
+    size = least, least + data.draw(st.integers(0, 8))
+    queries = data.draw(st.lists(ends, min_size=1, max_size=3))
+    with mock.patch.object(search, "NODES", data.draw(st.sampled_from([1, 256]))):
+        for q, found in zip(queries, morph.community(g, queries, size, all=True), strict=True):
+            check(g, found, q, size, best_by_trial(simple, q, size))
+
+
+def planted(n, count, seed=0, share=0.06):
+    """A random graph with a clique, and its members."""
+    rng = np.random.default_rng(seed)
+    near = np.triu(rng.random((n, n)) < share, 1)
+    members = np.sort(rng.choice(n, count, replace=False))
+    near[np.ix_(members, members)] |= np.triu(np.ones((count, count), bool), 1)
+    return np.array(np.nonzero(near)), members
+
+
+def test_a_clique_is_found(target):
+    n = 40 if target == "python" else 400  # of sets of several words
+    edges, members = planted(n, 9)
+    g = morph.Graph.from_edges(*edges, n=n, symmetrize=True, device=target)
+    for size, degree in (((9, 9), 8), ((4, 12), 8), ((9, 10), 8), ((10, 10), 7)):
+        found = morph.community(g, members[:2], size)
+        for q, one in zip(members[:2], found, strict=True):
+            morph.validate.community(g, one, int(q), size)
+            assert one.proved and one.min_degree <= degree
+            assert one.min_degree == degree or size == (10, 10)
+    assert morph.community(g, members[0], (9, 9), all=True).all[0].tolist() == members.tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sizes_and_widths_agree(seed):
+    """Larger bounds give no smaller degree; sets of more words than needed the same result."""
+    edges, _ = planted(70, 6, seed, share=0.15)
+    g = morph.Graph.from_edges(*edges, n=70, symmetrize=True, device="cpu")
+    before = 0
+    for most in range(3, 11):
+        found = morph.community(g, 5, (3, most))
+        morph.validate.community(g, found, 5, (3, most))
+        assert found.proved and found.min_degree >= before
+        before = found.min_degree
+        with mock.patch.object(module, "WORD", 64), mock.patch.object(module, "FIRST", 1):
+            again = morph.community(g, 5, (3, most), all=True)
+        assert again.min_degree == before
+        assert found.vertices.tolist() in [x.tolist() for x in again.all]
+
+
+def test_deleted_vertices_and_small_components():
+    g = morph.Graph.from_edges([0, 0, 1, 3], [1, 2, 2, 4], n=7, symmetrize=True, device="cpu")
+    assert morph.community(g, [5, 3, 0], (3, 3))[:2] == [None, None]
+    assert morph.community(g, 5, (1, 4)).vertices.tolist() == [5]
+    found = morph.community(g, 3, (1, 1), all=True)
+    assert (found.min_degree, found.proved, [x.tolist() for x in found.all]) == (0, True, [[3]])
+    g.points.delete([2])
+    found = morph.community(g, 0, (2, 9), all=True)
+    assert found.min_degree == 1 and [x.tolist() for x in found.all] == [[0, 1]]
+    with pytest.raises(ValueError, match="q 2 is not a vertex: it was deleted"):
+        morph.community(g, 2, (1, 2))
+
+
+def test_the_time_is_up():
+    edges, _ = planted(300, 4, share=0.3)
+    g = morph.Graph.from_edges(*edges, n=300, symmetrize=True, device="cpu")
+    seen = []
+    found = morph.community(g, 0, (10, 20), time=0.2, all=True, progress=lambda *x: seen.append(x))
+    assert not found.proved and found.bound > found.min_degree > 0 and found.all is None
+    morph.validate.community(g, found, 0, (10, 20))
+    assert seen[0] == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "message"),
+    [
+        ((0, 3), TypeError, "size is a pair of integers, the least and the largest, not 3"),
+        ((0, (3, 2)), ValueError, "size is a pair 1 <= least <= largest, not .3, 2."),
+        ((0, (0, 2)), ValueError, "size is a pair 1 <= least <= largest, not .0, 2."),
+        ((0, (1.5, 2)), TypeError, "size is an integer, not 1.5"),
+        ((9, (1, 2)), ValueError, "q 9 is not a vertex: the graph has 3"),
+        ((0.5, (1, 2)), TypeError, "q is an id or an array of ids, not 0.5"),
+    ],
+)
+def test_bad_arguments(args, error, message):
+    g = morph.Graph.from_edges([0, 1], [1, 2], device="cpu")
+    with pytest.raises(error, match=message):
+        morph.community(g, *args)
+
+
+def test_wrong_answers_are_refused():
+    g = morph.Graph.from_edges([0, 0, 1, 3], [1, 2, 2, 4], n=5, symmetrize=True, device="cpu")
+    found, refused = morph.community(g, 0, (1, 3)), morph.validate.WrongAnswer
+    check_one = morph.validate.community
+    for wrong, message in (
+        (None, "vertex 0 has 3 vertices in its component"),
+        (found._replace(min_degree=1, bound=1), "vertex 0 has degree 2, and the minimum is 1"),
+        (found._replace(vertices=np.array([1, 2])), "vertex 0 is none of them"),
+        (found._replace(vertices=np.array([0, 3])), "vertex 0 has degree 0"),
+        (found._replace(vertices=np.arange(5), min_degree=1), "5 vertices are not 1 to 3"),
+        (found._replace(bound=1), "the bound is 1 for minimum degree 2"),
+    ):
+        with pytest.raises(refused, match=message):
+            check_one(g, wrong, 0, (1, 3))
+    both = found._replace(vertices=np.array([0, 1, 3, 4]), min_degree=1, bound=1)
+    with pytest.raises(refused, match="vertex 3 is not connected with vertex 0"):
+        check_one(g, both, 0, (1, 4))
+
+
+def test_command(tmp_path):
+    path, out = tmp_path / "g.txt", tmp_path / "out.json"
+    path.write_text("0 1\n0 2\n1 2\n2 3\n")
+    command = ["community", str(path), "--query", "0", "--query", "3", "--size", "2", "3"]
+    done = CliRunner().invoke(main, [*command, "--all", "-o", str(out), "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert "query 0: minimum degree 2, one of 1: 0 1 2" in done.output
+    saved = json.loads(out.read_text())
+    assert saved["size"] == [2, 3] and saved["communities"][1]["min_degree"] == 1
+    done = CliRunner().invoke(main, [*command, "--query", "9"])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "morph: --query: 9 is not a vertex: the graph has 4\n",
+    )
+    done = CliRunner().invoke(main, [*command[:-2], "3", "2"])
+    assert done.exit_code == 2 and "size is a pair" in done.stderr
