@@ -108,9 +108,13 @@ def test_what_is_refused(target):
     for weight, error, message in (
         ([-1, np.nan], ValueError, "neither NaN nor -inf, but the edge from 1 to 2 has nan"),
         ([-np.inf, 1], ValueError, "but the edge from 0 to 1 has -inf"),
+        ([-1e308, -1e308], OverflowError, "the distance of vertex 2 is too small for float64"),
+        (np.array([-3e38, -3e38], "f4"), OverflowError, "of vertex 2 is too small for float32"),
+        ([1e308, 1e308, -1], OverflowError, "of vertex 2, reached from vertex 1, is too large"),
         ([-1, 2**60], OverflowError, "weights of 1152921504606846976 on 3 vertices"),
     ):
-        g = morph.Graph.from_edges([0, 1], [1, 2], weight=weight, device=target)
+        src = np.arange(len(weight))
+        g = morph.Graph.from_edges(src, src + 1, weight=weight, device=target)
         with pytest.raises(error, match=message):
             morph.bellman_ford(g)
     if target == "cpu":

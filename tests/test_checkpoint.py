@@ -12,7 +12,7 @@ from test_parts_programs import PROGRAMS, components, divided_graphs, pagerank, 
 
 import morph
 from morph.io import FormatError
-from morph.io.graph.checkpoint import Recorder
+from morph.io.graph.checkpoint import Recorder, _fingerprint
 from morph.partition.execution import PartitionedLaunch
 from morph.prelude import i32
 
@@ -226,6 +226,10 @@ def test_checkpoints_of_something_else_are_refused(tmp_path, monkeypatch):
     other = morph.partition(morph.generate.uniform(40, 90, seed=4, directed=True), ["cpu"])
     with pytest.raises(FormatError, match="run.npz: a checkpoint of another graph"):
         run_in(path, PROGRAMS[0], other)
+    other = graph()
+    other.edges.weight[5] += 1
+    with pytest.raises(FormatError, match="run.npz: a checkpoint of another graph"):
+        run_in(path, PROGRAMS[0], morph.partition(other, ["cpu"]))
     with pytest.raises(FormatError, match="a checkpoint of another program: this one runs 'visit'"):
         run_in(path, PROGRAMS[1], morph.partition(graph(), ["cpu"]))
     with pytest.raises(FormatError, match="of another program: this one ends after 0 steps, that"):
@@ -256,9 +260,44 @@ def test_checkpoints_of_something_else_are_refused(tmp_path, monkeypatch):
         run_in(path, PROGRAMS[0], parts)
     text = json.dumps({"version": 9}).encode()
     np.savez(path, **{"morph checkpoint": np.frombuffer(text, np.uint8)})
-    with pytest.raises(FormatError, match="a checkpoint of version 9, not 1"):
+    with pytest.raises(FormatError, match="a checkpoint of version 9, not 2"):
         run_in(path, PROGRAMS[0], parts)
     assert parts.recorder is None
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "run.npz"
+    stopped(path, monkeypatch)
+    with np.load(path) as file:
+        saved = dict(file)
+    for name in saved:
+        damaged = saved | {name: saved[name].copy()}
+        if not saved[name].size:
+            continue
+        at = saved["morph checkpoint"].tobytes().index(b'"entries"') + 4
+        damaged[name].reshape(-1).view(np.uint8)[at if name == "morph checkpoint" else 0] ^= 1
+        with open(path, "wb") as file:
+            np.savez(file, **damaged)
+        with pytest.raises(FormatError, match="a damaged checkpoint|no checkpoint"):
+            run_in(path, PROGRAMS[0], morph.partition(graph(), ["cpu"]))
+    with open(path, "wb") as file:
+        np.savez(file, **{n: a for n, a in saved.items() if not n.startswith("points.")})
+    with pytest.raises(FormatError, match="a damaged checkpoint: its checksum is another"):
+        run_in(path, PROGRAMS[0], morph.partition(graph(), ["cpu"]))
+
+
+@pytest.mark.parametrize("weight", [None, "f4", "u1", "i8", "f8"])
+def test_the_fingerprint_does_not_depend_on_the_parts(weight):
+    for directed in (True, False):
+        g = graph(directed)
+        src, dst = (getattr(g.edges, c)[:] for c in ("src", "dst"))
+        w = None if weight is None else (np.arange(len(src)) % 5).astype(weight)
+        g = morph.Graph.from_edges(src, dst, weight=w, n=len(g.points))
+        found = [_fingerprint(morph.partition(g, ["cpu"] * k)) for k in (1, 2, 5)]
+        assert found[0] == found[1] == found[2]
+        if w is not None:
+            g.edges.weight[:2] = g.edges.weight[[3, 2]]
+            assert _fingerprint(morph.partition(g, ["cpu"] * 2)) != found[0]
 
 
 def test_an_error_is_handled_with_the_values_of_this_run(tmp_path, monkeypatch):

@@ -90,6 +90,13 @@ def test_weights_of_all_shares_have_one_type(tmp_path):
     for parts in (1, 3):
         with pytest.raises(FormatError, match="the weight 9007199254740993 loses digits"):
             read_in_shares(path, parts)
+    path.write_text(f"0 1 5\n1 2 {2**65}\n2 3 7\n3 0 1.5\n")  # the share of line 2 has no real
+    for parts in (1, 4):
+        assert read_in_shares(path, parts).weight.tolist() == [5, 2.0**65, 7, 1.5]
+    path.write_text(f"0 1 5\n1 2 {2**65}\n2 3 7\n3 0 1\n")
+    for parts in (1, 4):
+        with pytest.raises(FormatError, match=":2: the weight does not fit 64 bits"):
+            read_in_shares(path, parts)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -101,3 +101,10 @@ def test_wrong_arguments(target):
             call(g, [0], rows=2)
         with pytest.raises(ValueError, match="source 4 is not a vertex"):
             call(g, [0, 4], rows=True)
+
+
+@pytest.mark.parametrize("cutoff", [1, 10])
+def test_no_parent_at_the_end_of_an_infinite_edge(target, cutoff):
+    g = morph.Graph.from_edges([0, 1, 0], [1, 2, 3], weight=[1, np.inf, 2], n=5, device=target)
+    found = morph.sssp(g, [0, 1], rows=True, predecessors=True, cutoff=cutoff)
+    assert host(found.predecessor).tolist() == [[-1, 0, -1, 0 if cutoff > 1 else -1, -1], [-1] * 5]

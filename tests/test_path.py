@@ -59,7 +59,14 @@ def test_what_is_no_path(target):
         if target == "cpu" or not isinstance(graph, morph.PartitionedGraph):
             with pytest.raises(error, match=message):
                 morph.path(graph, what, v, row=row)
+    several = morph.bfs(g, [0, 1], rows=True)
+    for row in (2, -1):
+        with pytest.raises(ValueError, match=f"row = {row} of predecessors with shape"):
+            morph.path(g, several, 1, row=row)
+    with pytest.raises(TypeError, match="row is an integer, not '0'"):
+        morph.path(g, several, 1, row="0")
     for parents, v, message in (
+        ([-1, 99_999_999, 1, -1], 2, "predecessor 99999999: the graph has 4 points"),
         ([-1, 2, 1, -1], 1, "the predecessors of vertex 1 form a cycle"),
         ([-1, 0, 0, -1], 2, "no edge leads from 0 to 2"),
     ):

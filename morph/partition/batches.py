@@ -8,7 +8,8 @@ each part changes its own graph; if that fails on any part, all graphs stay as t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from morph.graph.gapped import weight_of
 from morph.language.dtypes import vec
 from morph.partition.parts import (
     DIVIDED,
+    FIXED,
     ChangedEdges,
     HostArray,
     Part,
@@ -30,7 +32,7 @@ from morph.partition.replicated import TableOfParts
 from morph.partition.transport import on_all, raise_together
 from morph.runtime.arrays import to_host
 from morph.updates.batch import Batch, Named, none, parallel_edges
-from morph.updates.changes import Resolved, carried_out, follows
+from morph.updates.changes import Resolved, Steps, carry_out, follows, roll_back
 
 NO_OWNER = 1 << 15  # the owner of an id that no part owns
 
@@ -142,14 +144,18 @@ def apply(
     parts.gather(lambda k: None)
     _name_edges(parts)
     changes = _resolve(parts, batch)
-    with ExitStack() as undo:
+    undo: Steps = []
+    try:
         applied = _carry_out(parts, changes, undo)
         if then is not None:
-            parts.undoable = True
             try:
+                parts.undoable = True
                 on_all(parts.transport, lambda: then(applied))
             finally:
                 parts.undoable = False
+    except BaseException:
+        roll_back(undo)
+        raise
     return applied
 
 
@@ -177,8 +183,8 @@ def _name_edges(parts: Any) -> None:
     if not parts.directed:
         raise_together(parts.transport, _find_reverses(parts, found))
     for k, changed in found.items():
-        parts.parts[k].changed = changed
         parts.local(k).edges.allow_deletes()
+        parts.parts[k].changed = changed
 
 
 def _find_reverses(parts: Any, found: Mapping[int, ChangedEdges]) -> dict[int, Exception | None]:
@@ -388,18 +394,17 @@ def _edges_from(part: Part, points: HostArray) -> tuple[HostArray, HostArray, Ho
 def _changeable(parts: Any) -> Iterator[None]:
     """A ``with`` block in which the parts are changed, which is refused elsewhere."""
     graphs = [parts.local(k) for k in parts.here]
-    fixed = graphs[0].fixed
+    fix = map(setattr, graphs, repeat("fixed"), repeat(FIXED))
     try:
         for g in graphs:
             g.fixed = ""
         yield
     finally:
-        for g in graphs:
-            g.fixed = fixed
+        list(fix)  # one call, which no signal handler interrupts
 
 
-def _carry_out(parts: Any, changes: Changes, undo: ExitStack) -> Applied:
-    """Change all parts; ``undo`` puts them back as they were."""
+def _carry_out(parts: Any, changes: Changes, undo: Steps) -> Applied:
+    """Change all parts; ``undo`` gets the steps that put them back as they were."""
     done: dict[int, Applied] = {}
     mirrors = dict.fromkeys(parts.here, 0)
 
@@ -414,12 +419,12 @@ def _carry_out(parts: Any, changes: Changes, undo: ExitStack) -> Applied:
         for k in parts.here:
             g, (named, batch) = parts.local(k), _of_local(parts, k, changes)
             with g.device.active():
-                done[k] = undo.enter_context(carried_out(g, named, batch.inserts, batch))
+                done[k] = carry_out(g, named, batch.inserts, batch, undo)
 
     try:
         with _changeable(parts):
             on_all(parts.transport, add_mirrors)
-    except Exception:
+    except BaseException:
         _forget_mirrors(parts)
         raise
     if any(parts.gather(lambda k: mirrors[k])):
@@ -427,20 +432,21 @@ def _carry_out(parts: Any, changes: Changes, undo: ExitStack) -> Applied:
     with _changeable(parts):
         on_all(parts.transport, change_parts)
     pieces = parts.gather(lambda k: _old_weights(parts, k, done[k]))
-    since, dead = parts.changes, changes.deleted.ids.size
+    since = parts.changes
     own = {k: _own_changes(parts, k, changes, done[k]) for k in parts.here}
     for k, a in done.items():
         _name_changes(parts.parts[k], k, changes, a, undo)
 
-    def count(sign: int) -> None:
-        if changes.inserted.ids.size + dead + changes.updated.ids.size:
+    before = parts.edges._count, parts.edges._dead
+
+    def count(rows: int, dead: int) -> None:
+        if changes.inserted.ids.size + changes.deleted.ids.size + changes.updated.ids.size:
             parts.changes += 1
-        parts.edges._count += sign * changes.inserted.ids.size
-        parts.edges._dead += sign * dead
+        parts.edges._count, parts.edges._dead = rows, dead
         parts.edges._routes.changed()
 
-    count(1)
-    undo.push(lambda kind, error, trace: count(-1) if kind else None)
+    undo.append(lambda: count(*before))
+    count(before[0] + changes.inserted.ids.size, before[1] + changes.deleted.ids.size)
     applied = _record(parts, changes, pieces)
     applied._since, applied._changes, applied._own = since, parts.changes, own
     return applied
@@ -499,7 +505,8 @@ def _add_mirrors(parts: Any, k: int, arcs: OwnedEdges) -> int:
     ids, owner = ids[new], owner[first[new]]
     if ids.size:
         _forget_mirrors(parts)
-        begin = part.graph.points.extend(ids.size, **{GLOBAL_ID: ids.astype(np.int32)})
+        points = part.graph.points
+        begin, column = len(points), {GLOBAL_ID: ids.astype(np.int32)}
         rows = np.arange(share.owned, begin) if share.mirrors_at is None else share.mirrors_at
         counts = np.diff(share.mirrors_of)
         owner = np.append(np.repeat(np.arange(counts.size), counts), owner)
@@ -508,7 +515,14 @@ def _add_mirrors(parts: Any, k: int, arcs: OwnedEdges) -> int:
         order = np.lexsort((all_ids, owner))
         bounds = np.searchsorted(owner[order], np.arange(counts.size + 1))
         all_ids = all_ids[order].astype(np.int32)
-        part.shares["points"] = Share(share.ids, share.owned, all_ids, bounds, None, rows[order])
+        share = Share(share.ids, share.owned, all_ids, bounds, None, rows[order])
+        try:
+            points.extend(ids.size, **column)
+            part.shares["points"] = share
+        except BaseException:
+            if len(points) > begin:  # interrupted when the rows were there
+                part.shares["points"] = share
+            raise
     return int(ids.size)
 
 
@@ -518,7 +532,7 @@ def _forget_mirrors(parts: Any) -> None:
     parts.points._stale.update(parts.points.columns.keys() - {GLOBAL_ID})
 
 
-def _name_changes(part: Part, k: int, changes: Changes, done: Applied, undo: ExitStack) -> None:
+def _name_changes(part: Part, k: int, changes: Changes, done: Applied, undo: Steps) -> None:
     """Note the ids of the rows that a part has changed."""
     changed = part.changed
     assert changed is not None
@@ -531,7 +545,7 @@ def _name_changes(part: Part, k: int, changes: Changes, done: Applied, undo: Exi
         changed.ids[rows], changed.own[rows], changed.reverse[rows] = names
         part.shares.pop("edges", None)
 
-    undo.push(lambda kind, error, trace: put(rows, *before) if kind else None)
+    undo.append(lambda: put(rows, *before))
     put(gone, -1, False, -1)
     arcs = changes.inserted
     arcs = arcs.take((arcs.at_src == k) | ((arcs.at_dst == k) & part.graph.directed))

@@ -19,7 +19,7 @@ from morph.graph import Graph
 from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
 from morph.partition.batches import apply
-from morph.partition.parts import DIVIDED, POINT_COST, Part, add_like
+from morph.partition.parts import DIVIDED, FIXED, POINT_COST, Part, add_like
 from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, ReplicatedTable
 from morph.partition.routes import Routes
 from morph.partition.tables import Columns, PartitionedTable, refuse_divided
@@ -27,7 +27,6 @@ from morph.partition.transport import Local, Transport
 from morph.partition.views import spec_of_part
 from morph.runtime.device import Device, device
 
-FIXED = "points and edges of a part do not change: other parts have copies of them"
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
 each_part: Hook[None] = Hook("morph.partition.pool:each_part")
 

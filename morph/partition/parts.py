@@ -26,6 +26,7 @@ from morph.runtime.device import Array, Device
 
 HostArray = np.ndarray[Any, Any]
 DIVIDED = ("points", "edges")  # the tables whose rows are divided; all others are replicated
+FIXED = "points and edges of a part do not change: other parts have copies of them"
 POINT_COST = 4  # work of a point, in edges: for PageRank 3.6 on an H200
 TAKEN = 1 << 17  # ids that NumPy converts at once, in memory that stays in the cache
 
@@ -208,9 +209,10 @@ class ChangedEdges:
         more = rows - self.ids.size
         if more > 0:
             more += self.ids.size // 4
-            self.ids = np.append(self.ids, np.full(more, -1))
-            self.own = np.append(self.own, np.zeros(more, np.bool_))
-            self.reverse = np.append(self.reverse, np.full(more, -1))
+            none = np.full(more, -1)
+            ids, own = np.append(self.ids, none), np.append(self.own, np.zeros(more, np.bool_))
+            reverse = np.append(self.reverse, none)
+            self.ids, self.own, self.reverse = ids, own, reverse  # no signal handler runs between
 
 
 @dataclass

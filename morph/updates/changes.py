@@ -6,8 +6,7 @@ has changed nothing then; what is written in place after that is put back if any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from morph.updates.named import edges_to_delete, edges_to_update, points_to_dele
 if TYPE_CHECKING:
     from morph.graph import Graph
 
+Steps = list[Callable[[], object]]
 SHARE = 4  # of batches that change more than this part of the edges, no index is made to follow
 
 
@@ -86,18 +86,37 @@ def _resolve(g: Graph, batch: Batch) -> Resolved:
 
 def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
     """Apply a batch on the host, or have the index follow it, or be built again."""
-    named = _resolve(g, batch)
-    with carried_out(g, named, _with_reverses(g, batch), batch) as applied:
+    named, undo = _resolve(g, batch), Steps()
+    try:
+        applied = carry_out(g, named, _with_reverses(g, batch), batch, undo)
         if then is not None:
             then(applied)
+    except BaseException:
+        roll_back(undo)
+        raise
     return applied
 
 
-@contextmanager
-def carried_out(
-    g: Graph, named: Resolved, given: dict[str, Array], batch: Batch
-) -> Iterator[Applied]:
-    """Apply a batch for a ``with`` block: if that raises, the graph is put back as it was.
+def roll_back(undo: Steps) -> None:
+    """Run all steps, the last first; an interrupt is raised when all have run.
+
+    A step that is interrupted runs again.
+    """
+    interrupt = None
+    while undo:
+        try:
+            undo[-1]()
+            undo.pop()
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+def carry_out(
+    g: Graph, named: Resolved, given: dict[str, Array], batch: Batch, undo: Steps
+) -> Applied:
+    """Apply a batch; if that raises, `roll_back` puts the graph back as it was.
 
     Parameters
     ----------
@@ -107,6 +126,8 @@ def carried_out(
         The columns of the edges to insert, those of the reverses last.
     batch : Batch
         The edges to insert, without the reverses.
+    undo : list of callable
+        Gets the steps that undo the changes.
     """
     edges, reverses = g.edges, g._pairs
     total = int(given["src"].size) if given else 0
@@ -114,30 +135,25 @@ def carried_out(
         edges.allow_deletes()
     if named.points.size:
         g.points.allow_deletes()
-    capacity, undo = edges.capacity, list[Callable[[], None]]()
-    try:
-        first, again = fast_path.places(edges, total)
-        ids = _ids(edges, first, again, total)
-        gapped = follows(g, total + int(named.deleted.size))
-        applied = _record(g, named, ids, batch.count)
-        _write(g, named, applied, given, total - again, undo)
-        if total or named.deleted.size or named.points.size:
-            undo.append(_reverses_back(g, reverses, named.deleted, ids))
-            reverses = _new_reverses(g, batch, reverses, named.deleted, ids)
-            if gapped:
-                _follow(g, applied, given, not again)
-            else:
-                g.structure_changed()
-            g._pairs = reverses
-        elif named.changed.size:
-            g.changes += 1
-        applied._changes = g.changes
-        yield applied
-    except BaseException:
-        for step in reversed(undo):
-            step()
-        fast_path.shrink(edges, capacity)
-        raise
+    capacity = edges.capacity
+    undo.append(lambda: fast_path.shrink(edges, capacity))
+    first, again = fast_path.places(edges, total)
+    ids = _ids(edges, first, again, total)
+    gapped = follows(g, total + int(named.deleted.size))
+    applied = _record(g, named, ids, batch.count)
+    _write(g, named, applied, given, total - again, undo)
+    if total or named.deleted.size or named.points.size:
+        undo.append(_reverses_back(g, reverses, named.deleted, ids))
+        reverses = _new_reverses(g, batch, reverses, named.deleted, ids)
+        if gapped:
+            _follow(g, applied, given, not again)
+        else:
+            g.structure_changed()
+        g._pairs = reverses
+    elif named.changed.size:
+        g.changes += 1
+    applied._changes = g.changes
+    return applied
 
 
 def _record(g: Graph, named: Resolved, ids: Array, given: int) -> Applied:
@@ -155,7 +171,7 @@ def _record(g: Graph, named: Resolved, ids: Array, given: int) -> Applied:
 
 def _write(
     g: Graph, named: Resolved, done: Applied, given: dict[str, Array], fresh: int,
-    undo: list[Callable[[], None]],
+    undo: Steps,
 ) -> None:  # fmt: skip
     """Delete rows, set weights, and insert edges, of which ``fresh`` have new ids."""
     edges = g.edges
@@ -218,9 +234,7 @@ def _ids(edges: Table, first: int, again: int, count: int) -> Array:
     return xp.concatenate([ring[xp.arange(head, head + again) & (ring.size - 1)], new])
 
 
-def _insert(
-    edges: Table, ids: Array, fresh: int, values: dict[str, Array], undo: list[Any]
-) -> None:
+def _insert(edges: Table, ids: Array, fresh: int, values: dict[str, Array], undo: Steps) -> None:
     """Write rows, and count them among those in use."""
     before, count = edges._host_meta.copy(), int(ids.size)
     for name, column in edges.columns.items():
@@ -250,7 +264,7 @@ def _insert(
     edges._publish_counters()
 
 
-def _delete(table: Table, ids: Array, undo: list[Any]) -> None:
+def _delete(table: Table, ids: Array, undo: Steps) -> None:
     """Mark rows deleted."""
     before = table._host_meta.copy()
 

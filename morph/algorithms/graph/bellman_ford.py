@@ -18,7 +18,7 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import as_graph, live_edges, of_graph, results, source_ids
 from morph.algorithms.graph.path import edges_along
-from morph.algorithms.graph.sssp import sssp
+from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.data.conversion import truth
@@ -124,7 +124,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
     ValueError
         If a source is not a vertex, or a weight is NaN or minus infinity.
     OverflowError
-        If distances might not fit int64.
+        If distances might not fit int64, or one does not fit the floating-point type.
     """
     predecessors = truth(predecessors, "predecessors")
     starts = source_ids(graph, source)
@@ -143,6 +143,8 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
     columns["predecessor"] = i32, -1
     with workspace(graph, "bellman_ford", make, None, starts, {"dist": 0}, **columns) as lists:
         _solve(graph, lists, 0 if predecessors else UNTRACKED)
+        if dtype.kind == "f":
+            _refuse_infinite(graph, far)
         distance, predecessor = results(graph, "dist", "predecessor")
         return BellmanFord(distance, predecessor if predecessors else None)
 
@@ -180,6 +182,18 @@ def _solve(graph: Graph, lists: list[Any], untracked: int) -> None:
         if not now.empty:
             _refuse_cycle(graph)
         step = int(done) - untracked
+
+
+def _refuse_infinite(graph: Graph, far: Any) -> None:
+    """Raise an error if a sum of finite weights became infinite."""
+    with graph.device.active():
+        below = graph.device.xp.flatnonzero(graph.points.dist[:] == -np.inf)
+    if below.size:
+        _refuse_cycle(graph)
+        raise OverflowError(
+            f"the distance of vertex {int(below[0])} is too small for {graph.points.dist.dtype}"
+        )
+    refuse_overflow(graph, far)
 
 
 def _refuse_cycle(graph: Graph) -> None:

@@ -159,7 +159,7 @@ def _parents(s: Pairs, sources: Any, far: Any) -> Any:
         now.extend(xp.flatnonzero((found != NONE) & reached))
         run_until_empty(now, then, set_equal_parent, s)
         found = pairs.predecessor[:]
-    return xp.where(found == NONE, -1, found).reshape(-1, n)
+    return xp.where((found == NONE) | ~reached, -1, found).reshape(-1, n)  # a sum may equal `far`
 
 
 @kernel

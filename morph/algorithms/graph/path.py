@@ -83,10 +83,10 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
     Raises
     ------
     TypeError
-        If ``target`` is not an integer, or the graph is in parts.
+        If ``target`` or ``row`` is not an integer, or the graph is in parts.
     ValueError
-        If ``target`` is not a vertex or not reachable, or if the result has no predecessors, or is
-        none of this graph.
+        If ``target`` is not a vertex or not reachable, if the result has no such row or no
+        predecessors, or is none of this graph.
     """
     graph = as_graph(graph)
     with graph._lock:
@@ -94,9 +94,12 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
         distance, before = found.distance, found.predecessor
         if before is None:
             raise ValueError("the result has no predecessors: sssp(..., predecessors=True)")
-        if row is not None:
-            distance, before = distance[row], before[row]
         n = len(graph.points)
+        if row is not None:
+            row = as_integer(row, "row")
+            if before.ndim != 2 or not 0 <= row < len(before):
+                raise ValueError(f"row = {row} of predecessors with shape {before.shape}")
+            distance, before = distance[row], before[row]
         if before.shape != (n,):
             raise ValueError(f"predecessor has shape {before.shape}, not ({n},): row= selects one")
         if before[end].item() < 0 and distance[end].item() != 0:
@@ -109,6 +112,10 @@ def _traced(graph: Graph, before: Any, end: int) -> Path:
     n, steps = len(graph.points), Table("steps", graph.device, vertex=i32, edge=i64)
     with graph.points.temporary_columns(predecessor=(i32, -1)):
         graph.points.predecessor[:] = before
+        with graph.device.active():
+            largest = int(graph.points.predecessor[:].max())
+        if largest >= n:
+            raise ValueError(f"predecessor {largest}: the graph has {n} points")
         scalars = Scalars(graph, steps=0)
         foreach(scalars, count_steps, end, graph.points.predecessor, n)
         count = int(scalars.steps)

@@ -357,7 +357,7 @@ def _solved(
         elif overflowed.take() and not cuts:
             if hope:
                 return None
-            _refuse_overflow(graph, far)
+            refuse_overflow(graph, far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
         with results_device(graph).active():
             return Sssp(_widened(results_device(graph).xp, values(graph, "dist")), predecessor)
@@ -408,7 +408,7 @@ def _solved_rows(
     return Sssp(distance, stacked(graph, [x.predecessor for x in found]) if predecessors else None)
 
 
-def _refuse_overflow(graph: Graph, far: Any) -> None:
+def refuse_overflow(graph: Graph, far: Any) -> None:
     """Raise an error if an edge leads from a reached vertex to one not reached."""
     pick = live_edges(graph)
     with graph.device.active():

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from morph.partition.parts import DIVIDED
 from morph.partition.replicated import ReplicatedFlag
 from morph.partition.transport import agree, on_all
 
-VERSION = 1
+VERSION = 2
 _SMALL = 64  # bytes of arrays that are kept in the list of entries
 Arrays = dict[str, NDArray[Any]]
 Result = TypeVar("Result")
@@ -199,10 +199,12 @@ class Recorder:
                 return
             about = {"version": VERSION, "graph": self.about, "entries": self.entries}
             values: dict[str, Any] = {f"value {i}": a for i, a in enumerate(self.arrays)}
-            values["morph checkpoint"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+            values |= state
+            text = json.dumps(about | {"checksum": _checksum(about, values)})
+            values["morph checkpoint"] = np.frombuffer(text.encode(), np.uint8)
             remove_leftovers(self.path)
             with replacing(self.path) as (file,):
-                np.savez(file, **(values | state))
+                np.savez(file, **values)
 
         on_all(self.graph.transport, write)
         self.last = time.monotonic()
@@ -213,19 +215,15 @@ class Recorder:
             with opened(self.path) as packed, np.load(packed, allow_pickle=False) as file:
                 found = {name: file[name] for name in file.files}
             about = json.loads(found.pop("morph checkpoint").tobytes())
-        except (
-            AttributeError,
-            BadZipFile,
-            EOFError,
-            KeyError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
+            version, checksum = about["version"], about.pop("checksum", None)
+        except OSError:
+            raise
+        except Exception as error:  # a damaged archive shows in many ways
             raise FormatError(self.path, None, f"no checkpoint: {error}") from error
-        if about["version"] != VERSION:
-            message = f"a checkpoint of version {about['version']}, not {VERSION}"
-            raise FormatError(self.path, None, message)
+        if version != VERSION:
+            raise FormatError(self.path, None, f"a checkpoint of version {version}, not {VERSION}")
+        if checksum != _checksum(about, found):
+            raise FormatError(self.path, None, "a damaged checkpoint: its checksum is another")
         if about["graph"] != self.about:
             raise FormatError(self.path, None, "a checkpoint of another graph")
         self.entries = about["entries"]
@@ -289,8 +287,20 @@ def _read(x: Any, column: str) -> NDArray[Any]:
     return found
 
 
+def _checksum(about: Any, arrays: Arrays) -> int:
+    """Give a checksum of all that a checkpoint has."""
+    found = zlib.crc32(json.dumps(about).encode())
+    for name, a in sorted(arrays.items()):
+        found = zlib.crc32(f"{name} {a.dtype.str} {a.shape}".encode(), found)
+        found = zlib.crc32(np.ascontiguousarray(a).reshape(-1).view(np.uint8).data, found)
+    return found
+
+
 def _fingerprint(graph: PartitionedGraph) -> int:
-    """Give a number that is the same for all parts that a graph may have, and for few others."""
+    """Give a number of the edges and their weights, which differs, most probably, if these do.
+
+    It is the same for all parts that a graph may have.
+    """
 
     def of_part(k: int) -> int:
         part = graph.parts[k]
@@ -302,7 +312,18 @@ def _fingerprint(graph: PartitionedGraph) -> int:
             src, dst = (
                 ids[g.edges.columns[name].array[own]].astype(np.uint64) for name in ("src", "dst")
             )
-            mixed = (src << np.uint64(32) | dst) * np.uint64(0x9E3779B97F4A7C15)
-            return int((mixed ^ mixed >> np.uint64(31)).sum())
+            mixed = _mixed(src << np.uint64(32) | dst)
+            if "weight" in g.edges.columns:
+                weight = g.edges.columns["weight"].array[own]
+                bits = weight.view(f"u{weight.dtype.itemsize}").astype(np.uint64)
+                for column in bits.reshape(len(mixed), -1).T if mixed.size else ():
+                    mixed = _mixed(mixed ^ column)
+            return int(mixed.sum())
 
     return int(sum(graph.gather(of_part))) & (1 << 64) - 1
+
+
+def _mixed(bits: Any) -> Any:
+    """Give 64-bit words of which each bit depends on many of the given ones."""
+    bits = bits * np.uint64(0x9E3779B97F4A7C15)
+    return bits ^ bits >> np.uint64(31)

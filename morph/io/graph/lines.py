@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from morph.io.graph.edges import EdgeArrays, gathered
-from morph.io.text.scanner import Block, Field, Scanner, StrPath
+from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
 
 REAL = (b".", b"e", b"E")  # one of them is in each number that is not written as an integer
 _CHUNK = 1 << 26  # bytes read at once
@@ -97,14 +97,32 @@ def read_lines(path: StrPath, data: Any, lines: Lines, k: int, parts: int) -> Ed
     size = len(data) - lines.start
     near = (lines.start + size * j // parts for j in (k, k + 1))
     start, stop = (_line_start(data, lines.start, at) for at in near)
-    weighted, real = len(lines.fields) == 3, lines.real
-    if weighted and real is None:
-        texts = ((s.data, s.pos) for s in _scanners(path, data, lines, start, stop))
-        real = any(text.find(mark, first) >= 0 for text, first in texts for mark in REAL)
+    if len(lines.fields) < 3 or lines.real is not None:
+        return _read_range(path, data, lines, (start, stop), bool(lines.real))
+    real = _has_reals(_scanners(path, data, lines, start, stop))
+    try:
+        return _read_range(path, data, lines, (start, stop), real)
+    except FormatError:  # an integer of more than 64 bits may be a double if another range has some
+        if real or not _has_reals(_scanners(path, data, lines, lines.start, len(data))):
+            raise
+    return _read_range(path, data, lines, (start, stop), True)
+
+
+def _has_reals(scanners: Iterable[Scanner]) -> bool:
+    """Whether there is a number that is not written as an integer."""
+    texts = ((s.data, s.pos) for s in scanners)
+    return any(text.find(mark, first) >= 0 for text, first in texts for mark in REAL)
+
+
+def _read_range(
+    path: StrPath, data: Any, lines: Lines, offsets: tuple[int, int], real: bool
+) -> EdgeArrays:
+    """Read the lines from one offset to another; the weights are doubles if ``real``."""
+    weighted = len(lines.fields) == 3
     fields = (*lines.fields[:2], *(Field(f.name, not real) for f in lines.fields[2:]))
     blocks: Iterable[Block] = (
         block
-        for scanner in _scanners(path, data, lines, start, stop)
+        for scanner in _scanners(path, data, lines, *offsets)
         for block in scanner.pieces(
             None, fields, lines.what, lines.letter, partial(lines.drop_letters, scanner)
         )
