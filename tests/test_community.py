@@ -16,7 +16,7 @@ from targets import tries
 
 import morph
 from morph.algorithms.community import community as module
-from morph.algorithms.community import search
+from morph.algorithms.community import neighbourhood, search
 from morph.cli import main
 
 
@@ -125,6 +125,22 @@ def test_the_time_is_up():
     assert not found.proved and found.bound > found.min_degree > 0 and found.all is None
     morph.validate.community(g, found, 0, (10, 20))
     assert seen[0] == (0, 1, 0)
+
+
+def test_surroundings_that_are_too_large():
+    """Only degrees whose candidates are few are searched; the bound tells it."""
+    edges, members = planted(120, 8, share=0.1)
+    g = morph.Graph.from_edges(*edges, n=120, symmetrize=True, device="cpu")
+    q = next(q for q in range(120) if q not in members)
+    size = (3, 8)
+    best = morph.community(g, q, size)
+    for most in (2, 20):
+        with mock.patch.object(neighbourhood, "LARGEST", most):
+            found = morph.community(g, [q, members[0]], size)
+        morph.validate.community(g, found[0], q, size)
+        assert found[0].min_degree <= best.min_degree <= found[0].bound
+        assert (found[1].min_degree, found[1].proved) == (7, True) or most == 2
+    assert best.proved and not found[0].proved
 
 
 @pytest.mark.parametrize(

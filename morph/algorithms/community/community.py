@@ -41,7 +41,6 @@ PERIOD = 0.1  # seconds, about, between looks at the clock
 BITS = 1 << 30  # of adjacency, of the queries that are searched at once
 WORD = 64
 
-
 EMPTY = Subgraph(np.zeros(0, np.int64), np.zeros((0, 0), bool))
 
 
@@ -55,7 +54,8 @@ class Community(NamedTuple):
     vertices : array of int64, shape (count,)
         Ascending, on the host.
     proved : bool
-        Whether no subgraph has a larger minimum degree.
+        Whether no subgraph has a larger minimum degree.  False if the time was up, or if more than
+        32,768 vertices may be in a better one.
     bound : int
         No subgraph has a larger minimum degree than this.
     nodes : int
@@ -106,10 +106,21 @@ class Query:
         return words
 
     def prepare(self) -> bool:
-        """Find a subgraph to search for a degree between best and bound; False if they meet."""
-        while self.best < self.bound:
-            self.degree = (self.best + self.bound + 1) // 2
-            subgraph = self.around.subgraph(self.degree)
+        """Find a subgraph to search for a degree between best and bound.
+
+        Returns
+        -------
+        bool
+            False if best and bound meet, or all subgraphs are too large to be searched.
+        """
+        least = 0  # degrees below are those of graphs that are too large
+        while self.best < self.bound >= least:
+            self.degree = max((self.best + self.bound + 1) // 2, least)
+            try:
+                subgraph = self.around.subgraph(self.degree)
+            except MemoryError:
+                least = self.degree + 1
+                continue
             if subgraph is None or len(subgraph.ids) < self.least:
                 self.bound = self.degree - 1
                 continue

@@ -13,6 +13,7 @@ from morph.graph import Graph
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+LARGEST = 1 << 15  # vertices around a query that are searched
 
 
 def farthest(k: int, most: int) -> int:
@@ -106,7 +107,13 @@ class Neighbourhood:
         return np.concatenate(levels) if levels else np.zeros(0, np.int64)
 
     def subgraph(self, k: int) -> Subgraph | None:
-        """Give all that a subgraph of minimum degree ``k`` may have, None if there is none."""
+        """Give all that a subgraph of minimum degree ``k`` may have, None if there is none.
+
+        Raises
+        ------
+        MemoryError
+            If that are more than `LARGEST` vertices.
+        """
         if self.graph.core[self.query] < k:
             return None
         ids = np.concatenate([[self.query], self.candidates(k)])
@@ -121,9 +128,11 @@ class Neighbourhood:
         alive = self._reduced(len(ids), a, b, k)
         if not alive[0]:
             return None
+        if (count := int(alive.sum())) > LARGEST:
+            raise MemoryError(f"a matrix of {count} rows")
         at = np.cumsum(alive) - 1
         both = alive[a] & alive[b]
-        near = np.zeros((int(at[-1]) + 1,) * 2, bool)
+        near = np.zeros((count, count), bool)
         near[at[a[both]], at[b[both]]] = True
         return Subgraph(ids[alive], near)
 
