@@ -116,6 +116,13 @@ class Query:
         least = 0  # degrees below are those of graphs that are too large
         while self.best < self.bound >= least:
             self.degree = max((self.best + self.bound + 1) // 2, least)
+            whole = self.around.component(self.degree)
+            if whole is not None:  # it has all subgraphs of this minimum degree
+                if len(whole) < self.least:
+                    self.bound = self.degree - 1
+                else:
+                    self.best, self.members = self.around.min_degree(whole), whole
+                continue
             try:
                 subgraph = self.around.subgraph(self.degree)
             except MemoryError:
@@ -129,6 +136,7 @@ class Query:
             self.note(found, chosen)
             if self.best < self.degree:
                 return True
+        self.subgraph = EMPTY  # frees its matrix
         return False
 
     def note(self, degree: int, chosen: Ints) -> None:
@@ -208,7 +216,7 @@ def community(
 
 
 def _sizes(size: Any) -> tuple[int, int]:
-    if not isinstance(size, Sequence) or len(size) != 2:
+    if not isinstance(size, Sequence | np.ndarray) or len(size) != 2:
         raise TypeError(f"size is a pair of integers, the least and the largest, not {shown(size)}")
     least, most = (as_integer(x, "size") for x in size)
     if not 1 <= least <= most:

