@@ -301,7 +301,8 @@ def test_algorithms_use_public_names_only(module):
 
     types = {"Applied", "Device", "DeviceGroup", "Function", "Hook", "RepairWarning", "Row"}
     public = {*morph.__all__, *morph.worklists.__all__}
-    public |= {*vars(morph.prelude), *types, "counting", "exclusive", "number", "real_array"}
+    public |= {*vars(morph.prelude), *types, "counting", "detach", "exclusive", "number",
+               "real_array"}  # fmt: skip
     public |= {"available_threads", "mix32", "mix64", "shortened", "shown", "truth", "as_integer"}
     broken = [
         f"{MODULES[module].relative_to(ROOT)}:{line}: {used}.{name}"

@@ -7,7 +7,7 @@ restores the table's former version, so that those launches are valid again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from morph.data.protocols import TableLike
@@ -90,9 +90,9 @@ class TemporaryColumns:
         if table.version == self.attached[0] and not self.shadowed:
             self.attached = table.version, table._fills
             for name in self.columns:
-                del table.columns[name]
-            others = len(table._records) - len(self.records)
-            table._records = table._records[:others]  # no record was added after them
+                table.columns.pop(name, None)
+            ours = set(map(id, self.records))
+            table._records = [r for r in table._records if id(r) not in ours]
             table._fills = self.detached[1]
             renew(table, self.detached[0])
             return
@@ -103,7 +103,28 @@ class TemporaryColumns:
         table = self.table
         for name in self.columns.keys() & table.columns.keys():
             table.drop(name)
+        self.columns, self.records = {}, []  # the names are those of the user's columns now
         for other, name in self.shadowed:
             if other in table.columns:
                 table.rename(other, name)
-        self.columns, self.records = {}, []
+
+
+def detach(columns: Iterable[Any]) -> None:
+    """Detach those temporary columns that are attached, see `run_all`."""
+    run_all([x.__exit__ for x in columns if x.is_attached])
+
+
+def run_all(steps: list[Callable[[], object]]) -> None:
+    """Run all steps, the last first, and remove them; an interrupt is raised when all have run.
+
+    A step that is interrupted runs again.
+    """
+    interrupt = None
+    while steps:
+        try:
+            steps[-1]()
+            steps.pop()
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt

@@ -16,6 +16,7 @@ import numpy as np
 
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.table import Table
+from morph.data.temporary import run_all
 from morph.graph.applied import Applied
 from morph.graph.gapped import weight_of
 from morph.language.dtypes import vec
@@ -32,7 +33,7 @@ from morph.partition.replicated import TableOfParts
 from morph.partition.transport import on_all, raise_together
 from morph.runtime.arrays import to_host
 from morph.updates.batch import Batch, Named, none, parallel_edges
-from morph.updates.changes import Resolved, Steps, carry_out, follows, roll_back
+from morph.updates.changes import Resolved, Steps, carry_out, follows
 
 NO_OWNER = 1 << 15  # the owner of an id that no part owns
 
@@ -154,7 +155,7 @@ def apply(
             finally:
                 parts.undoable = False
     except BaseException:
-        roll_back(undo)
+        run_all(undo)
         raise
     return applied
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from morph.data.temporary import TemporaryColumns
+from morph.data.temporary import TemporaryColumns, detach
 from morph.partition.views import refuse_name
 
 
@@ -69,10 +69,10 @@ class TemporaryColumnsOfParts:
         return self._part(k).writes()
 
     def __exit__(self, *problem: object) -> None:
-        hidden, self.hidden = self.hidden, None
+        hidden = self.hidden
         try:
-            for x in self.parts:
-                if x.is_attached:
-                    x.__exit__()
+            detach(self.parts)
         finally:
-            self.table._show(self.names, hidden)
+            if hidden is not None:
+                self.table._show(self.names, hidden)
+            self.hidden = None  # at last: an interrupted exit runs again

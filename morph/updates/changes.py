@@ -13,6 +13,7 @@ import numpy as np
 
 from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD
 from morph.data.table import Table
+from morph.data.temporary import run_all
 from morph.graph.applied import Applied, Then
 from morph.runtime.device import Array, is_host
 from morph.updates import fast_path
@@ -92,31 +93,15 @@ def _apply(g: Graph, batch: Batch, then: Then) -> Applied:
         if then is not None:
             then(applied)
     except BaseException:
-        roll_back(undo)
+        run_all(undo)
         raise
     return applied
-
-
-def roll_back(undo: Steps) -> None:
-    """Run all steps, the last first; an interrupt is raised when all have run.
-
-    A step that is interrupted runs again.
-    """
-    interrupt = None
-    while undo:
-        try:
-            undo[-1]()
-            undo.pop()
-        except KeyboardInterrupt as error:
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
 
 
 def carry_out(
     g: Graph, named: Resolved, given: dict[str, Array], batch: Batch, undo: Steps
 ) -> Applied:
-    """Apply a batch; if that raises, `roll_back` puts the graph back as it was.
+    """Apply a batch; if that raises, `run_all` puts the graph back as it was.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from morph.data.collection import Collection, Set
+from morph.data.temporary import detach
 from morph.graph import Graph
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
@@ -62,9 +63,7 @@ class Workspace:
 
     def _detach(self) -> None:
         try:
-            for x in self.temporary:
-                if x.is_attached:
-                    x.__exit__()
+            detach(self.temporary)
         finally:
             self.graph._lock.release()
 

@@ -216,9 +216,9 @@ class Recorder:
                 found = {name: file[name] for name in file.files}
             about = json.loads(found.pop("morph checkpoint").tobytes())
             version, checksum = about["version"], about.pop("checksum", None)
-        except OSError:
-            raise
         except Exception as error:  # a damaged archive shows in many ways
+            if isinstance(error, OSError) and error.filename is not None:
+                raise
             raise FormatError(self.path, None, f"no checkpoint: {error}") from error
         if version != VERSION:
             raise FormatError(self.path, None, f"a checkpoint of version {version}, not {VERSION}")
