@@ -104,6 +104,26 @@ def test_sizes_and_widths_agree(seed):
         assert found.vertices.tolist() in [x.tolist() for x in again.all]
 
 
+@pytest.mark.parametrize("degree", [2, 3, 4])
+def test_a_small_clique_in_dense_surroundings(degree):
+    """Its vertices lack no neighbours, but are too few; every access is checked."""
+    edges, _ = planted(100, 5, share=0.3)
+    g = morph.Graph.from_edges(*edges, n=100, symmetrize=True, device="cpu")
+    graph = neighbourhood.SimpleGraph(g, *edges)
+    for q in range(6):
+        query = module._query_of(graph, q, degree + 4, degree + 5)
+        query.degree, query.subgraph = degree, query.around.subgraph(degree)
+        with morph.checked():
+            module.decide(g.device, [query], float("inf"))
+        assert query.best >= degree or query.bound < degree
+
+
+def test_all_around_a_hub():
+    star = morph.Graph.from_edges(np.zeros(40_000, int), np.arange(1, 40_001), symmetrize=True)
+    found = morph.community(star, 0, (2, 3), all=True)
+    assert (found.min_degree, found.proved, found.all) == (1, True, None)
+
+
 def test_deleted_vertices_and_small_components():
     g = morph.Graph.from_edges([0, 0, 1, 3], [1, 2, 2, 4], n=7, symmetrize=True, device="cpu")
     assert morph.community(g, [5, 3, 0], (3, 3))[:2] == [None, None]

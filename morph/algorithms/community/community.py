@@ -62,7 +62,7 @@ class Community(NamedTuple):
         Visited by the search.
     all : list of array of int64, optional
         The vertices of all subgraphs of this minimum degree, in lexicographic order; None if they
-        were not asked for, or the time was up.
+        were not asked for, the time was up, or more than 32,768 vertices may be in one.
     """
 
     min_degree: int
@@ -284,6 +284,7 @@ class Search:
         limits: dict[str, Any] = {
             name: np.array([getattr(x, name) for x in batch], np.int32) for name in names
         }
+        limits["most"] = np.minimum(limits["most"], sizes).astype(np.int32)
         self.deepest = int(limits["most"].max()) + 1
         self.queries.extend(
             first=np.cumsum(lengths) - lengths, size=sizes.astype(np.int32), **limits,
@@ -335,10 +336,14 @@ def decide(device: Device, batch: list[Query], end: float) -> None:
 
 
 def find_all(device: Device, query: Query, end: float) -> list[Ints] | None:
-    """Find all subgraphs of the largest minimum degree, None if the time is up before."""
+    """Find all subgraphs of the largest minimum degree, None if that takes too much."""
     if query.best == 0:
         return [query.members]
-    query.degree, query.subgraph = query.best, query.around.subgraph(query.best) or EMPTY
+    query.degree = query.best
+    try:
+        query.subgraph = query.around.subgraph(query.best) or EMPTY
+    except MemoryError:
+        return None
     ids, capacity, found = query.subgraph.ids, MANY, MANY + 1
     while found > capacity:
         capacity = found

@@ -63,6 +63,7 @@ class Node:
     reached: local(u64, 4)
     front: local(u64, 4)
     following: local(u64, 4)
+    beyond: local(u64, 4)  # neighbours of the front
     lacking: local(u64, 4)  # chosen vertices of degree below k among these
     gains: local(i32, 16)  # candidates by their number of lacking neighbours
     stack: local(u64, 64)  # the sets of open nodes, chosen vertices first
@@ -78,6 +79,7 @@ def fill(node, deepest, words):
         node.reached.add(u64(0))
         node.front.add(u64(0))
         node.following.add(u64(0))
+        node.beyond.add(u64(0))
         node.lacking.add(u64(0))
     for _ in range(deepest + 1):
         node.gains.add(i32(0))
@@ -191,16 +193,16 @@ def find_reached(node, q, near, distance, words):
         distance -= 1
         more = False
         for j in range(words):
-            node.lacking[j] = u64(0)
+            node.beyond[j] = u64(0)
         for j in range(words):
             bits = node.front[j]
             while bits != u64(0):
                 row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
                 bits = bits & (bits - u64(1))
                 for i in range(words):
-                    node.lacking[i] = node.lacking[i] | near[row + i]
+                    node.beyond[i] = node.beyond[i] | near[row + i]
         for j in range(words):
-            node.front[j] = node.lacking[j] & node.following[j] & ~node.reached[j]
+            node.front[j] = node.beyond[j] & node.following[j] & ~node.reached[j]
             node.reached[j] = node.reached[j] | node.front[j]
             more = more or node.front[j] != u64(0)
 
@@ -254,7 +256,7 @@ def best_candidate(node, q, near, words):
     """Count the candidates by gain; give one of the most lacking, then of the most neighbours."""
     for gain in range(q.most + 1):
         node.gains[gain] = i32(0)
-    best, score = i64(-1), i32(-1)
+    best, score = i64(-1), i64(-1)
     for j in range(words):
         bits = node.rest[j]
         while bits != u64(0):
@@ -265,7 +267,7 @@ def best_candidate(node, q, near, words):
             node.gains[gained] += 1
             inside = common(near, row, node.chosen, words)
             among = inside + common(near, row, node.rest, words)
-            value = (gained * 256 + min(inside, 255)) * 4096 + min(among, 4095)
+            value = ((i64(gained) << 20) + inside << 20) + among
             if value > score:
                 best, score = v, value
     return best

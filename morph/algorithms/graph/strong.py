@@ -5,8 +5,9 @@ edges out, to points that are left, is a component: it is trimmed (McLendon et a
 points have colours: a point takes the smallest of all that reach it.  A point that keeps its own is
 the root of a component: those of its colour that reach it (Orzan 2004).  In the first round only
 one point of many edges, the pivot, has a colour, which finds the largest component of most graphs
-in two searches (Fleischer, Hendrickson, Pinar 2000); then all have, in a random order: the expected
-number of rounds is logarithmic in the length of the longest chain of components.  One launch.
+in two searches (Fleischer, Hendrickson, Pinar 2000); then all have, hashed from their ids: if these
+are in random order, the expected number of rounds is logarithmic in the length of the longest chain
+of components.  One launch.
 Work: O(n + m) a round, on what is left of the graph; a colour may travel over long paths in vain,
 so that chains of 10**5 components take several times the time of Tarjan's algorithm.
 """
