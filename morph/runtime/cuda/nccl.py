@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
 import warnings
 from collections.abc import Sequence
@@ -25,7 +24,8 @@ def _nccl() -> Any:
     """CuPy's module for NCCL, which `cupy.cuda` does not import itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a missing library, which `available` shows
-        return importlib.import_module("cupy.cuda.nccl")
+        from cupy.cuda import nccl  # noqa: PLC0415
+    return nccl
 
 
 def connect(comm: Any, gpu: Device) -> Nccl | None:
