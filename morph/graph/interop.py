@@ -54,10 +54,12 @@ def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
 
     An undirected edge is there twice, a loop once, parallel edges are there each.
     """
-    rows = [near for _, near in graph.adjacency()]
+    rows = _networkx_rows(graph)
     n = len(rows)
     counts = np.fromiter(map(len, rows), np.int64, n)
-    flat = map(index.__getitem__, chain.from_iterable(rows))
+    flat: Any = chain.from_iterable(rows)
+    if list(index) != list(range(n)):  # else the nodes are the numbers of the points
+        flat = map(index.__getitem__, flat)
     dst = np.fromiter(flat, np.int64, int(counts.sum()))
     src = np.repeat(np.arange(n), counts)
     if graph.is_multigraph():
@@ -66,11 +68,23 @@ def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
     return src, dst
 
 
-def networkx_values(graph: Any, attribute: Any, default: Any) -> list[Any]:
-    """Give an attribute of the edges in the order of `networkx_arcs`."""
-    data = chain.from_iterable(near.values() for _, near in graph.adjacency())
+def _networkx_rows(graph: Any) -> list[dict[Any, Any]]:
+    """Give the adjacency; of a view as dicts, since the length of what it filters may be wrong."""
+    rows = [near for _, near in graph.adjacency()]
+    if all(isinstance(near, dict) for near in rows):
+        return rows
+    if graph.is_multigraph():
+        return [{v: dict(keys) for v, keys in near.items()} for near in rows]
+    return [dict(near) for near in rows]
+
+
+def networkx_values(graph: Any, attribute: Any, default: Any, kept: Any = None) -> list[Any]:
+    """Give an attribute of the edges in the order of `networkx_arcs`, or of those ``kept``."""
+    data = chain.from_iterable(near.values() for near in _networkx_rows(graph))
     if graph.is_multigraph():
         data = chain.from_iterable(keys.values() for keys in data)
+    if kept is not None:
+        data = compress(data, kept.tolist())
     return [d.get(attribute, default) for d in data]
 
 
@@ -78,11 +92,10 @@ def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array 
     """Give source, destination, weight (None if no edge has one) and the number of nodes."""
     index = {node: i for i, node in enumerate(graph)}
     src, dst = networkx_arcs(graph, index)
-    found = [] if weight is None else networkx_values(graph, weight, None)
-    if not graph.is_directed():  # in the order of `graph.edges`
-        kept = src <= dst
+    kept = None if graph.is_directed() else src <= dst  # in the order of `graph.edges`
+    if kept is not None:
         src, dst = src[kept], dst[kept]
-        found = list(compress(found, kept.tolist()))
+    found = [] if weight is None else networkx_values(graph, weight, None, kept)
 
     def name(k: int) -> str:
         u, v = list(graph.edges())[k]
