@@ -20,10 +20,11 @@ import morph
 from morph.algorithms.registry import Algorithm
 from morph.launch.threads import get_num_threads as threads
 
-ITERATIONS, SAMPLED = 20, 4  # as in the registry: of PageRank; sources of betweenness
+ITERATIONS, SAMPLED = 20, 4  # as in the registry: of PageRank; sources of betweenness and Johnson
 PAGERANK = f"pagerank, {ITERATIONS} iterations"
 SINGLE = f"{PAGERANK}, float32"
 BETWEENNESS = f"betweenness, {SAMPLED} sources"
+JOHNSON = f"johnson, {SAMPLED} sources"
 PREDECESSORS = "sssp, predecessors"
 
 
@@ -75,6 +76,13 @@ def passed(graph: Input, centrality: Any) -> np.ndarray:
     return shares(found)
 
 
+def leads_forwards(graph: Input, order: Any) -> bool:
+    """Whether all edges to points of higher ids lead forwards in an order of the points."""
+    place = np.argsort(np.asarray(order))
+    up = graph.src < graph.dst
+    return bool((place[graph.src[up]] < place[graph.dst[up]]).all())
+
+
 def scipy(graph: Input) -> Tasks:
     from scipy.sparse import csgraph, csr_array
 
@@ -119,6 +127,7 @@ def scipy(graph: Input) -> Tasks:
                 lambda found: distances(found[0]),
             )
         ],
+        JOHNSON: [Way(lambda _: csgraph.johnson(m, indices=between(graph)), distances)],
         "connected_components": [
             Way(
                 lambda _: csgraph.connected_components(m, directed=False),
@@ -143,6 +152,7 @@ def igraph(graph: Input) -> Tasks:
     src, dst, weight = graph.once
     g = package.Graph(n=graph.n, edges=np.stack([src, dst], 1))
     g.es["weight"] = weight.tolist()
+    upwards = package.Graph(n=graph.n, edges=np.stack([src, dst], 1), directed=True)
     sources = between(graph).tolist()
     return {
         "bfs": [Way(lambda s: g.distances(s), lambda found: distances(found[0]))],
@@ -155,6 +165,9 @@ def igraph(graph: Input) -> Tasks:
                 lambda _: g.spanning_tree(weights="weight", return_tree=False),
                 lambda edges: float(weight[edges].sum(dtype=np.float64)),
             )
+        ],
+        "topological_order": [
+            Way(lambda _: upwards.topological_sorting(), lambda o: leads_forwards(graph, o))
         ],
         "core_number": [Way(lambda _: g.coreness(), np.asarray)],
         "triangle_count": [
@@ -393,6 +406,7 @@ def answer_of(graph: Input, row: Algorithm) -> Callable[[Any], Any]:
     known: dict[str, Callable[[Any], Any]] = {
         "distance": lambda f: distances(host(f.distance)),
         "edges": lambda f: float(f.weight),
+        "order": lambda f: leads_forwards(graph, host(f.order)),
         "triangles": lambda f: f.total,
         "rank": lambda f: shares(host(f.rank)),
         "centrality": lambda f: passed(graph, host(f.centrality)),

@@ -5,16 +5,19 @@ import importlib
 from morph import providers
 from morph.algorithms.community.community import community
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
-from morph.algorithms.graph.bellman_ford import NegativeCycle, bellman_ford
+from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number, k_core
+from morph.algorithms.graph.cycles import CycleError, NegativeCycle
+from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
 from morph.algorithms.graph.path import path
 from morph.algorithms.graph.sssp import sssp
 from morph.algorithms.graph.strong import strongly_connected_components
+from morph.algorithms.graph.topological import topological_order
 from morph.algorithms.graph.triangles import triangle_count
 from morph.algorithms.refinement.refine import refine, refine_with_report
 from morph.algorithms.triangulation.triangulate import triangulate
@@ -45,14 +48,15 @@ from morph.partition.partition import partition
 from morph.runtime.device import device
 
 __all__ = [
-    "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
-    "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle", "PartitionedGraph",
-    "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort",
-    "bellman_ford", "betweenness", "bfs", "checked", "community", "compact",
+    "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicSSSP",
+    "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle",
+    "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax",
+    "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked", "community", "compact",
     "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
-    "k_core", "kernel", "mst", "pagerank", "partition", "path", "program", "reduce", "refine",
-    "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp",
-    "strongly_connected_components", "timing", "triangle_count", "triangulate", "vec",
+    "johnson", "k_core", "kernel", "mst", "pagerank", "partition", "path", "program", "reduce",
+    "refine", "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp",
+    "strongly_connected_components", "timing", "topological_order", "triangle_count", "triangulate",
+    "vec",
 ]  # fmt: skip
 providers.bind()
 

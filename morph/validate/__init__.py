@@ -8,12 +8,14 @@ from morph.validate.centrality import betweenness, pagerank
 from morph.validate.community import community
 from morph.validate.forest import connected_components, mst, strongly_connected_components
 from morph.validate.local import core_number, triangle_count
-from morph.validate.paths import bellman_ford, bfs, path, sssp
+from morph.validate.order import topological_order
+from morph.validate.paths import bellman_ford, bfs, johnson, path, sssp
 from morph.validate.sat import implications, model, refuted, satisfied
 from morph.validate.store import index
 
 __all__ = [
     "WrongAnswer", "bellman_ford", "betweenness", "bfs", "community", "connected_components",
-    "core_number", "implications", "index", "model", "mst", "pagerank", "path", "refuted",
-    "satisfied", "sssp", "strongly_connected_components", "triangle_count",
+    "core_number", "implications", "index", "johnson", "model", "mst", "pagerank", "path",
+    "refuted", "satisfied", "sssp", "strongly_connected_components", "topological_order",
+    "triangle_count",
 ]  # fmt: skip
