@@ -3,14 +3,16 @@
 import importlib.util
 import os
 import re
+import shlex
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import ranks
 from hypothesis import HealthCheck, settings
 
 import morph
-from morph.runtime.toolchain import cpu
 
 # the first example pays for a compilation, so neither its time nor its slowness means anything
 settings.register_profile(
@@ -22,7 +24,6 @@ settings.register_profile(
 )
 # CI tries the same examples each time, so more of them find nothing new
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, max_examples=15)
-FLAGS = cpu.FLAGS
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
@@ -65,18 +66,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-# CI compiles with -O1, as checked units are, in about 60 % of the time; but not the units of these
-OPTIMISED = re.compile(
-    "test_(algorithms|build|delaunay|dynamic|examples|mesh|parts_programs|powers|predicates|refine"
-    "|sat|solve|surveys|targets_numbers|triangulate)"
+# CI compiles with -O0, in half of the time, also in processes that tests start; but not for these
+AS_USERS_DO = re.compile(
+    r"test_(algorithms|build|delaunay|powers|predicates|refine|sat|targets_numbers|triangulate)\.py"
 )
+COMPUTING = re.compile("test_(cli_sat|decimation|fixpoints|interrupts|solve|surveys)")  # with -O1
+COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
+WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if os.environ.get("CI"):
-        quick = () if OPTIMISED.match(item.path.name) else ("-O0",)
-        cpu.FLAGS = (*FLAGS, *quick)
+    if os.environ.get("CI") and COMPILER:
+        name = item.path.name
+        level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(name)))} "
+        os.environ["MORPH_CXX"] = ("" if AS_USERS_DO.match(name) else level) + COMPILER
 
 
 @pytest.hookimpl(wrapper=True)
