@@ -53,6 +53,13 @@ def mpi_starts() -> bool:
     return importlib.util.find_spec("mpi4py") is not None and ranks.MPIEXEC is not None
 
 
+# begun first, so that no worker is alone with one when the others have ended
+LONG = re.compile(
+    r"test_(golden|sm90|interrupts|dynamic|names|ranks|refine_inorder|parts_algorithms"
+    r"|parts_dynamic|solve|refine_parts|edge_map|refine_hard|dynamic_faults|deletion)\.py"
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     needs = {
         "gpu": (gpu_answers, "no GPU answers"),
@@ -64,13 +71,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marked and not there():
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
+    items.sort(key=lambda item: not LONG.match(item.path.name))
 
 
 # CI compiles with -O0, in half of the time, also in processes that tests start; but not for these
 AS_USERS_DO = re.compile(
     r"test_(algorithms|build|delaunay|powers|predicates|refine|sat|targets_numbers|triangulate)\.py"
 )
-COMPUTING = re.compile("test_(cli_sat|decimation|fixpoints|interrupts|solve|surveys)")  # with -O1
+COMPUTING = re.compile(  # with -O1
+    "test_(cli_sat|decimation|fixpoints|interrupts|sat_parts|solve|surveys|triangulate_hard)"
+)
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
 WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
 
