@@ -140,7 +140,8 @@ class Algorithm:
         with graph.device.active():
             ids = edges.ids()
             ids = ids[edges.src[ids] < edges.dst[ids]]
-            ends, weight = (edges.src[ids], edges.dst[ids]), edges.weight[ids]
+            weight = edges.weight[ids] if "weight" in edges.columns else None
+            ends = edges.src[ids], edges.dst[ids]
             return type(graph).from_edges(*ends, weight=weight, n=n, device=graph.device)
 
     def arguments_of(self, options: Mapping[str, Any]) -> Arguments:

@@ -45,7 +45,7 @@ def _graphs(device: str, types: tuple[Any, ...] = TYPES) -> Iterator[Graph]:
 
 def _row(row: Algorithm, device: str) -> Calls:
     """Calls of a graph algorithm: by the examples of its options, and with all results."""
-    for g in _graphs(device, TYPES if row.weights else (None,)):
+    for g in map(row.suited, _graphs(device, TYPES if row.weights else (None,))):
         for options in row.examples:
             given = row.arguments_of(options)
             yield partial(row.function, g, **given)
