@@ -16,6 +16,7 @@ from morph.algorithms.graph.path import path
 from morph.algorithms.graph.sssp import sssp
 from morph.algorithms.graph.strong import strongly_connected_components
 from morph.algorithms.graph.triangles import triangle_count
+from morph.algorithms.graph.truss import k_truss, truss_number
 from morph.algorithms.refinement.refine import refine, refine_with_report
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Collection, Flag, Set
@@ -48,11 +49,11 @@ __all__ = [
     "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
     "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle", "PartitionedGraph",
     "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort",
-    "bellman_ford", "betweenness", "bfs", "checked", "community", "compact",
-    "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
-    "k_core", "kernel", "mst", "pagerank", "partition", "path", "program", "reduce", "refine",
-    "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp",
-    "strongly_connected_components", "timing", "triangle_count", "triangulate", "vec",
+    "bellman_ford", "betweenness", "bfs", "checked", "community", "compact", "connected_components",
+    "core_number", "device", "foreach", "func", "get_num_threads", "k_core", "k_truss", "kernel",
+    "mst", "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report",
+    "scan", "sections", "set_num_threads", "sort", "sssp", "strongly_connected_components",
+    "timing", "triangle_count", "triangulate", "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
 

@@ -11,9 +11,11 @@ from morph.validate.local import core_number, triangle_count
 from morph.validate.paths import bellman_ford, bfs, path, sssp
 from morph.validate.sat import implications, model, refuted, satisfied
 from morph.validate.store import index
+from morph.validate.truss import truss_number
 
 __all__ = [
     "WrongAnswer", "bellman_ford", "betweenness", "bfs", "community", "connected_components",
     "core_number", "implications", "index", "model", "mst", "pagerank", "path", "refuted",
     "satisfied", "sssp", "strongly_connected_components", "triangle_count",
+    "truss_number",
 ]  # fmt: skip
