@@ -56,9 +56,10 @@ fake = SimpleNamespace(
     groupStart=lambda: None, groupEnd=end_group,
 )
 cuda = SimpleNamespace(
-    nccl=fake, get_current_stream=lambda: SimpleNamespace(ptr=0),
+    get_current_stream=lambda: SimpleNamespace(ptr=0),
     runtime=SimpleNamespace(deviceGetPCIBusId=lambda k: "" if lacks == "a GPU" else str(k)),
 )
+patch.setattr(nccl, "_nccl", lambda: fake)
 patch.setattr(nccl, "import_cupy", lambda: SimpleNamespace(cuda=cuda))
 patch.setattr(nccl, "device_of", lambda x: gpu)
 """

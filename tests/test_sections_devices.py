@@ -10,6 +10,7 @@ from targets import host
 import morph
 from morph import foreach, kernel, sections
 from morph.prelude import i32
+from morph.runtime.device import DeviceError
 
 
 @kernel
@@ -59,7 +60,7 @@ def graphs(request, monkeypatch):
     if "cuda:1" in devices:
         try:
             morph.device("cuda:1")
-        except morph.DeviceError:
+        except DeviceError:
             pytest.skip("there is one GPU")
     if devices == "cpu":
         devices = ["cpu", pretended(monkeypatch, 6), pretended(monkeypatch, 7)]

@@ -38,23 +38,44 @@ class Node:
     binds: ClassVar[tuple[str, ...]] = ()  # fields with names of locals that it gives a value
     uses: ClassVar[tuple[str, ...]] = ()  # fields with names of locals that it reads or changes
     indices: ClassVar[tuple[str, ...]] = ()  # fields with rows, indices and numbers of rows
+    remembered: ClassVar[bool] = False  # `walk` remembers the nodes below it
     arguments: ClassVar[str] = ""  # which fields of the argument block it needs; see `abi.fields`
 
 
 N = TypeVar("N", bound=Node)
 
 
+_walked: dict[int, tuple[object, list[Node]]] = {}  # by the identity of what was walked
+_MOST_WALKED = 1024
+
+
 def walk(node: object) -> Iterator[Node]:
     """Every node below and including ``node``, parents first, in order."""
-    stack = [node]
+    return iter(_nodes(node))
+
+
+def _nodes(node: object) -> list[Node]:
+    """The nodes of a tree; a compilation asks for those of each function and body many times."""
+    known = _walked.get(id(node))
+    if known is not None and known[0] is node:
+        return known[1]
+    found: list[Node] = []
+    stack: list[object] = [node]
     while stack:
         top = stack.pop()
         if isinstance(top, tuple):
             stack.extend(reversed(top))
         elif isinstance(top, Node):
-            yield top
             kind: Any = type(top)
-            stack.extend([getattr(top, name) for name in _below(kind)])
+            if kind.remembered and top is not node:
+                found += _nodes(top)
+            else:
+                found.append(top)
+                stack.extend([getattr(top, name) for name in _below(kind)])
+    if len(_walked) >= _MOST_WALKED:
+        _walked.clear()
+    _walked[id(node)] = node, found
+    return found
 
 
 def bodies(node: Node) -> list[Any]:

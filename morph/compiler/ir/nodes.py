@@ -528,6 +528,7 @@ class Func(Node):
     Parameters of type Object take no place in the generated signature.  ``locals`` gives every
     local's type, parameters excluded.
     """
+    remembered = True
     name: str
     params: tuple[tuple[str, Type], ...]
     result: Type

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from collections.abc import Sequence
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -17,6 +19,15 @@ def gpu_of(messages: Sequence[Sequence[Array]]) -> Device | None:
     return None if not arrays or any(map(is_host, arrays)) else device_of(arrays[0])
 
 
+@cache
+def _nccl() -> Any:
+    """CuPy's module for NCCL, which `cupy.cuda` does not import itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a missing library, which `available` shows
+        from cupy.cuda import nccl  # noqa: PLC0415
+    return nccl
+
+
 def connect(comm: Any, gpu: Device) -> Nccl | None:
     """Connect the GPUs of all ranks of a communicator, one of each.
 
@@ -26,22 +37,22 @@ def connect(comm: Any, gpu: Device) -> Nccl | None:
         None if NCCL is missing, does not connect the GPUs, or two ranks have the same GPU.
     """
     with gpu.active():
-        cuda = import_cupy().cuda
-        found = comm.allgather(_place(cuda, gpu, comm.rank == 0) if cuda.nccl.available else None)
+        nccl = _nccl()
+        found = comm.allgather(_place(gpu, comm.rank == 0) if nccl.available else None)
         if None in found or len({place for place, _ in found}) < len(found):
             return None
         try:
-            made = Nccl(cuda.nccl.NcclCommunicator(comm.size, found[0][1], comm.rank), gpu)
+            made = Nccl(nccl.NcclCommunicator(comm.size, found[0][1], comm.rank), gpu)
         except Exception:  # what NCCL lacks shows in many ways
             made = None
         return made if all(comm.allgather(made is not None)) else None
 
 
-def _place(cuda: Any, gpu: Device, first: bool) -> tuple[Any, Any] | None:
+def _place(gpu: Device, first: bool) -> tuple[Any, Any] | None:
     """Which GPU of which machine it is; the first rank also gives a name for the connection."""
     try:
-        place = platform.node(), cuda.runtime.deviceGetPCIBusId(gpu.index)
-        return place, cuda.nccl.get_unique_id() if first else None
+        place = platform.node(), import_cupy().cuda.runtime.deviceGetPCIBusId(gpu.index)
+        return place, _nccl().get_unique_id() if first else None
     except Exception:
         return None
 
@@ -69,7 +80,7 @@ class Nccl:
         sizes : array of int64, shape (ranks, arrays)
             The lengths of what each rank sends to this one.
         """
-        gpu, cuda, rank = self.gpu, import_cupy().cuda, self.comm.rank_id()
+        gpu, nccl, rank = self.gpu, _nccl(), self.comm.rank_id()
         with gpu.active():
             given = [[gpu.xp.ascontiguousarray(a) for a in to] for to in sent]
             like = [(a.shape[1:], a.dtype) for a in given[rank]]
@@ -78,8 +89,8 @@ class Nccl:
                 for row in sizes.tolist()
             ]
             received[rank] = given[rank]
-            kind, stream = cuda.nccl.NCCL_UINT8, cuda.get_current_stream().ptr
-            cuda.nccl.groupStart()
+            kind, stream = nccl.NCCL_UINT8, import_cupy().cuda.get_current_stream().ptr
+            nccl.groupStart()
             for k in range(len(given)):
                 if k == rank:
                     continue
@@ -87,7 +98,7 @@ class Nccl:
                     self.comm.send(gpu.pointer(a), a.nbytes, kind, k, stream)
                 for a in filter(_size, received[k]):
                     self.comm.recv(gpu.pointer(a), a.nbytes, kind, k, stream)
-            cuda.nccl.groupEnd()
+            nccl.groupEnd()
         return received
 
 
