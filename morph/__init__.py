@@ -8,6 +8,7 @@ from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, Dyna
 from morph.algorithms.graph.bellman_ford import NegativeCycle, bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.cliques import cliques, max_clique
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number, k_core
 from morph.algorithms.graph.mst import mst
@@ -49,11 +50,12 @@ __all__ = [
     "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
     "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle", "PartitionedGraph",
     "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort",
-    "bellman_ford", "betweenness", "bfs", "checked", "community", "compact", "connected_components",
-    "core_number", "device", "foreach", "func", "get_num_threads", "k_core", "k_truss", "kernel",
-    "mst", "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report",
-    "scan", "sections", "set_num_threads", "sort", "sssp", "strongly_connected_components",
-    "timing", "triangle_count", "triangulate", "truss_number", "vec",
+    "bellman_ford", "betweenness", "bfs", "checked", "cliques", "community", "compact",
+    "connected_components", "core_number", "device", "foreach", "func", "get_num_threads", "k_core",
+    "k_truss", "kernel", "max_clique", "mst", "pagerank", "partition", "path", "program", "reduce",
+    "refine", "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp",
+    "strongly_connected_components", "timing", "triangle_count", "triangulate", "truss_number",
+    "vec",
 ]  # fmt: skip
 providers.bind()
 

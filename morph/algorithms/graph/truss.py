@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device
+from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.simple import degrees, end_of, find, ranked_pairs, sorted_rows
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_sub, i32, i64
 
 INFINITY = 2**31 - 1
@@ -55,22 +55,6 @@ class Rows(NamedTuple):
     pairs: Any
     ends: Any  # column of arcs: the number of the neighbour
     pair: Any  # column of arcs: the pair
-
-
-@func
-def end_of(p):
-    return p.first + p.out_degree
-
-
-@func
-def find(ends, w, begin, end):
-    """Give the first place from ``begin`` to ``end`` whose value is ``w`` or more."""
-    size = end - begin
-    while size > 0:
-        half = (size + 1) >> 1
-        begin = begin + half if ends[begin + half - 1] < w else begin
-        size -= half
-    return begin
 
 
 @kernel
@@ -218,44 +202,17 @@ def find_pair(e, rank, rows):
         e.pair = rows.pair[find(rows.ends, v, u.first, end_of(u))].id
 
 
-def _ranked_pairs(graph: Graph) -> tuple[Any, Any, Any]:
-    """Give the ranks of vertices by degree; and the pairs of ranks that edges join, ascending."""
-    xp, n, pick = graph.device.xp, len(graph.points), live_edges(graph)
-    src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
-    order = argsort(xp.bincount(src, minlength=n) + xp.bincount(dst, minlength=n))
-    rank = xp.empty(n, np.int32)
-    rank[order] = xp.arange(n, dtype=np.int32)
-    a, b = rank[src], rank[dst]
-    keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
-    keys = keys[a != b]
-    keys.sort()
-    first = xp.ones(keys.size, bool)
-    first[1:] = keys[1:] != keys[:-1]
-    keys = keys[first]
-    return rank, (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
-
-
 def _rows(graph: Graph, low: Any, high: Any) -> Rows:
     """Make the rows of these pairs of vertices."""
-    xp, n, m = graph.device.xp, len(graph.points), len(low)
-    # each row: the neighbours of lower ranks, ascending, then those of higher ones
-    ends = xp.concatenate([high, low]), xp.concatenate([low, high])
-    made = Graph.from_edges(*ends, n=n, device=graph.device)
+    made, m = sorted_rows(graph, len(graph.points), low, high), len(low)
     pairs = made.add_table(
         "pairs", low=Ref("points"), high=Ref("points"), support=i32, round=i32, number=i32
     )
     pairs.extend(low=low, high=high, support=0, round=INFINITY, number=-1)
-    for name, dtype, values in (
-        ("first", i64, made.adjacency("out")[0][:-1]),
-        ("below", i32, xp.bincount(high, minlength=n)),
-        ("size", i32, made.degree()),
-    ):
-        made.points.add(name, dtype)
-        made.points.columns[name].array[:n] = values
-    made.edges.add("end", i32)
+    made.points.add("size", i32)
+    made.points.size[:] = made.degree()
     made.edges.add("pair", Ref("pairs"))
     if made.edge_order is not None:
-        made.edges.end.array[:] = made.edges.dst.array
         made.edges.pair.array[:] = made.edge_order % m
     return Rows(made, pairs, made.edges.end, made.edges.pair)
 
@@ -270,13 +227,13 @@ def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
         pair, -1 if it is deleted or joins a point with itself.
     """
     with graph.device.active():
-        rank, *pairs = _ranked_pairs(graph)
+        order, *pairs = ranked_pairs(graph, degrees(graph))
         rows = _rows(graph, *pairs)
     columns: Any = {"pair": (i32, -1)}
     ranks: Any = {"rank": (i32, -1)}
     with graph.edges.temporary_columns(**columns), graph.points.temporary_columns(**ranks):
         with graph.device.active():
-            graph.points.rank.array[:] = rank
+            graph.points.rank.array[order] = graph.device.xp.arange(len(order), dtype=np.int32)
         foreach(graph.edges, find_pair, graph.points.rank, rows)
         (pair,) = graph.device.copies(graph.edges.pair.array)
     if last >= 0:
