@@ -241,6 +241,15 @@ def networkit(graph: Input) -> Tasks:
     }
 
 
+def trusses(package: Any, g: Any) -> list[Any]:
+    """The edges of each k-truss from k = 3 on, each found in the one before."""
+    found = []
+    while g.size():
+        g = package.k_truss(g, len(found) + 3)
+        found.append(list(g.edges))
+    return found
+
+
 def networkx(graph: Input) -> Tasks:
     import networkx as package
 
@@ -259,6 +268,17 @@ def networkx(graph: Input) -> Tasks:
         for part in found:
             label[list(part)] = min(part)
         return label
+
+    def numbers(found: list[Any]) -> np.ndarray:
+        number = np.full(graph.arcs, 2)
+        keys = graph.src * graph.n + graph.dst.astype(np.int64)
+        for k, edges in enumerate(found, 3):
+            if edges:
+                u, v = np.array(edges, np.int64).T
+                number[
+                    np.searchsorted(keys, np.concatenate([u * graph.n + v, v * graph.n + u]))
+                ] = k
+        return number
 
     return {
         "bfs": [Way(lambda s: package.single_source_shortest_path_length(g, s), away)],
@@ -284,6 +304,7 @@ def networkx(graph: Input) -> Tasks:
         "triangle_count": [
             Way(lambda _: package.triangles(g), lambda found: sum(found.values()) // 3)
         ],
+        "truss_number": [Way(lambda _: trusses(package, g), numbers)],
         BETWEENNESS: [  # draws its sources itself
             Way(lambda _: package.betweenness_centrality(g, SAMPLED, seed=1), lambda _: None)
         ],

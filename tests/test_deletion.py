@@ -180,6 +180,8 @@ def test_algorithms_after_points_are_deleted(target):
             if field in ("edges", "predecessor"):  # ids of edges; one of several that are right
                 continue
             a, b = host(getattr(one, field)), host(getattr(other, field))
+            if field in row.of_edges.split():  # deleted edges aside
+                a, b = (np.sort(x[x >= 0]) for x in (a, b))
             assert np.allclose(a, b, equal_nan=True), row.name
 
 

@@ -24,6 +24,7 @@ from morph.algorithms.graph.sssp import sssp
 from morph.algorithms.graph.strong import strongly_connected_components
 from morph.algorithms.graph.topological import topological_order
 from morph.algorithms.graph.triangles import triangle_count
+from morph.algorithms.graph.truss import truss_number
 
 Arguments = dict[str, Any]
 """Arguments of a function by name."""
@@ -69,6 +70,8 @@ class Algorithm:
     result : str
         Fields of the result that are arrays or that the checker takes, the main one first.  A field
         ``edges`` holds ids of edges; a file has their positions in the graph's file.
+    of_edges : str
+        The fields with a value for each edge; a file has them in the order of the graph's file.
     conditions : str
         Arguments that the checker takes, too.
     report : callable
@@ -110,6 +113,7 @@ class Algorithm:
     tolerance: Callable[[Any], float] | None = None
     inputs: str = "rmat grid"
     acyclic: bool = False
+    of_edges: str = ""
     examples: tuple[Mapping[str, Any], ...] = ({},)
 
     @property
@@ -306,6 +310,19 @@ ROWS = (
         report=lambda found: {"total": found.total},
         options=(NO_SOURCE,), arguments=_without_source,
         benchmarks=(Benchmark(4, 8 + 8),),
+    ),
+    Algorithm(
+        "truss", truss_number,
+        "Find the truss number of every edge of GRAPH, ignoring edge directions and duplicates.\n\n"
+        "It is the largest k of a subgraph each of whose edges is in k - 2 of its triangles.  The"
+        " result has the order of the file; edges from a vertex to itself have -1.",
+        result="number", of_edges="number", conditions="",
+        report=lambda found: {
+            "largest": found.largest,
+            "edges_in_it": int((found.number == found.largest).sum()),
+        },
+        options=(NO_SOURCE,), arguments=_without_source, inputs="rmat",
+        benchmarks=(Benchmark(4 + 4, 8),),
     ),
     Algorithm(
         "mst", mst,
