@@ -75,6 +75,8 @@ LAYERS = {
     "io.graph": f"{BELOW_LAUNCH} compiler.ir.layout partition updates io.text io.graph",
     "io": "io",
     "plotting": "language io.text mesh plotting",
+    "networkx_backend": "graph algorithms networkx_backend",
+    "networkx_info": "",
     "cli": f"{PUBLIC} __version__ algorithms cli generate io plotting survey validate",
     "__main__": "cli",
 }
@@ -365,9 +367,10 @@ def test_readers_are_reached_through_the_package():
 def test_heavy_imports_are_inside_functions():
     broken = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
-        for file in MODULES.values()
+        for module, file in MODULES.items()
         for node in ast.parse(file.read_text()).body
         if isinstance(node, ast.Import | ast.ImportFrom)
+        if not within(module, "morph.networkx_backend")  # NetworkX itself imports these
         for name in [getattr(node, "module", None), *(a.name for a in node.names)]
         if name and name.partition(".")[0] in HEAVY
     ]
