@@ -69,6 +69,18 @@ def test_strong_components_of_chained_cycles(target, data):
     check_strong(target, n, order[np.array(cycles + links).T])
 
 
+def test_strong_components_along_a_multiplicative_hash():
+    """A chain of 20,000 cycles, whose ids ascend by Fibonacci hash: a round finds many of them."""
+    n = 40_000
+    order = np.argsort((np.arange(1, n + 1, dtype=np.uint64) * 0x9E3779B1) % 2**32)
+    first, second = order.reshape(-1, 2).T
+    src = np.concatenate([first, second, second[:-1]])
+    g = morph.Graph.from_edges(src, np.concatenate([second, first, first[1:]]), device="cpu")
+    found = morph.strongly_connected_components(g)  # minutes, if a round finds one
+    assert found.components == n // 2
+    assert (host(found.label)[order] == np.minimum(first, second).repeat(2)).all()
+
+
 def test_strong_components_that_are_wrong_are_refused():
     g = morph.Graph.from_edges([0, 1, 2, 3], [1, 0, 3, 2], n=5, device="cpu")
     check = morph.validate.strongly_connected_components

@@ -5,9 +5,9 @@ edges out, to points that are left, is a component: it is trimmed (McLendon et a
 points have colours: a point takes the smallest of all that reach it.  A point that keeps its own is
 the root of a component: those of its colour that reach it (Orzan 2004).  In the first round only
 one point of many edges, the pivot, has a colour, which finds the largest component of most graphs
-in two searches (Fleischer, Hendrickson, Pinar 2000); then all have, hashed from their ids: if these
-are in random order, the expected number of rounds is logarithmic in the length of the longest chain
-of components.  One launch.
+in two searches (Fleischer, Hendrickson, Pinar 2000); then all have, hashed from their ids and the
+round: for random hashes the expected number of rounds is logarithmic in the length of the longest
+chain of components.  One launch.
 Work: O(n + m) a round, on what is left of the graph; a colour may travel over long paths in vain,
 so that chains of 10**5 components take several times the time of Tarjan's algorithm.
 """
@@ -22,15 +22,13 @@ from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.graph import Graph
-from morph.launch.foreach import foreach, kernel, program
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_sub, i32, i64, u32
 
 NONE = 2**32 - 1  # the colour of points that have none, larger than all
 DONE = 0  # that of points whose component is found, smaller than all
 WIDE = 8  # a worklist of over an 8th of the points left is replaced by a pass over these points
-FACTOR = (
-    0x9E3779B1  # its products with id + 1, modulo 2**32, are distinct, and none is DONE or NONE
-)
+IDS = 2**31 - 1  # a mask: ids have 31 bits
 
 
 class StrongComponents(NamedTuple):
@@ -92,11 +90,22 @@ def keep_left(p, left, pivot):
         p.colour = DONE
 
 
+@func
+def colour_of(v, iteration):
+    """Give the colour of a point in a round: a permutation of the ids, one more than 0."""
+    x = (u32(v) + u32(iteration) * u32(0x9E3779B1)) & u32(IDS)
+    x = x ^ (x >> u32(15))  # each step permutes the numbers of 31 bits
+    x = (x * u32(0x85EBCA6B)) & u32(IDS)
+    x = x ^ (x >> u32(13))
+    x = (x * u32(0xC2B2AE35)) & u32(IDS)
+    return (x ^ (x >> u32(16))) + u32(1)
+
+
 @kernel
-def colour(p, first, pivot, now):
+def colour(p, iteration, pivot, now):
     """Give a point its own colour: in the first round only to the pivot."""
-    if not first or p.id == pivot.best % 2**32:
-        p.colour = (u32(p.id) + u32(1)) * u32(FACTOR)
+    if iteration > 0 or p.id == pivot.best % 2**32:
+        p.colour = colour_of(p.id, iteration)
         now.add(p)
 
 
@@ -119,8 +128,8 @@ def take_colour(p, then):
 
 
 @kernel
-def find_root(p, now):
-    if p.colour == (u32(p.id) + u32(1)) * u32(FACTOR):
+def find_root(p, iteration, now):
+    if p.colour == colour_of(p.id, iteration):
         p.label = p.id
         now.add(p)
 
@@ -171,17 +180,17 @@ def find(g, left, rest, now, then):
     foreach(g.points, start_trimming, now)
     drain(now, then, trim)
     foreach(g.points, keep_left, left, pivot)
-    first = True
+    iteration = 0
     while not left.empty:
-        foreach(left, colour, first, pivot, now)
+        foreach(left, colour, iteration, pivot, now)
         while not now.empty:
-            if first and len(now) * WIDE > len(left):
+            if iteration == 0 and len(now) * WIDE > len(left):
                 foreach(left, take_colour, then, where=lambda p: p.colour == NONE)
             else:
                 foreach(now, spread_colour, then, ahead=then)
             now, then = then, now
             then.clear()
-        foreach(left, find_root, now)
+        foreach(left, find_root, iteration, now)
         while not now.empty:
             if len(now) * WIDE > len(left):
                 foreach(left, join, then, where=lambda p: p.label < 0 and p.colour != NONE)
@@ -195,7 +204,7 @@ def find(g, left, rest, now, then):
         foreach(left, keep_left, rest, pivot)
         left, rest = rest, left
         rest.clear()
-        first = False
+        iteration += 1
     foreach(g.points, find_least, g)
     foreach(g.points, take_least, g, found)
     return found.components
