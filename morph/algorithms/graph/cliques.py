@@ -14,7 +14,8 @@ branches are the candidates that a greedy colouring does not fit in as many colo
 would only equal the largest clique so far (Tomita et al. 2010; San Segundo et al., BBMC, 2011).
 
 The open nodes of all roots are in one queue.  An item searches depth first for a number of nodes;
-nodes that stay open are returned to the queue.
+nodes that stay open are returned to the queue.  If it has no room for more open nodes, only the
+deepest is returned, and the others wait for the next launch: else the search would be breadth first.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -305,34 +306,41 @@ def work(e, pool, queue, later, every: static):
     if e.generation == 0:  # the root
         for j in range(words):
             node.rest[j] = ~u64(0)
-        size = i64(p.out_degree) - p.below
-        if size & 63 != 0:
-            node.rest[words - 1] = bit(size) - u64(1)
+        candidates = i64(p.out_degree) - p.below
+        if candidates & 63 != 0:
+            node.rest[words - 1] = bit(candidates) - u64(1)
+    if not every or e.generation == 0:
         find_branches(node, p, pool, words, every)
     if not is_empty(node.branch, words):
         push(node, words)
     spent, nodes, found = atomic_add(pool.spent.nodes, i64(0)), i32(0), i32(0)
+    size, dives = atomic_max(pool.spent.size, 0), False
     if spent < pool.limit:
         limit = NODES << min(e.generation, OLDEST)
         room = pool.deepest * 4 * words
         while 0 < node.depth[0] < room and nodes < limit and found < FOUND:
             nodes += 1
             pop(node, words)
-            take_branch(node, p, pool.near, words)
-            if is_empty(node.rest, words):
-                if is_wanted(node, pool, p, words, every):
-                    found += 1
-                    pool.found.add(p, chosen=as_vector(node.chosen, like, words))
-            else:
+            if not every and atomic_max(pool.spent.size, 0) > size:  # fewer branches are left
                 find_branches(node, p, pool, words, every)
-                if not is_empty(node.branch, words):
-                    push(node, words)
+            if not is_empty(node.branch, words):
+                take_branch(node, p, pool.near, words)
+                if is_empty(node.rest, words):
+                    if is_wanted(node, pool, p, words, every):
+                        found += 1
+                        pool.found.add(p, chosen=as_vector(node.chosen, like, words))
+                else:
+                    find_branches(node, p, pool, words, every)
+                    if not is_empty(node.branch, words):
+                        push(node, words)
         spent = atomic_add(pool.spent.nodes, i64(nodes))
+        dives = node.depth[0] >= room
+    open_now = spent < pool.limit
     while node.depth[0] > 0:
         pop(node, words)
         chosen, rest = as_vector(node.chosen, like, words), as_vector(node.rest, like, words)
         out, branch = as_vector(node.out, like, words), as_vector(node.branch, like, words)
-        if spent < pool.limit:
+        if open_now:
             queue.add(
                 p, generation=e.generation + 1, chosen=chosen, rest=rest, out=out, branch=branch
             )
@@ -340,6 +348,7 @@ def work(e, pool, queue, later, every: static):
             later.add(
                 p, generation=e.generation + 1, chosen=chosen, rest=rest, out=out, branch=branch
             )
+        open_now = open_now and not dives  # the others wait for the clique that the deepest finds
 
 
 class Search:
@@ -402,12 +411,7 @@ class Search:
         row[roots] = np.cumsum(counts) - counts
         self.graph.points.start[:] = row
         pool = Pool(self.graph, self.graph.edges.end, near.bits, 0, 0, 0, 0, 0)
-        foreach(
-            self.graph.edges,
-            set_bits,
-            pool,
-            where=lambda a: a.src.start >= 0 and a.src.id < a.dst.id,
-        )
+        foreach(self.graph.edges, set_bits, pool, where=is_of_root)
         return near
 
     def cliques(self, every: bool) -> Iterator[tuple[Ints, Any]]:
