@@ -14,8 +14,8 @@ branches are the candidates that a greedy colouring does not fit in as many colo
 would only equal the largest clique so far (Tomita et al. 2010; San Segundo et al., BBMC, 2011).
 
 The open nodes of all roots are in one queue.  An item searches depth first for a number of nodes;
-nodes that stay open are returned to the queue.  If it has no room for more open nodes, only the
-deepest is returned, and the others wait for the next launch: else the search would be breadth first.
+nodes that stay open are returned to the queue.  An item that has no room for more returns only the
+deepest, and the others wait for the next launch: else the search would be breadth first.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
