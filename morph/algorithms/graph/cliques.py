@@ -288,6 +288,39 @@ def as_vector(s, like, words):
     return made
 
 
+@func
+def open_root(node, p, words):
+    """Have all candidates of a root."""
+    for j in range(words):
+        node.rest[j] = ~u64(0)
+    candidates = i64(p.out_degree) - p.below
+    if candidates & 63 != 0:
+        node.rest[words - 1] = bit(candidates) - u64(1)
+
+
+@kernel
+def dive(e, pool):
+    """Find a first clique of a root: choose the candidate of highest rank while there is one."""
+    node = Node()
+    fill(node, pool)
+    pool.found.reserve(1)
+    p, like = e.item, e.chosen
+    words = words_of(p)
+    open_root(node, p, words)
+    while not is_empty(node.rest, words):
+        for j in range(words):
+            node.branch[j] = u64(0)
+        v = i64(-1)
+        for j in range(words):
+            if v < 0 and node.rest[j] != u64(0):
+                v = 64 * i64(j) + i64(ctz(node.rest[j]))
+        node.branch[v >> 6] = bit(v)
+        take_branch(node, p, pool.near, words)
+    size = size_of(node.chosen, words) + 1
+    if atomic_max(pool.spent.size, size) < size:
+        pool.found.add(p, chosen=as_vector(node.chosen, like, words))
+
+
 @kernel
 def work(e, pool, queue, later, every: static):
     """Search below a node; return nodes that stay open to the queue, or keep them for later."""
@@ -303,12 +336,8 @@ def work(e, pool, queue, later, every: static):
         node.rest[j] = e.rest[j]
         node.out[j] = e.out[j]
         node.branch[j] = e.branch[j]
-    if e.generation == 0:  # the root
-        for j in range(words):
-            node.rest[j] = ~u64(0)
-        candidates = i64(p.out_degree) - p.below
-        if candidates & 63 != 0:
-            node.rest[words - 1] = bit(candidates) - u64(1)
+    if e.generation == 0:
+        open_root(node, p, words)
     if not every or e.generation == 0:
         find_branches(node, p, pool, words, every)
     if not is_empty(node.branch, words):
@@ -433,6 +462,9 @@ class Search:
             now.extend(roots)
             most = int(self.later[roots].max())
             deepest, used = min(most + 2, DEEPEST), -(-most // WORD)
+            if not every:  # a first bound, else all roots at once are searched in vain
+                pool = Pool(self.graph, self.graph.edges.end, near.bits, 0, used, spent, 0, found)
+                foreach(now, dive, pool)
             while not now.empty:
                 spent.nodes = 0
                 pool = Pool(
