@@ -6,14 +6,16 @@ shortest paths another one may be given.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from morph.algorithms.graph.bellman_ford import NegativeCycle, bellman_ford
+from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.cycles import NegativeCycle
 from morph.algorithms.graph.sssp import sssp
 from morph.networkx_backend.converted import Converted
 
@@ -107,8 +109,14 @@ def _cutoff(cutoff: Any) -> Any:
     return None if cutoff == float("inf") else cutoff
 
 
+def _levels(cutoff: Any) -> Any:
+    """Give a limit of the number of edges; NetworkX gives the level beyond a fraction, too."""
+    cutoff = _cutoff(cutoff)
+    return None if cutoff is None else math.ceil(cutoff)
+
+
 def _hops(G: Converted, source: int, cutoff: Any = None, reverse: bool = False) -> _Tree:
-    found = bfs(G.graph(reverse=reverse), source, cutoff=_cutoff(cutoff))
+    found = bfs(G.graph(reverse=reverse), source, cutoff=_levels(cutoff))
     return _Tree(G, found.distance, found.predecessor)
 
 
@@ -161,7 +169,7 @@ def all_pairs_shortest_path_length(
     G: Converted, cutoff: Any = None
 ) -> Iterator[tuple[Any, Lengths]]:
     """Generate the numbers of edges from each node."""
-    graph, cutoff = G.graph(), _cutoff(cutoff)
+    graph, cutoff = G.graph(), _levels(cutoff)
     return _rows(G, lambda sources: bfs(graph, sources, cutoff=cutoff, rows=True))
 
 

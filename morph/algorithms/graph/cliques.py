@@ -14,7 +14,8 @@ branches are the candidates that a greedy colouring does not fit in as many colo
 would only equal the largest clique so far (Tomita et al. 2010; San Segundo et al., BBMC, 2011).
 
 The open nodes of all roots are in one queue.  An item searches depth first for a number of nodes;
-nodes that stay open are returned to the queue.
+nodes that stay open are returned to the queue.  An item that has no room for more returns only the
+deepest, and the others wait for the next launch: else the search would be breadth first.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -287,6 +288,39 @@ def as_vector(s, like, words):
     return made
 
 
+@func
+def open_root(node, p, words):
+    """Have all candidates of a root."""
+    for j in range(words):
+        node.rest[j] = ~u64(0)
+    candidates = i64(p.out_degree) - p.below
+    if candidates & 63 != 0:
+        node.rest[words - 1] = bit(candidates) - u64(1)
+
+
+@kernel
+def dive(e, pool):
+    """Find a first clique of a root: choose the candidate of highest rank while there is one."""
+    node = Node()
+    fill(node, pool)
+    pool.found.reserve(1)
+    p, like = e.item, e.chosen
+    words = words_of(p)
+    open_root(node, p, words)
+    while not is_empty(node.rest, words):
+        for j in range(words):
+            node.branch[j] = u64(0)
+        v = i64(-1)
+        for j in range(words):
+            if v < 0 and node.rest[j] != u64(0):
+                v = 64 * i64(j) + i64(ctz(node.rest[j]))
+        node.branch[v >> 6] = bit(v)
+        take_branch(node, p, pool.near, words)
+    size = size_of(node.chosen, words) + 1
+    if atomic_max(pool.spent.size, size) < size:
+        pool.found.add(p, chosen=as_vector(node.chosen, like, words))
+
+
 @kernel
 def work(e, pool, queue, later, every: static):
     """Search below a node; return nodes that stay open to the queue, or keep them for later."""
@@ -302,37 +336,40 @@ def work(e, pool, queue, later, every: static):
         node.rest[j] = e.rest[j]
         node.out[j] = e.out[j]
         node.branch[j] = e.branch[j]
-    if e.generation == 0:  # the root
-        for j in range(words):
-            node.rest[j] = ~u64(0)
-        size = i64(p.out_degree) - p.below
-        if size & 63 != 0:
-            node.rest[words - 1] = bit(size) - u64(1)
+    if e.generation == 0:
+        open_root(node, p, words)
+    if not every or e.generation == 0:
         find_branches(node, p, pool, words, every)
     if not is_empty(node.branch, words):
         push(node, words)
     spent, nodes, found = atomic_add(pool.spent.nodes, i64(0)), i32(0), i32(0)
+    size, dives = atomic_max(pool.spent.size, 0), False
     if spent < pool.limit:
         limit = NODES << min(e.generation, OLDEST)
         room = pool.deepest * 4 * words
         while 0 < node.depth[0] < room and nodes < limit and found < FOUND:
             nodes += 1
             pop(node, words)
-            take_branch(node, p, pool.near, words)
-            if is_empty(node.rest, words):
-                if is_wanted(node, pool, p, words, every):
-                    found += 1
-                    pool.found.add(p, chosen=as_vector(node.chosen, like, words))
-            else:
+            if not every and atomic_max(pool.spent.size, 0) > size:  # fewer branches are left
                 find_branches(node, p, pool, words, every)
-                if not is_empty(node.branch, words):
-                    push(node, words)
+            if not is_empty(node.branch, words):
+                take_branch(node, p, pool.near, words)
+                if is_empty(node.rest, words):
+                    if is_wanted(node, pool, p, words, every):
+                        found += 1
+                        pool.found.add(p, chosen=as_vector(node.chosen, like, words))
+                else:
+                    find_branches(node, p, pool, words, every)
+                    if not is_empty(node.branch, words):
+                        push(node, words)
         spent = atomic_add(pool.spent.nodes, i64(nodes))
+        dives = node.depth[0] >= room
+    open_now = spent < pool.limit
     while node.depth[0] > 0:
         pop(node, words)
         chosen, rest = as_vector(node.chosen, like, words), as_vector(node.rest, like, words)
         out, branch = as_vector(node.out, like, words), as_vector(node.branch, like, words)
-        if spent < pool.limit:
+        if open_now:
             queue.add(
                 p, generation=e.generation + 1, chosen=chosen, rest=rest, out=out, branch=branch
             )
@@ -340,6 +377,7 @@ def work(e, pool, queue, later, every: static):
             later.add(
                 p, generation=e.generation + 1, chosen=chosen, rest=rest, out=out, branch=branch
             )
+        open_now = open_now and not dives  # the others wait for the clique that the deepest finds
 
 
 class Search:
@@ -402,12 +440,7 @@ class Search:
         row[roots] = np.cumsum(counts) - counts
         self.graph.points.start[:] = row
         pool = Pool(self.graph, self.graph.edges.end, near.bits, 0, 0, 0, 0, 0)
-        foreach(
-            self.graph.edges,
-            set_bits,
-            pool,
-            where=lambda a: a.src.start >= 0 and a.src.id < a.dst.id,
-        )
+        foreach(self.graph.edges, set_bits, pool, where=is_of_root)
         return near
 
     def cliques(self, every: bool) -> Iterator[tuple[Ints, Any]]:
@@ -429,6 +462,9 @@ class Search:
             now.extend(roots)
             most = int(self.later[roots].max())
             deepest, used = min(most + 2, DEEPEST), -(-most // WORD)
+            if not every:  # a first bound, else all roots at once are searched in vain
+                pool = Pool(self.graph, self.graph.edges.end, near.bits, 0, used, spent, 0, found)
+                foreach(now, dive, pool)
             while not now.empty:
                 spent.nodes = 0
                 pool = Pool(
