@@ -363,7 +363,7 @@ def work(e, pool, queue, later, every: static):
                     if not is_empty(node.branch, words):
                         push(node, words)
         spent = atomic_add(pool.spent.nodes, i64(nodes))
-        dives = node.depth[0] >= room
+        dives = not every and node.depth[0] >= room
     open_now = spent < pool.limit
     while node.depth[0] > 0:
         pop(node, words)
