@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import chain, compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,39 @@ from morph.graph.edgelist import numbers_of
 from morph.language.messages import shown
 from morph.runtime.arrays import Array, array_module
 
+TABLES = "DataFrame", "Table", "RecordBatch"
+
+
+class EdgeData(NamedTuple):
+    """Edges of another library's graph.
+
+    Attributes
+    ----------
+    src, dst : array, shape (m,)
+    weight : array, shape (m,), or None
+        None if no edge has one.
+    n : int or None
+        Number of points, if the library tells.
+    labels : list or None
+        Of the points, if they are not called by their numbers.
+    """
+
+    src: Array
+    dst: Array
+    weight: Array | None
+    n: int | None
+    labels: list[Any] | None
+
 
 def library_of(graph: Any) -> str | None:
-    """Name the library a graph object is of: ``scipy`` (CuPy's sparse too), networkx, igraph."""
+    """Name the library a graph object is of: ``scipy`` (CuPy's sparse too), networkx, igraph.
+
+    ``table`` for tables of pandas, polars and Arrow.
+    """
     for kind in type(graph).__mro__:
         name, *rest = kind.__module__.split(".")
+        if name in ("pandas", "polars", "pyarrow") and kind.__name__ in TABLES:
+            return "table"
         if name in ("networkx", "igraph"):
             return name
         if name in ("scipy", "cupyx") and "sparse" in rest and hasattr(graph, "tocsr"):
@@ -80,7 +108,7 @@ def _networkx_rows(graph: Any) -> list[dict[Any, Any]]:
 
 def networkx_values(graph: Any, attribute: Any, default: Any, kept: Any = None) -> list[Any]:
     """Give an attribute of the edges in the order of `networkx_arcs`, or of those ``kept``."""
-    data = chain.from_iterable(near.values() for near in _networkx_rows(graph))
+    data: Any = chain.from_iterable(near.values() for near in _networkx_rows(graph))
     if graph.is_multigraph():
         data = chain.from_iterable(keys.values() for keys in data)
     if kept is not None:
@@ -88,8 +116,8 @@ def networkx_values(graph: Any, attribute: Any, default: Any, kept: Any = None) 
     return [d.get(attribute, default) for d in data]
 
 
-def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
-    """Give source, destination, weight (None if no edge has one) and the number of nodes."""
+def networkx_edges(graph: Any, weight: str | None) -> EdgeData:
+    """Give the edges of a NetworkX graph."""
     index = {node: i for i, node in enumerate(graph)}
     src, dst = networkx_arcs(graph, index)
     kept = None if graph.is_directed() else src <= dst  # in the order of `graph.edges`
@@ -101,18 +129,67 @@ def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array 
         u, v = list(graph.edges())[k]
         return f"{shown(weight)} of the edge from {shown(u)} to {shown(v)}"
 
-    return src, dst, _weights(found, name), len(index)
+    nodes = list(index)
+    labels = None if nodes == list(range(len(nodes))) else nodes
+    return EdgeData(src, dst, _weights(found, name), len(nodes), labels)
 
 
-def igraph_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
-    """Give the same of an igraph graph."""
+def igraph_edges(graph: Any, weight: str | None) -> EdgeData:
+    """Give the edges of an igraph graph; its vertices' names are labels if no two are equal."""
     src, dst = np.fromiter(chain.from_iterable(graph.get_edgelist()), np.int64).reshape(-1, 2).T
     found = graph.es[weight] if weight is not None and weight in graph.es.attributes() else []
 
     def name(k: int) -> str:
         return f"{shown(weight)} of edge {k}, from {src[k]} to {dst[k]},"
 
-    return src, dst, _weights(found, name), int(graph.vcount())
+    names = graph.vs["name"] if "name" in graph.vs.attributes() else [None]
+    labels = None if None in names or not _distinct(names) else names
+    return EdgeData(src, dst, _weights(found, name), int(graph.vcount()), labels)
+
+
+def _distinct(names: list[Any]) -> bool:
+    try:
+        return len(set(names)) == len(names)
+    except TypeError:  # one is not hashable
+        return False
+
+
+def table_edges(table: Any, source: str, target: str, weight: str | None, labels: bool) -> EdgeData:
+    """Give the edges that are the rows of a table of pandas, polars or Arrow.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the table has no such columns, or an end is neither an integer nor a label, or missing.
+    """
+    arrow = hasattr(type(table), "column_names")
+    names = list(table.column_names if arrow else table.columns)
+    for what, column in (("source", source), ("target", target)):
+        if column not in names:
+            raise ValueError(f"{what}={shown(column)}: the table has columns {shown(names)}")
+    ends = [np.asarray(table[column]) for column in (source, target)]
+    for column, a in zip((source, target), ends, strict=True):
+        if a.ndim != 1:
+            raise ValueError(f"the table has {a.shape[-1]} columns {shown(column)}")
+        if a.size and a.dtype.kind not in "iuOUT":
+            held = f"column {shown(column)} holds {a.dtype}"
+            raise TypeError(f"{held}: expected integers or strings, none missing")
+    values = None if weight not in names else np.asarray(table[weight])
+    if not labels and all(a.dtype.kind in "iu" or not a.size for a in ends):
+        return EdgeData(ends[0], ends[1], values, None, None)
+    index: dict[Any, int] = {}
+    by_row = chain.from_iterable(zip(*(a.tolist() for a in ends), strict=True))
+    ids = np.fromiter((index.setdefault(x, len(index)) for x in by_row), np.int64)
+    for x, p in index.items():
+        if _missing(x):
+            row, end = divmod(int(np.flatnonzero(ids == p)[0]), 2)
+            raise ValueError(f"{(source, target)[end]}[{row}] is missing")
+    return EdgeData(ids[::2], ids[1::2], values, len(index), list(index))
+
+
+def _missing(x: Any) -> bool:
+    nan = isinstance(x, float) and x != x
+    return x is None or nan or type(x).__name__ in ("NAType", "NaTType")
 
 
 def _weights(found: list[Any], name: Callable[[int], str]) -> Array | None:
