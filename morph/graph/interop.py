@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.graph.edgelist import numbers_of
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, array_module
+from morph.runtime.arrays import Array, all_true, array_module
 
 TABLES = "DataFrame", "Table", "RecordBatch"
 
@@ -64,7 +64,7 @@ def is_symmetric(csr: Any, weight: bool) -> bool:
     columns = csr.indices
     if columns.size and not (int(columns.min()) >= 0 and int(columns.max()) < n):
         return False  # what is wrong with it is said when the graph is made
-    if not bool((xp.bincount(columns, minlength=n) == counts).all()):
+    if not all_true(xp.bincount(columns, minlength=n) == counts):
         return False
     if not csr.has_sorted_indices:
         csr = csr.copy()
@@ -72,9 +72,9 @@ def is_symmetric(csr: Any, weight: bool) -> bool:
     turned = csr.T.tocsr()
     if not turned.has_sorted_indices:
         turned.sort_indices()
-    if turned.nnz != columns.size or not bool((turned.indices == csr.indices).all()):
+    if turned.nnz != columns.size or not all_true(turned.indices == csr.indices):
         return False
-    return not weight or bool((turned.data == csr.data).all())
+    return not weight or all_true(turned.data == csr.data)
 
 
 def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
