@@ -70,6 +70,48 @@ class Labelled:
             raise KeyError(f"no point has the label {shown(label)}")
         return found.ids[label]
 
+    def ids_of(self, vertices: Any, what: str = "vertices") -> Array:
+        """Give the ids of vertices that are given by their ids or by their labels.
+
+        Parameters
+        ----------
+        vertices : int, label, array of int, or list, tuple, set or array of labels
+            Integers are ids, even if there are such labels.  A tuple that is a label is one vertex.
+        what : str
+            What the argument is called in errors.
+
+        Returns
+        -------
+        array of int, shape (k,)
+            On the host, with repetitions.  Ids are not checked, and what is no label is given back
+            if points have no labels.
+
+        Raises
+        ------
+        ValueError
+            If points have labels, but one of these is none of them.
+        """
+        if self.labels is not None and not isinstance(vertices, int | np.integer):
+            if isinstance(vertices, np.ndarray) and vertices.dtype.kind in "OUT":
+                vertices = vertices.tolist()
+            if self._has_label(vertices):
+                return np.array([self.id_of(vertices)])
+            listed = isinstance(vertices, list | tuple | set | frozenset)
+            several = list(vertices) if listed else [vertices] if isinstance(vertices, str) else []
+            if not all(isinstance(x, int | np.integer) for x in several):
+                for x in several:
+                    if not self._has_label(x):
+                        raise ValueError(f"{what}: no vertex has the label {shown(x)}")
+                return np.array([self.id_of(x) for x in several])
+        return np.asarray(self.device.to_host(vertices)).ravel()
+
+    def _has_label(self, label: Any) -> bool:
+        try:
+            self.id_of(label)
+        except (KeyError, TypeError):  # or not hashable
+            return False
+        return True
+
     @exclusive
     def by_label(self, values: Any) -> dict[Any, Any]:
         """Give values of points by label; by id if points have no labels.

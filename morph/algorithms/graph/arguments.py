@@ -99,29 +99,10 @@ def vertex_id(graph: Graph, vertex: Any, what: str) -> int:
     return int(source_ids(graph, [vertex], what)[0])
 
 
-def _host_ids(graph: Graph, source: Any, what: str) -> Any:
-    """Give ids on the host; of labels, if the graph has some, the ids of their points."""
-    if getattr(graph, "labels", None) is not None and not isinstance(source, int | np.integer):
-        if isinstance(source, np.ndarray) and source.dtype.kind in "OUT":
-            source = source.tolist()
-        if _is_label(graph, source):
-            return np.array([graph.id_of(source)])
-        listed = isinstance(source, list | tuple | set | frozenset)
-        several = list(source) if listed else [source] if isinstance(source, str) else []
-        if not all(isinstance(x, int | np.integer) for x in several):
-            for x in several:
-                if not _is_label(graph, x):
-                    raise ValueError(f"{what}: no vertex has the label {shown(x)}")
-            return np.array([graph.id_of(x) for x in several])
-    return np.asarray(graph.device.to_host(source)).ravel()
-
-
-def _is_label(graph: Graph, label: Any) -> bool:
-    try:
-        graph.id_of(label)
-    except (KeyError, TypeError):  # or not hashable
-        return False
-    return True
+def _host_ids(graph: Graph | PartitionedGraph, source: Any, what: str) -> Any:
+    if isinstance(graph, PartitionedGraph):  # has no labels
+        return np.asarray(graph.device.to_host(source)).ravel()
+    return graph.ids_of(source, what)
 
 
 def batch_size(graph: Graph) -> int:
