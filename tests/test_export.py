@@ -237,6 +237,14 @@ def test_odd_columns_of_pandas():
         with pytest.raises(TypeError, match="no graph can be made of"):
             Graph.of(thing)
     assert len(Graph.of(table.iloc[:0]).points) == 0
+    assert len(Graph.of(pandas.DataFrame(columns=["source", "target", "weight"])).points) == 0
+    table = pandas.DataFrame({"source": [0, 1], "target": [1, 2], "weight": [1, None]})
+    with pytest.raises(ValueError, match="NaN|nan"):
+        morph.sssp(table, 0)
+    for weight in ("x", None):
+        table["weight"] = pandas.Series([1, weight], dtype=object)
+        with pytest.raises(TypeError, match=r"weight\[1\] is not a number"):
+            Graph.of(table)
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -322,7 +330,7 @@ def test_algorithms_take_labels():
     assert morph.bfs(g, "b").distance.tolist() == [-1, 0, 1, 2]
     assert morph.bfs(g, (0, 1)).distance.tolist() == [-1, -1, 0, 1]  # this tuple is a label
     assert morph.bfs(g, [0, 1]).distance.tolist() == [0, 0, 1, 2]  # these are ids
-    assert morph.bfs(g, ("b", 9)).distance.tolist() == [-1, 0, 1, 0]
+    assert morph.bfs(g, ("b", 3)).distance.tolist() == [-1, 0, 1, 0]
     assert morph.bfs(g, np.array(["b", "a"])).distance.tolist() == [0, 0, 1, 2]
     assert morph.bfs(g, ["b", (0, 1)], rows=True).distance[:, 3].tolist() == [2, 1]
     found = morph.sssp(g, "a", targets=(0, 1), predecessors=True)
@@ -334,7 +342,13 @@ def test_algorithms_take_labels():
     morph.validate.bfs(g, morph.bfs(g, "b").distance, source="b")
     with pytest.raises(morph.validate.WrongAnswer):
         morph.validate.bfs(g, morph.bfs(g, "b").distance, source="a")
-    assert g.ids_of([(0, 1), "a", 9]).tolist() == [2, 0, 3]
+    assert g.ids_of([(0, 1), "a", 3]).tolist() == [2, 0, 3]
+    assert g.ids_of(np.array(["b", (0, 1)], object)).tolist() == [1, 2]
+    assert g.ids_of({"b"}).tolist() == [1] and g.ids_of([]).size == 0
+    assert g.weight("a", "b") == 4 and g.weight("b", (0, 1)) == 2 and g.degree("a") == 1
+    assert g.edge("a", 2) is None and g.weight(g.points[2], 3) == 1
+    with pytest.raises(TypeError, match="point: expected a row or its id, not 'z'"):
+        g.degree("z")
     assert g.ids_of([3, 0]).tolist() == [3, 0] and g.ids_of(9).tolist() == [9]
     for wrong in ("z", ["a", "z"], [(0, 1), (2, 3)], {"z"}):
         with pytest.raises(ValueError, match="source: no vertex has the label"):

@@ -251,7 +251,8 @@ class Making:
             The columns of the ends.  Integers are the ids of points.  Other values, such as
             strings, are labels: a point is made of each, in the order in which rows name them.
         weight : str or None
-            The column that becomes column ``weight``, if the table has it.
+            The column that becomes column ``weight``, if the table has it.  Missing reals are NaN,
+            which algorithms refuse.
         directed : bool
             As in `from_edges`.
         labels : bool

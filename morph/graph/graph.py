@@ -415,7 +415,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def degree(self, point: Any = None, direction: str = "out") -> Any:
-        """Count the edges at one point (an int), or at every point (shape (n,), int64)."""
+        """Count the edges at one point (id or label), or at every point (shape (n,), int64)."""
         if point is not None:
             return int(self._adjacency.at(direction, self._point(point)).size)
         offsets, _ = self.adjacency(direction)
@@ -424,7 +424,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def edge(self, src: Any, dst: Any) -> Row | None:
-        """Find the first edge between two points in adjacency order; None if there is none."""
+        """Find the first edge between two points, ids or labels, in adjacency order, or None."""
         u, v = self._point(src), self._point(dst)
         with self.device.active():
             at = self._adjacency.at("out", u)
@@ -469,6 +469,7 @@ class Graph(Making, Exporting):
         return edge.weight if "weight" in self.edges.columns else 1
 
     def _point(self, p: Any) -> int:
+        p = self.id_of(p) if not isinstance(p, Row) and self._is_label(p) else p
         return self.points.row(as_id(p, self.points, "point")).id
 
     # --- whole graphs ----------------------------------------------------------------------------

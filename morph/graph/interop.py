@@ -174,7 +174,8 @@ def table_edges(table: Any, source: str, target: str, weight: str | None, labels
         if a.size and a.dtype.kind not in "iuOUT":
             held = f"column {shown(column)} holds {a.dtype}"
             raise TypeError(f"{held}: expected integers or strings, none missing")
-    values = None if weight not in names else np.asarray(table[weight])
+    has_weight = weight in names and ends[0].size  # an empty column may have any type
+    values = np.asarray(table[weight]) if has_weight else None
     if not labels and all(a.dtype.kind in "iu" or not a.size for a in ends):
         return EdgeData(ends[0], ends[1], values, None, None)
     index: dict[Any, int] = {}

@@ -91,21 +91,25 @@ class Labelled:
         ValueError
             If points have labels, but one of these is none of them.
         """
-        if self.labels is not None and not isinstance(vertices, int | np.integer):
-            if isinstance(vertices, np.ndarray) and vertices.dtype.kind in "OUT":
-                vertices = vertices.tolist()
-            if self._has_label(vertices):
-                return np.array([self.id_of(vertices)])
-            listed = isinstance(vertices, list | tuple | set | frozenset)
-            several = list(vertices) if listed else [vertices] if isinstance(vertices, str) else []
-            if not all(isinstance(x, int | np.integer) for x in several):
-                for x in several:
-                    if not self._has_label(x):
-                        raise ValueError(f"{what}: no vertex has the label {shown(x)}")
-                return np.array([self.id_of(x) for x in several])
-        return np.asarray(self.device.to_host(vertices)).ravel()
+        if isinstance(vertices, np.ndarray) and vertices.dtype.kind in "OUT":
+            vertices = vertices.tolist()
+        if isinstance(vertices, str) or self._is_label(vertices):
+            several = [vertices]
+        elif isinstance(vertices, list | tuple | set | frozenset):
+            several = list(vertices)
+        else:
+            several = []
+        if self.labels is None or all(isinstance(x, int | np.integer) for x in several):
+            return np.asarray(self.device.to_host(vertices)).ravel()
+        for x in several:
+            if not (isinstance(x, int | np.integer) or self._is_label(x)):
+                raise ValueError(f"{what}: no vertex has the label {shown(x)}")
+        return np.array([self.id_of(x) if self._is_label(x) else x for x in several])
 
-    def _has_label(self, label: Any) -> bool:
+    def _is_label(self, label: Any) -> bool:
+        """Whether an argument is a label; integers are ids."""
+        if isinstance(label, int | np.integer):
+            return False
         try:
             self.id_of(label)
         except (KeyError, TypeError):  # or not hashable
