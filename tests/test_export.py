@@ -284,7 +284,7 @@ def test_labels_follow_their_points(target):
     assert g.labels.tolist() == ["b", None, 9, None, None]
     with pytest.raises(KeyError, match=r"no point has the label \(0, 1\)"):
         g.id_of((0, 1))
-    for give in (g.to_networkx, g.to_igraph, g.to_pandas, lambda: g.by_label(np.arange(5))):
+    for give in (g.to_networkx, lambda: g.by_label(np.arange(5))):
         with pytest.raises(ValueError, match="point 1 has no label"):
             give()
     g.labels = "uvwxy"
