@@ -15,6 +15,7 @@ import numpy as np
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.colouring import colouring
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.independent import maximal_independent_set
@@ -337,6 +338,17 @@ ROWS = (
         options=(NO_SOURCE, SEED), arguments=_without_source,
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(4, 8 + 4),),
+    ),
+    Algorithm(
+        "colouring", colouring,
+        "Colour the vertices of GRAPH so that neighbours differ, with few colours.\n\n"
+        "By falling degree each vertex gets the smallest colour that its neighbours leave.  Edge"
+        " directions, and edges from a vertex to itself, are ignored.",
+        result="color", conditions="",
+        report=lambda found: {"colours": found.number},
+        options=(NO_SOURCE, SEED), arguments=_without_source,
+        examples=({}, {"seed": 7}),
+        benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
     Algorithm(
         "mst", mst,

@@ -6,6 +6,7 @@ Imports ``runtime``, ``data`` and ``graph``.
 from morph.validate.arcs import WrongAnswer
 from morph.validate.centrality import betweenness, pagerank
 from morph.validate.cliques import cliques, max_clique
+from morph.validate.colouring import colouring
 from morph.validate.community import community
 from morph.validate.forest import connected_components, mst, strongly_connected_components
 from morph.validate.independent import maximal_independent_set
@@ -17,7 +18,7 @@ from morph.validate.store import index
 from morph.validate.truss import truss_number
 
 __all__ = [
-    "WrongAnswer", "bellman_ford", "betweenness", "bfs", "cliques", "community",
+    "WrongAnswer", "bellman_ford", "betweenness", "bfs", "cliques", "colouring", "community",
     "connected_components", "core_number", "implications", "index", "johnson", "max_clique",
     "maximal_independent_set", "model", "mst", "pagerank", "path", "refuted", "satisfied", "sssp",
     "strongly_connected_components", "topological_order", "triangle_count", "truss_number",
