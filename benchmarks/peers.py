@@ -305,6 +305,12 @@ def networkx(graph: Input) -> Tasks:
             Way(lambda _: package.triangles(g), lambda found: sum(found.values()) // 3)
         ],
         "truss_number": [Way(lambda _: trusses(package, g), numbers)],
+        "colouring": [  # another one
+            Way(lambda _: package.greedy_color(g, "largest_first"), lambda _: None)
+        ],
+        "maximal_independent_set": [  # another set
+            Way(lambda _: package.maximal_independent_set(g, seed=1), lambda _: None)
+        ],
         BETWEENNESS: [  # draws its sources itself
             Way(lambda _: package.betweenness_centrality(g, SAMPLED, seed=1), lambda _: None)
         ],

@@ -9,9 +9,11 @@ from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.cliques import cliques, max_clique
+from morph.algorithms.graph.colouring import colouring
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number, k_core
 from morph.algorithms.graph.cycles import CycleError, NegativeCycle
+from morph.algorithms.graph.independent import maximal_independent_set
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
@@ -53,13 +55,13 @@ __all__ = [
     "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicSSSP",
     "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle",
     "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax",
-    "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked", "cliques", "community",
-    "compact", "connected_components", "core_number", "device", "foreach", "func",
-    "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "max_clique", "mst", "pagerank",
-    "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan", "sections",
-    "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
-    "topological_order", "triangle_count", "triangulate", "truss_number",
-    "vec",
+    "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked", "cliques", "colouring",
+    "community", "compact", "connected_components", "core_number", "device", "foreach", "func",
+    "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "max_clique",
+    "maximal_independent_set", "mst", "pagerank", "partition", "path", "program", "reduce",
+    "refine", "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp",
+    "strongly_connected_components", "timing", "topological_order", "triangle_count", "triangulate",
+    "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
 

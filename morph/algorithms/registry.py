@@ -15,8 +15,10 @@ import numpy as np
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.colouring import colouring
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
+from morph.algorithms.graph.independent import maximal_independent_set
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
@@ -207,6 +209,8 @@ NO_SOURCE = Option(
     metavar="S", repeated=True,
 )  # fmt: skip
 
+SEED = Option("seed", "Of the random priorities.", int, least=0, default=0)
+
 ROWS = (
     Algorithm(
         "bfs", bfs,
@@ -323,6 +327,28 @@ ROWS = (
         },
         options=(NO_SOURCE,), arguments=_without_source, inputs="rmat",
         benchmarks=(Benchmark(4 + 4, 8),),
+    ),
+    Algorithm(
+        "independent", maximal_independent_set,
+        "Find a maximal independent set of GRAPH: vertices without edges between them.\n\n"
+        "None can be added.  The result says of every vertex whether it is selected.  Edge"
+        " directions, and edges from a vertex to itself, are ignored.",
+        result="selected", conditions="",
+        report=lambda found: {"size": found.size},
+        options=(NO_SOURCE, SEED), arguments=_without_source,
+        examples=({}, {"seed": 7}),
+        benchmarks=(Benchmark(4, 8 + 4),),
+    ),
+    Algorithm(
+        "colouring", colouring,
+        "Colour the vertices of GRAPH so that neighbours differ, with few colours.\n\n"
+        "By falling degree each vertex gets the smallest colour that its neighbours leave.  Edge"
+        " directions, and edges from a vertex to itself, are ignored.",
+        result="color", conditions="",
+        report=lambda found: {"colours": found.number},
+        options=(NO_SOURCE, SEED), arguments=_without_source,
+        examples=({}, {"seed": 7}),
+        benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
     Algorithm(
         "mst", mst,

@@ -1,0 +1,123 @@
+"""A maximal independent set, by random priorities in rounds.
+
+Luby (1986) in the form of Blelloch, Fineman, Shun (SPAA 2012): each vertex has one random priority,
+and the result is that of the greedy algorithm which takes the vertices in order of priority.  A
+round selects every undecided vertex that comes before all its undecided neighbours, and excludes
+the neighbours of the selected ones.  A vertex stops at the first neighbour that blocks it and
+continues there in its next round, so that its adjacency is read once.  One launch.
+Work: O(n + m), plus the undecided vertices of each round; O(log n) rounds with high probability
+(Fischer, Noever, SODA 2018).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from morph.algorithms.graph.arguments import of_graph_on_one_device, results
+from morph.algorithms.graph.workspace import workspace
+from morph.data.collection import Collection
+from morph.data.conversion import as_integer
+from morph.data.scalars import Scalars
+from morph.graph import Graph
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import atomic_max, i32, i64, random_u32, u32, u64
+
+UNDECIDED = 0
+EXCLUDED = 1
+SELECTED = 2
+
+
+class IndependentSet(NamedTuple):
+    """Result of `maximal_independent_set`: ``selected``, shape (n,), bool, and ``size``, an int."""
+
+    selected: Any
+    size: int
+
+
+@kernel
+def draw(p, seed):
+    p.priority = random_u32(seed, p.id)
+
+
+@func
+def before(t, p):
+    """Whether a vertex comes before another one in the order of priorities; none before itself."""
+    return t.priority < p.priority or (t.priority == p.priority and t.id < p.id)
+
+
+@kernel
+def find_blocker(p, rest, chosen):
+    at, blocked = p.at, False
+    for t in p.nbrs[at:]:
+        if t.state == UNDECIDED and before(t, p):
+            blocked = True
+            break
+        at += 1
+    if blocked:
+        p.at = at
+        rest.add(p)
+    else:
+        chosen.add(p)
+
+
+@kernel
+def select(p):
+    p.state = i32(SELECTED)
+    for t in p.nbrs:
+        if t != p:
+            atomic_max(t.state, i32(EXCLUDED))
+
+
+@program
+def choose(g, seed, left, rest, chosen):
+    found = Scalars(g, size=0)
+    foreach(g.points, draw, seed)
+    foreach(g.points, find_blocker, left, chosen)
+    while not chosen.empty:
+        foreach(chosen, select)
+        found.size += len(chosen)
+        chosen.clear()
+        foreach(left, find_blocker, rest, chosen, where=lambda p: p.state == UNDECIDED)
+        left, rest = rest, left
+        rest.clear()
+    return found.size
+
+
+@of_graph_on_one_device
+def maximal_independent_set(graph: Graph, seed: int = 0) -> IndependentSet:
+    """Find a maximal set of points without edges between them.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Directions of edges, and edges from a point to itself, are ignored.
+    seed : int, default 0
+        Of the random priorities, 0 or more.  The result depends on the edges and the seed alone; it
+        is the same on all devices, for any number of threads.
+
+    Returns
+    -------
+    IndependentSet
+        ``selected``, shape (n,), bool, on the graph's device, false for deleted points; ``size``,
+        how many are selected.
+
+    Raises
+    ------
+    TypeError
+        If ``seed`` is not an integer.
+    ValueError
+        If it is negative.
+    """
+    if (seed := as_integer(seed, "seed")) < 0:
+        raise ValueError(f"seed is 0 or more, not {seed}")
+    n = len(graph.points)
+
+    def make() -> list[Any]:
+        return [Collection(graph.points, capacity=n) for _ in range(3)]
+
+    columns: dict[str, Any] = {"priority": (u32, 0), "state": (i32, 0), "at": (i64, 0)}
+    with workspace(graph, "independent", make, **columns) as lists:
+        size = choose(graph, u64(seed % 2**64), *lists)
+        (state,) = results(graph, "state")
+    with graph.device.active():
+        return IndependentSet(state == SELECTED, size)
