@@ -11,7 +11,7 @@ scales, as in `betweenness`.  O(n + m) for a source, beside that of `sssp`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,15 @@ from morph.prelude import atomic_sub, f64, i32, i64
 
 LARGE = 2.0**256  # a scaled count is smaller than this
 UNIT = 2.0**-512  # what a scale of one less is multiplied by
+
+
+class Work(NamedTuple):
+    """What a search uses, as a bundle."""
+
+    graph: Any
+    levels: Any  # table: where in the order of visits each level begins
+    unreachable: Any  # the distance of points that are
+    lost: Any  # flag: a reached point has no tight edge to it
 
 
 @func
@@ -106,15 +115,15 @@ def gather(p, ends):
 
 
 @program
-def carry_by_weights(g, now, then, order, levels, unreachable, lost, source, ends):
+def carry_by_weights(w, now, then, order, source, ends):
     """Return False if a reached point has no tight edge to it."""
-    foreach(g.points, start, unreachable, lost)
-    if lost.take():
+    foreach(w.graph.points, start, w.unreachable, w.lost)
+    if w.lost.take():
         return False
     source.paths = 1.0
     level = 0
     while not now.empty:
-        levels[level].begin = len(order)
+        w.levels[level].begin = len(order)
         level += 1
         foreach(now, visit, order, then)
         foreach(then, find_scale)
@@ -125,7 +134,7 @@ def carry_by_weights(g, now, then, order, levels, unreachable, lost, source, end
     source.share = source.share + ends * (end - 1)
     while level > 0:
         level -= 1
-        begin = levels[level].begin
+        begin = w.levels[level].begin
         foreach(order[begin:end], gather, ends)
         end = begin
     return True
@@ -163,8 +172,9 @@ def sweep_by_weights(
     length, n = positive_lengths(graph), len(graph.points)
     real, dtype = length.dtype.kind == "f", length.dtype
     unreachable = dtype.type(np.inf if real else np.iinfo(dtype).max)
-    lost, levels = Flag(graph), Table("levels", graph, begin=i64)
+    levels = Table("levels", graph, begin=i64)
     levels.extend(n + 1)
+    work = Work(graph, levels, unreachable, Flag(graph))
     now, then, order = lists = [Collection(graph.points, capacity=n) for _ in range(3)]
     with graph.edges.temporary_columns(length=(dtype, 0)), graph.points.temporary_columns(
         distance=(dtype, 0), waiting=(i32, 0), scale=(i32, 0)
@@ -176,9 +186,7 @@ def sweep_by_weights(
                 c.clear()
             now.add(s)
             source = graph.points[s]
-            if not carry_by_weights(
-                graph, now, then, order, levels, unreachable, lost, source, f64(ends)
-            ):
+            if not carry_by_weights(work, now, then, order, source, f64(ends)):
                 raise ValueError(
                     f"weights too far apart: from source {s}, an edge to a vertex does not"
                     f" lengthen the path to it in {dtype}"
