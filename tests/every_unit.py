@@ -98,10 +98,15 @@ def graphs() -> None:
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
     morph.betweenness(g, sources=[0])
+    for dtype in (np.int32, np.float32, np.float64):
+        for directed in (True, False):
+            h = morph.Graph.from_edges(*ends, weight=weight.astype(dtype), directed=directed)
+            morph.betweenness(h, weighted=True), morph.edge_betweenness(h, weighted=True)
+            morph.edge_betweenness(h)
     chain = np.arange(1100).repeat(2)
     for directed in (True, False):  # 2**1100 shortest paths
         many = morph.Graph.from_edges(chain, chain + 1, directed=directed)
-        morph.betweenness(many, sources=[0])
+        morph.betweenness(many, sources=[0]), morph.edge_betweenness(many, sources=[0])
     with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a graph in parts
         morph.bfs(g)
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged

@@ -19,6 +19,7 @@ from morph.algorithms.graph.colouring import colouring
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.independent import maximal_independent_set
+from morph.algorithms.graph.edge_betweenness import edge_betweenness
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
@@ -179,10 +180,12 @@ def _from_sources(source: tuple[int, ...]) -> Arguments:
     return {"sources": list(source) or None}
 
 
-def _sampled(source: tuple[int, ...], sample: int | None, raw: bool) -> Arguments:
+def _sampled(source: tuple[int, ...], sample: int | None, raw: bool, weighted: bool) -> Arguments:
     if source and sample is not None:
         raise ValueError("--source and --sample exclude each other")
-    return {"sources": list(source) or sample, "normalized": not raw}
+    return {
+        "sources": list(source) or sample, "normalized": not raw, "weighted": weighted,
+    }  # fmt: skip
 
 
 def distances(distance: Any) -> dict[str, Any]:
@@ -204,6 +207,15 @@ SOURCE = Option(
     default=(0,), metavar="S", repeated=True,
 )  # fmt: skip
 ROWS_OPTION = Option("rows", "Find the distances from each source: a row for each.", default=False)
+SAMPLING = (
+    Option("source", "Only paths from these vertices, scaled to all.", int, default=(),
+           metavar="S", repeated=True),
+    Option("sample", "Only paths from so many vertices, drawn at random, scaled to all.",
+           int, least=1, metavar="K"),
+    Option("raw", "Count paths, instead of dividing by all pairs.", default=False),
+    Option("weighted", "The length of an edge is its weight, above 0; 1 if there are none.",
+           default=False),
+)  # fmt: skip
 NO_SOURCE = Option(
     "source", "A vertex; it makes no difference to the result.", int, default=(),
     metavar="S", repeated=True,
@@ -388,19 +400,27 @@ ROWS = (
     Algorithm(
         "betweenness", betweenness,
         "Find the share of shortest paths that pass through each vertex of GRAPH.",
-        result="centrality sources", conditions="normalized",
+        result="centrality sources", conditions="normalized weighted",
         report=lambda found: _largest(found.centrality, "top_betweenness"),
-        options=(
-            Option("source", "Only paths from these vertices, scaled to all.", int, default=(),
-                   metavar="S", repeated=True),
-            Option("sample", "Only paths from so many vertices, drawn at random, scaled to all.",
-                   int, least=1, metavar="K"),
-            Option("raw", "Count paths, instead of dividing by all pairs.", default=False),
-        ),
+        options=SAMPLING,
         arguments=_sampled, source="sources", inputs="rmat",
         examples=({}, {"sample": 4, "raw": True}, {"source": (0, 2, 5)}),
         benchmarks=(  # forwards and backwards
             Benchmark(4, 8 + 8, ", 4 sources", sources=4, passes=2 * 4),
+        ),
+    ),
+    Algorithm(
+        "edge-betweenness", edge_betweenness,
+        "Find the share of shortest paths that pass through each edge of GRAPH.\n\n"
+        "The result has the order of the file.",
+        result="centrality sources", of_edges="centrality", conditions="normalized weighted",
+        report=lambda found: {
+            "top_betweenness": np.nan_to_num(found.centrality).max(initial=0).item()
+        },
+        options=SAMPLING, arguments=_sampled, source="sources", inputs="rmat",
+        examples=({}, {"sample": 4, "raw": True}, {"source": (0, 2, 5)}),
+        benchmarks=(  # forwards, backwards, and over the edges
+            Benchmark(4, 8 + 8, ", 4 sources", sources=4, passes=3 * 4),
         ),
     ),
 )  # fmt: skip

@@ -45,8 +45,9 @@ def _graphs(device: str, types: tuple[Any, ...] = TYPES) -> Iterator[Graph]:
 
 def _row(row: Algorithm, device: str) -> Calls:
     """Calls of a graph algorithm: by the examples of its options, and with all results."""
-    for g in map(row.suited, _graphs(device, TYPES if row.weights else (None,))):
-        for options in row.examples:
+    weighted = "weighted" in {o.name for o in row.options}
+    for g in map(row.suited, _graphs(device, TYPES if row.weights or weighted else (None,))):
+        for options in (*row.examples, *([{"weighted": True}] if weighted else [])):
             given = row.arguments_of(options)
             yield partial(row.function, g, **given)
             yield partial(row.function, g, **given | dict(row.complete))

@@ -4,7 +4,7 @@ Imports ``runtime``, ``data`` and ``graph``.
 """
 
 from morph.validate.arcs import WrongAnswer
-from morph.validate.centrality import betweenness, pagerank
+from morph.validate.centrality import betweenness, edge_betweenness, pagerank
 from morph.validate.cliques import cliques, max_clique
 from morph.validate.colouring import colouring
 from morph.validate.community import community
@@ -19,7 +19,8 @@ from morph.validate.truss import truss_number
 
 __all__ = [
     "WrongAnswer", "bellman_ford", "betweenness", "bfs", "cliques", "colouring", "community",
-    "connected_components", "core_number", "implications", "index", "johnson", "max_clique",
-    "maximal_independent_set", "model", "mst", "pagerank", "path", "refuted", "satisfied", "sssp",
+    "connected_components", "core_number", "edge_betweenness", "implications", "index", "johnson",
+    "max_clique", "maximal_independent_set", "model", "mst", "pagerank", "path", "refuted",
+    "satisfied", "sssp",
     "strongly_connected_components", "topological_order", "triangle_count", "truss_number",
 ]  # fmt: skip

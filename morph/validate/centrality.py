@@ -70,6 +70,7 @@ def betweenness(
     centrality: Any,
     sources: Any = None,
     *,
+    weighted: bool = False,
     normalized: bool = True,
     endpoints: bool = False,
     tolerance: float = 1e-9,
@@ -89,7 +90,7 @@ def betweenness(
     centrality : array of float, shape (n,)
     sources : array of int, optional
         Those that were used, if not all points.
-    normalized, endpoints
+    weighted, normalized, endpoints
         As in `morph.betweenness`.
     tolerance : float
         Relative to the sum.
@@ -108,16 +109,111 @@ def betweenness(
     refuse(known & ~(found >= 0), lambda v: f"vertex {v} has the betweenness {found[v]}")
     numbers = np.where(known, np.random.default_rng(seed).uniform(1, 2, arcs.n), 0.0)
     probes = np.stack([numbers, numbers * np.arange(arcs.n)])
+    lengths = _lengths(arcs, weighted)
     want = np.zeros(2)
     for s in starts.tolist():
-        want += _sweep(arcs, s, probes, endpoints)
+        want += _sweep(arcs, s, lengths, probes, np.zeros((2, len(arcs.src))), endpoints)
     error = probes @ np.where(known, found, 0.0) - want
     if (abs(error) > tolerance * (1 + abs(want))).any():
-        at = error[1] / error[0] if error[0] else np.nan
-        v = round(at) if np.isfinite(at) and abs(at - round(at)) < 1e-3 else -1
-        who = f"vertex {v} is wrong" if 0 <= v < arcs.n else "several vertices are wrong"
+        v = _suspect(error, arcs.n)
+        who = f"vertex {v} is wrong" if v >= 0 else "several vertices are wrong"
         off = f"{error[0]:.3g} beside {want[0]:.3g}"
         raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {who}")
+
+
+def edge_betweenness(
+    graph: Graph,
+    centrality: Any,
+    sources: Any = None,
+    *,
+    weighted: bool = False,
+    normalized: bool = True,
+    tolerance: float = 1e-9,
+    seed: int = 0,
+) -> None:
+    """Check betweenness centralities of edges by sums, as `betweenness`.
+
+    Parallel edges of one length, and both arcs of an edge of an undirected graph, must have one
+    value, and have one random number.
+
+    Parameters
+    ----------
+    graph : Graph
+    centrality : array of float, shape (m,)
+        Deleted edges are not looked at.
+    sources : array of int, optional
+        Those that were used, if not all points.
+    weighted, normalized
+        As in `morph.edge_betweenness`.
+    tolerance : float
+        Relative to the sum.
+
+    Raises
+    ------
+    WrongAnswer
+        Naming the edge, if one alone is wrong.
+    """
+    arcs = Arcs(graph)
+    by_id = np.asarray(graph.device.to_host(centrality))
+    if by_id.shape != (len(graph.edges),) or by_id.dtype.kind != "f":
+        raise WrongAnswer(
+            f"centrality has shape {by_id.shape} and type {by_id.dtype}, for a graph of"
+            f" {len(graph.edges)} edges"
+        )
+    starts = np.flatnonzero(arcs.alive) if sources is None else arcs.sources(sources)
+    found, n = by_id[arcs.id].astype(np.float64), int(arcs.alive.sum())
+    refuse(~(found >= 0), lambda k: f"{arcs.edge(k)}, has the betweenness {found[k]}")
+    if n > 1 and len(starts):
+        pairs = n if not normalized and graph.directed else n / 2 if not normalized else 1 / (n - 1)
+        found *= len(starts) / pairs
+    lengths = _lengths(arcs, weighted)
+    ends = arcs.src, arcs.dst
+    if not graph.directed:
+        ends = np.minimum(*ends), np.maximum(*ends)
+    order = np.lexsort((lengths, *ends))
+    new = np.zeros(len(order), bool)  # a class of edges begins
+    for x in (lengths, *ends):
+        new[1:] |= x[order[1:]] != x[order[:-1]]
+    kind = np.empty(len(order), np.int64)
+    kind[order] = np.cumsum(new)
+    first = order[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
+    same = np.empty_like(first)
+    same[order] = first
+    refuse(
+        ~(abs(found - found[same]) <= tolerance * (1 + abs(found))),
+        lambda k: f"{arcs.edge(k)}, has not the betweenness of {arcs.edge(same[k])}",
+    )
+    numbers = np.random.default_rng(seed).uniform(1, 2, len(order) + 1)[kind]
+    probes = np.stack([numbers, numbers * same])
+    want = np.zeros(2)
+    for s in starts.tolist():
+        want += _sweep(arcs, s, lengths, np.zeros((2, arcs.n)), probes, False)
+    want *= 1 if graph.directed else 2
+    error = probes @ found - want
+    if (abs(error) > tolerance * (1 + abs(want))).any():
+        k = _suspect(error, len(order))
+        who = f"{arcs.edge(k)}, is wrong" if k >= 0 else "several edges are wrong"
+        off = f"{error[0]:.3g} beside {want[0]:.3g}"
+        raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {who}")
+
+
+def _suspect(error: Floats, count: int) -> int:
+    """Return the number of the only wrong value, by the errors of two sums; -1 of several."""
+    at = error[1] / error[0] if error[0] else np.nan
+    k = round(at) if np.isfinite(at) and abs(at - round(at)) < 1e-3 else -1
+    return k if 0 <= k < count else -1
+
+
+def _lengths(arcs: Arcs, weighted: bool) -> NDArray[Any]:
+    """Give the lengths of edges in the type of distances."""
+    weight = arcs.weight
+    if not weighted:
+        return np.ones(len(weight), np.int64)
+    if weight.dtype.kind == "f":
+        return weight.astype(np.result_type(weight.dtype, np.float32))
+    if weight.dtype == np.uint64:
+        weight = np.minimum(weight, np.uint64(np.iinfo(np.int64).max))
+    return weight.astype(np.int64)
 
 
 def _scale(arcs: Arcs, starts: Ints, directed: bool, normalized: bool, endpoints: bool) -> Floats:
@@ -135,28 +231,63 @@ def _scale(arcs: Arcs, starts: Ints, directed: bool, normalized: bool, endpoints
     return whole / pairs * passes / used
 
 
-def _sweep(arcs: Arcs, source: int, probes: Floats, endpoints: bool) -> Floats:
-    """Sum, over all points, of the mean of each probe between the source and them."""
-    distance = np.full(arcs.n, -1)
+def _distances(arcs: Arcs, source: int, lengths: NDArray[Any]) -> NDArray[Any]:
+    """Give the distances from a source, by rounds over the edges of points that came nearer."""
+    far = np.inf if lengths.dtype.kind == "f" else np.iinfo(np.int64).max
+    distance = np.full(arcs.n, far, lengths.dtype)
     distance[source] = 0
+    front = np.array([source])
+    while front.size:
+        at = rows(arcs.offsets, front)
+        head, reach = arcs.dst[at], distance[arcs.src[at]] + lengths[at]
+        nearer = reach < distance[head]
+        if reach.dtype.kind == "i":
+            nearer &= reach >= 0  # else the sum overflowed
+        np.minimum.at(distance, head[nearer], reach[nearer])
+        front = np.unique(head[nearer])
+    return distance
+
+
+def _by_levels(arcs: Arcs, source: int, lengths: NDArray[Any]) -> list[Ints]:
+    """Give the edges of shortest paths, by the most such edges that lead to their ends."""
+    distance = _distances(arcs, source, lengths)
+    far = np.inf if lengths.dtype.kind == "f" else np.iinfo(np.int64).max
+    near, ends = distance[arcs.src], distance[arcs.dst]
+    at = np.flatnonzero((near < ends) & (ends < far) & (near + lengths == ends))
+    offsets = np.zeros(arcs.n + 1, np.int64)
+    np.cumsum(np.bincount(arcs.src[at], minlength=arcs.n), out=offsets[1:])
+    waiting = np.bincount(arcs.dst[at], minlength=arcs.n)
+    level, depth, front = np.zeros(arcs.n, np.int64), 0, np.array([source])
+    while front.size:
+        level[front] = depth
+        depth += 1
+        heads = arcs.dst[at[rows(offsets, front)]]
+        np.subtract.at(waiting, heads, 1)
+        front = np.unique(heads[waiting[heads] == 0])
+    at = at[np.argsort(level[arcs.dst[at]], kind="stable")]
+    return np.split(at, np.flatnonzero(np.diff(level[arcs.dst[at]])) + 1) if at.size else []
+
+
+def _sweep(
+    arcs: Arcs, source: int, lengths: NDArray[Any], probes: Floats, on_edges: Floats,
+    endpoints: bool,
+) -> Floats:  # fmt: skip
+    """Sum, over all points, of the mean of each probe between the source and them."""
     # of a point's paths, which may be more than float64 can count: paths * 2**power
     paths, power, mean = np.zeros(arcs.n), np.zeros(arcs.n, np.int64), np.zeros((2, arcs.n))
     paths[source] = 1.0
-    front, total, level, reached = np.array([source]), np.zeros(2), 0, 0
-    while front.size:
-        level += 1
-        at = rows(arcs.offsets, front)
+    total, reached = np.zeros(2), 0
+    within = probes.copy()
+    within[:, source] = 0.0
+    for at in _by_levels(arcs, source, lengths):
         tail, head = arcs.src[at], arcs.dst[at]
-        distance[head[distance[head] < 0]] = level
-        ahead = distance[head] == level
-        tail, head = tail[ahead], head[ahead]
         front, place = np.unique(head, return_inverse=True)
         largest = np.full(len(front), np.iinfo(np.int64).min)
         np.maximum.at(largest, place, power[tail])
         share = np.ldexp(paths[tail], np.maximum(power[tail] - largest[place], -(2**20)))
         sums = np.bincount(place, share, len(front))
         for k in (0, 1):
-            inside = mean[k, tail] + (probes[k, tail] if level > 1 else 0.0)
+            inside = mean[k, tail] + within[k, tail] + on_edges[k, at]
             mean[k, front] = np.bincount(place, share * inside, len(front)) / sums
         paths[front], more = np.frexp(sums)
         power[front] = largest + more

@@ -1,24 +1,35 @@
-"""Betweenness centrality: the share of shortest paths (in edges) that pass through each point.
+"""Betweenness centrality: the share of shortest paths that pass through each point.
 
-Brandes' algorithm, one source after another (Brandes 2001; Unnikrishnan et al., Falcon, figures
-34 and 35).  Forwards, level by level, shortest paths are counted, and of each point how many edges
-lead to the next level.  Backwards, from points where none does, each gives its predecessors their
-part of what it carries, and is followed by those that have got all of theirs.  Both sweeps go by
-worklists: O(n + m) for a source.  A sample of sources estimates the rest (Brandes, Pich 2007).
+Paths by numbers of edges: Brandes' algorithm, one source after another (Brandes 2001; Unnikrishnan
+et al., Falcon, figures 34 and 35).  Forwards, level by level, shortest paths are counted, and of
+each point how many edges lead to the next level.  Backwards, from points where none does, each
+gives its predecessors their part of what it carries, and is followed by those that have got all of
+theirs.  Both sweeps go by worklists: O(n + m) for a source.  A sample of sources estimates the rest
+(Brandes, Pich 2007).
 
 A grid of 1000 x 1000 has more shortest paths than float64 can count.  From the first source where
 that is seen, a count is a float from 2**-256 to 2**256 and how often it is to be multiplied by
 2**512: ratios of counts are then as exact as before.
+
+Paths by weights: `betweenness_weighted.py`.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import of_graph, results, results_device, source_ids
+from morph.algorithms.graph.arguments import (
+    as_graph,
+    of_graph,
+    results,
+    results_device,
+    source_ids,
+)
+from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
 from morph.data.collection import Collection, Flag
 from morph.data.conversion import as_integer, truth
 from morph.graph import Graph
@@ -187,6 +198,7 @@ def betweenness(
     graph: Graph,
     sources: Any = None,
     *,
+    weighted: bool = False,
     normalized: bool = True,
     endpoints: bool = False,
     seed: int = 0,
@@ -196,11 +208,15 @@ def betweenness(
     Parameters
     ----------
     graph : Graph or PartitionedGraph, or what `Graph.of` takes
-        On any device; edges count one each, followed outwards.  Of parallel edges each makes a
-        path of its own.
+        On any device; edges are followed outwards.  Of parallel edges each makes a path of its own.
+        In parts only without ``weighted``.
     sources : int or array of int, optional
         Start only from so many points, drawn with ``seed``, or from these, and scale the result to
         all; by default from all points, which is exact.
+    weighted : bool
+        The length of an edge is its weight, 1 if there are none; else it is 1.  Integers are added
+        up exactly, other weights from the source on, rounded to the type of `sssp`'s distances:
+        paths tie if these sums are equal.  An edge that does not change the sum is on no path.
     normalized : bool
         Divide by the number of pairs of other points; else give the number of paths, those of a
         pair adding up to 1, and both directions of an edge counting once unless ``graph.directed``.
@@ -217,34 +233,65 @@ def betweenness(
     Raises
     ------
     TypeError
-        If a source or the seed is not an integer, or a flag neither True nor False.
+        If a source or the seed is not an integer, or a flag neither True nor False; or if
+        ``weighted``, of a graph in parts.
     ValueError
-        If a source is not a point, a sample larger than the graph is asked for, or the seed is
-        negative.
+        If a source is not a point, a sample larger than the graph is asked for, the seed is
+        negative, or, if ``weighted``, a weight is not above 0, or so small that none of the edges
+        to a point lengthens a path.
+    OverflowError
+        If ``weighted``, and a distance does not fit the type.
     """
     normalized, endpoints = truth(normalized, "normalized"), truth(endpoints, "endpoints")
-    if (seed := as_integer(seed, "seed")) < 0:
-        raise ValueError(f"seed is 0 or more, not {seed}")
-    live = graph.device.to_host(graph.points.ids())
-    chosen = live
-    if isinstance(sources, (int, np.integer)) and not isinstance(sources, bool):
-        if not 0 < sources <= len(live):
-            raise ValueError(f"a sample of {sources} sources: the graph has {len(live)} points")
-        chosen = np.sort(np.random.default_rng(seed).choice(live, sources, replace=False))
-    elif sources is not None:
-        chosen = source_ids(graph, sources)
-    with graph.points.temporary_columns(
-        dist=(i32, INFINITY), paths=(f64, 0), carried=(f64, 0), ahead=(i32, 0),
-        share=(f64, 0),
-    ), ExitStack() as added:  # fmt: skip
-        _sweep(graph, chosen.tolist(), float(endpoints), added)
+    weighted = truth(weighted, "weighted")
+    chosen = chosen_sources(graph, sources, seed)
+    with carriers(graph, chosen, float(endpoints), weighted):
         (share,) = results(graph, "share")
     with results_device(graph).active():
         share *= _scale(graph, chosen, endpoints, normalized)
     return Betweenness(share, chosen.astype(np.int64))
 
 
-def _sweep(graph: Graph, sources: list[int], ends: float, added: ExitStack) -> None:
+def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
+    """Give the ids of the sources that are asked for, or drawn; as `betweenness`."""
+    if (seed := as_integer(seed, "seed")) < 0:
+        raise ValueError(f"seed is 0 or more, not {seed}")
+    live = graph.device.to_host(graph.points.ids())
+    if sources is None:
+        return live
+    if isinstance(sources, (int, np.integer)) and not isinstance(sources, bool):
+        if not 0 < sources <= len(live):
+            raise ValueError(f"a sample of {sources} sources: the graph has {len(live)} points")
+        return np.sort(np.random.default_rng(seed).choice(live, sources, replace=False))
+    return source_ids(graph, sources)
+
+
+@contextmanager
+def carriers(
+    graph: Graph, sources: Any, ends: float, weighted: bool, each: Callable[[bool], Any] = bool
+) -> Iterator[None]:
+    """Add up in the column ``share`` what the points carry for each source.
+
+    After each source ``each(scaled)`` is called, where the columns ``dist`` or ``distance``,
+    ``paths``, ``carried`` and, if ``scaled``, ``scale`` are those of the source.
+    """
+    by_weights = weighted and "weight" in graph.edges.columns
+    if by_weights:
+        as_graph(graph)
+    names: dict[str, Any] = {"paths": (f64, 0), "carried": (f64, 0), "share": (f64, 0)}
+    if not by_weights:
+        names |= {"dist": (i32, INFINITY), "ahead": (i32, 0)}
+    with graph.points.temporary_columns(**names), ExitStack() as added:
+        if by_weights:
+            sweep_by_weights(graph, sources.tolist(), ends, each)
+        else:
+            _sweep(graph, sources.tolist(), ends, added, each)
+        yield
+
+
+def _sweep(
+    graph: Graph, sources: list[int], ends: float, added: ExitStack, each: Callable[[bool], Any]
+) -> None:
     """Add up what the points carry for each source; a column is added where counts need scales."""
     n, lost, scaled = len(graph.points), Flag(graph), False
     now, then, leaves = lists = [Collection(graph.points, capacity=n) for _ in range(3)]
@@ -266,6 +313,7 @@ def _sweep(graph: Graph, sources: list[int], ends: float, added: ExitStack) -> N
             reached = search_scaled(graph, now, then, leaves, i32(0), source)
         then.clear()
         (carry_scaled if scaled else carry)(leaves, then, source, reached, ends)
+        each(scaled)
 
 
 def _scale(graph: Graph, sources: Any, endpoints: bool, normalized: bool) -> Any:

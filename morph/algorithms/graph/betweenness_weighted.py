@@ -1,0 +1,194 @@
+"""Betweenness by weights: the search from a source, and what edges carry.
+
+`sssp` finds the distances.  An edge is tight if the distance of its end is that of its begin and
+its weight; the shortest paths are the paths of tight edges, which form no cycle as weights are
+positive.  A point is visited when all its tight in-edges come from visited points: then the counts
+of its predecessors are final.  Backwards, in the reverse order, each point gathers from its tight
+out-edges.  All sums are pulled: there are no atomics on floating-point numbers.  Counts have
+scales, as in `betweenness`.  O(n + m) for a source, beside that of `sssp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import live_edges
+from morph.algorithms.graph.sssp import sssp
+from morph.data.collection import Collection, Flag
+from morph.data.table import Table
+from morph.graph import Graph
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import atomic_sub, f64, i32, i64
+
+LARGE = 2.0**256  # a scaled count is smaller than this
+UNIT = 2.0**-512  # what a scale of one less is multiplied by
+
+
+class Work(NamedTuple):
+    """What a search uses, as a bundle."""
+
+    graph: Any
+    levels: Any  # table: where in the order of visits each level begins
+    unreachable: Any  # the distance of points that are
+    lost: Any  # flag: a reached point has no tight edge to it
+
+
+@func
+def is_tight(u, e, v):
+    return u.distance < v.distance and u.distance + e.length == v.distance
+
+
+@func
+def scaled_part(u, v):
+    """Give the share of the paths to ``v`` that are those to ``u``."""
+    part = u.paths / v.paths
+    apart = v.scale - u.scale  # 0 or more: a predecessor has no more paths
+    while apart > 0 and part > 0.0:
+        part *= UNIT
+        apart -= 1
+    return part
+
+
+@kernel
+def start(p, unreachable, lost):
+    waiting = i32(0)
+    for e in p.inedges:
+        if is_tight(e.src, e, p):
+            waiting += 1
+    p.waiting = waiting
+    p.paths = 0.0
+    p.scale = i32(0)
+    p.carried = 0.0
+    if waiting == 0 and p.distance > 0 and p.distance < unreachable:
+        lost.set()
+
+
+@kernel
+def visit(p, order, then):
+    for e in p.outedges:
+        t = e.dst
+        if is_tight(p, e, t):
+            if atomic_sub(t.waiting, 1) == 1:
+                then.add(t)
+    order.add(p)
+
+
+@kernel
+def find_scale(p):
+    scale = i32(0)
+    for e in p.inedges:
+        if is_tight(e.src, e, p):
+            scale = max(scale, e.src.scale)
+    p.scale = scale
+
+
+@kernel
+def count(p):
+    """Add up the counts of predecessors; what is 2**512 times smaller than another is lost."""
+    scale, total = p.scale, 0.0
+    for e in p.inedges:
+        t = e.src
+        if is_tight(t, e, p):
+            if t.scale == scale:
+                total += t.paths
+            elif t.scale + 1 == scale:
+                total += t.paths * UNIT
+    if total >= LARGE:
+        total *= UNIT
+        p.scale = i32(scale + 1)
+    p.paths = total
+
+
+@kernel
+def gather(p, ends):
+    total = 0.0
+    for e in p.outedges:
+        t = e.dst
+        if is_tight(p, e, t):
+            total += scaled_part(p, t) * (1.0 + t.carried)
+    p.carried = total
+    if p.distance > 0:
+        p.share += total + ends
+
+
+@program
+def carry_by_weights(w, now, then, order, source, ends):
+    """Return False if a reached point has no tight edge to it."""
+    foreach(w.graph.points, start, w.unreachable, w.lost)
+    if w.lost.take():
+        return False
+    source.paths = 1.0
+    level = 0
+    while not now.empty:
+        w.levels[level].begin = len(order)
+        level += 1
+        foreach(now, visit, order, then)
+        foreach(then, find_scale)
+        foreach(then, count)
+        now, then = then, now
+        then.clear()
+    end = len(order)
+    source.share = source.share + ends * (end - 1)
+    while level > 0:
+        level -= 1
+        begin = w.levels[level].begin
+        foreach(order[begin:end], gather, ends)
+        end = begin
+    return True
+
+
+def positive_lengths(graph: Graph) -> Any:
+    """Give the weights in the type of distances; an infinite one is NaN, which no path has.
+
+    Raises
+    ------
+    ValueError
+        If a weight is not above 0.
+    """
+    with graph.device.active():
+        weight, xp = graph.edges.weight[:], graph.device.xp
+        live = live_edges(graph)
+        bad = xp.flatnonzero(~(weight[live] > 0))
+        if bad.size:
+            u, v, w = (getattr(graph.edges, c)[live][bad[0]] for c in ("src", "dst", "weight"))
+            raise ValueError(
+                f"betweenness needs weights above 0, but the edge from {int(u)} to {int(v)} has {w}"
+            )
+        if weight.dtype.kind == "f":
+            length = weight.astype(np.result_type(weight.dtype, np.float32))
+            return xp.where(xp.isinf(length), length.dtype.type(np.nan), length)
+        if weight.dtype == np.uint64:
+            weight = xp.minimum(weight, np.uint64(np.iinfo(np.int64).max))
+        return weight.astype(np.int64)
+
+
+def sweep_by_weights(
+    graph: Graph, sources: list[int], ends: float, each: Callable[[bool], Any]
+) -> None:
+    """Add up what the points carry for each source; after each, ``each(True)`` is called."""
+    length, n = positive_lengths(graph), len(graph.points)
+    real, dtype = length.dtype.kind == "f", length.dtype
+    unreachable = dtype.type(np.inf if real else np.iinfo(dtype).max)
+    levels = Table("levels", graph, begin=i64)
+    levels.extend(n + 1)
+    work = Work(graph, levels, unreachable, Flag(graph))
+    now, then, order = lists = [Collection(graph.points, capacity=n) for _ in range(3)]
+    with graph.edges.temporary_columns(length=(dtype, 0)), graph.points.temporary_columns(
+        distance=(dtype, 0), waiting=(i32, 0), scale=(i32, 0)
+    ):  # fmt: skip
+        graph.edges.length[:] = length
+        for s in sources:
+            graph.points.distance[:] = sssp(graph, s).distance
+            for c in lists:
+                c.clear()
+            now.add(s)
+            source = graph.points[s]
+            if not carry_by_weights(work, now, then, order, source, f64(ends)):
+                raise ValueError(
+                    f"weights too far apart: from source {s}, an edge to a vertex does not"
+                    f" lengthen the path to it in {dtype}"
+                )
+            each(True)

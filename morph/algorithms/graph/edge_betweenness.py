@@ -1,0 +1,106 @@
+"""Betweenness centrality of edges: the share of shortest paths that pass through each edge.
+
+An edge on shortest paths from a source carries the share of the paths to its end that come through
+it, of what the end carries and the path to the end itself (Brandes, Social Networks 2008).  The
+points carry as in `betweenness`; one pass over the edges for each source adds the rest.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device
+from morph.algorithms.graph.betweenness import carriers, chosen_sources
+from morph.algorithms.graph.betweenness_weighted import is_tight, scaled_part
+from morph.data.conversion import truth
+from morph.graph import Graph
+from morph.launch.foreach import foreach, func, kernel
+from morph.prelude import f64
+
+
+class EdgeBetweenness(NamedTuple):
+    """Result of `edge_betweenness`: ``centrality``, shape (m,), float64, and ``sources``."""
+
+    centrality: Any
+    sources: Any
+
+
+@func
+def is_step(u, e, v):
+    return u.dist < v.dist and u.dist + 1 == v.dist
+
+
+@func
+def part(u, v):
+    return u.paths / v.paths
+
+
+@kernel
+def pass_edge(e, leads, part, both):
+    u, v = e.src, e.dst
+    if leads(u, e, v):
+        e.passed += part(u, v) * (1.0 + v.carried)
+    elif both:
+        if leads(v, e, u):
+            e.passed += part(v, u) * (1.0 + u.carried)
+
+
+@of_graph_on_one_device
+def edge_betweenness(
+    graph: Graph,
+    sources: Any = None,
+    *,
+    weighted: bool = False,
+    normalized: bool = True,
+    seed: int = 0,
+) -> EdgeBetweenness:
+    """Find the betweenness centrality of every edge.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Of parallel edges each makes a path of its own.
+    sources : int or array of int, optional
+        As in `betweenness`.
+    weighted : bool
+        As in `betweenness`.
+    normalized : bool
+        Divide by the number of pairs of points; else give the number of paths, those of a pair
+        adding up to 1, and both directions of a pair counting once unless ``graph.directed``.
+    seed : int
+
+    Returns
+    -------
+    EdgeBetweenness
+        ``centrality``, shape (m,), float64, on the graph's device, by the ids of edges, as in
+        NetworkX; both arcs of an edge of an undirected graph have its value, deleted edges NaN.
+        ``sources``, shape (k,), int64.
+
+    Raises
+    ------
+    OverflowError, TypeError, ValueError
+        As `betweenness`.
+    """
+    weighted, normalized = truth(weighted, "weighted"), truth(normalized, "normalized")
+    chosen, both = chosen_sources(graph, sources, seed), not graph.directed
+    with ExitStack() as added:
+        added.enter_context(graph.edges.temporary_columns(passed=(f64, 0)))
+
+        def each(scaled: bool) -> None:
+            by_weights = weighted and "weight" in graph.edges.columns
+            leads = is_tight if by_weights else is_step
+            foreach(graph.edges, pass_edge, leads, scaled_part if scaled else part, both)
+
+        added.enter_context(carriers(graph, chosen, 0.0, weighted, each))
+        (share,) = graph.device.copies(graph.edges.passed[:])
+    n, k = graph.points.live, len(chosen)
+    with graph.device.active():
+        if n > 1 and k:
+            share *= (1 / (n - 1) if normalized else n / (1 if graph.directed else 2)) / k
+        centrality = graph.device.xp.full(len(share), np.nan)
+        live = live_edges(graph)
+        centrality[live] = share[live]
+    return EdgeBetweenness(centrality, chosen.astype(np.int64))
