@@ -26,6 +26,7 @@ SINGLE = f"{PAGERANK}, float32"
 BETWEENNESS = f"betweenness, {SAMPLED} sources"
 JOHNSON = f"johnson, {SAMPLED} sources"
 PREDECESSORS = "sssp, predecessors"
+APPROXIMATE = "densest_subgraph, approximate"
 
 
 class Way(NamedTuple):
@@ -305,6 +306,12 @@ def networkx(graph: Input) -> Tasks:
             Way(lambda _: package.triangles(g), lambda found: sum(found.values()) // 3)
         ],
         "truss_number": [Way(lambda _: trusses(package, g), numbers)],
+        APPROXIMATE: [  # peels vertices one by one, once
+            Way(
+                lambda _: package.approximation.densest_subgraph(g, method="greedy++"),
+                lambda _: None,
+            )
+        ],
         BETWEENNESS: [  # draws its sources itself
             Way(lambda _: package.betweenness_centrality(g, SAMPLED, seed=1), lambda _: None)
         ],
@@ -427,6 +434,7 @@ def answer_of(graph: Input, row: Algorithm) -> Callable[[Any], Any]:
     known: dict[str, Callable[[Any], Any]] = {
         "distance": lambda f: distances(host(f.distance)),
         "edges": lambda f: float(f.weight),
+        "points": lambda f: float(f.density),
         "order": lambda f: leads_forwards(graph, host(f.order)),
         "triangles": lambda f: f.total,
         "rank": lambda f: shares(host(f.rank)),

@@ -12,6 +12,7 @@ from morph.algorithms.graph.cliques import cliques, max_clique
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number, k_core
 from morph.algorithms.graph.cycles import CycleError, NegativeCycle
+from morph.algorithms.graph.densest import densest_subgraph
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
@@ -54,12 +55,11 @@ __all__ = [
     "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle",
     "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax",
     "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked", "cliques", "community",
-    "compact", "connected_components", "core_number", "device", "foreach", "func",
-    "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "max_clique", "mst", "pagerank",
-    "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan", "sections",
-    "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
-    "topological_order", "triangle_count", "triangulate", "truss_number",
-    "vec",
+    "compact", "connected_components", "core_number", "densest_subgraph", "device", "foreach",
+    "func", "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "max_clique", "mst",
+    "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan",
+    "sections", "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
+    "topological_order", "triangle_count", "triangulate", "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
 

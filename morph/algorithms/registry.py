@@ -17,6 +17,7 @@ from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
+from morph.algorithms.graph.densest import densest_subgraph
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
@@ -183,6 +184,10 @@ def _sampled(source: tuple[int, ...], sample: int | None, raw: bool) -> Argument
     return {"sources": list(source) or sample, "normalized": not raw}
 
 
+def _densest(source: tuple[int, ...], approximate: bool) -> Arguments:
+    return {"exact": not approximate}
+
+
 def distances(distance: Any) -> dict[str, Any]:
     """Count the vertices reached, and find the farthest."""
     unreached = np.inf if distance.dtype.kind == "f" else np.iinfo(distance.dtype).max
@@ -323,6 +328,25 @@ ROWS = (
         },
         options=(NO_SOURCE,), arguments=_without_source, inputs="rmat",
         benchmarks=(Benchmark(4 + 4, 8),),
+    ),
+    Algorithm(
+        "densest", densest_subgraph,
+        "Find the vertices of GRAPH with the most edges among them per vertex.\n\n"
+        "Edge directions, weights and duplicates are ignored.  The result is the largest of the"
+        " densest subgraphs.",
+        result="points", conditions="exact",
+        report=lambda found: {
+            "vertices_in_it": len(found.points),
+            "edges_in_it": int(found.density * len(found.points)),
+            "density": float(found.density),
+        },
+        options=(
+            NO_SOURCE,
+            Option("approximate", "Stop at a density that is half of the largest or more.",
+                   default=False),
+        ),
+        arguments=_densest, inputs="rmat", examples=({}, {"approximate": True}),
+        benchmarks=(Benchmark(4, 8), Benchmark(4, 8, ", approximate", {"exact": False})),
     ),
     Algorithm(
         "mst", mst,
