@@ -19,6 +19,7 @@ from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.sssp import sssp
 from morph.data.conversion import truth
 from morph.graph import Graph
+from morph.runtime.arrays import all_true, any_true
 
 
 class Johnson(NamedTuple):
@@ -37,7 +38,8 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
     graph : Graph, or what `Graph.of` takes
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     sources : int or array of int, optional
-        Ids of the ``k`` vertices to start at; by default all live points, in order of their ids.
+        Ids or labels of the ``k`` vertices to start at; by default all live points, in order of
+        their ids.
     predecessors : bool
         Whether to find ``predecessor``.
 
@@ -64,7 +66,7 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
     starts = source_rows(graph, ids if sources is None else sources)
     with graph.device.active():
         weight = graph.edges.weight[live_edges(graph)] if "weight" in graph.edges.columns else None
-        has_negative = weight is not None and not bool((weight >= 0).all())
+        has_negative = weight is not None and not all_true(weight >= 0)
     if not has_negative:
         return Johnson(*sssp(graph, starts, rows=True, predecessors=predecessors))
     potential = bellman_ford(graph, ids).distance  # refuses what has no distances
@@ -97,7 +99,7 @@ def _corrected(graph: Graph, distance: Any, starts: Any, potential: Any, kind: A
         near -= potential[xp.asarray(starts)][:, None]
         if real:
             lost = ~unreached & ~(abs(near) <= np.finfo(kind).max)
-            if bool(lost.any()):
+            if any_true(lost):
                 k, v = (int(i[0]) for i in xp.nonzero(lost))
                 raise OverflowError(
                     f"a distance from vertex {starts[k]} to {v} does not fit {kind}"

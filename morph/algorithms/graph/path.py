@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import as_graph, source_ids
+from morph.algorithms.graph.arguments import as_graph, vertex_id
 from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel
 from morph.prelude import i32, i64
+from morph.runtime.arrays import all_true
 
 
 class Path(NamedTuple):
@@ -72,7 +73,7 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
     found : Bfs, Sssp or any tuple with ``distance`` and ``predecessor``
         `sssp` gives predecessors with ``predecessors=True``.
     target : int
-        Id of a vertex.
+        Id of a vertex, or its label.
     row : int, optional
         If the result has a row for each of several sources, the number of the row.
 
@@ -90,7 +91,7 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
     """
     graph = as_graph(graph)
     with graph._lock:
-        (end,) = source_ids(graph, as_integer(target, "target"), "target").tolist()
+        end = vertex_id(graph, target, "target")
         distance, before = found.distance, found.predecessor
         if before is None:
             raise ValueError("the result has no predecessors: sssp(..., predecessors=True)")
@@ -137,7 +138,7 @@ def _edges_of(graph: Graph, steps: Table) -> Any:
     foreach(steps, find_edge, graph, steps)
     with graph.device.active():
         edges = steps.edge[1:].copy()
-        if not bool((edges >= 0).all()):
+        if not all_true(edges >= 0):
             k = int((edges < 0).argmax())
             u, v = (int(steps.vertex[i]) for i in (k, k + 1))
             raise ValueError(f"no edge leads from {u} to {v}: the result is none of this graph")
