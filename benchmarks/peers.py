@@ -26,6 +26,7 @@ SINGLE = f"{PAGERANK}, float32"
 BETWEENNESS = f"betweenness, {SAMPLED} sources"
 JOHNSON = f"johnson, {SAMPLED} sources"
 PREDECESSORS = "sssp, predecessors"
+APPROXIMATE = "densest_subgraph, approximate"
 
 
 class Way(NamedTuple):
@@ -310,6 +311,11 @@ def networkx(graph: Input) -> Tasks:
         ],
         "maximal_independent_set": [  # another set
             Way(lambda _: package.maximal_independent_set(g, seed=1), lambda _: None)
+        APPROXIMATE: [  # peels vertices one by one, once
+            Way(
+                lambda _: package.approximation.densest_subgraph(g, method="greedy++"),
+                lambda _: None,
+            )
         ],
         BETWEENNESS: [  # draws its sources itself
             Way(lambda _: package.betweenness_centrality(g, SAMPLED, seed=1), lambda _: None)
@@ -433,6 +439,7 @@ def answer_of(graph: Input, row: Algorithm) -> Callable[[Any], Any]:
     known: dict[str, Callable[[Any], Any]] = {
         "distance": lambda f: distances(host(f.distance)),
         "edges": lambda f: float(f.weight),
+        "points": lambda f: float(f.density),
         "order": lambda f: leads_forwards(graph, host(f.order)),
         "triangles": lambda f: f.total,
         "rank": lambda f: shares(host(f.rank)),

@@ -20,6 +20,7 @@ from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
 from morph.algorithms.graph.independent import maximal_independent_set
 from morph.algorithms.graph.edge_betweenness import edge_betweenness
+from morph.algorithms.graph.densest import densest_subgraph
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
@@ -186,6 +187,10 @@ def _sampled(source: tuple[int, ...], sample: int | None, raw: bool, weighted: b
     return {
         "sources": list(source) or sample, "normalized": not raw, "weighted": weighted,
     }  # fmt: skip
+
+
+def _densest(source: tuple[int, ...], approximate: bool) -> Arguments:
+    return {"exact": not approximate}
 
 
 def distances(distance: Any) -> dict[str, Any]:
@@ -361,6 +366,23 @@ ROWS = (
         options=(NO_SOURCE, SEED), arguments=_without_source,
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
+        "densest", densest_subgraph,
+        "Find the vertices of GRAPH with the most edges among them per vertex.\n\n"
+        "Edge directions, weights and duplicates are ignored.  The result is the largest of the"
+        " densest subgraphs.",
+        result="points", conditions="exact",
+        report=lambda found: {
+            "vertices_in_it": len(found.points),
+            "edges_in_it": int(found.density * len(found.points)),
+            "density": float(found.density),
+        },
+        options=(
+            NO_SOURCE,
+            Option("approximate", "Stop at a density that is half of the largest or more.",
+                   default=False),
+        ),
+        arguments=_densest, inputs="rmat", examples=({}, {"approximate": True}),
+        benchmarks=(Benchmark(4, 8), Benchmark(4, 8, ", approximate", {"exact": False})),
     ),
     Algorithm(
         "mst", mst,

@@ -1,0 +1,218 @@
+"""Densest subgraph: the vertices with the most edges among them per vertex.
+
+Approximation (Charikar 2000, in the parallel form of Fang et al. 2019): vertices are ordered by
+core number, then by degree, and the densest of all sets of last vertices is taken.  The k-core of
+the largest k is one of these sets.  Its density is k / 2 or more, and no subgraph's is above k.
+
+Exact, as a maximum flow on the graph itself (after Goldberg 1984): for a density of p / q, each
+edge has q units that it divides between its ends, and each vertex has a capacity of p.  If all
+vertices can keep to it, no subgraph is denser: p * vertices >= q * edges in each.  The excess of a
+vertex moves along its edges, to vertices below their capacity, by push-relabel (Goldberg, Tarjan
+1988) with exact heights: a breadth-first search from the vertices below their capacity gives the
+distances, then each vertex pushes its excess down, after all above it have.  In the end let T be
+the vertices from which no path leads to one below its capacity.  An edge that leaves T has no units
+at its end in T, so the edges within T hold all units of its vertices, which have p or more each.
+If some have more, T is denser than p / q and has every denser subgraph in it: the search goes on in
+T, with its density (Dinkelbach 1967).  If none has, T is the largest of the densest subgraphs.
+
+The first density is that of the approximation, and only its k-core is searched, with k the density
+rounded up.  All numbers are integers.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.cores import core_number
+from morph.algorithms.graph.simple import degrees, ranked_pairs, sorted_rows
+from morph.data.collection import Collection, Flag
+from morph.data.conversion import truth
+from morph.graph import Graph
+from morph.language.dtypes import Ref
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import atomic_add, atomic_min, atomic_sub, i32, i64
+
+INFINITY = 2**31 - 1
+
+
+class DensestSubgraph(NamedTuple):
+    """Result of `densest_subgraph`: ``points``, ascending, int64; ``density``, a `Fraction`."""
+
+    points: Any
+    density: Fraction
+
+
+@kernel
+def reset(p, capacity):
+    p.excess = -capacity
+
+
+@kernel
+def divide(e, units):
+    """Give each end of an edge half of the units."""
+    e.held = units >> 1
+    atomic_add(e.low.excess, e.held)
+    atomic_add(e.high.excess, units - e.held)
+
+
+@func
+def held_by(p, t, e, units):
+    """Give the units of edge ``e`` at its end ``p``; ``t`` is the other end."""
+    return e.held if p.id < t.id else units - e.held
+
+
+@kernel
+def find_unfilled(p, front):
+    p.height = i32(INFINITY)
+    if p.excess < 0:
+        p.height = i32(0)
+        front.add(p)
+
+
+@kernel
+def climb(p, height, units, then, top):
+    """Find the vertices that can push units to this one; count those that are one higher."""
+    above = i32(0)
+    for a in p.outedges:
+        t = a.dst
+        if t.height >= height and held_by(t, p, a.pair, units) > 0:
+            before = atomic_min(t.height, i32(height))
+            if before >= height:
+                above += 1
+            if before > height:
+                then.add(t)
+    p.above = above
+    if above == 0:
+        top.add(p)
+
+
+@kernel
+def push(p, units, then, moves):
+    """Push the excess down; a vertex follows when all above it have pushed theirs."""
+    for a in p.outedges:
+        t, e = a.dst, a.pair
+        if t.height + 1 == p.height:
+            held = held_by(p, t, e, units)
+            if held > 0:
+                if p.excess > 0:
+                    before = atomic_sub(p.excess, held)
+                    moved = max(min(before, held), i64(0))
+                    if moved < held:  # other threads go on with other edges of this vertex
+                        atomic_add(p.excess, held - moved)
+                    if moved > 0:
+                        e.held += -moved if p.id < t.id else moved
+                        atomic_add(t.excess, moved)
+                        moves.set()
+                if atomic_sub(t.above, 1) == 1:
+                    then.add(t)
+
+
+@program
+def balance(g, pairs, units, capacity, front, then, top, moves):
+    """Push excess until no path leads it further; vertices of T have infinite height."""
+    foreach(g.points, reset, capacity)
+    foreach(pairs, divide, units)
+    more = True
+    while more:
+        foreach(g.points, find_unfilled, front)
+        height = 0
+        while not front.empty:
+            height += 1
+            foreach(front, climb, height, units, then, top)
+            front, then = then, front
+            then.clear()
+        while not top.empty:
+            foreach(top, push, units, then, moves)
+            top, then = then, top
+            then.clear()
+        more = moves.take()
+
+
+def _unable(graph: Graph, n: int, ends: tuple[Any, Any], density: Fraction) -> Any:
+    """Give the set T of a density: a bool for each of ``n`` vertices."""
+    made, m = sorted_rows(graph, n, *ends), len(ends[0])
+    pairs = made.add_table("pairs", low=Ref("points"), high=Ref("points"), held=i64)
+    pairs.extend(low=ends[0], high=ends[1], held=0)
+    made.edges.add("pair", Ref("pairs"))
+    order: Any = made.edge_order  # no list of both arcs is sorted
+    made.edges.pair.array[:] = order % m
+    made.points.add("excess", i64)
+    made.points.add("height", i32)
+    made.points.add("above", i32)
+    lists = [Collection(made.points, capacity=n) for _ in range(3)]
+    capacity, units = density.numerator, density.denominator
+    balance(made, pairs, i64(units), i64(capacity), *lists, Flag(made))
+    return made.points.height.array[:n] == INFINITY
+
+
+def _approximation(xp: Any, n: int, low: Any) -> tuple[int, Fraction]:
+    """Give the first vertex of the densest set of last ones, by the lower ends of all edges."""
+    edges = len(low) - xp.searchsorted(low, xp.arange(n))
+    points = xp.arange(n, 0, -1)
+    first = 0
+    while True:
+        best = int(edges[first]), n - first
+        gain = edges * best[1] - points * best[0]  # below 2**62
+        denser = int(gain.argmax())
+        if int(gain[denser]) == 0:
+            return first, Fraction(*best)
+        first = denser
+
+
+def _densest(graph: Graph, exact: bool) -> DensestSubgraph:
+    xp, n = graph.device.xp, len(graph.points)
+    _, low, high = ranked_pairs(graph, xp.arange(n))
+    if not len(low):
+        return DensestSubgraph(xp.asarray(graph.points.ids(), np.int64), Fraction(0))
+    simple = sorted_rows(graph, n, low, high)
+    core = core_number(simple).core >> 1  # of both arcs of an edge each counts
+    order, low, high = ranked_pairs(simple, core.astype(np.int64) << 32 | degrees(simple))
+    first, density = _approximation(xp, n, low)
+    if not exact:
+        return DensestSubgraph(xp.sort(order[first:]).astype(np.int64), density)
+    # a vertex of a densest subgraph has as many neighbours in it as the density, or more
+    inside, found = core[order] >= -(-density.numerator // density.denominator), Fraction(-1)
+    while True:
+        number = xp.cumsum(inside) - 1
+        within = inside[low] & inside[high]
+        order = order[inside]
+        low, high = (number[x[within]].astype(np.int32) for x in (low, high))
+        if found == density:
+            return DensestSubgraph(xp.sort(order).astype(np.int64), density)
+        density = max(density, found)
+        inside = _unable(graph, len(order), (low, high), density)
+        found = Fraction(int((inside[low] & inside[high]).sum()), int(inside.sum()))
+
+
+@of_graph_on_one_device
+def densest_subgraph(graph: Graph, *, exact: bool = True) -> DensestSubgraph:
+    """Find the points with the most edges among them per point, in any direction.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Directions, weights, parallel edges and edges from a point to itself are
+        ignored.
+    exact : bool
+        False stops at an approximation, whose density is half of the largest one or more.
+
+    Returns
+    -------
+    DensestSubgraph
+        ``points``, shape (size,), int64, ascending, on the graph's device: if exact, the union of
+        all densest subgraphs, which is one of them; all points of a graph without edges.
+        ``density``, a `fractions.Fraction`: the number of edges among them, divided by their
+        number; 0 if there are none.
+
+    Raises
+    ------
+    TypeError
+        If ``exact`` is not a bool.
+    """
+    exact = truth(exact, "exact")
+    with graph.device.active():
+        return _densest(graph, exact)
