@@ -69,7 +69,8 @@ def cases(scale: int, side: int, triangles: int, variables: int) -> Iterator[tup
     graphs = {"rmat": (f"rmat{scale}", rmat), "grid": (f"grid{side}", grid)}
     for row in ROWS:
         for name, g in (graphs[kind] for kind in row.inputs.split()):
-            yield f"{row.function.__name__} {name}", partial(row.function, g, **arguments_of(row))
+            solve = partial(row.function, row.suited(g), **arguments_of(row))
+            yield f"{row.function.__name__} {name}", solve
     yield "bfs grid100", lambda: morph.bfs(small, 0)
     yield "sssp grid100", lambda: morph.sssp(small, 0)
     yield "pagerank grid100", lambda: morph.pagerank(small)

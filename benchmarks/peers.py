@@ -20,10 +20,11 @@ import morph
 from morph.algorithms.registry import Algorithm
 from morph.launch.threads import get_num_threads as threads
 
-ITERATIONS, SAMPLED = 20, 4  # as in the registry: of PageRank; sources of betweenness
+ITERATIONS, SAMPLED = 20, 4  # as in the registry: of PageRank; sources of betweenness and Johnson
 PAGERANK = f"pagerank, {ITERATIONS} iterations"
 SINGLE = f"{PAGERANK}, float32"
 BETWEENNESS = f"betweenness, {SAMPLED} sources"
+JOHNSON = f"johnson, {SAMPLED} sources"
 PREDECESSORS = "sssp, predecessors"
 
 
@@ -75,6 +76,13 @@ def passed(graph: Input, centrality: Any) -> np.ndarray:
     return shares(found)
 
 
+def leads_forwards(graph: Input, order: Any) -> bool:
+    """Whether all edges to points of higher ids lead forwards in an order of the points."""
+    place = np.argsort(np.asarray(order))
+    up = graph.src < graph.dst
+    return bool((place[graph.src[up]] < place[graph.dst[up]]).all())
+
+
 def scipy(graph: Input) -> Tasks:
     from scipy.sparse import csgraph, csr_array
 
@@ -119,6 +127,7 @@ def scipy(graph: Input) -> Tasks:
                 lambda found: distances(found[0]),
             )
         ],
+        JOHNSON: [Way(lambda _: csgraph.johnson(m, indices=between(graph)), distances)],
         "connected_components": [
             Way(
                 lambda _: csgraph.connected_components(m, directed=False),
@@ -143,6 +152,7 @@ def igraph(graph: Input) -> Tasks:
     src, dst, weight = graph.once
     g = package.Graph(n=graph.n, edges=np.stack([src, dst], 1))
     g.es["weight"] = weight.tolist()
+    upwards = package.Graph(n=graph.n, edges=np.stack([src, dst], 1), directed=True)
     sources = between(graph).tolist()
     return {
         "bfs": [Way(lambda s: g.distances(s), lambda found: distances(found[0]))],
@@ -155,6 +165,9 @@ def igraph(graph: Input) -> Tasks:
                 lambda _: g.spanning_tree(weights="weight", return_tree=False),
                 lambda edges: float(weight[edges].sum(dtype=np.float64)),
             )
+        ],
+        "topological_order": [
+            Way(lambda _: upwards.topological_sorting(), lambda o: leads_forwards(graph, o))
         ],
         "core_number": [Way(lambda _: g.coreness(), np.asarray)],
         "triangle_count": [
@@ -228,6 +241,15 @@ def networkit(graph: Input) -> Tasks:
     }
 
 
+def trusses(package: Any, g: Any) -> list[Any]:
+    """The edges of each k-truss from k = 3 on, each found in the one before."""
+    found = []
+    while g.size():
+        g = package.k_truss(g, len(found) + 3)
+        found.append(list(g.edges))
+    return found
+
+
 def networkx(graph: Input) -> Tasks:
     import networkx as package
 
@@ -246,6 +268,17 @@ def networkx(graph: Input) -> Tasks:
         for part in found:
             label[list(part)] = min(part)
         return label
+
+    def numbers(found: list[Any]) -> np.ndarray:
+        number = np.full(graph.arcs, 2)
+        keys = graph.src * graph.n + graph.dst.astype(np.int64)
+        for k, edges in enumerate(found, 3):
+            if edges:
+                u, v = np.array(edges, np.int64).T
+                number[
+                    np.searchsorted(keys, np.concatenate([u * graph.n + v, v * graph.n + u]))
+                ] = k
+        return number
 
     return {
         "bfs": [Way(lambda s: package.single_source_shortest_path_length(g, s), away)],
@@ -271,6 +304,7 @@ def networkx(graph: Input) -> Tasks:
         "triangle_count": [
             Way(lambda _: package.triangles(g), lambda found: sum(found.values()) // 3)
         ],
+        "truss_number": [Way(lambda _: trusses(package, g), numbers)],
         BETWEENNESS: [  # draws its sources itself
             Way(lambda _: package.betweenness_centrality(g, SAMPLED, seed=1), lambda _: None)
         ],
@@ -393,6 +427,7 @@ def answer_of(graph: Input, row: Algorithm) -> Callable[[Any], Any]:
     known: dict[str, Callable[[Any], Any]] = {
         "distance": lambda f: distances(host(f.distance)),
         "edges": lambda f: float(f.weight),
+        "order": lambda f: leads_forwards(graph, host(f.order)),
         "triangles": lambda f: f.total,
         "rank": lambda f: shares(host(f.rank)),
         "centrality": lambda f: passed(graph, host(f.centrality)),

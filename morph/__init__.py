@@ -5,17 +5,22 @@ import importlib
 from morph import providers
 from morph.algorithms.community.community import community
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
-from morph.algorithms.graph.bellman_ford import NegativeCycle, bellman_ford
+from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.cliques import cliques, max_clique
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number, k_core
+from morph.algorithms.graph.cycles import CycleError, NegativeCycle
+from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
 from morph.algorithms.graph.path import path
 from morph.algorithms.graph.sssp import sssp
 from morph.algorithms.graph.strong import strongly_connected_components
+from morph.algorithms.graph.topological import topological_order
 from morph.algorithms.graph.triangles import triangle_count
+from morph.algorithms.graph.truss import k_truss, truss_number
 from morph.algorithms.refinement.refine import refine, refine_with_report
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Collection, Flag, Set
@@ -45,14 +50,16 @@ from morph.partition.partition import partition
 from morph.runtime.device import device
 
 __all__ = [
-    "CheckError", "Collection", "DynamicBFS", "DynamicComponents", "DynamicSSSP", "Flag", "Formula",
-    "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle", "PartitionedGraph",
-    "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort",
-    "bellman_ford", "betweenness", "bfs", "checked", "community", "compact",
-    "connected_components", "core_number", "device", "foreach", "func", "get_num_threads",
-    "k_core", "kernel", "mst", "pagerank", "partition", "path", "program", "reduce", "refine",
-    "refine_with_report", "scan", "sections", "set_num_threads", "sort", "sssp",
-    "strongly_connected_components", "timing", "triangle_count", "triangulate", "vec",
+    "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicSSSP",
+    "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle",
+    "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax",
+    "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked", "cliques", "community",
+    "compact", "connected_components", "core_number", "device", "foreach", "func",
+    "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "max_clique", "mst", "pagerank",
+    "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan", "sections",
+    "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
+    "topological_order", "triangle_count", "triangulate", "truss_number",
+    "vec",
 ]  # fmt: skip
 providers.bind()
 

@@ -3,14 +3,16 @@
 import importlib.util
 import os
 import re
+import shlex
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import ranks
 from hypothesis import HealthCheck, settings
 
 import morph
-from morph.runtime.toolchain import cpu
 
 # the first example pays for a compilation, so neither its time nor its slowness means anything
 settings.register_profile(
@@ -20,9 +22,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# CI tries the same examples each time, so more of them find nothing new
-settings.register_profile("ci", settings.get_profile("here"), derandomize=True, max_examples=15)
-FLAGS = cpu.FLAGS
+# CI tries the same examples each time, so more of them find nothing new; see also `targets.tries`
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True, max_examples=8)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
@@ -52,6 +53,13 @@ def mpi_starts() -> bool:
     return importlib.util.find_spec("mpi4py") is not None and ranks.MPIEXEC is not None
 
 
+# begun first, so that no worker is alone with one when the others have ended
+LONG = re.compile(
+    r"test_(golden|sm90|interrupts|dynamic|names|ranks|refine_inorder|parts_algorithms"
+    r"|parts_dynamic|solve|refine_parts|edge_map|refine_hard|dynamic_faults|deletion)\.py"
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     needs = {
         "gpu": (gpu_answers, "no GPU answers"),
@@ -63,20 +71,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if marked and not there():
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=reason))
+    items.sort(key=lambda item: not LONG.match(item.path.name))
 
 
-# CI compiles with -O1, as checked units are, in about 60 % of the time; but not the units of these
-OPTIMISED = re.compile(
-    "test_(algorithms|build|delaunay|dynamic|examples|mesh|parts_programs|powers|predicates|refine"
-    "|sat|solve|surveys|targets_numbers|triangulate)"
+# CI compiles with -O0, in half of the time, also in processes that tests start; but not for these
+AS_USERS_DO = re.compile(
+    r"test_(algorithms|build|delaunay|powers|predicates|refine|sat|targets_numbers|triangulate)\.py"
 )
+COMPUTING = re.compile(  # with -O1
+    "test_(cli_sat|decimation|fixpoints|interrupts|sat_parts|solve|surveys|triangulate_hard)"
+)
+COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
+WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if os.environ.get("CI"):
-        quick = () if OPTIMISED.match(item.path.name) else ("-O0",)
-        cpu.FLAGS = (*FLAGS, *quick)
+    if os.environ.get("CI") and COMPILER:
+        name = item.path.name
+        level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(name)))} "
+        os.environ["MORPH_CXX"] = ("" if AS_USERS_DO.match(name) else level) + COMPILER
 
 
 @pytest.hookimpl(wrapper=True)

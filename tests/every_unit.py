@@ -92,8 +92,8 @@ def graphs() -> None:
     for row in ROWS:
         if row.in_parts:
             row.function(parts, **row.arguments_of({}), **row.complete)
-    some = morph.generate.uniform(30, 110, seed=1, directed=False)
-    assert morph.community(some, list(range(30)), (5, 9), all=True)
+    some = morph.generate.uniform(12, 30, seed=1, directed=False)
+    assert morph.community(some, list(range(12)), (4, 6), all=True)
     levels = morph.DynamicBFS(morph.partition(g, ["cpu"] * 2))
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
@@ -106,6 +106,7 @@ def graphs() -> None:
         morph.bfs(g)
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged
         morph.triangle_count(g)
+    assert morph.max_clique(g).size == 3 and len([*morph.cliques(g)]) == 3
     g.points.add("x", np.float64, fill=2)
 
     @morph.func

@@ -27,9 +27,10 @@ from morph.algorithms.registry import ROWS as algorithm_rows
 from morph.compiler.ir import nodes as ir
 from morph.io.formats import ROWS as file_rows
 from morph.io.graph.formats import ROWS as graph_rows
+from morph.networkx_info import functions
 
 DOCS = Path(__file__).parent.parent / "docs"
-NAMES = ("ARCHITECTURE.md", "internals.md", "files.md", "../README.md")
+NAMES = ("ARCHITECTURE.md", "internals.md", "files.md", "networkx.md", "../README.md")
 PAGES = tuple(DOCS / name for name in NAMES)
 TABLE = re.compile(r"<!-- table (.+?) -->\n(?:\|.*\n)*")
 KINDS = r"file|IR of|C\+\+ of|words of"
@@ -73,6 +74,12 @@ def algorithms() -> Iterator[tuple[str, ...]]:
         yield f"`{row.function.__name__}`", finds.rstrip("."), arrays, f"`morph {row.name}`"
 
 
+def networkx_functions() -> Iterator[tuple[str, ...]]:
+    """The functions of the NetworkX backend."""
+    yield "function", "result"
+    yield from ((f"`{name}`", text) for name, text in functions().items())
+
+
 def graph_formats() -> Iterator[tuple[str, ...]]:
     """The formats of graphs."""
     yield "suffix", "`format`", "contents", "weights", "edges"
@@ -94,6 +101,7 @@ TABLES = {
     "algorithms": algorithms,
     "graph formats": graph_formats,
     "mesh formats": mesh_formats,
+    "networkx functions": networkx_functions,
 }
 
 

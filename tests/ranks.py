@@ -7,16 +7,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from morph.runtime.toolchain import cpu
-
 FOUND = os.path.join(os.path.dirname(sys.executable), "mpiexec")
 MPIEXEC = FOUND if os.path.exists(FOUND) else shutil.which("mpiexec")
 HEAD = """
 import numpy as np
 import morph
 from mpi4py import MPI
-from morph.runtime.toolchain import cpu
-cpu.FLAGS = {flags}
 comm = MPI.COMM_WORLD
 """
 
@@ -32,7 +28,7 @@ def run_on_ranks(n: int, code: str, *args: str) -> subprocess.CompletedProcess[s
     }
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "script.py")  # kernels need a file
-        script.write_text(HEAD.replace("{flags}", repr(cpu.FLAGS)) + code)  # compiled as here
+        script.write_text(HEAD + code)
         command = [MPIEXEC, "-n", str(n), sys.executable, str(script), *args]
         return subprocess.run(
             command, env=os.environ | settings, capture_output=True, text=True, timeout=300

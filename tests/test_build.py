@@ -21,6 +21,7 @@ from morph.runtime.toolchain import (
     cpu,
     cuda,
     deadline,
+    shipped,
 )
 
 ADD = 'extern "C" int add(int a, int b) { return a + b; }\n'
@@ -488,3 +489,50 @@ def test_without_cupy_says_what_to_install(monkeypatch):
     with pytest.raises(CompilerNotFound, match=r"morph-engine\[gpu\]"):
         cuda.build(SCALE, "sm_90")
     cuda._nvrtc.cache_clear()
+
+
+# -- the binaries of an installed wheel
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """Make `ADD` as a wheel's build does; return the folder, in which it is then looked for."""
+    if shipped.portable_flags(cpu.processor()) is None:
+        pytest.skip("binaries are made for Linux on x86-64-v3 only")
+    made, folder = tmp_path / "made", tmp_path / "compiled"
+    made.mkdir()
+    monkeypatch.setenv(shipped.COLLECT, str(made))
+    cpu.build(ADD)
+    monkeypatch.delenv(shipped.COLLECT)
+    monkeypatch.setattr(shipped, "FOLDER", made.rename(folder))
+    return folder
+
+
+def test_an_installed_wheel_needs_no_compiler(wheel, monkeypatch, directory):
+    monkeypatch.setenv("MORPH_CXX", "/missing")
+    found = cpu.build(ADD)
+    assert found.parent == wheel and run(found) == 42
+    with pytest.raises(CompilerNotFound):
+        cpu.build(ADD + "// another")
+
+
+def test_a_library_of_a_wheel_that_does_not_load_is_compiled(wheel, compilations):
+    for file in wheel.glob("*.so"):
+        file.write_bytes(b"of another system")
+    found = cpu.build(ADD)
+    assert found.parent != wheel and run(found) == 42 and len(compilations) == 1
+
+
+def test_older_processors_compile(wheel, monkeypatch):
+    monkeypatch.setattr(cpu, "processor", lambda: "flags : sse2 avx")
+    assert cpu.build(ADD).parent != wheel
+
+
+@pytest.mark.nvrtc
+def test_a_cubin_of_a_wheel(tmp_path, monkeypatch):
+    made = cuda.ship(SCALE, "sm_90", tmp_path)
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    monkeypatch.setattr(cuda, "_compile", None)
+    assert cuda.build(SCALE, "sm_90") == made.read_bytes()
+    with pytest.raises(TypeError):  # of another architecture it is compiled
+        cuda.build(SCALE, "sm_80")

@@ -175,11 +175,13 @@ def test_algorithms_after_points_are_deleted(target):
     kept = (pairs % 5 != 1).all(axis=0)
     h = Graph.from_edges(*pairs[:, kept], weight=weight[kept], n=12, symmetrize=True, device=target)
     for row in ROWS:
-        one, other = solve(row, g), solve(row, h)
+        one, other = (solve(row, row.suited(x)) for x in (g, h))
         for field in one._fields:
             if field in ("edges", "predecessor"):  # ids of edges; one of several that are right
                 continue
             a, b = host(getattr(one, field)), host(getattr(other, field))
+            if field in row.of_edges.split():  # deleted edges aside
+                a, b = (np.sort(x[x >= 0]) for x in (a, b))
             assert np.allclose(a, b, equal_nan=True), row.name
 
 

@@ -28,7 +28,9 @@ def dense(g):
 
 def runs(row):
     """All examples of a row."""
-    return lambda g: [main_field(row, solve(row, g, **options)) for options in row.examples]
+    return lambda g: [
+        main_field(row, solve(row, row.suited(g), **options)) for options in row.examples
+    ]
 
 
 RUNS = {

@@ -39,7 +39,7 @@ def test_checkers_accept_answers_and_refuse_others(target, row, options):
     @given(edge_lists(most=12), st.booleans())
     def run(edges, directed):
         n = max(edges[0], 7)  # the examples name these vertices
-        g = graph_of((n, *edges[1:]), target, directed=directed)
+        g = row.suited(graph_of((n, *edges[1:]), target, directed=directed))
         for found in everywhere(target, lambda: solve(row, g, **options)):
             check(row, g, found, **options)
         wrong = main_field(row, found).copy()

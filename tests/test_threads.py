@@ -102,7 +102,7 @@ def test_algorithms_and_batches_take_turns(target):
         for _ in range(rounds):
             found = (morph.sssp, morph.bfs, morph.connected_components, morph.core_number)[k](g)
             assert host(g, found[0]).shape == (50,)
-        for row in ROWS:
+        for row in [row for row in ROWS if not row.acyclic]:
             row.function(g, **row.arguments_of(row.examples[-1]))
 
     together(*each(change), *each(ask))

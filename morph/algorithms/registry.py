@@ -17,11 +17,14 @@ from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
+from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
 from morph.algorithms.graph.sssp import sssp
 from morph.algorithms.graph.strong import strongly_connected_components
+from morph.algorithms.graph.topological import topological_order
 from morph.algorithms.graph.triangles import triangle_count
+from morph.algorithms.graph.truss import truss_number
 
 Arguments = dict[str, Any]
 """Arguments of a function by name."""
@@ -67,6 +70,8 @@ class Algorithm:
     result : str
         Fields of the result that are arrays or that the checker takes, the main one first.  A field
         ``edges`` holds ids of edges; a file has their positions in the graph's file.
+    of_edges : str
+        The fields with a value for each edge; a file has them in the order of the graph's file.
     conditions : str
         Arguments that the checker takes, too.
     report : callable
@@ -87,6 +92,8 @@ class Algorithm:
         The checker's tolerance for a result that was stopped early.
     inputs : str
         Graphs of `benchmarks/contended.py`.
+    acyclic : bool
+        Whether the graph must have no cycle; see `suited`.
     examples : tuple of dict
         Values of options for tests; vertices are below 7.
     """
@@ -105,6 +112,8 @@ class Algorithm:
     weights: str = ""
     tolerance: Callable[[Any], float] | None = None
     inputs: str = "rmat grid"
+    acyclic: bool = False
+    of_edges: str = ""
     examples: tuple[Mapping[str, Any], ...] = ({},)
 
     @property
@@ -126,6 +135,18 @@ class Algorithm:
     def has_source(self) -> bool:
         """Whether the search starts at ``--source``."""
         return self.options[0] is SOURCE
+
+    def suited(self, graph: Any) -> Any:
+        """Give a graph that the function takes: edges to smaller ids are left out if need be."""
+        if not self.acyclic:
+            return graph
+        edges, n = graph.edges, len(graph.points)
+        with graph.device.active():
+            ids = edges.ids()
+            ids = ids[edges.src[ids] < edges.dst[ids]]
+            weight = edges.weight[ids] if "weight" in edges.columns else None
+            ends = edges.src[ids], edges.dst[ids]
+            return type(graph).from_edges(*ends, weight=weight, n=n, device=graph.device)
 
     def arguments_of(self, options: Mapping[str, Any]) -> Arguments:
         """Give the arguments of the function by options, some of which may be missing."""
@@ -150,6 +171,10 @@ def _without_source(source: tuple[int, ...], **options: Any) -> Arguments:
 
 def _from_source(source: tuple[int, ...], **options: Any) -> Arguments:
     return {"source": list(source), **options}
+
+
+def _from_sources(source: tuple[int, ...]) -> Arguments:
+    return {"sources": list(source) or None}
 
 
 def _sampled(source: tuple[int, ...], sample: int | None, raw: bool) -> Arguments:
@@ -221,6 +246,19 @@ ROWS = (
         benchmarks=(Benchmark(8, 8 + 4),),
     ),
     Algorithm(
+        "johnson", johnson,
+        "Find the shortest paths between all vertices of GRAPH, with weights that may be negative."
+        "\n\nThe result has a row for each source.  A cycle of negative weight is an error."
+        "  Distances are as those of `morph sssp`.",
+        result="distance predecessor", conditions="sources",
+        report=lambda found: distances(found.distance),
+        options=(Option("source", "Only paths from these vertices.", int, default=(),
+                        metavar="S", repeated=True),),
+        arguments=_from_sources, complete={"predecessors": True}, source="sources",
+        weights="numbers", inputs="", examples=({}, {"source": (4, 1)}),
+        benchmarks=(Benchmark(8, 8 + 8, ", 4 sources", sources=4, passes=4),),
+    ),
+    Algorithm(
         "components", connected_components,
         "Find the weakly connected components of GRAPH.\n\n"
         "The result is the smallest vertex of each one's component.",
@@ -245,6 +283,16 @@ ROWS = (
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
     Algorithm(
+        "topological", topological_order,
+        "Order the vertices of GRAPH so that every edge leads forwards.\n\n"
+        "Vertices of one level, which is the number of edges of the longest path to them, are in"
+        " order of their numbers.  A cycle is an error.",
+        result="order level", conditions="",
+        report=lambda found: {"levels": found.levels},
+        options=(NO_SOURCE,), arguments=_without_source, acyclic=True,
+        benchmarks=(Benchmark(2 * 4, 2 * 8 + 4 + 8, steps="levels"),),
+    ),
+    Algorithm(
         "core", core_number,
         "Find the core number of every vertex of GRAPH, ignoring edge directions, one per line.",
         result="core", conditions="",
@@ -262,6 +310,19 @@ ROWS = (
         report=lambda found: {"total": found.total},
         options=(NO_SOURCE,), arguments=_without_source,
         benchmarks=(Benchmark(4, 8 + 8),),
+    ),
+    Algorithm(
+        "truss", truss_number,
+        "Find the truss number of every edge of GRAPH, ignoring edge directions and duplicates.\n\n"
+        "It is the largest k of a subgraph each of whose edges is in k - 2 of its triangles.  The"
+        " result has the order of the file; edges from a vertex to itself have -1.",
+        result="number", of_edges="number", conditions="",
+        report=lambda found: {
+            "largest": found.largest,
+            "edges_in_it": int((found.number == found.largest).sum()),
+        },
+        options=(NO_SOURCE,), arguments=_without_source, inputs="rmat",
+        benchmarks=(Benchmark(4 + 4, 8),),
     ),
     Algorithm(
         "mst", mst,

@@ -50,6 +50,7 @@ COMMANDS = {
         "meshes:triangulate",
         "Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).",
     ),
+    "warm": ("warm:warm", "Compile the kernels of algorithms, so that later calls start at once."),
 }
 """A command, or a function of a name that makes one, and the first sentence of its help.
 

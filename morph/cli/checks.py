@@ -14,7 +14,8 @@ from morph.algorithms.sat.simplify import simplify
 from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
 from morph.data.formula import Formula
-from morph.io import read_cnf, read_edges, read_mesh
+from morph.graph import Graph
+from morph.io import EdgeArrays, read_cnf, read_edges, read_mesh
 from morph.io.sat.cnf import CNF
 from morph.io.sat.models import read_answer
 from morph.io.text.files import split_compression
@@ -80,6 +81,8 @@ def _check_answer(
     graph = graph_of(path, edges, row, "cpu")
     if row.main == "edges" and graph.edge_order is not None:
         given["edges"] = _ids(np.asarray(graph.edge_order), given["edges"])
+    for name in row.of_edges.split():
+        given[name] = _by_id(graph, edges, given[name])
     try:
         getattr(validate, row.function.__name__)(graph, **given)
         message = ""
@@ -156,3 +159,12 @@ def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.nda
     first[order] = np.arange(len(order))
     inside = (positions >= 0) & (positions < len(first))
     return np.where(inside, first[np.where(inside, positions, 0)], -1) if len(first) else positions
+
+
+def _by_id(graph: Graph, edges: EdgeArrays, values: Any) -> Any:
+    """Give the values of the edges of a file by the ids of edges."""
+    if np.shape(values) != edges.src.shape:
+        return values  # refused by the checker
+    if edges.undirected:
+        values = np.concatenate([values, values[edges.src != edges.dst]])
+    return values if graph.edge_order is None else values[np.asarray(graph.edge_order)]

@@ -168,6 +168,7 @@ def run_and_report(row: Algorithm, call: Call, options: Arguments, arguments: Ar
         with bad_input(f"{call.path}: ", *refused):
             found = row.function(graph, **arguments, **(row.complete if call.complete else {}))
     found = on_host(graph, found)
+    found = found._replace(**_in_file_order(graph, found, row, given.edges))
     if in_parts and 0 not in graph.here:
         return
     save_answer(call.output, row, row.answer(found, arguments))
@@ -227,6 +228,17 @@ def on_host(graph: Any, found: Any) -> Any:
     if "edges" in arrays:
         arrays["edges"] = np.sort(_positions(graph, arrays["edges"]))
     return found._replace(**arrays)
+
+
+def _in_file_order(graph: Any, found: Any, row: Algorithm, edges: int) -> Arguments:
+    """Give the fields with a value for each edge, in the order of the file of the graph."""
+    arrays = {}
+    for name in row.of_edges.split():
+        by_id = getattr(found, name)
+        arrays[name] = np.empty_like(by_id)
+        arrays[name][_positions(graph, np.arange(len(by_id)))] = by_id
+        arrays[name] = arrays[name][:edges]  # reversed edges follow those of an undirected file
+    return arrays
 
 
 def _positions(graph: Any, edges: Any) -> Any:

@@ -19,6 +19,7 @@ from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import Ref, vec
 from morph.language.intrinsics import scalar_of
+from morph.runtime.arrays import all_true
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
 
@@ -396,7 +397,7 @@ class Set:
         with self.device.active():
             while True:
                 above = parent[parent]
-                if bool((above == parent).all()):
+                if all_true(above == parent):
                     return above
                 parent = above
 

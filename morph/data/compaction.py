@@ -14,6 +14,7 @@ import numpy as np
 
 from morph.data.layout import Record
 from morph.data.protocols import StoreLike, TableLike
+from morph.runtime.arrays import all_true
 from morph.runtime.device import Array
 
 
@@ -49,7 +50,7 @@ def compact(
     for t in chosen:
         keep = order[t] if t in order else t.ids()
         with t.device.active():
-            if keep.size == len(t) and bool((keep == t.device.xp.arange(keep.size)).all()):
+            if keep.size == len(t) and all_true(keep == t.device.xp.arange(keep.size)):
                 continue
             keeps[t] = keep
             maps[t] = t.device.full(len(t), -1, np.int32)

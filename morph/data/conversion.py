@@ -14,7 +14,7 @@ from morph.data.protocols import StoreLike, TableLike
 from morph.data.row import Row, as_id
 from morph.language.dtypes import ID_LIMIT, NAMES, Spec
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, gpu_array, is_host, on_device_of
+from morph.runtime.arrays import Array, all_true, any_true, gpu_array, is_host, on_device_of
 
 
 def column_from(name: str, spec: Spec, fill: Any) -> Column:
@@ -56,7 +56,7 @@ def raw(value: Any, column: Column, target: StoreLike | None, where: str) -> Arr
         kind == to
         or to == "f"
         or (to in "iu" and kind in "iub" and not (column.ref and kind == "b"))
-        or (to == "b" and kind in "iu" and bool(((a == 0) | (a == 1)).all()))
+        or (to == "b" and kind in "iu" and all_true((a == 0) | (a == 1)))
     )
     if not fits and a.size:
         raise TypeError(f"{where}: cannot store {a.dtype} values as {column!r}")
@@ -114,9 +114,9 @@ def _real(a: Array, column: Column, where: str) -> Array:
     """Convert to a float of less range; refuse finite numbers that become infinite."""
     with np.errstate(over="ignore"):
         made = a.astype(column.dtype)
-    if bool(abs(made).max() == np.inf) or bool((made != made).any()):  # NaN hides the largest
+    if bool(abs(made).max() == np.inf) or any_true(made != made):  # NaN hides the largest
         beyond = (abs(made) == np.inf) & (abs(a) != np.inf)
-        if bool(beyond.any()):
+        if any_true(beyond):
             value = a[beyond].reshape(-1)[:1]
             raise OverflowError(f"{where}: {value[0].item()} does not fit {column!r}")
     return made
@@ -160,7 +160,7 @@ def check_alive(target: TableLike, a: Array, where: str, unless: Array | None = 
     lost = (a >= 0) & (target.hidden("dead")[a] != 0)
     if unless is not None:
         lost = lost & ~unless
-    if bool(lost.any()):
+    if any_true(lost):
         k = int(lost.argmax())
         at = f"[{k}]" if lost.ndim else ""
         raise ValueError(f"{where}{at} = {int(a.reshape(-1)[k % a.size])} is a deleted point")

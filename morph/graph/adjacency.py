@@ -33,6 +33,7 @@ from morph.graph.gapped import (
 from morph.graph.rebuild import RebuiltRows
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.language.hooks import Hook
+from morph.runtime.arrays import all_true
 from morph.runtime.device import Array, Device
 
 change: Hook[int] = Hook()  # updates.in_place
@@ -62,7 +63,7 @@ Index = tuple[Array, Array | None]
 def is_sorted(keys: Array) -> bool:
     """Whether ``keys`` never decrease."""
     starts = range(0, keys.size - 1, PART)
-    return all(bool((keys[k + 1 : k + PART + 1] >= keys[k : k + PART][: keys.size - 1 - k]).all())
+    return all(all_true(keys[k + 1 : k + PART + 1] >= keys[k : k + PART][: keys.size - 1 - k])
                for k in starts)  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from morph.data.reclaim import SHARE, release
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.runtime.arrays import any_true
 from morph.runtime.device import Array
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
         gone = gone[~xp.isin(gone, created)]  # the index never had edges created and deleted here
     come = created[edges.alive[created]] if edges.deletes else created
     (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in (gone, come))
-    if bool((u < 0).any()) or bool((v < 0).any()):
+    if any_true(u < 0) or any_true(v < 0):
         return False
     if gone.size:
         index.remove(gone, src, dst)

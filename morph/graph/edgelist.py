@@ -11,6 +11,7 @@ from morph.data.conversion import as_integer, check_ids
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
+from morph.runtime.arrays import all_true
 from morph.runtime.device import Array, Device
 
 
@@ -109,7 +110,7 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
                 raise ValueError(f"{name(k)} does not fit 64 bits: {shown(x)}")
         if not given:
             raise TypeError("weights are Python objects: give an array of integers or reals")
-    if a.dtype.kind == "f" and a.ndim == 1 and a.size and not bool((abs(a) < 2**53).all()):
+    if a.dtype.kind == "f" and a.ndim == 1 and a.size and not all_true(abs(a) < 2**53):
         if all(isinstance(x, int | np.integer | np.bool_) for x in weight) and min(weight) >= 0:
             return np.asarray(weight, np.uint64)  # some are 2^63 or more: NumPy makes reals of all
         for k, x in enumerate(weight):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Mapping
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
 
 from morph.graph.edgelist import numbers_of
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, array_module
+from morph.runtime.arrays import Array, all_true, array_module
 
 
 def library_of(graph: Any) -> str | None:
@@ -36,7 +36,7 @@ def is_symmetric(csr: Any, weight: bool) -> bool:
     columns = csr.indices
     if columns.size and not (int(columns.min()) >= 0 and int(columns.max()) < n):
         return False  # what is wrong with it is said when the graph is made
-    if not bool((xp.bincount(columns, minlength=n) == counts).all()):
+    if not all_true(xp.bincount(columns, minlength=n) == counts):
         return False
     if not csr.has_sorted_indices:
         csr = csr.copy()
@@ -44,17 +44,45 @@ def is_symmetric(csr: Any, weight: bool) -> bool:
     turned = csr.T.tocsr()
     if not turned.has_sorted_indices:
         turned.sort_indices()
-    if turned.nnz != columns.size or not bool((turned.indices == csr.indices).all()):
+    if turned.nnz != columns.size or not all_true(turned.indices == csr.indices):
         return False
-    return not weight or bool((turned.data == csr.data).all())
+    return not weight or all_true(turned.data == csr.data)
+
+
+def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
+    """Give sources and destinations of a NetworkX graph's adjacency, by source.
+
+    An undirected edge is there twice, a loop once, parallel edges are there each.
+    """
+    rows = [near for _, near in graph.adjacency()]
+    n = len(rows)
+    counts = np.fromiter(map(len, rows), np.int64, n)
+    flat = map(index.__getitem__, chain.from_iterable(rows))
+    dst = np.fromiter(flat, np.int64, int(counts.sum()))
+    src = np.repeat(np.arange(n), counts)
+    if graph.is_multigraph():
+        parallel = np.fromiter((len(keys) for r in rows for keys in r.values()), np.int64, dst.size)
+        src, dst = np.repeat(src, parallel), np.repeat(dst, parallel)
+    return src, dst
+
+
+def networkx_values(graph: Any, attribute: Any, default: Any) -> list[Any]:
+    """Give an attribute of the edges in the order of `networkx_arcs`."""
+    data = chain.from_iterable(near.values() for _, near in graph.adjacency())
+    if graph.is_multigraph():
+        data = chain.from_iterable(keys.values() for keys in data)
+    return [d.get(attribute, default) for d in data]
 
 
 def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
     """Give source, destination, weight (None if no edge has one) and the number of nodes."""
     index = {node: i for i, node in enumerate(graph)}
-    flat = chain.from_iterable((index[u], index[v]) for u, v in graph.edges())
-    src, dst = np.fromiter(flat, np.int64).reshape(-1, 2).T
-    found = [] if weight is None else [w for *_, w in graph.edges(data=weight)]
+    src, dst = networkx_arcs(graph, index)
+    found = [] if weight is None else networkx_values(graph, weight, None)
+    if not graph.is_directed():  # in the order of `graph.edges`
+        kept = src <= dst
+        src, dst = src[kept], dst[kept]
+        found = list(compress(found, kept.tolist()))
 
     def name(k: int) -> str:
         u, v = list(graph.edges())[k]

@@ -18,6 +18,7 @@ from morph.data.conversion import number
 from morph.data.table import Table
 from morph.launch.foreach import Function, Kernel, foreach, func, kernel, program
 from morph.prelude import atomic_min
+from morph.runtime.arrays import rough_mean
 
 FEW = 4096  # an adaptive queue doubles delta while the near bucket has fewer entries
 
@@ -271,5 +272,5 @@ def _delta(graph: Any) -> float:
     if "weight" not in edges.columns or not len(edges):
         return 1
     with graph.device.active():
-        mean = float(edges.columns["weight"].array.mean(dtype=np.float64))
+        mean = rough_mean(edges.columns["weight"].array)
     return mean * 32 * len(graph.points) / len(edges) or 1.0

@@ -12,7 +12,7 @@ from morph.data.conversion import bind, cast, prepare, raw
 from morph.data.layout import Column
 from morph.partition.parts import DIVIDED, HostArray
 from morph.partition.views import OnParts, PartitionedRow, observed, refuse_name, spec_of_part
-from morph.runtime.arrays import to_host
+from morph.runtime.arrays import any_true, to_host
 
 
 class PartitionedCollection(OnParts):
@@ -66,7 +66,7 @@ class PartitionedCollection(OnParts):
             if a.ndim and a.shape != (n,):
                 raise ValueError(f"{store.name}.{name} has {a.size} values for {n} rows")
         rows = np.broadcast_to(global_ids.pop("item"), (n,))
-        if bool((rows < 0).any()):
+        if any_true(rows < 0):
             raise ValueError("an item of a partitioned collection is a row, not None")
         self._begin("add to", rows)
         inner = {name: (c.size,) if c.size else () for name, c in store.columns.items()}

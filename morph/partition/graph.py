@@ -25,6 +25,7 @@ from morph.partition.routes import Routes
 from morph.partition.tables import Columns, PartitionedTable, refuse_divided
 from morph.partition.transport import Local, Transport
 from morph.partition.views import spec_of_part
+from morph.runtime.arrays import all_true
 from morph.runtime.device import Device, device
 
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
@@ -281,7 +282,7 @@ class PartitionedGraph:
         src, dst = self.edges.src[ids], self.edges.dst[ids]
         g = Graph(device, self.directed)
         g.points.extend(len(self.points))
-        sorted_by_source = bool((src[1:] >= src[:-1]).all())
+        sorted_by_source = all_true(src[1:] >= src[:-1])
         g.edges.extend(src=src, dst=dst)
         for name, table in self.tables.items():
             whole = g.tables[name] if name in DIVIDED else g.add_table(name)

@@ -26,6 +26,7 @@ from morph.partition.speed import speed
 from morph.partition.tables import refuse_divided
 from morph.partition.transport import Local, Transport, agree, on_all
 from morph.partition.views import refuse_name
+from morph.runtime.arrays import all_true
 from morph.runtime.device import Array, Device, device
 
 BY = ("range", "degree", "hilbert")
@@ -292,7 +293,7 @@ def _hilbert(g: Graph) -> Array:
 
 def _coordinate(xp: Any, values: Array, name: str) -> Array:
     """Scale coordinates to integers of `BITS` bits."""
-    if values.ndim != 1 or not bool(xp.isfinite(values).all()):
+    if values.ndim != 1 or not all_true(xp.isfinite(values)):
         raise ValueError(f"by='hilbert' needs finite numbers in column {name} of points")
     a = values.astype(np.float64)
     low, high = (float(a.min()), float(a.max())) if a.size else (0.0, 0.0)

@@ -21,7 +21,7 @@ from morph.graph import Graph
 from morph.graph.adjacency import count_keys
 from morph.graph.arrange import Rows, empty
 from morph.language.dtypes import ID_LIMIT
-from morph.runtime.arrays import to_host
+from morph.runtime.arrays import all_true, to_host
 from morph.runtime.device import Array, Device
 
 HostArray = np.ndarray[Any, Any]
@@ -98,7 +98,7 @@ class Share:
     def _sorted_mirrors(self) -> tuple[HostArray | None, HostArray]:
         """The positions of the mirrors in order of their ids (None: they lie so), and the ids."""
         a = self.mirror_ids
-        if bool((a[1:] > a[:-1]).all()):
+        if all_true(a[1:] > a[:-1]):
             return None, a
         order = np.argsort(a)
         return order, a[order]

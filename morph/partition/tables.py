@@ -28,7 +28,7 @@ from morph.partition.views import (
     refuse_name,
     spec_of_part,
 )
-from morph.runtime.arrays import to_host
+from morph.runtime.arrays import any_true, to_host
 from morph.runtime.device import Array, Device
 
 
@@ -449,7 +449,7 @@ class PartitionedTable(Columns):
         """
         rows = self._share(k).rows(ids)
         missing = (rows < 0) & (ids >= 0)
-        if bool(missing.any()):
+        if any_true(missing):
             found = f"{self.name}[{int(ids[missing][0])}]"
             raise ValueError(f"{where} refers to {found}, of which part {k} has no copy")
         return rows
@@ -484,7 +484,7 @@ class PartitionedTable(Columns):
         if ids.dtype.kind not in "iu":
             raise IndexError(f"{self.name} is indexed by ids, slices and masks, not {shown(key)}")
         outside = (ids < -self._count) | (ids >= self._count)
-        if bool(outside.any()):
+        if any_true(outside):
             found = int(ids[outside].reshape(-1)[0])
             raise IndexError(f"index {found} is out of bounds for a column of {self._count} rows")
         return np.where(ids < 0, ids + self._count, ids)

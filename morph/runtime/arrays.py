@@ -13,6 +13,7 @@ from morph.runtime.transfer import LARGE, fetch
 Array = Any
 """An array of a device: NumPy's in host memory, CuPy's on a CUDA device."""
 
+SAMPLE = 1 << 20
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
@@ -34,6 +35,37 @@ def import_cupy() -> Any:
 def array_module(x: Array) -> Any:
     """Return the module whose functions take an array: NumPy or CuPy."""
     return np if isinstance(x, np.ndarray) else import_cupy()
+
+
+def any_true(x: Array) -> bool:
+    """Whether a bool array has a true element; see `all_true`."""
+    return bool(_bytes(x).max()) if _is_gpu_bool(x) else bool(x.any())
+
+
+def all_true(x: Array) -> bool:
+    """Whether all elements of a bool array are true.
+
+    CuPy's reductions of bools are compiled for 3 s on their first use, those of bytes are in it.
+    """
+    return bool(_bytes(x).min()) if _is_gpu_bool(x) else bool(x.all())
+
+
+def count_true(x: Array) -> int:
+    """Count the true elements of a bool array; see `all_true`."""
+    return int(array_module(x).flatnonzero(x).size if _is_gpu_bool(x) else x.sum())
+
+
+def rough_mean(x: Array) -> float:
+    """Estimate the mean of a column from at most 2**20 elements; see `all_true`."""
+    return float(x[:: x.size // SAMPLE + 1].astype(np.float64).mean())
+
+
+def _is_gpu_bool(x: Array) -> bool:
+    return not is_host(x) and x.dtype == np.bool_ and x.size > 0
+
+
+def _bytes(x: Array) -> Array:
+    return x.ravel().view(np.uint8)
 
 
 def imported(x: Any) -> Any:

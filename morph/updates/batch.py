@@ -10,6 +10,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.conversion import check_alive, check_ids, prepare
+from morph.runtime.arrays import any_true
 from morph.runtime.device import Array, Device, is_host
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def rounded(a: Array, made: Array, given: Any = None) -> bool:
         if int(a.max()) <= exact and int(a.min()) >= -exact:
             return False
         with np.errstate(invalid="ignore"):
-            return bool((made.astype(a.dtype) != a).any())
+            return any_true(made.astype(a.dtype) != a)
     large = isinstance(given, list | tuple) and a.dtype.kind == "f" and not (abs(a) < 2**53).all()
     return large and any(_is_integer(x) and float(made.dtype.type(x)) != int(x) for x in given)
 
@@ -256,7 +257,7 @@ def _refuse_negative(weight: Array | None, what: str) -> None:
     if weight is None or weight.dtype.kind not in "if" or not weight.size:
         return
     bad = ~(weight >= 0)  # and what is no number
-    if bool(bad.any()):
+    if any_true(bad):
         k = int(bad.argmax())
         kind = "negative weights are" if weight[k] < 0 else "NaN is"
         raise ValueError(f"{what}.weight[{k}] = {weight[k]}: {kind} refused here")

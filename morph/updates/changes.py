@@ -15,6 +15,7 @@ from morph.data.store import CAPACITY, COMMITTED, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.temporary import run_all
 from morph.graph.applied import Applied, Then
+from morph.runtime.arrays import any_true
 from morph.runtime.device import Array, is_host
 from morph.updates import fast_path
 from morph.updates.batch import Batch
@@ -343,7 +344,7 @@ def pair_up(g: Graph) -> Array:
         forth = xp.argsort((src << 32) | dst, kind="stable")
         again = xp.argsort((dst << 32) | src, kind="stable")
         odd = (src[forth] != dst[again]) | (dst[forth] != src[again])
-        if bool(odd.any()):
+        if any_true(odd):
             k = int(odd.argmax())
             u, v = int(src[forth[k]]), int(dst[forth[k]])
             raise ValueError(f"the graph is not directed, but edge {u} -> {v} has no reverse")

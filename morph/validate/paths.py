@@ -134,6 +134,41 @@ def bellman_ford(
     _check(arcs, typed, predecessor, roots, None, tolerance, negative=True)
 
 
+def johnson(
+    graph: Graph, distance: Any, predecessor: Any = None, *, sources: Any = None,
+    tolerance: float = 0.0,
+) -> None:  # fmt: skip
+    """Check shortest-path distances from each of several sources; weights may be negative.
+
+    Parameters
+    ----------
+    graph : Graph
+        With the weights that were used.
+    distance : array, shape (k, n)
+        As in `sssp`.
+    predecessor : array of int, shape (k, n), optional
+    sources
+        As in `morph.johnson`.
+    tolerance : float
+        The rounding error allowed for floating-point distances, relative to the largest distance
+        or weight.
+
+    Raises
+    ------
+    WrongAnswer
+        Naming a vertex or an edge.
+    """
+    arcs = Arcs(graph)
+    starts = np.flatnonzero(arcs.alive) if sources is None else np.asarray(sources)
+    for row, before, start in _rows(distance, predecessor, starts):
+        found, reached, weight = _typed(arcs, row)
+        refuse(arcs.alive & np.isnan(found), lambda v, d=found: f"vertex {v} is at {d[v]}")
+        largest = np.concatenate([abs(found), abs(weight)])
+        floor = float(largest[np.isfinite(largest)].max(initial=0))
+        typed = found, reached, weight
+        _check(arcs, typed, before, start, None, tolerance, negative=True, floor=floor)
+
+
 def _typed(arcs: Arcs, distance: Any) -> tuple[NDArray[Any], Bools, NDArray[Any]]:
     """Give distances and weights in one type, and which vertices are reached."""
     found, weight = arcs.values(distance, "distance", "iuf"), arcs.weight
@@ -200,8 +235,12 @@ def _check(
     cutoff: float | None,
     tolerance: float = 0.0,
     negative: bool = False,
+    floor: float = 0.0,
 ) -> None:
-    """Check distances, which vertices are reached, and weights, all of one type."""
+    """Check distances, which vertices are reached, and weights, all of one type.
+
+    The tolerance is relative to a distance, or to ``floor`` if the distance is less.
+    """
     (found, reached, weight), src, dst = typed, arcs.src, arcs.dst
     starts = arcs.sources(source)
     is_start = np.zeros(arcs.n, bool)
@@ -215,7 +254,8 @@ def _check(
     if found.dtype.kind == "f":
         through = found[src[known]] + weight[known]
         slack = found[dst[known]] - through
-        allowed = tolerance * abs(np.where(reached[dst[known]], found[dst[known]], 0))
+        size = abs(np.where(reached[dst[known]], found[dst[known]], 0))
+        allowed = tolerance * np.maximum(size, floor)
         shorter = reached[dst[known]] & (slack > allowed)
         missed = ~reached[dst[known]] & (through < np.inf)
         tight = reached[dst[known]] & (abs(slack) <= allowed)
@@ -295,4 +335,4 @@ def _require_chains(arcs: Arcs, before: Ints, needy: Bools, src: Ints, dst: Ints
     refuse(needy[jump] & needy, lambda v: f"the predecessors of vertex {v} lead round in a circle")
 
 
-__all__ = ["WrongAnswer", "bellman_ford", "bfs", "path", "sssp"]
+__all__ = ["WrongAnswer", "bellman_ford", "bfs", "johnson", "path", "sssp"]

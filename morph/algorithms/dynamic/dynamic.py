@@ -20,6 +20,7 @@ from morph.algorithms.graph.costs import EDGES, refuse_negative
 from morph.algorithms.graph.sssp import sssp
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
+from morph.runtime.arrays import any_true, rough_mean
 
 LEVELS = 8  # delta of BFS: the levels in one near-far bucket
 WINDOWS = 64  # near-far buckets of component labels
@@ -135,7 +136,7 @@ class DynamicSSSP(Dynamic):
         else:
             weight, ids = graph.edges.weight.array, graph.edges.ids()
             differ = weight[graph.reverses()[ids]] != weight[ids]
-        if bool(differ.any()):
+        if any_true(differ):
             raise ValueError(
                 "DynamicSSSP needs equal weights both ways in a graph that is not directed"
             )
@@ -152,7 +153,7 @@ class DynamicSSSP(Dynamic):
             weight = weight[self.graph.device.xp.isfinite(weight)]
         if not weight.size:
             return 0
-        delta = float(weight.mean(dtype=np.float64)) * EDGES * len(self._tree) / weight.size
+        delta = rough_mean(weight) * EDGES * len(self._tree) / weight.size
         return min(delta, float(self._most) / 2)
 
     def _check(self, applied: Any) -> None:
@@ -177,7 +178,7 @@ class DynamicSSSP(Dynamic):
         with self.graph.device.active():
             for what, ids in (("inserts", applied.inserted), ("updates", applied.updated)):
                 bad = ~(weight[ids] >= 0)  # and NaN
-                if bool(bad.any()):
+                if any_true(bad):
                     e = int(ids[int(bad.argmax())])
                     raise ValueError(f"{what}: edge {e} has weight {weight[e]}, which is refused")
 
@@ -187,7 +188,7 @@ class DynamicSSSP(Dynamic):
         src, dst, weight = (self._array(graph.edges, c)[pick] for c in ("src", "dst", "weight"))
         with graph.device.active():
             beyond = (value[src] < self._far) & (value[dst] == self._far) & (weight < np.inf)
-            if not bool(beyond.any()):
+            if not any_true(beyond):
                 return
             k = int(beyond.argmax())
         raise OverflowError(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import as_graph, live_edges, of_graph, results, source_ids
-from morph.algorithms.graph.path import edges_along
+from morph.algorithms.graph.cycles import NONE, NegativeCycle, refuse_cycle
 from morph.algorithms.graph.sssp import refuse_overflow, sssp
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
@@ -26,10 +26,8 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
 
-NONE = 2**31 - 1  # no predecessor yet
 UNTRACKED = 32  # rounds without predecessors
 CHECKED = 32  # rounds until the first search for a cycle; then twice as many
-SHOWN = 8  # vertices of a cycle in an error
 
 
 class BellmanFord(NamedTuple):
@@ -37,25 +35,6 @@ class BellmanFord(NamedTuple):
 
     distance: Any
     predecessor: Any
-
-
-class NegativeCycle(ValueError):
-    """A cycle of negative weight that a source reaches; there are no shortest paths.
-
-    Attributes
-    ----------
-    vertices, edges : array of int
-        Of the cycle, on the host: edge ``i`` leads from vertex ``i`` to the next, the last one to
-        the first.
-    """
-
-    def __init__(self, vertices: Any, edges: Any) -> None:
-        names = [*map(str, vertices[:SHOWN].tolist()), *(["..."] if len(vertices) > SHOWN else [])]
-        super().__init__(f"a cycle of negative weight: {' -> '.join([*names, str(vertices[0])])}")
-        self.vertices, self.edges = vertices, edges
-
-    def __reduce__(self) -> Any:
-        return NegativeCycle, (self.vertices, self.edges)
 
 
 @kernel
@@ -180,7 +159,7 @@ def _solve(graph: Graph, lists: list[Any], untracked: int) -> None:
         if now.empty:
             now, then = then, now
         if not now.empty:
-            _refuse_cycle(graph)
+            refuse_cycle(graph, graph.points.predecessor[:], NegativeCycle)
         step = int(done) - untracked
 
 
@@ -189,29 +168,8 @@ def _refuse_infinite(graph: Graph, far: Any) -> None:
     with graph.device.active():
         below = graph.device.xp.flatnonzero(graph.points.dist[:] == -np.inf)
     if below.size:
-        _refuse_cycle(graph)
+        refuse_cycle(graph, graph.points.predecessor[:], NegativeCycle)
         raise OverflowError(
             f"the distance of vertex {int(below[0])} is too small for {graph.points.dist.dtype}"
         )
     refuse_overflow(graph, far)
-
-
-def _refuse_cycle(graph: Graph) -> None:
-    """Raise an error if the predecessors form a cycle."""
-    xp, n = graph.device.xp, len(graph.points)
-    with graph.device.active():
-        parent = graph.points.predecessor[:]
-        is_root = (parent < 0) | (parent == NONE)
-        jump = xp.where(is_root, xp.arange(n, dtype=parent.dtype), parent)
-        for _ in range(n.bit_length()):
-            jump = jump[jump]
-        in_cycle = jump[~is_root[jump]]
-        if not in_cycle.size:
-            return
-        first = int(in_cycle.min())
-    before, vertices = graph.device.to_host(parent), [first]
-    while (v := int(before[vertices[-1]])) != first:
-        vertices.append(v)
-    closed = np.array([first, *vertices[::-1]], np.int32)
-    edges = graph.device.to_host(edges_along(graph, closed))
-    raise NegativeCycle(closed[:-1], edges)

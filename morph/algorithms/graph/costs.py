@@ -21,6 +21,7 @@ from morph.launch.foreach import foreach, kernel
 from morph.operators.hashing import mix64
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import f64, i64, u64, vector
+from morph.runtime.arrays import all_true, rough_mean
 
 EDGES = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that `measure` handles
@@ -138,7 +139,7 @@ def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
 
 def refuse_negative(weight: Any, edges: Any, ids: Any) -> None:
     """Refuse weights of edges, those named by ``ids``, that are negative or NaN."""
-    if not bool((weight >= 0).all()):
+    if not all_true(weight >= 0):
         k = int((~(weight >= 0)).argmax())
         u, v = (int(end[ids][k]) for end in (edges.src, edges.dst))
         raise ValueError(
@@ -154,7 +155,7 @@ def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
         weight = graph.edges.weight[live]
         refuse_negative(weight, graph.edges, live)
         finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
-        mean = float(finite.mean(dtype=np.float64)) if finite.size else 0.0
+        mean = rough_mean(finite) if finite.size else 0.0
         delta = mean * EDGES * n / max(weight.size, 1)
         if weight.dtype.kind == "f":
             return None, np.result_type(weight.dtype, np.float32), delta

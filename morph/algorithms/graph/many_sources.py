@@ -21,6 +21,7 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import Visit, bucket_queue, run_in_order, run_until_empty
 from morph.prelude import atomic_cas, atomic_min, atomic_or, ctz, i32, u32, u64
+from morph.runtime.arrays import any_true
 
 NONE = 2**31 - 1  # no predecessor yet
 WORD = 64  # searches that share a word of bits
@@ -154,7 +155,7 @@ def _parents(s: Pairs, sources: Any, far: Any) -> Any:
     pairs.predecessor[sources] = -1
     foreach(pairs, set_parent, s, where=lambda pair: pair.dist < far)
     found, reached = pairs.predecessor[:], pairs.dist[:] < far
-    if bool(((found == NONE) & reached).any()):  # reached by zero-weight edges only
+    if any_true((found == NONE) & reached):  # reached by zero-weight edges only
         now, then = Collection(pairs), Collection(pairs)
         now.extend(xp.flatnonzero((found != NONE) & reached))
         run_until_empty(now, then, set_equal_parent, s)

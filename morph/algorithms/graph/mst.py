@@ -22,6 +22,7 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
+from morph.runtime.arrays import any_true
 from morph.runtime.device import Device
 
 NONE = 2**31 - 1  # no edge is picked
@@ -171,7 +172,7 @@ def mst(graph: Graph) -> Mst:
     dtype = np.dtype(graph.edges.weight.dtype if weighted else np.int32)
     if dtype.kind == "f":
         live = graph.edges.weight.array[live_edges(graph)]
-        if bool((live != live).any()):
+        if any_true(live != live):
             raise ValueError("mst needs weights that are not NaN")
     least, most = _limits(dtype)
     together = np.result_type(dtype, np.int32) == np.int32  # weight and id in one word

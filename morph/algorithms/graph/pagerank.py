@@ -23,6 +23,7 @@ from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import f32, f64
+from morph.runtime.arrays import all_true
 
 
 class PageRank(NamedTuple):
@@ -233,7 +234,7 @@ def _jump(graph: Graph, personalization: Any) -> Any:
             jump = jump.astype(np.float64)
             if jump.shape != (n,):
                 raise ValueError(f"personalization has shape {jump.shape}, not ({n},)")
-            if not bool(((jump >= 0) & (jump < np.inf)).all()):
+            if not all_true((jump >= 0) & (jump < np.inf)):
                 raise ValueError("personalization has a value that is negative or not finite")
         if graph.points.deletes:
             jump = xp.where(graph.points.alive, jump, 0.0)
@@ -260,5 +261,5 @@ def _reverse_weights(graph: Graph | PartitionedGraph) -> Any:
 def _check_weights(graph: Graph) -> None:
     with graph.device.active():
         weight = graph.edges.weight[live_edges(graph)]
-        if not bool(((weight >= 0) & (weight < np.inf)).all()):
+        if not all_true((weight >= 0) & (weight < np.inf)):
             raise ValueError("pagerank needs weights that are finite and not negative")

@@ -15,6 +15,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel
 from morph.prelude import i32, i64
+from morph.runtime.arrays import all_true
 
 
 class Path(NamedTuple):
@@ -137,7 +138,7 @@ def _edges_of(graph: Graph, steps: Table) -> Any:
     foreach(steps, find_edge, graph, steps)
     with graph.device.active():
         edges = steps.edge[1:].copy()
-        if not bool((edges >= 0).all()):
+        if not all_true(edges >= 0):
             k = int((edges < 0).argmax())
             u, v = (int(steps.vertex[i]) for i in (k, k + 1))
             raise ValueError(f"no edge leads from {u} to {v}: the result is none of this graph")

@@ -47,6 +47,7 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
+from morph.runtime.arrays import any_true
 
 NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
 DENSE = 8  # the mean degree from which `dense_phase` runs first
@@ -430,7 +431,7 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
     foreach(points, set_parent, graph, where=lambda p: p.dist < far)
     found, dist = values(graph, "predecessor"), values(graph, "dist")
     with results_device(graph).active():
-        if bool(((found == NONE) & (dist < far)).any()):  # reached by zero-weight edges only
+        if any_true((found == NONE) & (dist < far)):  # reached by zero-weight edges only
             now, then = Collection(points), Collection(points)
             now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
             run_until_empty(now, then, set_equal_parent, graph)

@@ -25,6 +25,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach
 from morph.prelude import i8, i64
+from morph.runtime.arrays import any_true
 
 if TYPE_CHECKING:
     from morph.data.row import Row
@@ -127,7 +128,7 @@ class DeterministicRounds:
             rows = xp.flatnonzero(stamp == columns["stamp"])
             rows = rows[xp.argsort(columns["order"][rows])]
             urgent = columns["bucket"][rows] == 0
-            if "segments_first" in params.table.columns and bool(urgent.any()):
+            if "segments_first" in params.table.columns and any_true(urgent):
                 later, rows = rows[~urgent], rows[urgent]
                 following.extend(**{name: a[later] for name, a in columns.items()})
         size, next_id, bucket = min(SLICE, self._left()), int(params.next_id), int(params.bucket)

@@ -30,6 +30,7 @@ from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
 from morph.partition.group import DeviceGroup
 from morph.prelude import i8
+from morph.runtime.arrays import count_true
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
@@ -310,7 +311,7 @@ class Run:
                 taken = bin, np.uint32(share), salt
                 self.now.each(partial(_choose, taken))
                 with self.where.active():
-                    chosen = int((points.value.array >= 0).sum())
+                    chosen = count_true(points.value.array >= 0)
                 share = min(8 * share, 2**24) if share < 2**24 else 0
             if chosen and patience is not None and failed >= patience:
                 force_units(self.now)

@@ -27,6 +27,7 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
+from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
 CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
@@ -291,7 +292,7 @@ def cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
     """Clause and literal code (2 * variable + negated) of each literal that counts, sorted."""
     n, m, xp = formula.variables, formula.clauses, device.xp
     offsets, literals = device.asarray(formula.offsets), device.asarray(formula.literals)
-    if m and bool((offsets[1:] == offsets[:-1]).any()):
+    if m and any_true(offsets[1:] == offsets[:-1]):
         raise Contradiction("a clause is empty")
     clause = _owners(xp, offsets, literals.size)
     literals = literals.astype(np.int64)
@@ -302,7 +303,7 @@ def cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
     if key.size:
         kept = xp.ones(key.size, bool)
         kept[1:] = key[1:] != key[:-1]
-        if not bool(kept.all()):
+        if not all_true(kept):
             clause, code, key = clause[kept], code[kept], key[kept]
         both = xp.flatnonzero(key[1:] >> 1 == key[:-1] >> 1)
         if both.size:

@@ -30,6 +30,7 @@ from morph.algorithms.sat.factors import (
 from morph.data.collection import Flag
 from morph.data.formula import Formula
 from morph.partition.group import DeviceGroup
+from morph.runtime.arrays import any_true
 
 
 class DividedFactors(Factors):
@@ -80,8 +81,8 @@ class DividedFactors(Factors):
         for d, old, new in zip(self._group.devices, before, values, strict=True):
             with d.active():
                 differs = old != new
-                agreed = agreed and not bool(differs.any())
-                opposed = opposed or bool((differs & (old >= 0)).any())
+                agreed = agreed and not any_true(differs)
+                opposed = opposed or any_true(differs & (old >= 0))
         return agreed, opposed
 
 

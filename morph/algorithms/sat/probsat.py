@@ -45,6 +45,7 @@ from morph.prelude import (
     u32,
     u64,
 )
+from morph.runtime.arrays import count_true
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
 
@@ -436,7 +437,8 @@ def _start(model: Any, seed: int, n: int, where: Device) -> Any:
     model = where.asarray(model)
     if model.shape != (n,):
         raise ValueError(f"model has shape {model.shape}, for {n} variables")
-    if model.dtype.kind not in "biu" or n and not 0 <= model.min() <= model.max() <= 1:
+    kind = model.dtype.kind
+    if kind not in "biu" or kind != "b" and n and not 0 <= model.min() <= model.max() <= 1:
         raise ValueError("model must hold bool, or 0 and 1")
     return model
 
@@ -506,4 +508,4 @@ def unsatisfied(formula: Formula, model: Any, where: Device) -> int:
             return 0
         before = xp.zeros(literals.size + 1, np.int64)
         xp.cumsum((model != 0)[xp.abs(literals) - 1] == (literals > 0), out=before[1:])
-        return int(((before[at[1:]] == before[at[:-1]]) & (at[1:] > at[:-1])).sum())
+        return count_true((before[at[1:]] == before[at[:-1]]) & (at[1:] > at[:-1]))

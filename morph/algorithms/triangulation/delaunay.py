@@ -27,6 +27,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import available_threads, foreach, func, kernel
 from morph.prelude import atomic_min, f64, i32, orient2d, vector
+from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 from morph.runtime.device import device as find_device
 
@@ -153,7 +154,7 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
         raise ValueError(f"points: {n}, but from 3 to 2**28 can be triangulated")
     xp = where.xp
     with where.active():
-        if not xp.isfinite(xy).all():
+        if not all_true(xp.isfinite(xy)):
             bad = xp.flatnonzero(~xp.isfinite(xy).all(axis=1))
             raise ValueError(f"points: point {int(bad[0])} is at {xy[int(bad[0])].tolist()}")
     g = Graph(where)

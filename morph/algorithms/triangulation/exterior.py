@@ -21,6 +21,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_max, bool_, f64, i32, orient2d
+from morph.runtime.arrays import all_true, any_true
 
 SAMPLE = 1000  # points at which walks may begin
 
@@ -203,10 +204,10 @@ def remove_exterior(g: Graph, holes: Any, regions: Any, hull: bool) -> tuple[Any
     outside, hole, region = (
         g.device.to_host(getattr(g.triangles, name).array) for name in ("outside", "hole", "region")
     )
-    kept = ~hole if outside.all() else ~(hole | outside)  # open lines enclose nothing
-    if not kept.any():
+    kept = ~hole if all_true(outside) else ~(hole | outside)  # open lines enclose nothing
+    if not any_true(kept):
         why = "the holes reach all of the domain"
-        if not hole.all():
+        if not all_true(hole):
             why = "the segments enclose holes only; hull=True keeps the convex hull"
         raise ValueError(f"every triangle is carved away: {why}")
     return kept, region

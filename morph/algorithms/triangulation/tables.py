@@ -15,6 +15,7 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.mesh import Mesh
 from morph.prelude import bool_, f64, i32, vector
+from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
 MOST = 1 << 29  # triangles, the codes of whose sides fit in 31 bits
@@ -92,7 +93,7 @@ def scale_of(mesh: Mesh) -> float:
     if 2.0**-40 < extent and most < 2.0**40:
         return 1.0
     scale = 2.0 ** -math.frexp(most)[1]
-    if not bool((mesh.points * scale / scale == mesh.points).all()):
+    if not all_true(mesh.points * scale / scale == mesh.points):
         raise ValueError(f"coordinates up to {most:g} and others near 0 do not fit one scale")
     return scale
 
@@ -316,7 +317,7 @@ def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any, known:
         worst = weight.argmin(axis=1)
         behind = source.neighbors[at, worst]
         on = (weight.min(axis=1) < 0) & (behind >= 0)
-        if not on.any():
+        if not any_true(on):
             break
         at = np.where(on, behind, at)
     weight = np.maximum(weight, 0)  # rounding puts points of the hull a little outside

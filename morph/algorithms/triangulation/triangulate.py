@@ -23,6 +23,7 @@ from morph.algorithms.triangulation.options import choice, function, truth
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
 from morph.mesh import Mesh, Pslg, RepairWarning
+from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 from morph.runtime.device import device as find_device
 
@@ -113,7 +114,7 @@ def triangulate(
         report("segments", len(ends))
         ends = np.where(same[ends] >= 0, same[ends], ends)
         proper = ends[:, 0] != ends[:, 1]
-        if not proper.all():
+        if not all_true(proper):
             _report_dropped(np.sort(of[~proper]))
             ends, of = ends[proper], of[proper]
         blocked = insert_segments(g, ends)
@@ -202,13 +203,13 @@ def _mesh(
     n = len(graph.points)
     stays = np.ones(len(xy), bool)
     stays[n:] = same[n:] < 0
-    if not stays.all():
+    if not all_true(stays):
         node = (np.cumsum(stays, dtype=np.int32) - 1)[node]
     neighbors = np.where(
         opposite == HULL, np.int32(-1), np.where(opposite < 0, ~opposite, opposite) >> 2
     )
     constrained = opposite < 0
-    if kept is not None and not kept.all():
+    if kept is not None and not all_true(kept):
         row = np.where(kept, np.cumsum(kept, dtype=np.int32) - 1, -1).astype(np.int32)
         neighbors = np.where(neighbors >= 0, row[neighbors], -1)[kept]
         node, by, constrained = node[kept], by[kept], constrained[kept]

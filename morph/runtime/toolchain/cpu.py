@@ -21,7 +21,14 @@ from dataclasses import dataclass, replace
 from functools import cache as memoised
 from pathlib import Path
 
-from morph.runtime.toolchain import CompileError, CompilerNotFound, OutOfTime, cache, time_left
+from morph.runtime.toolchain import (
+    CompileError,
+    CompilerNotFound,
+    OutOfTime,
+    cache,
+    shipped,
+    time_left,
+)
 
 # no contraction (exact predicates), wrapping integers and aliasing as on the GPU
 FLAGS = (
@@ -75,7 +82,7 @@ class Compiler:
 
 
 def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
-    """Compile a text, or find it in the cache.
+    """Compile a text, or find it in the installed package or the cache.
 
     Parameters
     ----------
@@ -98,6 +105,8 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
     CompileError
         If the compiler rejects the text.
     """
+    if not defines and (found := _portable(text, name)):
+        return found
     using = compiler()
     while True:
         # a build of the tests, or a checked one: compiled in half the time
@@ -121,6 +130,27 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
             source = cache.write_text(key, text)
             raise CompileError(log.replace("<stdin>", str(source)), "cpu", source, name)
         using = checked
+
+
+def _portable(text: str, name: str) -> Path | None:
+    """Return the library of an installed wheel; while one is built, make it."""
+    flags = shipped.portable_flags(processor())
+    if flags is None:
+        return None
+    facts = ("cpu", *FLAGS, *flags)
+    folder = shipped.collected()
+    if folder is None:
+        found = shipped.find("so", text, *facts)
+        return found if found and not _load_error(found) else None
+    key = cache.key(text, *facts)
+    made = folder / f"{key}.so"
+    with cache.building(key, name):
+        if not made.is_file():
+            made.with_suffix(".cpp").write_text(text)
+            if log := _compile(compiler(), (*FLAGS, *flags, "-s"), text, made):
+                made.unlink(missing_ok=True)
+                raise CompileError(log, "cpu", made.with_suffix(".cpp"), name)
+    return made
 
 
 def _stored(key: str) -> Path | None:

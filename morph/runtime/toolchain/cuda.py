@@ -7,7 +7,7 @@ from functools import cache as memoised
 from pathlib import Path
 from typing import Any
 
-from morph.runtime.toolchain import CompileError, CompilerNotFound, cache, time_left
+from morph.runtime.toolchain import CompileError, CompilerNotFound, cache, shipped, time_left
 
 # no contraction (exact predicates); functions without a space are __device__
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
@@ -19,7 +19,7 @@ Install both: `pip install "morph-engine[gpu]"` (cupy-cuda13x and nvidia-cuda-nv
 def build(
     text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = ()
 ) -> bytes:
-    """Compile a text, or find it in the cache.
+    """Compile a text, or find it in the installed package or the cache.
 
     Parameters
     ----------
@@ -45,6 +45,8 @@ def build(
         If NVRTC rejects the text.
     """
     flags = (*FLAGS, f"--gpu-architecture={arch}", *(f"-D{d}" for d in defines))
+    if own := shipped.find("cubin", text, "cuda", *flags):
+        return own.read_bytes()
     key = cache.key(text, "cuda", *flags, version())
     if found := cache.load(key):
         return found.binary.read_bytes()
@@ -63,6 +65,17 @@ def build(
         finally:
             made.unlink(missing_ok=True)
     return cubin
+
+
+def ship(text: str, arch: str, folder: Path) -> Path:
+    """Compile a text into the folder of a wheel's binaries; return the cubin."""
+    flags = (*FLAGS, f"--gpu-architecture={arch}")
+    made = folder / f"{cache.key(text, 'cuda', *flags)}.cubin"
+    cubin, log = _compile(text, flags, made.name)
+    if not cubin:
+        raise CompileError(log, arch, made)
+    made.write_bytes(cubin)
+    return made
 
 
 def _compile(text: str, flags: tuple[str, ...], name: str) -> tuple[bytes, str]:

@@ -1,0 +1,44 @@
+"""The build of a wheel: it holds the package's own kernels compiled, for users without a compiler.
+
+``MORPH_WHEEL`` names the algorithms whose kernels are compiled, as `morph warm` does; "none" makes
+a wheel for any system, which compiles all kernels where it is installed.  ``MORPH_WHEEL_ARCHS``
+names CUDA architectures, such as "sm_80 sm_90"; they need CuPy and NVRTC in the environment.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+WARM = "import sys; from morph.cli import main; main(sys.argv[1:])"
+
+
+class CompiledKernels(BuildHookInterface):
+    """Compiles kernels into the wheel's folder ``morph/compiled``."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile; without a compiler, or on another system, the wheel has no binaries."""
+        names = os.environ.get("MORPH_WHEEL", "").split()
+        here = platform.system(), platform.machine()
+        if version == "editable" or names == ["none"] or here != ("Linux", "x86_64"):
+            return
+        folder = Path(self.directory).absolute() / "compiled"
+        shutil.rmtree(folder, ignore_errors=True)
+        archs = [f"--arch={a}" for a in os.environ.get("MORPH_WHEEL_ARCHS", "").split()]
+        command = [sys.executable, "-c", WARM, "warm", "--ship", str(folder), *archs, *names]
+        if subprocess.run(command, cwd=self.root, env={**os.environ, "CI": ""}).returncode:
+            self.app.display_warning("kernels are not compiled: the wheel holds none")
+            return
+        build_data["force_include"][str(folder)] = "morph/compiled"
+        build_data["pure_python"] = False
+        libc = platform.libc_ver()[1].replace(".", "_")
+        build_data["tag"] = f"py3-none-manylinux_{libc}_x86_64"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the folder."""
+        shutil.rmtree(Path(self.directory) / "compiled", ignore_errors=True)

@@ -1,0 +1,74 @@
+"""Cycles of predecessors, and the errors that name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.algorithms.graph.path import edges_along
+from morph.graph import Graph
+
+NONE = 2**31 - 1  # no predecessor
+SHOWN = 8  # vertices of a cycle in an error
+
+
+class CycleError(ValueError):
+    """A cycle in a graph that must have none.
+
+    Attributes
+    ----------
+    vertices, edges : array of int
+        Of the cycle, on the host: edge ``i`` leads from vertex ``i`` to the next, the last one to
+        the first.
+    """
+
+    _what = "a cycle"
+
+    def __init__(self, vertices: Any, edges: Any) -> None:
+        names = [*map(str, vertices[:SHOWN].tolist()), *(["..."] if len(vertices) > SHOWN else [])]
+        super().__init__(f"{self._what}: {' -> '.join([*names, str(vertices[0])])}")
+        self.vertices, self.edges = vertices, edges
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.vertices, self.edges)
+
+
+class NegativeCycle(CycleError):
+    """A cycle of negative weight that a source reaches; there are no shortest paths.
+
+    Attributes
+    ----------
+    vertices, edges
+        As in `CycleError`.
+    """
+
+    _what = "a cycle of negative weight"
+
+
+def refuse_cycle(graph: Graph, parent: Any, error: type[CycleError]) -> None:
+    """Raise an error if predecessors form a cycle.
+
+    Parameters
+    ----------
+    graph : Graph
+    parent : array of int32, shape (n,)
+        Negative, or `NONE`, at roots.
+    error : type
+    """
+    xp, n = graph.device.xp, len(graph.points)
+    with graph.device.active():
+        is_root = (parent < 0) | (parent == NONE)
+        jump = xp.where(is_root, xp.arange(n, dtype=parent.dtype), parent)
+        for _ in range(n.bit_length()):
+            jump = jump[jump]
+        in_cycle = jump[~is_root[jump]]
+        if not in_cycle.size:
+            return
+        first = int(in_cycle.min())
+    before, vertices = graph.device.to_host(parent), [first]
+    while (v := int(before[vertices[-1]])) != first:
+        vertices.append(v)
+    closed = np.array([first, *vertices[::-1]], np.int32)
+    edges = graph.device.to_host(edges_along(graph, closed))
+    raise error(closed[:-1], edges)

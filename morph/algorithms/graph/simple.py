@@ -1,0 +1,87 @@
+"""Simple graphs with sorted rows, whose vertices are ranked: pairs of vertices, binary search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import live_edges
+from morph.graph import Graph
+from morph.launch.foreach import func
+from morph.operators.sort import argsort
+
+
+@func
+def end_of(p):
+    return p.first + p.out_degree
+
+
+@func
+def find(ends, w, begin, end):
+    """Give the first place from ``begin`` to ``end`` whose value is ``w`` or more."""
+    size = end - begin
+    while size > 0:
+        half = (size + 1) >> 1
+        begin = begin + half if ends[begin + half - 1] < w else begin
+        size -= half
+    return begin
+
+
+def live_ends(graph: Graph) -> tuple[Any, Any]:
+    """Give the ends of the edges between live points."""
+    pick, m = live_edges(graph), len(graph.edges)
+    return graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
+
+
+def degrees(graph: Graph) -> Any:
+    """Give the degrees of all points, out and in together."""
+    xp, n = graph.device.xp, len(graph.points)
+    src, dst = live_ends(graph)
+    return xp.bincount(src, minlength=n) + xp.bincount(dst, minlength=n)
+
+
+def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
+    """Give the order of vertices by a key; and the pairs of ranks that edges join, ascending.
+
+    Returns
+    -------
+    order : array of int64, shape (n,)
+    low, high : array of int32
+        Each pair once, ``low < high``.
+    """
+    xp, n = graph.device.xp, len(graph.points)
+    src, dst = live_ends(graph)
+    order = argsort(key)
+    rank = xp.empty(n, np.int32)
+    rank[order] = xp.arange(n, dtype=np.int32)
+    a, b = rank[src], rank[dst]
+    keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
+    keys = keys[a != b]
+    keys.sort()
+    first = xp.ones(keys.size, bool)
+    first[1:] = keys[1:] != keys[:-1]
+    keys = keys[first]
+    return order, (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+
+
+def sorted_rows(graph: Graph, n: int, low: Any, high: Any) -> Graph:
+    """Make the graph of both arcs of these pairs.
+
+    A row has the neighbours of lower ranks, ascending, then those of higher ones.  A point has
+    the columns ``first``, the first arc of its row, and ``below``, the number of its neighbours of
+    lower ranks; an arc has ``end``, the number of its target.
+    """
+    xp = graph.device.xp
+    ends = xp.concatenate([high, low]), xp.concatenate([low, high])
+    made = Graph.from_edges(*ends, n=n, device=graph.device)
+    for name, dtype, values in (
+        ("first", np.int64, made.adjacency("out")[0][:-1]),
+        ("below", np.int32, xp.bincount(high, minlength=n)),
+    ):
+        made.points.add(name, dtype)
+        made.points.columns[name].array[:n] = values
+    made.edges.add("end", np.int32)
+    if len(made.edges):
+        made.edges.end.array[:] = made.edges.dst.array
+    return made

@@ -1,0 +1,194 @@
+"""``morph warm``: compile the kernels of algorithms before they are needed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from morph import generate, survey
+from morph.algorithms.community.community import community
+from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
+from morph.algorithms.refinement.refine import refine
+from morph.algorithms.registry import ALGORITHMS, Algorithm
+from morph.algorithms.triangulation.triangulate import triangulate
+from morph.cli.common import BadInput, Line, device_of, device_option, progress_on
+from morph.graph import Graph
+from morph.runtime.cuda import small_copies
+from morph.runtime.toolchain import cpu, cuda, shipped
+
+Calls = Iterator[Callable[[], Any]]
+
+N = 12  # vertices of a graph
+TOGETHER = 4  # calls in one process, which share kernels
+TYPES = (None, np.int32, np.int64, np.float64)  # of weights
+
+
+def _graphs(device: str, types: tuple[Any, ...] = TYPES) -> Iterator[Graph]:
+    """Small graphs, directed and not, with weights of each type."""
+    rng = np.random.default_rng(0)
+    ends = np.sort(rng.choice(N, (2, 3 * N)), axis=0)
+    for dtype in types:
+        weight = None if dtype is None else rng.integers(1, 9, 3 * N).astype(dtype)
+        for both in (True, False):
+            yield Graph.from_edges(ends[0], ends[1], weight, n=N, symmetrize=both, device=device)
+
+
+def _row(row: Algorithm, device: str) -> Calls:
+    """Calls of a graph algorithm: by the examples of its options, and with all results."""
+    for g in map(row.suited, _graphs(device, TYPES if row.weights else (None,))):
+        for options in row.examples:
+            given = row.arguments_of(options)
+            yield partial(row.function, g, **given)
+            yield partial(row.function, g, **given | dict(row.complete))
+
+
+def _community(device: str) -> Calls:
+    for g in _graphs(device, (None,)):
+        for every in (False, True):
+            yield partial(community, g, [0, 1], (3, 6), all=every)
+
+
+def _dynamic(device: str) -> Calls:
+    for kind in (DynamicBFS, DynamicSSSP, DynamicComponents):
+        for g in _graphs(device, TYPES if kind is DynamicSSSP else (None,)):
+            if kind is not DynamicComponents or not g.directed:
+                yield partial(_follow, kind, g)
+
+
+def _follow(kind: Callable[..., Any], g: Graph) -> None:
+    """Keep an answer current in two batches, of which the second finds gapped rows."""
+    answer = kind(g)
+    weight = [[2, 3]] if "weight" in g.edges.columns else []
+    for k in range(2):
+        answer.apply(([k, k + 1], [k + 5, k + 6], *weight), ([k], [k + 5]))
+
+
+def _generate(device: str) -> Calls:
+    for weight in (None, (1, 9)):
+        yield partial(generate.rmat, 6, weight=weight, device=device)
+        yield partial(generate.grid, 5, 5, weight=weight, device=device)
+    yield partial(generate.uniform, 30, 110, device=device)
+
+
+def _points() -> Any:
+    return np.random.default_rng(0).random((300, 2))
+
+
+def _triangulate(device: str) -> Calls:
+    rim, square = [[0, 1], [1, 2], [2, 3], [3, 0]], [[0, 0], [1, 0], [1, 1], [0, 1]]
+    run = partial(triangulate, device=device)
+    yield partial(run, _points())
+    yield partial(run, square, rim)
+    hole = [[x / 3 + 1 / 3, y / 3 + 1 / 3] for x, y in square], [[a + 4, b + 4] for a, b in rim]
+    yield partial(run, square + hole[0], rim + hole[1], [[0.5, 0.5]], [[0.1, 0.5, 3, -1]])
+    yield partial(run, square, [*rim, [0, 2], [1, 3]], crossing="split")
+
+
+def _refine(device: str) -> Calls:
+    options: tuple[dict[str, Any], ...] = (
+        {}, {"max_area": 0.01}, {"size": 0.05}, {"boundary": "keep-hull"}, {"boundary": "keep-all"},
+        {"conforming": True}, {"deterministic": True}, {"max_points": 400},
+    )  # fmt: skip
+    for given in options:
+        for progress in (None, lambda *_: None):  # in one launch, or a launch a round
+            yield partial(_refined, progress=progress, device=device, **given)
+
+
+def _refined(device: str, **options: Any) -> None:
+    mesh = triangulate(_points(), device=device)
+    refine(mesh, 25, device=device, **options)
+
+
+def _sat(device: str) -> Calls:
+    formula = generate.random_ksat(3, 300, 4.0)
+    solve = partial(survey.solve, formula, max_rounds=30, device=device)
+    yield solve
+    yield partial(solve, method="decimation", options={"max_sweeps": 20})
+    yield partial(survey.walksat, formula, device=device)
+    for find in (survey.surveys, survey.beliefs):
+        yield partial(find, formula, max_sweeps=5, device=device)
+
+
+CALLS: dict[str, Callable[[str], Calls]] = {
+    "refine": _refine,  # first those that compile longest
+    "dynamic": _dynamic,
+    "sat": _sat,
+    "triangulate": _triangulate,
+    "generate": _generate,
+    "community": _community,
+    **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
+}
+
+
+def _run(name: str, device: str, start: int) -> None:
+    """Make some of the calls of an algorithm, which compiles their kernels."""
+    for call in islice(CALLS[name](device), start, start + TOGETHER):
+        call()
+
+
+def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
+    """Compile the texts that were collected for GPUs, and leave only binaries."""
+    files = list(folder.glob("*.cpp"))
+    texts = [*(file.read_text() for file in files), small_copies.TEXT]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # NVRTC releases the interpreter's lock
+        made = [threads.submit(cuda.ship, *job, folder) for job in product(texts, architectures)]
+        for cubin in made:
+            cubin.result()
+    for file in files:
+        file.unlink()
+
+
+@click.command("warm")
+@click.argument("names", metavar="[ALGORITHM]...", nargs=-1)
+@click.option("--jobs", type=click.IntRange(1), default=None,
+              help="Processes that compile at the same time; one a core by default.")  # fmt: skip
+@click.option("--ship", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+              help="Compile for a wheel into FOLDER, for all x86-64-v3 processors.")  # fmt: skip
+@click.option("--arch", "architectures", multiple=True, metavar="sm_XX",
+              help="With --ship, also for these CUDA architectures.")  # fmt: skip
+@device_option
+def warm(
+    names: tuple[str, ...], jobs: int | None, ship: Path | None, architectures: tuple[str, ...],
+    spec: str,
+) -> None:  # fmt: skip
+    """Compile the kernels of algorithms, so that later calls start at once.
+
+    Without an ALGORITHM, of all.  Kernels depend on the types of weights and on some options; the
+    common ones are compiled.
+    """
+    if unknown := [n for n in names if n not in CALLS]:
+        raise BadInput(f"there is no algorithm {unknown[0]!r}: {', '.join(sorted(CALLS))}")
+    for arch in architectures:
+        if ship is None or not re.fullmatch(r"sm_\d+[af]?", arch):
+            raise BadInput(f"--arch: {arch!r}: wanted is sm_XX, with --ship")
+    if ship is not None:
+        if shipped.portable_flags(cpu.processor()) is None:
+            raise BadInput("--ship: this is not Linux on x86-64-v3")
+        ship.mkdir(parents=True, exist_ok=True)
+        os.environ[shipped.COLLECT] = str(ship)
+        spec = "cpu"
+    device = device_of(spec).name
+    todo = [
+        (name, device, k)
+        for name in CALLS if name in names or not names
+        for k in range(0, sum(1 for _ in CALLS[name](device)), TOGETHER)
+    ]  # fmt: skip
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(min(jobs or os.cpu_count() or 1, len(todo))) as pool, progress_on(Line) as line:
+        made = [pool.apply_async(_run, job) for job in todo]
+        for done, call in enumerate(made):
+            if line:
+                line.write(f"{done} of {len(todo)} done; {todo[done][0]}")
+            call.get()
+    if ship is not None:
+        _ship(ship, architectures)

@@ -1,0 +1,19 @@
+"""The NetworkX backend ``morph``: NetworkX loads this module by an entry point of the package.
+
+``nx.pagerank(graph, backend="morph")`` runs Morph's algorithm on a NetworkX graph, and
+``nx.config.backend_priority = ["morph"]`` does so for all large graphs.  What Morph cannot answer
+as NetworkX does (weights by a function, graphs of subclasses, ...) raises `NotImplementedError`;
+NetworkX then runs its own function, unless the call names the backend.
+"""
+
+from morph.networkx_backend.converted import Converted, convert_from_nx, convert_to_nx
+from morph.networkx_backend.decisions import can_run, should_run
+from morph.networkx_backend.paths import *  # noqa: F403
+from morph.networkx_backend.paths import __all__ as _paths
+from morph.networkx_backend.structure import *  # noqa: F403
+from morph.networkx_backend.structure import __all__ as _structure
+
+__all__ = [
+    "Converted", "can_run", "convert_from_nx", "convert_to_nx", "should_run",
+    *_paths, *_structure,
+]  # fmt: skip

@@ -1,0 +1,49 @@
+"""Which calls the backend can answer, and for which it is worth converting the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+
+from morph.networkx_backend.converted import Converted
+
+LARGE = 20_000  # nodes and edges: from here on converting takes less time than most searches
+LARGE_FOR_ALL_PAIRS = 500  # a search from each node
+ALL_PAIRS = {
+    "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
+    "average_shortest_path_length", "betweenness_centrality",
+}  # fmt: skip
+
+
+def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+    """Whether the backend answers a call, or the reason why not.
+
+    Weights are judged when the graph is converted, see `morph.networkx_backend.converted.exact`.
+    """
+    graph = _graph(args, kwargs)
+    kinds = Converted, nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph
+    if type(graph) not in kinds:
+        return f"graphs of class {type(graph).__name__} may behave differently"
+    if any(map(callable, (*args[1:], kwargs.get("weight")))):
+        return "weights by a function"
+    if name == "pagerank":
+        given = dict(zip(("nstart", "weight", "dangling"), args[5:], strict=False)) | kwargs
+        if any(given.get(x) is not None for x in ("nstart", "dangling")):
+            return "nstart and dangling"
+    return True
+
+
+def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+    """Whether a call is faster here, the conversion of the graph included."""
+    graph = _graph(args, kwargs)
+    if isinstance(graph, Converted):
+        return True
+    least = LARGE_FOR_ALL_PAIRS if name in ALL_PAIRS else LARGE
+    if graph.number_of_nodes() + graph.number_of_edges() < least:
+        return "the graph is small"
+    return True
+
+
+def _graph(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if args else kwargs.get("G")

@@ -1,0 +1,277 @@
+"""Components, cores, triangles, spanning trees, PageRank and betweenness, as NetworkX calls them.
+
+Arguments, results and errors are those of NetworkX's functions of the same names.  NetworkX itself
+refuses directed graphs, undirected ones or those with parallel edges where it refuses them by a
+decorator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from morph.algorithms.graph.betweenness import betweenness
+from morph.algorithms.graph.components import connected_components as find_components
+from morph.algorithms.graph.cores import core_number as find_cores
+from morph.algorithms.graph.mst import mst
+from morph.algorithms.graph.pagerank import pagerank as rank_points
+from morph.algorithms.graph.strong import strongly_connected_components as find_strong
+from morph.algorithms.graph.triangles import triangle_count
+from morph.graph import Graph
+from morph.networkx_backend.converted import Converted, exact
+
+__all__ = [
+    "average_clustering", "betweenness_centrality", "clustering", "connected_components",
+    "core_number", "is_connected", "is_strongly_connected", "is_weakly_connected",
+    "maximum_spanning_edges", "maximum_spanning_tree", "minimum_spanning_edges",
+    "minimum_spanning_tree", "node_connected_component", "number_connected_components",
+    "number_strongly_connected_components", "number_weakly_connected_components", "pagerank",
+    "strongly_connected_components", "transitivity", "triangles", "weakly_connected_components",
+]  # fmt: skip
+
+
+def _sets(G: Converted, label: Any) -> Iterator[set[Any]]:
+    """Give the nodes of each label, in the order of the labels."""
+    label = G.host(label)
+    order = np.argsort(label, kind="stable")
+    starts = np.flatnonzero(np.diff(label[order], prepend=-1))
+    for part in np.split(order, starts[1:]) if len(order) else ():
+        yield set(G.nodes[part].tolist())
+
+
+def _one(G: Converted, components: int) -> bool:
+    if len(G) == 0:
+        raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
+    return components == 1
+
+
+def connected_components(G: Converted) -> Iterator[set[Any]]:
+    """Generate the sets of nodes of the components."""
+    return _sets(G, find_components(G.graph()).label)
+
+
+def number_connected_components(G: Converted) -> int:
+    """Count the components."""
+    return int(find_components(G.graph()).components)
+
+
+def is_connected(G: Converted) -> bool:
+    """Whether there is one component."""
+    return _one(G, find_components(G.graph()).components)
+
+
+def node_connected_component(G: Converted, n: Any) -> set[Any]:
+    """Give the nodes of the component of a node."""
+    if n not in G.index:
+        raise KeyError(n)
+    label = G.host(find_components(G.graph()).label)
+    return set(G.nodes[label == label[G.index[n]]].tolist())
+
+
+def weakly_connected_components(G: Converted) -> Iterator[set[Any]]:
+    """Generate the sets of nodes of the weakly connected components."""
+    return _sets(G, find_components(G.graph()).label)
+
+
+def number_weakly_connected_components(G: Converted) -> int:
+    """Count the weakly connected components."""
+    return int(find_components(G.graph()).components)
+
+
+def is_weakly_connected(G: Converted) -> bool:
+    """Whether there is one weakly connected component."""
+    return _one(G, find_components(G.graph()).components)
+
+
+def strongly_connected_components(G: Converted) -> Iterator[set[Any]]:
+    """Generate the sets of nodes of the strongly connected components."""
+    return _sets(G, find_strong(G.graph()).label)
+
+
+def number_strongly_connected_components(G: Converted) -> int:
+    """Count the strongly connected components."""
+    return int(find_strong(G.graph()).components)
+
+
+def is_strongly_connected(G: Converted) -> bool:
+    """Whether there is one strongly connected component."""
+    return _one(G, find_strong(G.graph()).components)
+
+
+def core_number(G: Converted) -> dict[Any, int]:
+    """Give the core number of each node."""
+    src, dst = G.arcs
+    if (src == dst).any():
+        raise nx.NetworkXNotImplemented(
+            "Input graph has self loops which is not permitted; "
+            "Consider using G.remove_edges_from(nx.selfloop_edges(G))."
+        )
+    return G.by_node(find_cores(G.graph()).core)
+
+
+def triangles(G: Converted, nodes: Any = None) -> Any:
+    """Give the number of triangles at each node, at some of them, or at one."""
+    if nodes is None:
+        return G.by_node(triangle_count(G.graph()).triangles)
+    _require_simple(G)
+    count = G.by_node(triangle_count(G.graph()).triangles)
+    return count[nodes] if nodes in G else {v: count[v] for v in G.original.nbunch_iter(nodes)}
+
+
+def clustering(G: Converted, nodes: Any = None, weight: Any = None) -> Any:
+    """Give the clustering coefficient of each node, of some of them, or of one."""
+    _require_simple(G, weight)
+    count, pairs = _triangles_and_pairs(G)
+    found = np.divide(2 * count, pairs, out=np.zeros(len(G)), where=count > 0)
+    values = [c or 0 for c in found.tolist()]
+    by_node = dict(zip(G.nodes.tolist(), values, strict=True))
+    if nodes is None:
+        return by_node
+    return by_node[nodes] if nodes in G else {v: by_node[v] for v in G.original.nbunch_iter(nodes)}
+
+
+def average_clustering(
+    G: Converted, nodes: Any = None, weight: Any = None, count_zeros: bool = True
+) -> float:
+    """Give the mean of the clustering coefficients."""
+    found = list(clustering(G, nodes, weight).values())
+    if not count_zeros:
+        found = [c for c in found if c]
+    return float(sum(found) / len(found))
+
+
+def transitivity(G: Converted) -> float:
+    """Give the share of the pairs of edges at a node that a triangle closes."""
+    _require_simple(G)
+    count, pairs = _triangles_and_pairs(G)
+    closed = int(count.sum())
+    return 2 * closed / int(pairs.sum()) if closed else 0
+
+
+def _require_simple(G: Converted, weight: Any = None) -> None:
+    if G.is_directed() or G.is_multigraph() or weight is not None:
+        raise NotImplementedError("only for graphs without directions, parallel edges or weights")
+
+
+def _triangles_and_pairs(G: Converted) -> tuple[Any, Any]:
+    """Give each point's triangles, and ordered pairs of neighbours."""
+    src, dst = G.arcs
+    degree = np.bincount(src[src != dst], minlength=len(G))
+    return G.host(triangle_count(G.graph()).triangles), degree * (degree - 1)
+
+
+def betweenness_centrality(
+    G: Converted, k: int | None = None, normalized: bool = True, weight: Any = None,
+    endpoints: bool = False, seed: Any = None,
+) -> dict[Any, float]:  # fmt: skip
+    """Give the betweenness centrality of each node, of shortest paths by numbers of edges."""
+    if weight is not None:
+        raise NotImplementedError("weights")
+    if len(G) == 0:
+        return {}
+    chosen = None
+    if k is not None and k != len(G):
+        chosen = [G.index[v] for v in seed.sample(list(G), k)]
+        if not chosen:
+            raise NotImplementedError("no sources")
+    found = betweenness(
+        G.graph(simple=True), chosen, normalized=bool(normalized), endpoints=bool(endpoints)
+    )
+    return G.by_node(found.centrality)
+
+
+def pagerank(
+    G: Converted, alpha: float = 0.85, personalization: Any = None, max_iter: int = 100,
+    tol: float = 1.0e-6, nstart: Any = None, weight: Any = "weight", dangling: Any = None,
+) -> dict[Any, float]:  # fmt: skip
+    """Give the PageRank of each node; ranks change by less than ``n * tol`` in the last step."""
+    if nstart is not None or dangling is not None:
+        raise NotImplementedError("nstart and dangling")
+    n = len(G)
+    if n == 0:
+        return {}
+    graph = G.graph(weight)
+    jump = None
+    if personalization is not None:
+        jump = np.array([personalization.get(v, 0) for v in G.nodes.tolist()], np.float64)
+        if jump.sum() == 0:
+            raise ZeroDivisionError
+    try:
+        found = rank_points(
+            graph, alpha, n * tol, max_iter, personalization=jump, weighted=weight is not None
+        )
+    except (TypeError, ValueError) as error:  # negative weights, a damping above 1
+        raise NotImplementedError(str(error)) from error
+    if not found.error < n * tol:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    return G.by_node(found.rank)
+
+
+def _spanning(
+    G: Converted, weight: Any, algorithm: str, sign: int
+) -> Iterator[tuple[Any, Any, Any, dict[Any, Any]]]:
+    """Give source, target, key and attributes of the edges of a spanning forest, lightest first.
+
+    Of edges of one weight the first in ``G.edges`` is chosen, as by Kruskal's algorithm there.
+    """
+    if algorithm != "kruskal":
+        raise NotImplementedError("the order of the edges is that of Kruskal's algorithm")
+    many = G.is_multigraph()
+    edges = list(G.original.edges(keys=True, data=True) if many else G.original.edges(data=True))
+    values = sign * exact([e[-1].get(weight, 1) for e in edges], len(G))
+    ends = ([G.index[e[k]] for e in edges] for k in (0, 1))
+    src, dst = (np.array(x, np.int64) for x in ends)
+    graph = Graph.from_edges(src, dst, values, len(G), device=G.device)
+    chosen = G.host(mst(graph).edges)
+    order = chosen[np.argsort(values[chosen], kind="stable")]
+    found = (edges[i] for i in order.tolist())
+    return ((e[0], e[1], e[2] if many else None, e[-1]) for e in found)
+
+
+def _chosen(
+    G: Converted, weight: Any, algorithm: str, keys: bool, data: bool, sign: int
+) -> Iterator[tuple[Any, ...]]:
+    keys = keys and G.is_multigraph()
+    found = _spanning(G, weight, algorithm, sign)
+    return ((u, v, *([k] if keys else []), *([d] if data else [])) for u, v, k, d in found)
+
+
+def minimum_spanning_edges(
+    G: Converted, algorithm: str = "kruskal", weight: Any = "weight", keys: bool = True,
+    data: bool = True, ignore_nan: bool = False,
+) -> Iterator[tuple[Any, ...]]:  # fmt: skip
+    """Generate the edges of a minimum spanning forest."""
+    return _chosen(G, weight, algorithm, keys, data, 1)
+
+
+def maximum_spanning_edges(
+    G: Converted, algorithm: str = "kruskal", weight: Any = "weight", keys: bool = True,
+    data: bool = True, ignore_nan: bool = False,
+) -> Iterator[tuple[Any, ...]]:  # fmt: skip
+    """Generate the edges of a maximum spanning forest."""
+    return _chosen(G, weight, algorithm, keys, data, -1)
+
+
+def minimum_spanning_tree(
+    G: Converted, weight: Any = "weight", algorithm: str = "kruskal", ignore_nan: bool = False
+) -> Any:
+    """Give a minimum spanning forest as a NetworkX graph, with all attributes."""
+    return _tree(G, minimum_spanning_edges(G, algorithm, weight))
+
+
+def maximum_spanning_tree(
+    G: Converted, weight: Any = "weight", algorithm: str = "kruskal", ignore_nan: bool = False
+) -> Any:
+    """Give a maximum spanning forest as a NetworkX graph, with all attributes."""
+    return _tree(G, maximum_spanning_edges(G, algorithm, weight))
+
+
+def _tree(G: Converted, edges: Iterator[tuple[Any, ...]]) -> Any:
+    tree = G.original.__class__()
+    tree.graph.update(G.original.graph)
+    tree.add_nodes_from(G.original.nodes.items())
+    tree.add_edges_from(edges)
+    return tree

@@ -1,0 +1,49 @@
+"""Binaries of the package's own kernels that lie in a wheel, for machines without a compiler.
+
+They are made by ``morph warm --ship FOLDER`` when a wheel is built (``hatch_build.py``): for
+Linux on x86-64-v3, and for the CUDA architectures that are asked for.  A binary is named by the
+hash of its text and flags, without compiler and machine, so it can serve wherever its
+instructions are known.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cache as memoised
+from pathlib import Path
+
+from morph.runtime.toolchain import cache
+
+FOLDER = Path(__file__).parents[2] / "compiled"
+COLLECT = "MORPH_SHIP"
+"""Environment variable: the folder into which a build for a wheel compiles."""
+
+# of x86-64-v3, beyond what each 64-bit processor has; as /proc/cpuinfo names them
+_INSTRUCTIONS = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+
+
+def collected() -> Path | None:
+    """Return the folder to compile into, if this process compiles for a wheel."""
+    name = os.environ.get(COLLECT)
+    return Path(name).absolute() if name else None
+
+
+@memoised
+def portable_flags(processor: str) -> tuple[str, ...] | None:
+    """Return the flags of binaries that run on this processor and were made on another.
+
+    None if there are no such binaries for it.
+    """
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return None
+    known = set(processor.split())
+    return ("-march=x86-64-v3",) if _INSTRUCTIONS <= known else None
+
+
+def find(suffix: str, text: str, *parts: str) -> Path | None:
+    """Return the binary of a text and flags, if the installed package has it."""
+    if not FOLDER.is_dir():
+        return None
+    made = FOLDER / f"{cache.key(text, *parts)}.{suffix}"
+    return made if made.is_file() else None

@@ -1,0 +1,162 @@
+"""The checkers of cliques, by sets of neighbours and Python's integers as sets of bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from morph.graph import Graph
+from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped
+
+
+def max_clique(graph: Graph, points: Any) -> None:
+    """Check a largest clique, edges counted as in `morph.max_clique`.
+
+    Below each vertex, in the order of degrees, another search finds that there is no clique of one
+    vertex more; of a hard graph that may take very long.
+
+    Parameters
+    ----------
+    graph : Graph
+    points : array of int
+
+    Raises
+    ------
+    WrongAnswer
+    """
+    arcs = Arcs(graph)
+    near, ids = _neighbours(arcs), _checked(arcs, points)
+    _refuse_strangers(near, ids)
+    if len(ids) == 0:
+        if arcs.alive.any():
+            raise WrongAnswer("no clique of a graph that has vertices")
+        return
+    for v, _, after in _roots(near):
+        if len(after) >= len(ids) and _has_clique(_masks(near, after), len(ids)):
+            raise WrongAnswer(f"vertex {v} is in a clique of more than {len(ids)} vertices")
+
+
+def cliques(graph: Graph, found: Iterable[Any]) -> None:
+    """Check that these are all maximal cliques, each once, as another search counts them.
+
+    Parameters
+    ----------
+    graph : Graph
+    found : iterable of array of int
+
+    Raises
+    ------
+    WrongAnswer
+    """
+    arcs = Arcs(graph)
+    near, seen = _neighbours(arcs), set()
+    for points in found:
+        ids = _checked(arcs, points)
+        _refuse_strangers(near, ids)
+        if not ids:
+            raise WrongAnswer("a clique without vertices")
+        more = set.intersection(*(near[v] for v in ids))
+        if more:
+            raise WrongAnswer(f"vertex {min(more)} extends the clique {sorted(ids)[:9]}")
+        if (key := frozenset(ids)) in seen:
+            raise WrongAnswer(f"the clique {sorted(ids)[:9]} is there twice")
+        seen.add(key)
+    count = int((arcs.alive & (np.array([len(x) for x in near], int) == 0)).sum())
+    for _, before, after in _roots(near):
+        if before or after:
+            masks = _masks(near, before + after)
+            earlier = (1 << len(before)) - 1
+            count += _count(masks, (1 << len(masks)) - 1 & ~earlier, earlier)
+    if count != len(seen):
+        raise WrongAnswer(f"{len(seen)} maximal cliques, but there are {count}")
+
+
+def _checked(arcs: Arcs, points: Any) -> list[int]:
+    ids = np.asarray(points)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise WrongAnswer(f"a clique has shape {ids.shape} and type {ids.dtype}")
+    if len(np.unique(ids)) != len(ids):
+        raise WrongAnswer("the vertices of a clique are not distinct")
+    for v in ids.tolist():
+        if not (0 <= v < arcs.n and arcs.alive[v]):
+            raise WrongAnswer(f"{v} is not a vertex")
+    members: list[int] = ids.tolist()
+    return members
+
+
+def _neighbours(arcs: Arcs) -> list[set[int]]:
+    src, dst = np.concatenate([[arcs.src, arcs.dst], [arcs.dst, arcs.src]], axis=1)
+    offsets, ends = grouped(arcs.n, src, dst)
+    return [{*ends[a:b].tolist()} - {v} for v, (a, b) in enumerate(_pairs(offsets))]
+
+
+def _pairs(offsets: Ints) -> Iterator[tuple[int, int]]:
+    yield from zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+
+
+def _refuse_strangers(near: list[set[int]], ids: list[int]) -> None:
+    for i, v in enumerate(ids):
+        for w in ids[:i]:
+            if w not in near[v]:
+                raise WrongAnswer(f"no edge joins vertices {w} and {v}")
+
+
+def _roots(near: list[set[int]]) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Give each vertex, and its neighbours before and after it in the order of degrees."""
+    rank = [(len(x), v) for v, x in enumerate(near)]
+    for v, x in enumerate(near):
+        yield v, [w for w in x if rank[w] < rank[v]], [w for w in x if rank[w] > rank[v]]
+
+
+def _masks(near: list[set[int]], vertices: list[int]) -> list[int]:
+    """Give the neighbours of each of some vertices among them, as the bits of an integer."""
+    number = {v: i for i, v in enumerate(vertices)}
+    return [sum(1 << number[w] for w in near[v] & number.keys()) for v in vertices]
+
+
+def _bits(x: int) -> Iterator[int]:
+    while x:
+        low = x & -x
+        yield low.bit_length() - 1
+        x ^= low
+
+
+def _count(near: list[int], rest: int, out: int) -> int:
+    """Count the maximal cliques in ``rest`` that no vertex of ``out`` extends."""
+    count, nodes = 0, [(rest, out)]
+    while nodes:
+        rest, out = nodes.pop()
+        if not rest:
+            count += not out
+            continue
+        pivot = max(_bits(rest | out), key=lambda u: (rest & near[u]).bit_count())
+        for v in _bits(rest & ~near[pivot]):
+            nodes.append((rest & near[v], out & near[v]))
+            rest &= ~(1 << v)
+            out |= 1 << v
+    return count
+
+
+def _has_clique(near: list[int], size: int) -> bool:
+    """Tell whether there is a clique of ``size`` vertices."""
+    nodes = [((1 << len(near)) - 1, size)]
+    while nodes:
+        rest, size = nodes.pop()
+        if size == 0:
+            return True
+        left, colours, later = rest, 0, []
+        while left:
+            colours += 1
+            free = left
+            while free:
+                v = free.bit_length() - 1
+                left &= ~(1 << v)
+                free &= ~(1 << v | near[v])
+                if colours >= size:
+                    later.append(v)
+        for v in reversed(later):
+            nodes.append((rest & near[v], size - 1))
+            rest &= ~(1 << v)
+    return False

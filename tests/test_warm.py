@@ -1,0 +1,70 @@
+"""`morph warm`: the calls that it makes, and the binaries for a wheel."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from morph.algorithms.registry import ALGORITHMS
+from morph.cli import main
+from morph.cli.warm import CALLS
+from morph.runtime.toolchain import cpu, shipped
+
+# as in a new process of a user who has no compiler
+INSTALLED = """
+import sys
+from pathlib import Path
+from morph.runtime.toolchain import shipped
+
+shipped.FOLDER = Path(sys.argv[1])
+import morph
+
+for device in (None, "cpu"):
+    g = morph.generate.grid(3, 4, device="cpu")
+    print(morph.bfs(g).distance.max(), end=" ")
+"""
+
+
+def test_all_algorithms_are_there():
+    assert set(ALGORITHMS) < set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name):
+    calls = list(CALLS[name]("cpu"))
+    assert calls
+    for call in calls:
+        call()
+
+
+def test_kernels_of_a_wheel(tmp_path):
+    if shipped.portable_flags(cpu.processor()) is None:
+        pytest.skip("binaries are made for Linux on x86-64-v3 only")
+    folder = tmp_path / "compiled"
+    env = os.environ | {"MORPH_CACHE": str(tmp_path / "cache"), "MORPH_CHECK": "0"}
+    command = [sys.executable, "-m", "morph", "warm", "bfs", "generate", "--ship", str(folder)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert {file.suffix for file in folder.iterdir()} == {".so"}
+    command = [sys.executable, "-c", INSTALLED, str(folder)]
+    env["MORPH_CXX"] = "/missing"
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5 5 ", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["dfs"], "there is no algorithm 'dfs': bellman-ford, betweenness, bfs, community,"),
+        (["bfs", "--arch", "sm_90"], "--arch: 'sm_90': wanted is sm_XX, with --ship"),
+        (["--ship", "{tmp}/x", "--arch", "90"], "--arch: '90': wanted is sm_XX, with --ship"),
+        (["--jobs", "0"], "0 is not in the range"),
+        (["bfs", "--device", "cuda:99"], "cuda:99"),
+    ],
+)
+def test_mistakes(args, message, tmp_path):
+    done = CliRunner().invoke(main, ["warm", *(a.format(tmp=tmp_path) for a in args)])
+    assert done.exit_code == 2 and message in done.stderr and len(done.stderr) <= 210
+    assert not list(tmp_path.iterdir())
