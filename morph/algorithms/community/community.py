@@ -299,15 +299,13 @@ class Search:
         for i, x in enumerate(self.batch):
             ids = x.candidates
             if greedy[i] > x.best:
-                x.best, x.members = (
-                    int(greedy[i]),
-                    np.sort(ids[np.flatnonzero(_members(solutions[i]))]),
-                )
+                chosen = np.flatnonzero(_members(solutions[i]))
+                x.best, x.members = int(greedy[i]), np.sort(ids[chosen])
             x.candidates = ids[np.flatnonzero(_members(remaining[i]))]
 
     def run(
         self, end: float, report: Callable[[int], object], capacity: int = 0
-    ) -> tuple[Any, int]:  # fmt: skip
+    ) -> tuple[Any, int]:
         """Search from the roots until the time is up; give all solutions, and how many there are.
 
         With a capacity of 0, until one is found for each query, which `value` then gives.
@@ -434,9 +432,8 @@ class Run:
         proved = query.best == query.bound
         sets = self.find_all(query, query.best) if proved and every else None
         first = None if top is None or not proved else self.find_top(query, top)
-        return Community(
-            query.best, query.members, proved, query.bound, query.nodes, sets, first
-        )  # fmt: skip
+        known = query.best, query.members, proved, query.bound
+        return Community(*known, query.nodes, sets, first)
 
     def find_top(self, query: Query, count: int) -> list[tuple[int, Ints]] | None:
         """Find the best subgraphs, None if that takes too much."""

@@ -47,7 +47,8 @@ class Pool(NamedTuple):
     reach; ``solved``, whether there is a solution, and its vertices, ``solution``; ``open``, the
     number of open nodes; ``nodes``, the number of all.
 
-    The neighbours of vertex ``v`` begin at word ``first_word + v * ceil(size / 64)`` of ``adjacency``.
+    The neighbours of vertex ``v`` begin at word ``first_word + v * ceil(size / 64)`` of
+    ``adjacency``.
     """
 
     queries: Any
@@ -65,7 +66,7 @@ class Node:
     """A node of the search, and what is computed of it; all of them but two are bit words."""
 
     chosen: local(u64, 4)
-    candidates: local(u64, 4)  # the candidates
+    candidates: local(u64, 4)
     reached: local(u64, 4)
     front: local(u64, 4)
     subgraph: local(u64, 4)
@@ -118,13 +119,13 @@ def common(adjacency, row, s, words):
 
 @func
 def row_of(q, v, words):
-    """Give the place of a vertex's neighbours in ``near``."""
+    """Give the place of a vertex's neighbours in ``adjacency``."""
     return q.first_word + i64(words) * v
 
 
 @func
 def farthest(k, max_size):
-    """Give the largest distance in a graph of ``most`` vertices and minimum degree ``k``."""
+    """Give the largest distance in a graph of ``max_size`` vertices and minimum degree ``k``."""
     far = i32(1)
     if k == 1:
         far = max_size - 1
