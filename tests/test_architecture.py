@@ -17,7 +17,10 @@ MODULES = {
     ".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): f
     for f in sorted((ROOT / "morph").rglob("*.py"))
 }
-HEAVY = {"cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "pysat", "scipy", "shapely"}
+HEAVY = {
+    "cupy", "cupyx", "igraph", "matplotlib", "meshio", "networkx", "pandas", "polars", "pyarrow",
+    "pysat", "scipy", "shapely",
+}  # fmt: skip
 
 BELOW_LAUNCH = "language runtime data graph"
 PUBLIC = "language data graph mesh launch operators partition prelude runtime"

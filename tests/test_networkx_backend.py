@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from targets import tries
 
+import morph
 from morph import networkx_backend as backend
 from morph.networkx_info import backend_info, functions
 
@@ -250,6 +251,19 @@ def test_negative_weights():
         with pytest.raises(NotImplementedError):
             call(H)
     assert backend.single_source_bellman_ford(H, 0) == nx.single_source_bellman_ford(graph, 0)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_views(kind):
+    graph = kind([(0, 1), (1, 2), (2, 0), (2, 3)])
+    graph.add_edge(0, 1, weight=5)
+    for view in (graph.edge_subgraph(list(graph.edges)[1:3]), graph.subgraph([0, 1, 2])):
+        assert backend.can_run("pagerank", (view,), {}) is True
+        for name in (*STRUCTURE, "minimum_spanning_tree", "pagerank"):
+            compare(name, view, must=True)
+        assert len(morph.Graph.from_networkx(view).edges) == len(
+            morph.Graph.from_networkx(kind(view)).edges
+        )
 
 
 def test_what_can_run():

@@ -19,7 +19,14 @@ from morph.graph.arrange import (
     sources_from,
 )
 from morph.graph.edgelist import checked_edges, checked_ends, checked_offsets, require_symmetric
-from morph.graph.interop import igraph_edges, is_symmetric, library_of, networkx_edges
+from morph.graph.interop import (
+    EdgeData,
+    igraph_edges,
+    is_symmetric,
+    library_of,
+    networkx_edges,
+    table_edges,
+)
 from morph.runtime.device import Array, Device, device
 
 
@@ -32,6 +39,8 @@ class Making:
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
         """See `Graph`."""
         raise NotImplementedError
+
+    labels: Any  # see `Labelled`
 
     @classmethod
     def from_edges(
@@ -197,6 +206,8 @@ class Making:
     ) -> Self:
         """Make a graph of a NetworkX graph; point i is the i-th node of ``list(graph)``.
 
+        Nodes become the `labels` of points, unless they are 0, 1, 2, ... in this order.
+
         Parameters
         ----------
         graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
@@ -205,15 +216,16 @@ class Making:
             The edge attribute that becomes column ``weight``, 1 where it is missing; there is no
             such column if no edge has it.
         """
-        src, dst, values, n = networkx_edges(graph, weight)
-        directed = bool(graph.is_directed())
-        return cls.from_edges(src, dst, values, n, directed=directed, device=device)
+        return cls._of_data(networkx_edges(graph, weight), bool(graph.is_directed()), device)
 
     @classmethod
     def from_igraph(
         cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu"
     ) -> Self:
         """Make a graph of an ``igraph.Graph``; point i is vertex i.
+
+        The vertex attribute ``name`` becomes the `labels` of points, if all have one and no two
+        are equal.
 
         Parameters
         ----------
@@ -222,9 +234,46 @@ class Making:
         weight : str or None
             As in `from_networkx`.
         """
-        src, dst, values, n = igraph_edges(graph, weight)
-        directed = bool(graph.is_directed())
-        return cls.from_edges(src, dst, values, n, directed=directed, device=device)
+        return cls._of_data(igraph_edges(graph, weight), bool(graph.is_directed()), device)
+
+    @classmethod
+    def from_table(
+        cls, table: Any, source: str = "source", target: str = "target",
+        weight: str | None = "weight", *, directed: bool = True, labels: bool = False,
+        device: str | Device = "cpu",
+    ) -> Self:  # fmt: skip
+        """Make a graph of a table that has a row for each edge.
+
+        Parameters
+        ----------
+        table : DataFrame of pandas or polars, Table or RecordBatch of Arrow
+        source, target : str
+            The columns of the ends.  Integers are the ids of points.  Other values, such as
+            strings, are labels: a point is made of each, in the order in which rows name them.
+        weight : str or None
+            The column that becomes column ``weight``, if the table has it.
+        directed : bool
+            As in `from_edges`.
+        labels : bool
+            Take integers as labels too, such as ids with large gaps.
+        device : str or Device
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the table has no such columns, an end is missing, a real number or a date, and as in
+            `from_edges`.
+        """
+        directed, labels = truth(directed, "directed"), truth(labels, "labels")
+        return cls._of_data(table_edges(table, source, target, weight, labels), directed, device)
+
+    @classmethod
+    def _of_data(cls, data: EdgeData, directed: bool, device: str | Device) -> Self:
+        src, dst, weight, n, labels = data
+        g = cls.from_edges(src, dst, weight, n, directed=directed, device=device)
+        if labels is not None:
+            g.labels = labels
+        return g
 
     @classmethod
     def of(cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu") -> Self:
@@ -232,9 +281,10 @@ class Making:
 
         Parameters
         ----------
-        graph : sparse matrix or array of SciPy or CuPy, NetworkX graph or igraph.Graph
+        graph : sparse matrix or array of SciPy or CuPy, NetworkX graph, igraph.Graph, or table
             None of these libraries is imported to find out.  Undirected are undirected graphs, and
-            matrices that equal their transposes (see `from_scipy`).
+            matrices that equal their transposes (see `from_scipy`).  Tables are those of pandas,
+            polars and Arrow (see `from_table`).
         weight : str or None
             The edge attribute that becomes column ``weight``; of a matrix it is its values.  None
             leaves it out.
@@ -252,9 +302,11 @@ class Making:
             return cls.from_networkx(graph, weight=weight, device=device)
         if library == "igraph":
             return cls.from_igraph(graph, weight=weight, device=device)
+        if library == "table":
+            return cls.from_table(graph, weight=weight, device=device)
         raise TypeError(
             f"no graph can be made of {type(graph).__name__}: expected a sparse matrix of SciPy or "
-            "CuPy, or a graph of NetworkX or igraph; from_edges and from_csr take arrays"
+            "CuPy, a graph of NetworkX or igraph, or a table of edges; from_edges takes arrays"
         )
 
     @staticmethod

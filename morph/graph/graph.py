@@ -19,6 +19,7 @@ from morph.graph.adjacency import Adjacency
 from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
+from morph.graph.export import Exporting
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.runtime.device import Array, Device, device
@@ -29,7 +30,7 @@ partition: Hook[Any] = Hook()  # partition.partition
 delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
 
-class Graph(Making):
+class Graph(Making, Exporting):
     """Points, edges from ``src`` to ``dst``, and further tables, on one device.
 
     Parameters
@@ -67,8 +68,8 @@ class Graph(Making):
     kind: ClassVar[str] = "graph"
     __slots__ = (
         "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
-        "edge_order", "edges", "fixed", "kept", "name", "out_identity", "points", "tables",
-        "undoable", "version",
+        "edge_order", "edges", "fixed", "kept", "name", "out_identity",
+        "points", "tables", "undoable", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
@@ -85,6 +86,7 @@ class Graph(Making):
         self._pairs: Array | None = None  # each edge's reverse
         self.edge_order: Array | None = None
         self._made = 0  # edges that edge_order tells of
+        super().__init__()
         self.points = self.add_table("points")
         self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
         self._adjacency = Adjacency(self.points, self.edges)
@@ -491,6 +493,7 @@ class Graph(Making):
             g.edge_order = g.device.copy(self.edge_order)
         if self._pairs is not None:
             g._pairs = g.device.copy(self._pairs)
+        g._labels = self._labels
         g._adjacency.copy_from(self._adjacency)
         return g
 
@@ -525,7 +528,8 @@ class Graph(Making):
         more = [self.edge_order, self._pairs, self.adjacency()[0] if self.out_identity else None]
         arrays = [None if a is None else np.array(host(a)) for a in more]
         by = self._adjacency.sorted_by
-        return _rebuilt, (type(self), self.device, self.directed, tables, self._made, by, arrays)
+        about = type(self), self.device, self.directed, tables, self._made, by
+        return _rebuilt, (*about, arrays, self._labels)
 
     def like(self, device: str | Device | None = None) -> Graph:
         """Give a graph with the same tables, columns and layouts, without rows."""
@@ -589,7 +593,7 @@ class Graph(Making):
 
 def _rebuilt(
     kind: type[Graph], device: Device, directed: bool, tables: list[tuple[str, State]], made: int,
-    by: str | None, arrays: list[Any],
+    by: str | None, arrays: list[Any], labels: Array | None = None,
 ) -> Graph:  # fmt: skip
     """Make a graph of what was pickled."""
     g = kind(device, directed)
@@ -600,7 +604,7 @@ def _rebuilt(
     order, pairs, offsets = (None if a is None else device.asarray(a) for a in arrays)
     g.structure_changed(pairs)
     g.sort_edges(by)
-    g._made, g.edge_order = made, order
+    g._made, g.edge_order, g._labels = made, order, labels
     if offsets is not None:
         g._adjacency.set_out(offsets)
         g.out_identity = True

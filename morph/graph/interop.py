@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import chain, compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,39 @@ from morph.graph.edgelist import numbers_of
 from morph.language.messages import shown
 from morph.runtime.arrays import Array, all_true, array_module
 
+TABLES = "DataFrame", "Table", "RecordBatch"
+
+
+class EdgeData(NamedTuple):
+    """Edges of another library's graph.
+
+    Attributes
+    ----------
+    src, dst : array, shape (m,)
+    weight : array, shape (m,), or None
+        None if no edge has one.
+    n : int or None
+        Number of points, if the library tells.
+    labels : list or None
+        Of the points, if they are not called by their numbers.
+    """
+
+    src: Array
+    dst: Array
+    weight: Array | None
+    n: int | None
+    labels: list[Any] | None
+
 
 def library_of(graph: Any) -> str | None:
-    """Name the library a graph object is of: ``scipy`` (CuPy's sparse too), networkx, igraph."""
+    """Name the library a graph object is of: ``scipy`` (CuPy's sparse too), networkx, igraph.
+
+    ``table`` for tables of pandas, polars and Arrow.
+    """
     for kind in type(graph).__mro__:
         name, *rest = kind.__module__.split(".")
+        if name in ("pandas", "polars", "pyarrow") and kind.__name__ in TABLES:
+            return "table"
         if name in ("networkx", "igraph"):
             return name
         if name in ("scipy", "cupyx") and "sparse" in rest and hasattr(graph, "tocsr"):
@@ -54,10 +82,12 @@ def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
 
     An undirected edge is there twice, a loop once, parallel edges are there each.
     """
-    rows = [near for _, near in graph.adjacency()]
+    rows = _networkx_rows(graph)
     n = len(rows)
     counts = np.fromiter(map(len, rows), np.int64, n)
-    flat = map(index.__getitem__, chain.from_iterable(rows))
+    flat: Any = chain.from_iterable(rows)
+    if list(index) != list(range(n)):  # else the nodes are the numbers of the points
+        flat = map(index.__getitem__, flat)
     dst = np.fromiter(flat, np.int64, int(counts.sum()))
     src = np.repeat(np.arange(n), counts)
     if graph.is_multigraph():
@@ -66,40 +96,100 @@ def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
     return src, dst
 
 
-def networkx_values(graph: Any, attribute: Any, default: Any) -> list[Any]:
-    """Give an attribute of the edges in the order of `networkx_arcs`."""
-    data = chain.from_iterable(near.values() for _, near in graph.adjacency())
+def _networkx_rows(graph: Any) -> list[dict[Any, Any]]:
+    """Give the adjacency; of a view as dicts, since the length of what it filters may be wrong."""
+    rows = [near for _, near in graph.adjacency()]
+    if all(isinstance(near, dict) for near in rows):
+        return rows
+    if graph.is_multigraph():
+        return [{v: dict(keys) for v, keys in near.items()} for near in rows]
+    return [dict(near) for near in rows]
+
+
+def networkx_values(graph: Any, attribute: Any, default: Any, kept: Any = None) -> list[Any]:
+    """Give an attribute of the edges in the order of `networkx_arcs`, or of those ``kept``."""
+    data: Any = chain.from_iterable(near.values() for near in _networkx_rows(graph))
     if graph.is_multigraph():
         data = chain.from_iterable(keys.values() for keys in data)
+    if kept is not None:
+        data = compress(data, kept.tolist())
     return [d.get(attribute, default) for d in data]
 
 
-def networkx_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
-    """Give source, destination, weight (None if no edge has one) and the number of nodes."""
+def networkx_edges(graph: Any, weight: str | None) -> EdgeData:
+    """Give the edges of a NetworkX graph."""
     index = {node: i for i, node in enumerate(graph)}
     src, dst = networkx_arcs(graph, index)
-    found = [] if weight is None else networkx_values(graph, weight, None)
-    if not graph.is_directed():  # in the order of `graph.edges`
-        kept = src <= dst
+    kept = None if graph.is_directed() else src <= dst  # in the order of `graph.edges`
+    if kept is not None:
         src, dst = src[kept], dst[kept]
-        found = list(compress(found, kept.tolist()))
+    found = [] if weight is None else networkx_values(graph, weight, None, kept)
 
     def name(k: int) -> str:
         u, v = list(graph.edges())[k]
         return f"{shown(weight)} of the edge from {shown(u)} to {shown(v)}"
 
-    return src, dst, _weights(found, name), len(index)
+    nodes = list(index)
+    labels = None if nodes == list(range(len(nodes))) else nodes
+    return EdgeData(src, dst, _weights(found, name), len(nodes), labels)
 
 
-def igraph_edges(graph: Any, weight: str | None) -> tuple[Array, Array, Array | None, int]:
-    """Give the same of an igraph graph."""
+def igraph_edges(graph: Any, weight: str | None) -> EdgeData:
+    """Give the edges of an igraph graph; its vertices' names are labels if no two are equal."""
     src, dst = np.fromiter(chain.from_iterable(graph.get_edgelist()), np.int64).reshape(-1, 2).T
     found = graph.es[weight] if weight is not None and weight in graph.es.attributes() else []
 
     def name(k: int) -> str:
         return f"{shown(weight)} of edge {k}, from {src[k]} to {dst[k]},"
 
-    return src, dst, _weights(found, name), int(graph.vcount())
+    names = graph.vs["name"] if "name" in graph.vs.attributes() else [None]
+    labels = None if None in names or not _distinct(names) else names
+    return EdgeData(src, dst, _weights(found, name), int(graph.vcount()), labels)
+
+
+def _distinct(names: list[Any]) -> bool:
+    try:
+        return len(set(names)) == len(names)
+    except TypeError:  # one is not hashable
+        return False
+
+
+def table_edges(table: Any, source: str, target: str, weight: str | None, labels: bool) -> EdgeData:
+    """Give the edges that are the rows of a table of pandas, polars or Arrow.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the table has no such columns, or an end is neither an integer nor a label, or missing.
+    """
+    arrow = hasattr(type(table), "column_names")
+    names = list(table.column_names if arrow else table.columns)
+    for what, column in (("source", source), ("target", target)):
+        if column not in names:
+            raise ValueError(f"{what}={shown(column)}: the table has columns {shown(names)}")
+    ends = [np.asarray(table[column]) for column in (source, target)]
+    for column, a in zip((source, target), ends, strict=True):
+        if a.ndim != 1:
+            raise ValueError(f"the table has {a.shape[-1]} columns {shown(column)}")
+        if a.size and a.dtype.kind not in "iuOUT":
+            held = f"column {shown(column)} holds {a.dtype}"
+            raise TypeError(f"{held}: expected integers or strings, none missing")
+    values = None if weight not in names else np.asarray(table[weight])
+    if not labels and all(a.dtype.kind in "iu" or not a.size for a in ends):
+        return EdgeData(ends[0], ends[1], values, None, None)
+    index: dict[Any, int] = {}
+    by_row = chain.from_iterable(zip(*(a.tolist() for a in ends), strict=True))
+    ids = np.fromiter((index.setdefault(x, len(index)) for x in by_row), np.int64)
+    for x, p in index.items():
+        if _missing(x):
+            row, end = divmod(int(np.flatnonzero(ids == p)[0]), 2)
+            raise ValueError(f"{(source, target)[end]}[{row}] is missing")
+    return EdgeData(ids[::2], ids[1::2], values, len(index), list(index))
+
+
+def _missing(x: Any) -> bool:
+    nan = isinstance(x, float) and x != x
+    return x is None or nan or type(x).__name__ in ("NAType", "NaTType")
 
 
 def _weights(found: list[Any], name: Callable[[int], str]) -> Array | None:

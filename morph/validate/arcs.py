@@ -67,14 +67,14 @@ class Arcs:
         return a
 
     def sources(self, source: Any) -> Ints:
-        """Give the ids of the sources.
+        """Give the ids of the sources, which are ids or labels.
 
         Raises
         ------
         ValueError
             If one is not a live point.
         """
-        ids = self._host(source).ravel()
+        ids = self._graph.ids_of(source, "source")
         if ids.size and ids.dtype.kind not in "iu":
             raise ValueError(f"source is an id or an array of ids, not {source!r}")
         wrong = [i for i in ids.tolist() if not (0 <= i < self.n and self.alive[i])]

@@ -20,7 +20,7 @@ from morph.algorithms.graph.costs import EDGES, refuse_negative
 from morph.algorithms.graph.sssp import sssp
 from morph.launch.foreach import func
 from morph.prelude import f32, i32, i64
-from morph.runtime.arrays import any_true, rough_mean
+from morph.runtime.arrays import any_true, count_true, rough_mean
 
 LEVELS = 8  # delta of BFS: the levels in one near-far bucket
 WINDOWS = 64  # near-far buckets of component labels
@@ -291,7 +291,7 @@ class DynamicComponents(Dynamic):
         """The number of components."""
         label = self.label
         with self.graph.device.active():
-            return int((label == self.graph.device.xp.arange(label.size)).sum())
+            return count_true(label == self.graph.device.xp.arange(label.size))
 
     def _solve(self) -> tuple[Any, Any]:
         label = connected_components(self.graph).label

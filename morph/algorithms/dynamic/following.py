@@ -27,6 +27,7 @@ from morph.data.versions import exclusive
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import i32, i64
+from morph.runtime.arrays import count_true
 
 ALONE = 1 << 15  # log entries up to which one CPU thread repairs, without barriers
 BLOCK = 1 << 7  # the same for one block of a GPU
@@ -350,7 +351,7 @@ class Dynamic:
                 self._log.clear()
             else:
                 before[:] = predecessor
-            affected = int((old != value).sum())
+            affected = count_true(old != value)
             old[:] = value
         return "recomputed", affected, rounds
 

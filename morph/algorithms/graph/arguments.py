@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from morph.data.conversion import as_integer
 from morph.graph import Graph
 from morph.language.messages import shown
 from morph.partition.graph import PartitionedGraph
@@ -54,7 +55,7 @@ def as_graph(graph: Any) -> Graph:
 
 
 def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
-    """Check the id of a point, or an array of them.
+    """Check the id of a point, its label, or several of them; integers are ids.
 
     Returns
     -------
@@ -64,14 +65,14 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
     Raises
     ------
     TypeError
-        If one is not an integer.
+        If one is not an integer, and the graph has no labels.
     ValueError
-        If one is not a live point.
+        If one is not a live point, or is no label of one.
     """
     n = len(graph.points)
     if type(source) is int and 0 <= source < n and not graph.points.deletes:
         return np.array([source], np.int32)
-    ids = np.asarray(graph.device.to_host(source)).ravel()
+    ids = _host_ids(graph, source, what)
     if ids.size and ids.dtype.kind not in "iu":
         raise TypeError(f"{what} is an id or an array of ids, not {shown(source)}")
     wrong = ids[(ids < 0) | (ids >= n)]
@@ -88,7 +89,20 @@ def source_ids(graph: Graph, source: Any, what: str = "source") -> Any:
 def source_rows(graph: Graph, source: Any, what: str = "source") -> Any:
     """Check ids of points as `source_ids`; give them in their order, with repetitions."""
     source_ids(graph, source, what)
-    return np.asarray(graph.device.to_host(source)).ravel().astype(np.int32)
+    return _host_ids(graph, source, what).astype(np.int32)
+
+
+def vertex_id(graph: Graph, vertex: Any, what: str) -> int:
+    """Check the id or the label of one point as `source_ids`."""
+    if graph.labels is None or hasattr(vertex, "__index__"):
+        vertex = as_integer(vertex, what)
+    return int(source_ids(graph, [vertex], what)[0])
+
+
+def _host_ids(graph: Graph | PartitionedGraph, source: Any, what: str) -> Any:
+    if isinstance(graph, PartitionedGraph):  # has no labels
+        return np.asarray(graph.device.to_host(source)).ravel()
+    return graph.ids_of(source, what)
 
 
 def batch_size(graph: Graph) -> int:

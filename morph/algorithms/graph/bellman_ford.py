@@ -83,7 +83,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
         In parts only if no weight is negative.
     source : int or array of int
-        Id of a vertex, or of several: distances are the least of those from each source.
+        Id or label of a vertex, or several: distances are the least of those from each source.
     predecessors : bool
         Whether to find ``predecessor``.
 

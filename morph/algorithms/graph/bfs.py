@@ -155,7 +155,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
     graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device; out-edges are followed.
     source : int or array of int
-        Id of a vertex, or of several: distances are those from the nearest source, or, if
+        Id or label of a vertex, or several: distances are those from the nearest source, or, if
         ``rows``, from each of them.
     cutoff : int, optional
         Vertices farther than this count as unreachable.

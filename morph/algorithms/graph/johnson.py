@@ -38,7 +38,8 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
     graph : Graph, or what `Graph.of` takes
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     sources : int or array of int, optional
-        Ids of the ``k`` vertices to start at; by default all live points, in order of their ids.
+        Ids or labels of the ``k`` vertices to start at; by default all live points, in order of
+        their ids.
     predecessors : bool
         Whether to find ``predecessor``.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import as_graph, source_ids
+from morph.algorithms.graph.arguments import as_graph, vertex_id
 from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -73,7 +73,7 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
     found : Bfs, Sssp or any tuple with ``distance`` and ``predecessor``
         `sssp` gives predecessors with ``predecessors=True``.
     target : int
-        Id of a vertex.
+        Id of a vertex, or its label.
     row : int, optional
         If the result has a row for each of several sources, the number of the row.
 
@@ -91,7 +91,7 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
     """
     graph = as_graph(graph)
     with graph._lock:
-        (end,) = source_ids(graph, as_integer(target, "target"), "target").tolist()
+        end = vertex_id(graph, target, "target")
         distance, before = found.distance, found.predecessor
         if before is None:
             raise ValueError("the result has no predecessors: sssp(..., predecessors=True)")

@@ -247,7 +247,7 @@ def sssp(
     graph : Graph or PartitionedGraph, or what `Graph.of` takes
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     source : int or array of int
-        Id of a vertex, or of several: distances are those from the nearest source, or, if
+        Id or label of a vertex, or several: distances are those from the nearest source, or, if
         ``rows``, from each of them.
     targets : int or array of int, optional
         Stop when the distances of these vertices are final.  Vertices that are not settled by then

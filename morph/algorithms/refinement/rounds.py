@@ -14,6 +14,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach
 from morph.prelude import i8, i32, i64
+from morph.runtime.arrays import count_true
 
 if TYPE_CHECKING:
     from morph.data.row import Row
@@ -87,7 +88,7 @@ def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
 def _count_waiting(waiting: Collection, bucket: int) -> int:
     """The number of entries whose bucket is not active yet."""
     with waiting.device.active():
-        return int((waiting.bucket.array > bucket).sum())
+        return count_true(waiting.bucket.array > bucket)
 
 
 def _has_points(params: Row) -> bool:

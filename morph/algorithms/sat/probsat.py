@@ -398,7 +398,7 @@ def walksat(
     formula, where = Formula.of(formula), device_of(device)
     max_flips = None if max_flips is None else min(as_integer(max_flips, "max_flips"), 2**62)
     seed = _check(seed, max_flips, time, progress)
-    n, empty = formula.variables, int((np.diff(formula.offsets) == 0).sum())
+    n, empty = formula.variables, count_true(np.diff(formula.offsets) == 0)
     most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
     end = math.inf if time is None else monotonic() + time
     given = model is not None

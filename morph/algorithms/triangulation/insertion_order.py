@@ -19,6 +19,7 @@ import numpy as np
 from morph.data.table import Table
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import f64, u64
+from morph.runtime.arrays import count_true
 from morph.runtime.device import Device
 
 BITS = 32  # of a cell's number along each axis
@@ -95,7 +96,7 @@ def hilbert_order(points: Table, stable: bool = False) -> Any:
         keys = hilbert_keys(points)
         order = xp.argsort(keys, kind=kind)
         keys = xp.take(keys, order)
-        if int((keys[1:] == keys[:-1]).sum()) > len(order) // 8:
+        if count_true(keys[1:] == keys[:-1]) > len(order) // 8:
             xy = points.xy.array
             ranked = Table("ranks", points.device, xy=(f64, 2), key=u64)
             ranked.extend(

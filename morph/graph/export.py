@@ -1,0 +1,186 @@
+"""Graphs as objects of other libraries, each imported when it is first asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.data.table import Table
+from morph.data.versions import exclusive
+from morph.graph.labels import Labelled
+from morph.runtime.device import Array
+
+
+class Exporting(Labelled):
+    """What `Graph` inherits: its ``to_...`` of other libraries."""
+
+    __slots__ = ()
+
+    edges: Table
+    directed: bool
+
+    def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
+        """See `Graph`."""
+        raise NotImplementedError
+
+    @exclusive
+    def to_scipy(self, *, weight: str | None = "weight") -> Any:
+        """Give the graph as a sparse matrix: an edge is an entry in row ``src``, column ``dst``.
+
+        Parameters
+        ----------
+        weight : str or None
+            The column of edges that becomes the values; they are 1 if it is None, or if edges have
+            no column ``weight``.
+
+        Returns
+        -------
+        scipy.sparse.csr_array, shape (n, n)
+            On the host; it shares no memory with the graph.  Row i is point i; that of a deleted
+            point is empty.  An undirected graph gives a symmetric matrix.  Parallel edges are
+            entries in one place, which SciPy adds up.
+
+        Raises
+        ------
+        ImportError
+            If SciPy is not installed.
+        ValueError
+            If edges have no such column, or it is a vector.
+        """
+        from scipy.sparse import csr_array  # noqa: PLC0415
+
+        offsets, _ = self.adjacency("out")
+        _, dst, values = self._arcs(weight)
+        if values is None:
+            values = np.ones(dst.size, np.int64)
+        n = len(self.points)
+        return csr_array((values, dst, np.array(self.device.to_host(offsets))), shape=(n, n))
+
+    @exclusive
+    def to_networkx(self, *, weight: str | None = "weight") -> Any:
+        """Give the graph as a NetworkX graph, whose nodes are the labels of points, or their ids.
+
+        Parameters
+        ----------
+        weight : str or None
+            The column of edges that becomes an attribute of this name; None makes no attribute.
+
+        Returns
+        -------
+        networkx.DiGraph, or networkx.Graph if the graph is undirected
+            ``MultiDiGraph`` or ``MultiGraph`` if edges are parallel.  Deleted points are left out.
+
+        Raises
+        ------
+        ImportError
+            If NetworkX is not installed.
+        ValueError
+            As `to_scipy`, and if some points have labels and others have none.
+        """
+        import networkx as nx  # noqa: PLC0415
+
+        src, dst, values = self._edges_once(weight)
+        ids, names = self._live_names()
+        parallel = np.unique(src * len(self.points) + dst).size < src.size
+        kinds = (nx.Graph, nx.DiGraph), (nx.MultiGraph, nx.MultiDiGraph)
+        graph = kinds[parallel][self.directed]()
+        graph.add_nodes_from(names[ids].tolist())
+        columns = [names[src].tolist(), names[dst].tolist()]
+        if values is None:
+            graph.add_edges_from(zip(*columns, strict=True))
+        else:
+            columns.append(values.tolist())
+            graph.add_weighted_edges_from(zip(*columns, strict=True), weight=weight)
+        return graph
+
+    @exclusive
+    def to_igraph(self, *, weight: str | None = "weight") -> Any:
+        """Give the graph as an igraph graph; labels of points become the attribute ``name``.
+
+        Parameters
+        ----------
+        weight : str or None
+            As in `to_networkx`.
+
+        Returns
+        -------
+        igraph.Graph
+            Vertex i is point i; if points were deleted, vertex i is the i-th of the others.
+
+        Raises
+        ------
+        ImportError
+            If igraph is not installed.
+        ValueError
+            As `to_networkx`.
+        """
+        import igraph  # noqa: PLC0415
+
+        src, dst, values = self._edges_once(weight)
+        ids, names = self._live_names()
+        vertex = np.zeros(len(self.points), np.int64)
+        vertex[ids] = np.arange(ids.size)
+        return igraph.Graph(
+            ids.size,
+            np.stack([vertex[src], vertex[dst]], 1),
+            directed=self.directed,
+            edge_attrs={} if values is None else {weight: values.tolist()},
+            vertex_attrs={} if self.labels is None else {"name": names[ids].tolist()},
+        )
+
+    @exclusive
+    def to_pandas(self, *, weight: str | None = "weight") -> Any:
+        """Give the edges as a table; an undirected graph has a row for an edge, not for each arc.
+
+        Parameters
+        ----------
+        weight : str or None
+            As in `to_networkx`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With columns ``source``, ``target`` (labels of points, or ids) and the weight.  Points
+            without edges are in no row.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            As `to_networkx`.
+        """
+        import pandas as pd  # noqa: PLC0415
+
+        src, dst, values = self._edges_once(weight)
+        if self.labels is not None:
+            _, names = self._live_names()
+            src, dst = names[src], names[dst]
+        columns: dict[Any, Array] = {"source": src, "target": dst}
+        return pd.DataFrame(columns if values is None else {**columns, weight: values})
+
+    def _arcs(self, weight: str | None) -> tuple[Array, Array, Array | None]:
+        """Give copies on the host of source, destination and a column, in adjacency order."""
+        columns, names = self.edges.columns, ["src", "dst"]
+        if weight is not None and (weight != "weight" or weight in columns):
+            if weight not in columns:
+                raise ValueError(self.edges.no_column(weight))
+            if columns[weight].size:
+                raise ValueError(f"weight={weight!r} is a vector: expected a number for each edge")
+            names.append(weight)
+        _, ids = self.adjacency("out")
+        pick = slice(len(self.edges)) if ids is None else ids
+        with self.device.active():
+            found = [columns[c].array[pick] for c in names]
+        src, dst, *values = (np.array(self.device.to_host(a)) for a in found)
+        return src, dst, values[0] if values else None
+
+    def _edges_once(self, weight: str | None) -> tuple[Array, Array, Array | None]:
+        """Give the same of the edges; of an undirected graph the arcs to a point not smaller."""
+        src, dst, values = self._arcs(weight)
+        src, dst = src.astype(np.int64), dst.astype(np.int64)
+        if self.directed:
+            return src, dst, values
+        kept = src <= dst
+        return src[kept], dst[kept], None if values is None else values[kept]
