@@ -20,29 +20,28 @@ from morph.algorithms.community import neighbourhood, search
 from morph.cli import main
 
 
-def best_by_trial(graph, q, size):
-    """The largest minimum degree, and all vertex sets that have it, by trying all."""
-    best, sets = -1, []
+def ranked_by_trial(graph, q, size):
+    """All connected subgraphs: the minimum degrees and vertices, the best first."""
+    ranked = []
     others = sorted(nx.node_connected_component(graph, q) - {q})
     for count in range(size[0] - 1, min(size[1] - 1, len(others)) + 1):
         for more in combinations(others, count):
             part = graph.subgraph([q, *more])
-            degree = min(d for _, d in part.degree)
-            if degree >= max(best, 0) and nx.is_connected(part):
-                sets = sets if degree == best else []
-                best = degree
-                sets.append(sorted([q, *more]))
-    return best, sorted(sets)
+            if nx.is_connected(part):
+                ranked.append((-min(d for _, d in part.degree), sorted([q, *more])))
+    return [(-k, x) for k, x in sorted(ranked)]
 
 
-def check(graph, found, q, size, want):
-    best, sets = want
+def check(graph, found, q, size, ranked, top):
+    best = ranked[0][0] if ranked else -1
+    sets = [x for k, x in ranked if k == best]
     morph.validate.community(graph, found, q, size)
     assert (-1 if found is None else found.min_degree) == best
     if found is not None:
         assert found.proved and found.bound == best and found.vertices.dtype == np.int64
         assert found.vertices.tolist() in sets
         assert [x.tolist() for x in found.all] == sets
+        assert [(k, x.tolist()) for k, x in found.top] == ranked[:top]
 
 
 @tries(40)
@@ -60,9 +59,11 @@ def test_against_all_subgraphs(target, data):
     least = data.draw(st.integers(1, 4))
     size = least, least + data.draw(st.integers(0, 8))
     queries = data.draw(st.lists(ends, min_size=1, max_size=3))
-    with mock.patch.object(search, "NODES", data.draw(st.sampled_from([1, 256]))):
-        for q, found in zip(queries, morph.community(g, queries, size, all=True), strict=True):
-            check(g, found, q, size, best_by_trial(simple, q, size))
+    top = data.draw(st.sampled_from([1, 2, 5, 1000]))
+    with mock.patch.object(search, "NODES_PER_ITEM", data.draw(st.sampled_from([1, 256]))):
+        results = morph.community(g, queries, size, all=True, top=top)
+    for q, found in zip(queries, results, strict=True):
+        check(g, found, q, size, ranked_by_trial(simple, q, size), top)
 
 
 def planted(n, count, seed=0, share=0.06):
@@ -98,7 +99,7 @@ def test_sizes_and_widths_agree(seed):
         morph.validate.community(g, found, 5, (3, most))
         assert found.proved and found.min_degree >= before
         before = found.min_degree
-        with mock.patch.object(module, "WORD", 64), mock.patch.object(module, "FIRST", 1):
+        with mock.patch.object(module, "INITIAL_NODE_LIMIT", 1):
             again = morph.community(g, 5, (3, most), all=True)
         assert again.min_degree == before
         assert found.vertices.tolist() in [x.tolist() for x in again.all]
@@ -109,13 +110,13 @@ def test_a_small_clique_in_dense_surroundings(degree):
     """Its vertices lack no neighbours, but are too few; every access is checked."""
     edges, _ = planted(100, 5, share=0.3)
     g = morph.Graph.from_edges(*edges, n=100, symmetrize=True, device="cpu")
-    graph = neighbourhood.SimpleGraph(g, *edges)
-    for q in range(6):
-        query = module._query_of(graph, q, degree + 4, degree + 5)
-        query.degree, query.subgraph = degree, query.around.subgraph(degree)
-        with morph.checked():
-            module.decide(g.device, [query], float("inf"))
-        assert query.best >= degree or query.bound < degree
+    given = neighbourhood.SimpleGraph(g, *edges)
+    queries = [module._query_of(given, q, degree + 4, degree + 5) for q in range(6)]
+    for query in queries:
+        query.degree, query.candidates = degree, query.neighbourhood.candidates(degree)
+    with morph.checked():
+        module.Run(given, queries, 6, float("inf"), None).decide(queries)
+    assert all(x.best >= degree or x.bound < degree for x in queries)
 
 
 def test_all_around_a_hub():
@@ -155,7 +156,7 @@ def test_surroundings_that_are_too_large():
     size = (3, 8)
     best = morph.community(g, q, size)
     for most in (2, 20):
-        with mock.patch.object(neighbourhood, "LARGEST", most):
+        with mock.patch.object(neighbourhood, "MAX_CANDIDATES", most):
             found = morph.community(g, [q, members[0]], size)
         morph.validate.community(g, found[0], q, size)
         assert found[0].min_degree <= best.min_degree <= found[0].bound
@@ -171,13 +172,16 @@ def test_surroundings_that_are_too_large():
         ((0, (0, 2)), ValueError, "size is a pair 1 <= least <= largest, not .0, 2."),
         ((0, (1.5, 2)), TypeError, "size is an integer, not 1.5"),
         ((9, (1, 2)), ValueError, "q 9 is not a vertex: the graph has 3"),
+        ((0, (1, 2), {"top": 0}), ValueError, "top is a number of subgraphs from 1 on, not 0"),
+        ((0, (1, 2), {"top": 1.5}), TypeError, "top is an integer, not 1.5"),
+        ((0, (1, 2), {"time": -1}), ValueError, "time is a number of seconds from 0 on, not -1"),
         ((0.5, (1, 2)), TypeError, "q is an id or an array of ids, not 0.5"),
     ],
 )
 def test_bad_arguments(args, error, message):
     g = morph.Graph.from_edges([0, 1], [1, 2], device="cpu")
     with pytest.raises(error, match=message):
-        morph.community(g, *args)
+        morph.community(g, *args[:2], **(args[2] if len(args) > 2 else {}))
 
 
 def test_wrong_answers_are_refused():
@@ -187,7 +191,14 @@ def test_wrong_answers_are_refused():
     for wrong, message in (
         (None, "vertex 0 has 3 vertices in its component"),
         (found._replace(min_degree=1, bound=1), "vertex 0 has degree 2, and the minimum is 1"),
-        (found._replace(vertices=np.array([1, 2])), "vertex 0 is none of them"),
+        (found._replace(vertices=np.array([1, 2])), "or vertex 0 is not one"),
+        (found._replace(vertices=np.array([0, 2, 1])), "not distinct and ascending"),
+        (found._replace(vertices=np.array([0, 0])), "not distinct and ascending"),
+        (found._replace(vertices=np.array([0, 1, 5])), "the vertices are not from 0 to 4"),
+        (found._replace(vertices=np.array([-1, 0])), "the vertices are not from 0 to 4"),
+        (found._replace(all=[np.arange(3)] * 2), "of all are not distinct and in order"),
+        (found._replace(top=[(2, np.arange(3))] * 2), "of top are not distinct and in order"),
+        (found._replace(top=[(1, np.arange(2))]), "the first of top has degree 1, not 2"),
         (found._replace(vertices=np.array([0, 3])), "vertex 0 has degree 0"),
         (found._replace(vertices=np.arange(5), min_degree=1), "5 vertices are not 1 to 3"),
         (found._replace(bound=1), "the bound is 1 for minimum degree 2"),
@@ -208,6 +219,10 @@ def test_command(tmp_path):
     assert "query 0: minimum degree 2, one of 1: 0 1 2" in done.output
     saved = json.loads(out.read_text())
     assert saved["size"] == [2, 3] and saved["communities"][1]["min_degree"] == 1
+    done = CliRunner().invoke(main, [*command, "--top", "2", "-o", str(out), "--device", "cpu"])
+    assert "query 0: minimum degree 2: 0 1 2\nquery 0: minimum degree 1: 0 1\n" in done.output
+    tops = json.loads(out.read_text())["communities"][0]["top"]
+    assert tops[1] == {"min_degree": 1, "vertices": [0, 1]}
     done = CliRunner().invoke(main, [*command, "--query", "9"])
     assert (done.exit_code, done.stderr) == (
         2,

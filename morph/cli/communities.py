@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -42,6 +43,8 @@ class Progress(Line):
 @click.option("--size", type=int, nargs=2, required=True, metavar="L H",
               help="The least and the largest number of vertices.")  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="Find all subgraphs of the best degree.")
+@click.option("--top", type=click.IntRange(1), metavar="K",
+              help="Find the K best subgraphs, by minimum degree, then by vertices.")  # fmt: skip
 @click.option("--time", "seconds", type=click.FloatRange(0), metavar="SECONDS",
               help="End the search then; results may be unproved.")  # fmt: skip
 @click.option("-o", "--output", metavar="OUT.json", help="Save the vertices of all results.")
@@ -67,15 +70,17 @@ def community_command(
         )  # fmt: skip
         show = None if line is None else line.show
         found = community(
-            graph, list(queries), size, time=options["seconds"], all=options["every"], progress=show
-        )
+            graph, list(queries), size, time=options["seconds"], all=options["every"],
+            top=options["top"], progress=show,
+        )  # fmt: skip
     results = [_record(q, x) for q, x in zip(queries, found, strict=True)]
     if output is not None:
         with replacing(output) as (file,):
             file.write(json.dumps({"size": size, "communities": results}).encode() + b"\n")
     report = {"vertices": edges.n, "edges": len(edges.src), "size": size, "communities": results}
     report |= {"times": times_of(spent), "device": where.name}
-    lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges", *map(_line, results)]
+    lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges"]
+    lines += [line for x in results for line in _lines(x)]
     lines += [f"{where.name}: {format_times(times_of(spent))}"]
     print_report(report, as_json, lines)
 
@@ -85,14 +90,20 @@ def _record(query: int, found: Community | None) -> dict[str, Any]:
         return {"query": query, "min_degree": None}
     record = {"query": query, **found._asdict(), "vertices": found.vertices.tolist()}
     record["all"] = None if found.all is None else [x.tolist() for x in found.all]
+    record["top"] = None
+    if found.top is not None:
+        record["top"] = [{"min_degree": k, "vertices": x.tolist()} for k, x in found.top]
     return record
 
 
-def _line(found: dict[str, Any]) -> str:
+def _lines(found: dict[str, Any]) -> Iterator[str]:
     query = f"query {found['query']}: "
     if found["min_degree"] is None:
-        return query + "the component has too few vertices"
-    shown = " ".join(map(str, found["vertices"]))
+        yield query + "the component has too few vertices"
+        return
     proof = "" if found["proved"] else f" (at most {found['bound']})"
     count = "" if found["all"] is None else f", one of {len(found['all']):,}"
-    return f"{query}minimum degree {found['min_degree']}{proof}{count}: {shown}"
+    for i, one in enumerate(found["top"] or [found]):
+        shown = " ".join(map(str, one["vertices"]))
+        known = proof + count if i == 0 else ""
+        yield f"{query}minimum degree {one['min_degree']}{known}: {shown}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ def community(graph: Graph, found: Any, q: int, size: tuple[int, int]) -> None:
     Raises
     ------
     WrongAnswer
-        If the subgraph is of another size or minimum degree, lacks ``q`` or is not connected, if
-        the bound is below the degree, or if there is none although the component is large enough.
+        If a subgraph is of another size or minimum degree, lacks ``q`` or is not connected, if its
+        vertices are not ascending and of the graph, if ``all`` or ``top`` are not distinct and in
+        order, if the bound is below the degree, or if there is no result although the component is
+        large enough.
     """
     arcs = Arcs(graph)
     apart = arcs.src != arcs.dst
@@ -35,26 +38,45 @@ def community(graph: Graph, found: Any, q: int, size: tuple[int, int]) -> None:
         if count >= size[0]:
             raise WrongAnswer(f"vertex {q} has {count} vertices in its component, but no community")
         return
-    for vertices in [found.vertices, *(found.all or [])]:
-        ids = np.asarray(vertices)
-        if ids.dtype.kind not in "iu" or len(np.unique(ids)) != len(ids) or q not in ids:
-            raise WrongAnswer(f"the vertices are not distinct, or vertex {q} is none of them")
-        if not arcs.alive[ids].all():
-            raise WrongAnswer("one of the vertices was deleted")
-        if not size[0] <= len(ids) <= size[1]:
-            raise WrongAnswer(f"{len(ids)} vertices are not {size[0]} to {size[1]}")
-        inside = np.isin(src, ids) & np.isin(dst, ids)
-        pairs = np.unique(np.stack([src[inside], dst[inside]], axis=1), axis=0)
-        pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
-        degree = np.bincount(pairs[:, 0], minlength=arcs.n)[ids]
-        if degree.min() != found.min_degree:
-            v = int(ids[degree.argmin()])
-            raise WrongAnswer(
-                f"vertex {v} has degree {degree.min()}, and the minimum is {found.min_degree}"
-            )
-        root = parts(arcs.n, pairs[:, 0], pairs[:, 1])
-        if (root[ids] != root[q]).any():
-            v = int(ids[(root[ids] != root[q]).argmax()])
-            raise WrongAnswer(f"vertex {v} is not connected with vertex {q}")
+    _check_set(arcs, (src, dst), found.vertices, q, size, found.min_degree)
+    for vertices in found.all or []:
+        _check_set(arcs, (src, dst), vertices, q, size, found.min_degree)
+    for degree, vertices in found.top or []:
+        _check_set(arcs, (src, dst), vertices, q, size, degree)
+    for name, keys in (
+        ("all", [x.tolist() for x in found.all or []]),
+        ("top", [(-degree, x.tolist()) for degree, x in found.top or []]),
+    ):
+        if any(x >= y for x, y in pairwise(keys)):
+            raise WrongAnswer(f"the subgraphs of {name} are not distinct and in order")
+    if found.top and found.top[0][0] != found.min_degree:
+        raise WrongAnswer(f"the first of top has degree {found.top[0][0]}, not {found.min_degree}")
     if found.bound < found.min_degree or found.proved != (found.bound == found.min_degree):
         raise WrongAnswer(f"the bound is {found.bound} for minimum degree {found.min_degree}")
+
+
+def _check_set(
+    arcs: Arcs, ends: tuple[Any, Any], vertices: Any, q: int, size: tuple[int, int], min_degree: int
+) -> None:
+    """Check the vertices of one subgraph."""
+    ids = np.asarray(vertices)
+    if ids.dtype.kind not in "iu" or ids.ndim != 1 or (np.diff(ids) <= 0).any() or q not in ids:
+        raise WrongAnswer(f"the vertices are not distinct and ascending, or vertex {q} is not one")
+    if ids[0] < 0 or ids[-1] >= arcs.n:
+        raise WrongAnswer(f"the vertices are not from 0 to {arcs.n - 1}")
+    if not arcs.alive[ids].all():
+        raise WrongAnswer("one of the vertices was deleted")
+    if not size[0] <= len(ids) <= size[1]:
+        raise WrongAnswer(f"{len(ids)} vertices are not {size[0]} to {size[1]}")
+    src, dst = ends
+    inside = np.isin(src, ids) & np.isin(dst, ids)
+    pairs = np.unique(np.stack([src[inside], dst[inside]], axis=1), axis=0)
+    pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
+    degree = np.bincount(pairs[:, 0], minlength=arcs.n)[ids]
+    if degree.min() != min_degree:
+        v = int(ids[degree.argmin()])
+        raise WrongAnswer(f"vertex {v} has degree {degree.min()}, and the minimum is {min_degree}")
+    root = parts(arcs.n, pairs[:, 0], pairs[:, 1])
+    if (root[ids] != root[q]).any():
+        v = int(ids[(root[ids] != root[q]).argmax()])
+        raise WrongAnswer(f"vertex {v} is not connected with vertex {q}")

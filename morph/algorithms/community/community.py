@@ -1,9 +1,10 @@
 """Size-bounded community search: a connected subgraph around a vertex, of large minimum degree.
 
 The problem and its reductions are those of Yao and Chang (PVLDB 2021).  For each query the host
-finds the vertices near it that an optimal subgraph may have (`neighbourhood`), and a subgraph by a
-greedy search.  What is left is decided by branch and bound on the graph's device (`search`), all
-queries at once.
+chooses a degree and finds the vertices near it that a subgraph of this minimum degree may have
+(`neighbourhood`).  The rest is done on the graph's device, for all queries at once (`search`): the
+reduction of these vertices, a greedy search, and branch and bound where the greedy search does not
+reach the degree.  A binary search over the degree ends at the largest.
 """
 
 from __future__ import annotations
@@ -19,10 +20,16 @@ from morph.algorithms.community.neighbourhood import (
     Ints,
     Neighbourhood,
     SimpleGraph,
-    Subgraph,
-    greedy,
+    TooManyCandidates,
 )
-from morph.algorithms.community.search import Pool, work
+from morph.algorithms.community.search import (
+    STANDARD_WORDS,
+    Pool,
+    begin_search,
+    fill_rows,
+    reduce_all,
+    work,
+)
 from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device, source_rows
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer, number, truth
@@ -33,15 +40,12 @@ from morph.language.dtypes import vec
 from morph.language.messages import shown
 from morph.launch.foreach import foreach
 from morph.prelude import i32, i64, u64
-from morph.runtime.device import Device
 
-FIRST = 1 << 14  # nodes until the first look at the clock
-MANY = 1 << 12  # solutions for which there is room at first
+INITIAL_NODE_LIMIT = 1 << 14  # nodes until the first look at the clock
+INITIAL_CAPACITY = 1 << 12  # of solutions
 PERIOD = 0.1  # seconds, about, between looks at the clock
-BITS = 1 << 30  # of adjacency, of the queries that are searched at once
+MAX_BITS = 1 << 30  # of adjacency, of the queries that are searched at once
 WORD = 64
-
-EMPTY = Subgraph(np.zeros(0, np.int64), np.zeros((0, 0), bool))
 
 
 class Community(NamedTuple):
@@ -63,6 +67,8 @@ class Community(NamedTuple):
     all : list of array of int64, optional
         The vertices of all subgraphs of this minimum degree, in lexicographic order; None if they
         were not asked for, the time was up, or more than 32,768 vertices may be in one.
+    top : list of (int, array of int64), optional
+        The minimum degrees and vertices of the best subgraphs; None as for ``all``.
     """
 
     min_degree: int
@@ -71,6 +77,7 @@ class Community(NamedTuple):
     bound: int
     nodes: int
     all: list[Any] | None = None
+    top: list[tuple[int, Any]] | None = None
 
 
 @dataclass
@@ -84,81 +91,70 @@ class Query:
     bound : int
         No subgraph has a larger minimum degree.
     degree : int
-        The minimum degree of which ``subgraph`` has all subgraphs.
+        The minimum degree of which the candidates have all subgraphs.
+    candidates : array of int
+        The query, then other vertices, ascending.
+    min_searched : int
+        Subgraphs of a lower degree than this have too many candidates.
     """
 
-    around: Neighbourhood
-    least: int
-    most: int
+    neighbourhood: Neighbourhood
+    min_size: int
+    max_size: int
     best: int
     members: Ints
     bound: int
     nodes: int = 0
     degree: int = 0
-    subgraph: Subgraph = field(default=EMPTY, repr=False)
+    candidates: Ints = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    min_searched: int = 0
 
     @property
     def words(self) -> int:
-        """How many words hold a set of vertices of the subgraph: few numbers, for few kernels."""
-        words = 4
-        while words * WORD < len(self.subgraph.ids):
+        """How many words hold a set of candidates: few numbers, for few kernels."""
+        words = STANDARD_WORDS
+        while words * WORD < len(self.candidates):
             words *= 16
         return words
 
-    def prepare(self) -> bool:
-        """Find a subgraph to search for a degree between best and bound.
+    def choose_degree(self) -> bool:
+        """Choose a degree between best and bound, and find its candidates.
 
         Returns
         -------
         bool
-            False if best and bound meet, or all subgraphs are too large to be searched.
+            False if best and bound meet, or all degrees between have too many candidates.
         """
-        least = 0  # degrees below are those of graphs that are too large
-        while self.best < self.bound >= least:
-            self.degree = max((self.best + self.bound + 1) // 2, least)
-            whole = self.around.component(self.degree)
+        while self.best < self.bound >= self.min_searched:
+            self.degree = max((self.best + self.bound + 1) // 2, self.min_searched)
+            whole = self.neighbourhood.component(self.degree)
             if whole is not None:  # it has all subgraphs of this minimum degree
-                if len(whole) < self.least:
+                if len(whole) < self.min_size:
                     self.bound = self.degree - 1
                 else:
-                    self.best, self.members = self.around.min_degree(whole), whole
+                    self.best, self.members = self.neighbourhood.min_degree(whole), whole
                 continue
             try:
-                subgraph = self.around.subgraph(self.degree)
-            except MemoryError:
-                least = self.degree + 1
+                self.candidates = self.neighbourhood.candidates(self.degree)
+            except TooManyCandidates:
+                self.min_searched = self.degree + 1
                 continue
-            if subgraph is None or len(subgraph.ids) < self.least:
-                self.bound = self.degree - 1
-                continue
-            self.subgraph = subgraph
-            found, chosen = greedy(self.subgraph.near, self.least, self.most)
-            self.note(found, chosen)
-            if self.best < self.degree:
+            if len(self.candidates) >= max(self.min_size, self.degree + 1):
                 return True
-        self.subgraph = EMPTY  # frees its matrix
+            self.bound = self.degree - 1
         return False
 
-    def note(self, degree: int, chosen: Ints) -> None:
+    def note(self, members: Ints) -> None:
         """Keep a subgraph if it is better."""
+        degree = self.neighbourhood.min_degree(members)
         if degree > self.best:
-            self.best, self.members = degree, np.sort(self.subgraph.ids[chosen])
-
-    def note_members(self, chosen: Ints) -> None:
-        """Keep a subgraph of some vertices if it is better."""
-        degrees = self.subgraph.near[np.ix_(chosen, chosen)].sum(axis=1)
-        self.note(int(degrees.min()), chosen)
-
-    def result(self) -> Community:
-        """Give the result."""
-        proved = self.best == self.bound
-        return Community(self.best, self.members, proved, self.bound, self.nodes)
+            self.best, self.members = degree, np.sort(members)
 
 
 @of_graph_on_one_device
 def community(
     graph: Graph, q: Any, size: tuple[int, int], *, time: float | None = None, all: bool = False,
-    progress: Callable[[int, int, int], object] | None = None,
+    top: int | None = None, progress: Callable[[int, int, int], object] | None = None,
 ) -> Any:  # fmt: skip
     """Find a connected subgraph around a vertex, of bounded size and the largest minimum degree.
 
@@ -171,11 +167,18 @@ def community(
     size : (int, int)
         The least and the largest number of vertices, both allowed.
     time : float, optional
-        Seconds after which the search ends; then results may be unproved.
+        Seconds after which the search ends; then results may be unproved.  They begin with the
+        call; a subgraph, not the best, is found in any case.
     all : bool
         Whether to find all subgraphs of the largest minimum degree; there may be very many.
+    top : int, optional
+        How many of the best subgraphs to find: of all connected subgraphs that have the vertex and
+        an allowed size, the first by decreasing minimum degree, then by the lexicographic order of
+        their ascending vertices; fewer if there are fewer.  All of the degrees that these have are
+        found on the way; there may be very many.
     progress : callable, optional
-        Called with the number of decided queries, of all, and of the visited nodes.
+        Called with the number of decided queries, of all, and of the visited nodes, about every
+        tenth of a second.
 
     Returns
     -------
@@ -185,33 +188,27 @@ def community(
     Raises
     ------
     TypeError
-        If a query, or a size, is not an integer, or ``time`` not a number.
+        If a query, a size, or ``top`` is not an integer, or ``time`` not a number.
     ValueError
-        If a query is not a vertex, the sizes are not 1 <= least <= most, or ``time`` is negative.
+        If a query is not a vertex, the sizes are not 1 <= least <= most, ``time`` is negative, or
+        ``top`` below 1.
     """
-    least, most = _sizes(size)
+    begin = clock.monotonic()
+    min_size, max_size = _sizes(size)
     every = truth(all, "all")
     if time is not None:
         number(time, "time")
     if time is not None and not time >= 0:
         raise ValueError(f"time is a number of seconds from 0 on, not {time}")
-    end = np.inf if time is None else clock.monotonic() + time
+    if top is not None and (top := as_integer(top, "top")) < 1:
+        raise ValueError(f"top is a number of subgraphs from 1 on, not {top}")
     queries = source_rows(graph, q, "q")
     given = SimpleGraph(graph, *_ends(graph))
-    found = [_query_of(given, query, least, most) for query in queries.tolist()]
-    left = [x for x in found if x is not None and x.prepare()]
-    while left and clock.monotonic() < end:
-        for batch in _batches(left):
-            if progress is not None:
-                progress(len(found) - len(left), len(found), sum(x.nodes for x in left))
-            decide(graph.device, batch, end)
-        left = [x for x in left if x.prepare()]
-    results = [None if x is None else x.result() for x in found]
-    if every:
-        for i, x in enumerate(found):
-            if x is not None and x.best == x.bound:
-                sets = find_all(graph.device, x, end)
-                results[i] = x.result()._replace(all=sets)
+    state = [_query_of(given, query, min_size, max_size) for query in queries.tolist()]
+    end = np.inf if time is None else begin + time
+    run = Run(given, [x for x in state if x is not None], len(state), end, progress)
+    run.decide_all()
+    results = [None if x is None else run.result(x, every, top) for x in state]
     return results if np.ndim(q) else results[0]
 
 
@@ -232,130 +229,223 @@ def _ends(graph: Graph) -> list[Ints]:
     return [np.asarray(e)[at].astype(np.int64) for e in ends]
 
 
-def _query_of(graph: SimpleGraph, query: int, least: int, most: int) -> Query | None:
+def _query_of(graph: SimpleGraph, query: int, min_size: int, max_size: int) -> Query | None:
     count = int(graph.component_size[query])
-    if count < least:
+    if count < min_size:
         return None
-    most = min(most, count)
-    bound = min(int(graph.core[query]), most - 1)
-    around = Neighbourhood(graph, query, most)
-    return Query(around, least, most, *around.nearest(least), bound)
+    max_size = min(max_size, count)
+    bound = min(int(graph.core[query]), max_size - 1)
+    neighbourhood = Neighbourhood(graph, query, max_size)
+    return Query(neighbourhood, min_size, max_size, *neighbourhood.nearest(min_size), bound)
 
 
 def _batches(queries: list[Query]) -> Iterator[list[Query]]:
-    """Divide queries into those of equal width, and of not too many rows."""
+    """Divide queries into those of equal width, and of not too many bits of adjacency."""
     for words in sorted({query.words for query in queries}):
         batch: list[Query] = []
         bits = 0
         for query in (query for query in queries if query.words == words):
             batch.append(query)
-            bits += len(query.subgraph.ids) ** 2
-            if bits > BITS:
+            bits += len(query.candidates) ** 2
+            if bits > MAX_BITS:
                 yield batch
                 batch, bits = [], 0
         if batch:
             yield batch
 
 
-def _words(sets: Any, words: int) -> Any:
-    """Give rows of booleans as bit words."""
-    bits = np.zeros((len(sets), WORD * words), bool)
-    bits[:, : sets.shape[1]] = sets
-    return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+def _begins(counts: Ints) -> Ints:
+    """Give where consecutive ranges of some lengths begin."""
+    return np.cumsum(counts) - counts
 
 
 class Search:
     """The search for subgraphs of the degrees of some queries, on a device."""
 
-    def __init__(self, device: Device, batch: list[Query]) -> None:
-        self.batch, self.words = batch, batch[0].words
-        graphs = [x.subgraph for x in batch]
-        sizes = np.array([len(x.ids) for x in graphs])
-        near = [_words(x.near, -(-len(x.ids) // WORD)).ravel() for x in graphs]
-        lengths = np.array([len(x) for x in near])
-        self.near = Table("near", device, bits=u64)
-        self.near.extend(bits=np.concatenate(near))
+    def __init__(self, graph: Graph, batch: list[Query]) -> None:
+        device, self.graph, self.batch, self.words = graph.device, graph, batch, batch[0].words
+        sizes = np.array([len(x.candidates) for x in batch])
+        lengths = sizes * -(-sizes // WORD)
+        slot_bits = np.ceil(np.log2(sizes)).astype(np.int32) + 1  # half of the slots are empty
+        self.adjacency = Table("adjacency", device, bits=u64)
+        self.adjacency.extend(int(lengths.sum()))
+        self.slots = Table("slots", device, row_number=i32)
+        self.slots.extend(int((1 << slot_bits.astype(np.int64)).sum()))
+        self.rows = Table("rows", device, query=i32, vertex=i32, inside=i32, among=i32)
+        vertices = np.concatenate([x.candidates for x in batch]).astype(np.int32)
+        self.rows.extend(query=np.arange(len(batch), dtype=np.int32).repeat(sizes), vertex=vertices)
+        limits: dict[str, Any] = {
+            name: np.array([getattr(x, name) for x in batch], np.int32)
+            for name in ("min_size", "max_size", "degree")
+        }
+        limits["max_size"] = np.minimum(limits["max_size"], sizes).astype(np.int32)
+        self.max_depth = int(limits["max_size"].max()) + 1
         self.bits = bits = vec(u64, self.words)
         self.queries = Table(
-            "queries", device, first=i64, size=i32, least=i32, most=i32, degree=i32, found=i32,
-            solution=bits, open=i32, nodes=i64,
+            "queries", device, first_word=i64, first_row=i64, first_slot=i64, slot_shift=i32,
+            size=i32, min_size=i32, max_size=i32, degree=i32, solved=i32, greedy=i32, solution=bits,
+            remaining=bits, open=i32, nodes=i64,
         )  # fmt: skip
-        names = ("least", "most", "degree")
-        limits: dict[str, Any] = {
-            name: np.array([getattr(x, name) for x in batch], np.int32) for name in names
-        }
-        limits["most"] = np.minimum(limits["most"], sizes).astype(np.int32)
-        self.deepest = int(limits["most"].max()) + 1
         self.queries.extend(
-            first=np.cumsum(lengths) - lengths, size=sizes.astype(np.int32), **limits,
-            open=np.ones(len(batch), np.int32),
+            first_word=_begins(lengths), first_row=_begins(sizes), size=sizes.astype(np.int32),
+            first_slot=_begins(1 << slot_bits.astype(np.int64)), slot_shift=32 - slot_bits,
+            open=np.ones(len(batch), np.int32), greedy=np.full(len(batch), -1, np.int32), **limits,
         )  # fmt: skip
-        chosen, rest = (np.zeros((len(batch), WORD * self.words), bool) for _ in range(2))
-        chosen[:, 0] = True
-        rest[:, 1:] = np.arange(1, WORD * self.words) < sizes[:, None]
-        self.roots = {"chosen": _words(chosen, self.words), "rest": _words(rest, self.words)}
 
-    def run(self, end: float, capacity: int = 0) -> tuple[Any, int]:
+    def reduce(self) -> None:
+        """Reduce the candidates of all queries; keep the greedy search's subgraphs."""
+        reduce_all(self.rows, self.graph, self.queries, self.slots, self.adjacency.bits, self.words)
+        greedy, solutions, remaining = map(self.value, ("greedy", "solution", "remaining"))
+        for i, x in enumerate(self.batch):
+            ids = x.candidates
+            if greedy[i] > x.best:
+                chosen = np.flatnonzero(_members(solutions[i]))
+                x.best, x.members = int(greedy[i]), np.sort(ids[chosen])
+            x.candidates = ids[np.flatnonzero(_members(remaining[i]))]
+
+    def run(
+        self, end: float, report: Callable[[int], object], capacity: int = 0
+    ) -> tuple[Any, int]:
         """Search from the roots until the time is up; give all solutions, and how many there are.
 
         With a capacity of 0, until one is found for each query, which `value` then gives.
         """
-        bits, ids = self.bits, np.arange(len(self.batch))
+        bits = self.bits
         now, then = (
-            Collection(self.queries, generation=i32, chosen=bits, rest=bits) for _ in range(2)
+            Collection(self.queries, generation=i32, chosen=bits, candidates=bits) for _ in range(2)
         )
-        now.extend(ids, **self.roots)
+        fill_rows(self.rows, self.graph, self.queries, self.slots, self.adjacency.bits)
+        foreach(self.queries, begin_search, now)
         solutions = Table("solutions", self.queries.device, bits=u64)
         solutions.extend(max(capacity * self.words, 1))
-        spent, limit = Scalars(self.queries, nodes=0, found=0), FIRST
+        counters, least = Scalars(self.queries, nodes=0, solutions=0), self.node_limit
+        limit = least
         while not now.empty and clock.monotonic() < end:
-            begin, spent.nodes = clock.monotonic(), 0
-            pool = Pool(self.queries, self.near.bits, self.deepest, self.words, spent, limit,
-                        solutions.bits, capacity)  # fmt: skip
+            begin, counters.nodes = clock.monotonic(), 0
+            pool = Pool(self.queries, self.adjacency.bits, self.max_depth, self.words, counters,
+                        limit, solutions.bits, capacity)  # fmt: skip
             foreach(now, work, pool, now, then, int(capacity > 0), until_empty=True)
             now, then = then, now
-            limit = limit * 2 if clock.monotonic() - begin < PERIOD else max(limit // 2, FIRST)
-        return solutions.bits[:], int(spent.found)
+            report(int(counters.nodes))
+            limit = limit * 2 if clock.monotonic() - begin < PERIOD else max(limit // 2, least)
+        return solutions.bits[:], int(counters.solutions)
+
+    @property
+    def node_limit(self) -> int:
+        """Nodes of the first launch: fewer of larger sets, which take longer."""
+        return INITIAL_NODE_LIMIT * STANDARD_WORDS**2 // self.words**2 + 1
 
     def value(self, name: str) -> Any:
         """Give a column of the queries on the host."""
         return np.asarray(self.queries.device.to_host(getattr(self.queries, name)[:]))
 
 
-def decide(device: Device, batch: list[Query], end: float) -> None:
-    """Decide for all queries whether there is a subgraph of their degree, until the time is up."""
-    search = Search(device, batch)
-    search.run(end)
-    found, solutions, open_, nodes = map(search.value, ("found", "solution", "open", "nodes"))
-    for i, x in enumerate(batch):
-        x.nodes += int(nodes[i])
-        if found[i]:
-            x.note_members(np.flatnonzero(_members(solutions[i])))
-        elif not open_[i]:
-            x.bound = x.degree - 1
+class Run:
+    """The searches of a call of `community`."""
 
+    def __init__(
+        self, given: SimpleGraph, queries: list[Query], count: int, end: float,
+        progress: Callable[[int, int, int], object] | None,
+    ) -> None:  # fmt: skip
+        self.graph, self.queries, self.count, self.end = given.csr, queries, count, end
+        self.progress, self.nodes, self.left = progress, 0, len(queries)
 
-def find_all(device: Device, query: Query, end: float) -> list[Ints] | None:
-    """Find all subgraphs of the largest minimum degree, None if that takes too much."""
-    if query.best == 0:
-        return [query.members]
-    query.degree = query.best
-    try:
-        query.subgraph = query.around.subgraph(query.best) or EMPTY
-    except MemoryError:
-        return None
-    ids, capacity, found = query.subgraph.ids, MANY, MANY + 1
-    while found > capacity:
-        capacity = found
-        search = Search(device, [query])
-        solutions, found = search.run(end, capacity)
-        if search.value("open")[0]:
+    def report(self, nodes: int = 0) -> None:
+        """Count visited nodes, and show the state."""
+        self.nodes += nodes
+        if self.progress is not None:
+            self.progress(self.count - self.left, self.count, self.nodes)
+
+    @property
+    def in_time(self) -> bool:
+        """Whether there is time left."""
+        return clock.monotonic() < self.end
+
+    def decide_all(self) -> None:
+        """Find the best subgraphs of all queries, until the time is up."""
+        left = self.queries
+        while left and self.in_time:
+            left = self.reduced(left)
+            self.left = len(left)
+            for batch in _batches(left):
+                self.report()
+                self.decide(batch)
+
+    def reduced(self, queries: list[Query]) -> list[Query]:
+        """Reduce queries until each is decided or needs a search; give the latter."""
+        undecided: list[Query] = []
+        while queries and self.in_time:
+            queries = [x for x in queries if self.in_time and x.choose_degree()]
+            for batch in _batches(queries):
+                if self.in_time:
+                    Search(self.graph, batch).reduce()
+                    for x in batch:
+                        if not len(x.candidates):
+                            x.bound = x.degree - 1
+                    undecided += [x for x in batch if x.best < x.degree <= x.bound]
+            waiting = set(map(id, undecided))
+            queries = [x for x in queries if id(x) not in waiting]
+        return undecided
+
+    def decide(self, batch: list[Query]) -> None:
+        """Decide whether there are subgraphs of the degrees of queries, until the time is up."""
+        search = Search(self.graph, batch)
+        search.run(self.end, self.report)
+        solved, solutions, open_, nodes = map(search.value, ("solved", "solution", "open", "nodes"))
+        for i, x in enumerate(batch):
+            x.nodes += int(nodes[i])
+            if solved[i]:
+                x.note(x.candidates[np.flatnonzero(_members(solutions[i]))])
+            elif not open_[i]:
+                x.bound = x.degree - 1
+
+    def find_all(self, query: Query, degree: int) -> list[Ints] | None:
+        """Find all subgraphs of a minimum degree or a larger, None if that takes too much."""
+        if degree == 0:  # connected: each larger one has a minimum degree of 1
+            alone = [np.array([query.neighbourhood.query])] if query.min_size == 1 else []
+            others = self.find_all(query, 1) if query.best > 0 else []
+            return None if others is None else [*alone, *others]
+        query.degree = degree
+        try:
+            query.candidates = query.neighbourhood.candidates(degree)
+        except TooManyCandidates:
             return None
-    words = -(-len(ids) // WORD)
-    rows = np.asarray(device.to_host(solutions))[: found * words].reshape(found, words)
-    return sorted(
-        (np.sort(ids[np.flatnonzero(_members(row))]) for row in rows), key=np.ndarray.tolist
-    )
+        if self.in_time:
+            Search(self.graph, [query]).reduce()
+        if not len(query.candidates):
+            return []
+        capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
+        while count > capacity:
+            capacity = count
+            search = Search(self.graph, [query])
+            solutions, count = search.run(self.end, self.report, capacity)
+            query.nodes += int(search.value("nodes")[0])
+            if search.value("open")[0]:
+                return None
+        ids, words = query.candidates, -(-len(query.candidates) // WORD)
+        rows = np.asarray(self.graph.device.to_host(solutions))[: count * words]
+        sets = (np.sort(ids[np.flatnonzero(_members(x))]) for x in rows.reshape(count, words))
+        return sorted(sets, key=np.ndarray.tolist)
+
+    def result(self, query: Query, every: bool, top: int | None) -> Community:
+        """Give the result of a decided query, with all or the best subgraphs."""
+        proved = query.best == query.bound
+        sets = self.find_all(query, query.best) if proved and every else None
+        first = None if top is None or not proved else self.find_top(query, top)
+        known = query.best, query.members, proved, query.bound
+        return Community(*known, query.nodes, sets, first)
+
+    def find_top(self, query: Query, count: int) -> list[tuple[int, Ints]] | None:
+        """Find the best subgraphs, None if that takes too much."""
+        found: list[tuple[int, Ints]] = []
+        for degree in range(query.best, -1, -1):
+            if len(found) >= count:
+                break
+            sets = self.find_all(query, degree)
+            if sets is None:
+                return None
+            found = [(query.neighbourhood.min_degree(x), x) for x in sets]
+        return sorted(found, key=lambda x: (-x[0], x[1].tolist()))[:count]
 
 
 def _members(words: Any) -> Any:

@@ -1,8 +1,8 @@
-"""The vertices around a query that a dense subgraph of bounded size may have, as bit rows."""
+"""The vertices around a query that a dense subgraph of bounded size may have, on the host."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,29 +13,26 @@ from morph.graph import Graph
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-LARGEST = 1 << 15  # vertices around a query that are searched
+MAX_CANDIDATES = 1 << 15  # vertices around a query that are searched
 
 
-def farthest(k: int, most: int) -> int:
-    """Give the largest distance in a graph of ``most`` vertices and minimum degree ``k``.
+class TooManyCandidates(Exception):
+    """More than `MAX_CANDIDATES` vertices may be in a subgraph."""
+
+
+def farthest(k: int, max_size: int) -> int:
+    """Give the largest distance in a graph of ``max_size`` vertices and minimum degree ``k``.
 
     A vertex at distance d of another has d layers between: Yao, Chang, PVLDB 2021, lemma 1.
     """
     if k <= 1:
-        return most - 1
-    if k + 2 > most:
+        return max_size - 1
+    if k + 2 > max_size:
         return 1
     far = 2
-    while k + far + 2 + (far + 1) // 3 * (k - 2) <= most:
+    while k + far + 2 + (far + 1) // 3 * (k - 2) <= max_size:
         far += 1
     return far
-
-
-class Subgraph(NamedTuple):
-    """``ids``, shape (s,), the query first; ``near``, shape (s, s), whether two are adjacent."""
-
-    ids: Ints
-    near: Bools
 
 
 class SimpleGraph:
@@ -49,12 +46,13 @@ class SimpleGraph:
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # `np.unique` hashes: 30 times slower
         self.n, self.targets = n, pairs % max(n, 1)
         self.offsets = np.searchsorted(pairs, np.arange(n + 1) * n)
-        csr = Graph.from_csr(self.offsets, self.targets, symmetric=True, device=graph.device)
+        self.csr = Graph.from_csr(self.offsets, self.targets, symmetric=True, device=graph.device)
         to_host = graph.device.to_host
-        self.core: Ints = np.asarray(to_host(core_number(csr).core)).astype(np.int64)
-        self.label: Ints = np.asarray(to_host(connected_components(csr).label)).astype(np.int64)
+        self.core: Ints = np.asarray(to_host(core_number(self.csr).core)).astype(np.int64)
+        self.label: Ints = np.asarray(to_host(connected_components(self.csr).label)).astype(
+            np.int64
+        )
         self.component_size = np.bincount(self.label, minlength=n)[self.label]
-        self._place = np.full(n, -1)  # of vertices in the subgraph that is being made
 
     def rows(self, points: Ints) -> tuple[Ints, Ints]:
         """Give the edges out of points: the position of the point, and the other end."""
@@ -65,14 +63,17 @@ class SimpleGraph:
 
 
 class Neighbourhood:
-    """The surroundings of a query, for subgraphs of ``most`` vertices at most."""
+    """The surroundings of a query, for subgraphs of ``max_size`` vertices at most."""
 
-    def __init__(self, graph: SimpleGraph, query: int, most: int) -> None:
-        self.graph, self.query, self.most = graph, query, most
+    def __init__(self, graph: SimpleGraph, query: int, max_size: int) -> None:
+        self.graph, self.query, self.max_size = graph, query, max_size
         self.adjacent = graph.targets[graph.offsets[query] : graph.offsets[query + 1]]
-        second = graph.rows(self.adjacent)[1]
-        self.second, self.common = np.unique(second, return_counts=True)
-        self.is_adjacent = np.isin(self.second, self.adjacent, assume_unique=True)
+
+    @cached_property
+    def second(self) -> tuple[Ints, Ints, Bools]:
+        """The neighbours of neighbours: ids, neighbours in common, and whether adjacent."""
+        ids, common = np.unique(self.graph.rows(self.adjacent)[1], return_counts=True)
+        return ids, common, np.isin(ids, self.adjacent, assume_unique=True)
 
     def nearest(self, count: int) -> tuple[int, Ints]:
         """Give the minimum degree among the first vertices of a breadth-first search, and these."""
@@ -98,115 +99,49 @@ class Neighbourhood:
             front = np.unique(front[core[front] >= k])
             front = front[[v not in seen for v in front.tolist()]] if front.size else front
             size += front.size
-            if size > self.most:
+            if size > self.max_size:
                 return None
             seen.update(front.tolist())
             levels.append(front)
         return np.sort(np.concatenate(levels))
 
     def candidates(self, k: int) -> Ints:
-        """Give vertices of core number ``k`` that are near the query, without it."""
-        core, least = self.graph.core, 2 * k - self.most
+        """Give the vertices that a subgraph of minimum degree ``k`` may have.
+
+        Returns
+        -------
+        array of int
+            The query, then other vertices, ascending; a superset.
+
+        Raises
+        ------
+        TooManyCandidates
+        """
+        core, least = self.graph.core, 2 * k - self.max_size
         if least + 2 > 0:  # any two members have so many common neighbours, or two less if adjacent
-            keep = self.common >= np.where(self.is_adjacent, least, least + 2)
-            found = self.second[keep & (core[self.second] >= k)]
+            ids, common, is_adjacent = self.second
+            keep = common >= np.where(is_adjacent, least, least + 2)
+            others = ids[keep & (core[ids] >= k)]
             if least <= 0:  # adjacent ones may have none
-                found = np.union1d(found, self.adjacent[core[self.adjacent] >= k])
-            near: Ints = found[found != self.query]
-            return near
+                others = np.union1d(others, self.adjacent[core[self.adjacent] >= k])
+            others = others[others != self.query]
+        else:
+            others = self._within(k, farthest(k, self.max_size))
+        if len(others) >= MAX_CANDIDATES:
+            raise TooManyCandidates(f"{len(others)} vertices may be in a subgraph")
+        return np.concatenate([[self.query], others])
+
+    def _within(self, k: int, distance: int) -> Ints:
+        """Give the other vertices within a distance in the ``k``-core, ascending."""
+        core = self.graph.core
         seen = np.zeros(self.graph.n, bool)
         seen[self.query] = True
-        front, levels = np.array([self.query]), []
-        for _ in range(farthest(k, self.most)):
+        front, levels = np.array([self.query]), [np.zeros(0, np.int64)]
+        for _ in range(distance):
             front = np.unique(self.graph.rows(front)[1])
             front = front[~seen[front] & (core[front] >= k)]
             if not front.size:
                 break
             seen[front] = True
             levels.append(front)
-        return np.concatenate(levels) if levels else np.zeros(0, np.int64)
-
-    def subgraph(self, k: int) -> Subgraph | None:
-        """Give all that a subgraph of minimum degree ``k`` may have, None if there is none.
-
-        Raises
-        ------
-        MemoryError
-            If that are more than `LARGEST` vertices.
-        """
-        if self.graph.core[self.query] < k:
-            return None
-        ids = np.concatenate([[self.query], self.candidates(k)])
-        if len(ids) <= k:
-            return None
-        place = self.graph._place
-        place[ids] = np.arange(len(ids))
-        a, b = self.graph.rows(ids)
-        b = place[b]
-        place[ids] = -1
-        a, b = a[b >= 0], b[b >= 0]
-        alive = self._reduced(len(ids), a, b, k)
-        if not alive[0]:
-            return None
-        if (count := int(alive.sum())) > LARGEST:
-            raise MemoryError(f"a matrix of {count} rows")
-        at = np.cumsum(alive) - 1
-        both = alive[a] & alive[b]
-        near = np.zeros((count, count), bool)
-        near[at[a[both]], at[b[both]]] = True
-        return Subgraph(ids[alive], near)
-
-    def _reduced(self, size: int, a: Ints, b: Ints, k: int) -> Bools:
-        """Remove vertices until each has ``k`` neighbours, and enough in common with the query."""
-        alive, before = np.ones(size, bool), -1
-        while alive[0] and before != (before := int(alive.sum())):
-            both = alive[a] & alive[b]
-            a, b = a[both], b[both]
-            degree = np.bincount(a, minlength=size)
-            adjacent = np.zeros(size, bool)
-            adjacent[b[a == 0]] = True
-            common = np.bincount(a[adjacent[b]], minlength=size)
-            least = 2 * k - self.most + np.where(adjacent, 0, 2)
-            alive &= degree >= k
-            alive[1:] &= common[1:] >= least[1:]
-        return alive & (self._distances(size, a, b, k) if alive[0] else False)
-
-    def _distances(self, size: int, a: Ints, b: Ints, k: int) -> Bools:
-        """Tell which vertices are near enough to the query."""
-        reached = np.zeros(size, bool)
-        reached[0] = True
-        for _ in range(farthest(k, self.most)):
-            before = reached.sum()
-            reached[b[reached[a]]] = True
-            if reached.sum() == before:
-                break
-        return reached
-
-
-def greedy(near: Bools, least: int, most: int) -> tuple[int, Ints]:
-    """Add the vertex of most chosen neighbours, and so on; give the best of these subgraphs.
-
-    Returns
-    -------
-    degree : int
-        The largest minimum degree among those of ``least`` to ``most`` vertices, -1 if none is.
-    members : array of int
-    """
-    degree = near.sum(axis=1)
-    chosen, inside = [0], near[0].astype(np.int64)
-    best, size = (0, 1) if least <= 1 else (-1, 0)
-    value = inside * (len(near) + 1) + degree
-    value[0] = -1
-    scale = len(near) + 1
-    while len(chosen) < most:
-        v = int(value.argmax())
-        if value[v] < scale:  # it has no chosen neighbour
-            break
-        chosen.append(v)
-        inside += near[v]
-        value += near[v] * scale
-        value[chosen] = -1
-        found = int(inside[chosen].min())
-        if len(chosen) >= least and found > best:
-            best, size = found, len(chosen)
-    return best, np.array(chosen[:size], np.int64)
+        return np.sort(np.concatenate(levels))

@@ -8,7 +8,8 @@ common neighbours, rules for vertices without spare neighbours, bounds by degree
 neighbours; a candidate that is left out takes with it those whose neighbours it has).
 
 The open nodes of all queries are in one queue.  An item searches below a node depth first, for a
-number of nodes that doubles each time that nodes which stay open are returned to the queue.
+number of nodes that doubles each time that nodes which stay open are returned to the queue: the
+first are few, so that one hard query soon has an item for each thread.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -16,9 +17,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.launch.foreach import func, kernel
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
+    atomic_cas,
     atomic_max,
     ctz,
     i32,
@@ -27,29 +29,34 @@ from morph.prelude import (
     popcount,
     static,
     struct,
+    u32,
     u64,
 )
 
-NODES = 256  # nodes below a node of the pool, in the first generation
-OLDEST = 3  # the generation from which on the limit is not doubled
+NODES_PER_ITEM = 16  # nodes below a node of the queue, in the first generation
+LAST_GENERATION = 7  # from which on the number is not doubled
+STANDARD_WORDS = 4  # of sets; of larger ones, whose nodes take longer, fewer nodes are visited
 
 
 class Pool(NamedTuple):
     """The arguments of the search.
 
-    ``queries`` has a row for each query: ``first``, its first word in ``near``; ``size``, the
-    number of vertices around it, itself the first; ``least`` and ``most``, bounds of
-    the subgraph's size; ``degree``, the minimum degree to reach; ``found``, whether there is a
-    solution, and its vertices, ``solution``; ``open``, the number of open nodes; ``nodes``, the
-    number of all.  Row ``first + v`` of ``near`` has the neighbours of vertex ``v``.
+    ``queries`` has a row for each query: ``first_word``, of ``adjacency``; ``first_row``, its
+    first row in ``rows``; ``size``, the number of vertices around it, itself the first;
+    ``min_size`` and ``max_size``, bounds of the subgraph's size; ``degree``, the minimum degree to
+    reach; ``solved``, whether there is a solution, and its vertices, ``solution``; ``open``, the
+    number of open nodes; ``nodes``, the number of all.
+
+    The neighbours of vertex ``v`` begin at word ``first_word + v * ceil(size / 64)`` of
+    ``adjacency``.
     """
 
     queries: Any
-    near: Any
-    deepest: int  # more than the number of vertices of any subgraph
-    words: int  # the most of any query
-    spent: Any  # scalars: ``nodes`` visited in this launch; ``found``, the number of all solutions
-    limit: int  # of nodes, after which a launch ends soon
+    adjacency: Any
+    max_depth: int  # more than the number of vertices of any subgraph
+    words: int  # of the largest set of any query
+    counters: Any  # scalars: ``nodes`` visited in this launch; ``solutions``, the number of all
+    node_limit: int  # of nodes, after which a launch ends soon
     solutions: Any  # a column of words, one solution after another, if all are searched
     capacity: int  # of solutions
 
@@ -59,11 +66,11 @@ class Node:
     """A node of the search, and what is computed of it; all of them but two are bit words."""
 
     chosen: local(u64, 4)
-    rest: local(u64, 4)  # the candidates
+    candidates: local(u64, 4)
     reached: local(u64, 4)
     front: local(u64, 4)
-    following: local(u64, 4)
-    beyond: local(u64, 4)  # neighbours of the front
+    subgraph: local(u64, 4)
+    neighbours: local(u64, 4)  # neighbours of the front
     lacking: local(u64, 4)  # chosen vertices of degree below k among these
     gains: local(i32, 16)  # candidates by their number of lacking neighbours
     stack: local(u64, 64)  # the sets of open nodes, chosen vertices first
@@ -71,19 +78,19 @@ class Node:
 
 
 @func
-def fill(node, deepest, words):
+def allocate(node, max_depth, words):
     """Have zeros in all sets of a new node."""
     for _ in range(words):
         node.chosen.add(u64(0))
-        node.rest.add(u64(0))
+        node.candidates.add(u64(0))
         node.reached.add(u64(0))
         node.front.add(u64(0))
-        node.following.add(u64(0))
-        node.beyond.add(u64(0))
+        node.subgraph.add(u64(0))
+        node.neighbours.add(u64(0))
         node.lacking.add(u64(0))
-    for _ in range(deepest + 1):
+    for _ in range(max_depth + 1):
         node.gains.add(i32(0))
-    for _ in range(2 * words * (deepest + 1)):
+    for _ in range(2 * words * (max_depth + 1)):
         node.stack.add(u64(0))
     node.depth.add(i32(0))
 
@@ -102,86 +109,86 @@ def size_of(s, words):
 
 
 @func
-def common(near, row, s, words):
+def common(adjacency, row, s, words):
     """Count the members of a set among the neighbours of a row."""
     total = i32(0)
     for j in range(words):
-        total += i32(popcount(near[row + j] & s[j]))
+        total += i32(popcount(adjacency[row + j] & s[j]))
     return total
 
 
 @func
 def row_of(q, v, words):
-    """Give the place of a vertex's neighbours in ``near``."""
-    return q.first + i64(words) * v
+    """Give the place of a vertex's neighbours in ``adjacency``."""
+    return q.first_word + i64(words) * v
 
 
 @func
-def farthest(k, most):
-    """Give the largest distance in a graph of ``most`` vertices and minimum degree ``k``."""
+def farthest(k, max_size):
+    """Give the largest distance in a graph of ``max_size`` vertices and minimum degree ``k``."""
     far = i32(1)
     if k == 1:
-        far = most - 1
-    elif k + 2 <= most:
+        far = max_size - 1
+    elif k + 2 <= max_size:
         far = i32(2)
-        while k + far + 2 + (far + 1) // 3 * (k - 2) <= most:
+        while k + far + 2 + (far + 1) // 3 * (k - 2) <= max_size:
             far += 1
     return far
 
 
 @func
-def choose_neighbours(node, near, row, words):
+def choose_neighbours(node, adjacency, row, words):
     """Choose all candidates of a row."""
     for j in range(words):
-        node.chosen[j] = node.chosen[j] | (near[row + j] & node.rest[j])
-        node.rest[j] = node.rest[j] & ~near[row + j]
+        node.chosen[j] = node.chosen[j] | (adjacency[row + j] & node.candidates[j])
+        node.candidates[j] = node.candidates[j] & ~adjacency[row + j]
 
 
 @func
-def keep_neighbours(node, near, row, words):
+def keep_neighbours(node, adjacency, row, words):
     """Remove the candidates that are not in a row; give whether there were any."""
     removed = False
     for j in range(words):
-        if node.rest[j] & ~near[row + j] != u64(0):
+        if node.candidates[j] & ~adjacency[row + j] != u64(0):
             removed = True
-            node.rest[j] = node.rest[j] & near[row + j]
+            node.candidates[j] = node.candidates[j] & adjacency[row + j]
     return removed
 
 
 @func
-def reduce_by_degrees(node, q, near, k, words):
+def reduce_by_degrees(node, q, adjacency, k, words):
     """Apply the degree rules to each vertex; give whether a set changed, and none is impossible."""
     changed, possible = False, True
-    spare = q.most - size_of(node.chosen, words)
-    if spare <= 0:
-        possible = spare == 0
+    slots_left = q.max_size - size_of(node.chosen, words)
+    if slots_left <= 0:
+        possible = slots_left == 0
         for j in range(words):
-            node.rest[j] = u64(0)
+            node.candidates[j] = u64(0)
     for j in range(words):
-        bits = node.chosen[j] | node.rest[j]
+        bits = node.chosen[j] | node.candidates[j]
         while bits != u64(0) and possible:
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            inside = common(near, row, node.chosen, words)
-            among = inside + common(near, row, node.rest, words)
+            inside = common(adjacency, row, node.chosen, words)
+            among = inside + common(adjacency, row, node.candidates, words)
             if node.chosen[j] & bit(v) != u64(0):
-                if among < k or inside + spare < k:
+                if among < k or inside + slots_left < k:
                     possible = False
                 elif among == k and inside < k:  # all its neighbours are needed
-                    choose_neighbours(node, near, row, words)
+                    choose_neighbours(node, adjacency, row, words)
                     changed = True
-                elif inside + spare == k:  # only its neighbours can be added
-                    changed = keep_neighbours(node, near, row, words) or changed
-            elif among < k or inside + spare - 1 < k:
-                if node.rest[j] & bit(v) != u64(0):
-                    node.rest[j] = node.rest[j] & ~bit(v)
+                elif inside + slots_left == k:  # only its neighbours can be added
+                    changed = keep_neighbours(node, adjacency, row, words) or changed
+            elif among < k or inside + slots_left - 1 < k:
+                if node.candidates[j] & bit(v) != u64(0):
+                    node.candidates[j] = node.candidates[j] & ~bit(v)
                     changed = True
     return changed, possible
 
 
 @func
-def find_reached(node, q, near, distance, words):
+def find_reached(node, q, adjacency, distance, words):
     """Find the vertices within a distance of the query's in the subgraph of ``following``."""
     for j in range(words):
         node.reached[j] = u64(0)
@@ -193,49 +200,76 @@ def find_reached(node, q, near, distance, words):
         distance -= 1
         more = False
         for j in range(words):
-            node.beyond[j] = u64(0)
+            node.neighbours[j] = u64(0)
         for j in range(words):
             bits = node.front[j]
             while bits != u64(0):
                 row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
                 bits = bits & (bits - u64(1))
                 for i in range(words):
-                    node.beyond[i] = node.beyond[i] | near[row + i]
+                    node.neighbours[i] = node.neighbours[i] | adjacency[row + i]
         for j in range(words):
-            node.front[j] = node.beyond[j] & node.following[j] & ~node.reached[j]
+            node.front[j] = node.neighbours[j] & node.subgraph[j] & ~node.reached[j]
             node.reached[j] = node.reached[j] | node.front[j]
             more = more or node.front[j] != u64(0)
 
 
 @func
-def reduce_by_distance(node, q, near, k, words):
+def reduce_by_distance(node, q, adjacency, k, words):
     """Remove candidates far from the query; give whether there are any, and none is chosen."""
     for j in range(words):
-        node.following[j] = node.chosen[j] | node.rest[j]
-    find_reached(node, q, near, farthest(k, q.most), words)
+        node.subgraph[j] = node.chosen[j] | node.candidates[j]
+    find_reached(node, q, adjacency, farthest(k, q.max_size), words)
     changed, possible = False, True
     for j in range(words):
         if node.chosen[j] & ~node.reached[j] != u64(0):
             possible = False
-        if node.rest[j] & ~node.reached[j] != u64(0):
-            node.rest[j] = node.rest[j] & node.reached[j]
+        if node.candidates[j] & ~node.reached[j] != u64(0):
+            node.candidates[j] = node.candidates[j] & node.reached[j]
             changed = True
     return changed, possible
 
 
 @func
-def reduce_node(node, q, near, k, words):
+def reduce_node(node, q, adjacency, k, words):
     """Apply the rules until they change nothing; give whether the node may have a subgraph."""
     changed, possible = True, True
     while changed and possible:
-        changed, possible = reduce_by_degrees(node, q, near, k, words)
+        changed, possible = reduce_by_degrees(node, q, adjacency, k, words)
         if possible and not changed:
-            changed, possible = reduce_by_distance(node, q, near, k, words)
-    return possible and size_of(node.chosen, words) + size_of(node.rest, words) >= q.least
+            changed, possible = reduce_by_distance(node, q, adjacency, k, words)
+    return possible and size_of(node.chosen, words) + size_of(node.candidates, words) >= q.min_size
 
 
 @func
-def find_lacking(node, q, near, k, words):
+def keep_common(node, q, adjacency, v, k, words):
+    """Remove candidates of too few common neighbours with a vertex; give whether there were any."""
+    row = row_of(q, v, words)
+    least = 2 * k - q.max_size
+    removed = False
+    for j in range(words):
+        bits = node.candidates[j]
+        while bits != u64(0):
+            u = 64 * i64(j) + i64(ctz(bits))
+            bits = bits & (bits - u64(1))
+            other, both = row_of(q, u, words), i32(0)
+            for i in range(words):
+                both += i32(
+                    popcount(
+                        adjacency[row + i]
+                        & adjacency[other + i]
+                        & (node.chosen[i] | node.candidates[i])
+                    )
+                )
+            apart = 2 if adjacency[row + j] & bit(u) == u64(0) else 0
+            if both < least + apart:
+                node.candidates[j] = node.candidates[j] & ~bit(u)
+                removed = True
+    return removed
+
+
+@func
+def find_lacking(node, q, adjacency, k, words):
     """Find chosen vertices of too few chosen neighbours; give how many neighbours they lack."""
     missing = i32(0)
     for j in range(words):
@@ -244,7 +278,7 @@ def find_lacking(node, q, near, k, words):
         while bits != u64(0):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
-            inside = common(near, row_of(q, v, words), node.chosen, words)
+            inside = common(adjacency, row_of(q, v, words), node.chosen, words)
             if inside < k:
                 missing += k - inside
                 node.lacking[j] = node.lacking[j] | bit(v)
@@ -252,21 +286,21 @@ def find_lacking(node, q, near, k, words):
 
 
 @func
-def best_candidate(node, q, near, words):
+def best_candidate(node, q, adjacency, words):
     """Count the candidates by gain; give one of the most lacking, then of the most neighbours."""
-    for gain in range(q.most + 1):
+    for gain in range(q.max_size + 1):
         node.gains[gain] = i32(0)
     best, score = i64(-1), i64(-1)
     for j in range(words):
-        bits = node.rest[j]
+        bits = node.candidates[j]
         while bits != u64(0):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            gained = common(near, row, node.lacking, words)
+            gained = common(adjacency, row, node.lacking, words)
             node.gains[gained] += 1
-            inside = common(near, row, node.chosen, words)
-            among = inside + common(near, row, node.rest, words)
+            inside = common(adjacency, row, node.chosen, words)
+            among = inside + common(adjacency, row, node.candidates, words)
             value = ((i64(gained) << 20) + inside << 20) + among
             if value > score:
                 best, score = v, value
@@ -274,13 +308,13 @@ def best_candidate(node, q, near, words):
 
 
 @func
-def can_fill(node, missing, spare, most):
+def deficit_coverable(node, missing, slots_left, max_size):
     """Give whether the candidates of the largest gains have the missing neighbours."""
-    gain = most
-    while gain > 0 and spare > 0 and missing > 0:
-        taken = min(node.gains[gain], spare)
+    gain = max_size
+    while gain > 0 and slots_left > 0 and missing > 0:
+        taken = min(node.gains[gain], slots_left)
         missing -= taken * gain
-        spare -= taken
+        slots_left -= taken
         gain -= 1
     return missing <= 0
 
@@ -290,7 +324,7 @@ def push(node, words):
     depth = node.depth[0]
     for j in range(words):
         node.stack[depth + j] = node.chosen[j]
-        node.stack[depth + words + j] = node.rest[j]
+        node.stack[depth + words + j] = node.candidates[j]
     node.depth[0] = depth + 2 * words
 
 
@@ -299,114 +333,100 @@ def pop(node, words):
     depth = node.depth[0] - 2 * words
     for j in range(words):
         node.chosen[j] = node.stack[depth + j]
-        node.rest[j] = node.stack[depth + words + j]
+        node.candidates[j] = node.stack[depth + words + j]
     node.depth[0] = depth
 
 
 @func
-def push_without(node, q, near, v, words):
+def push_excluding(node, q, adjacency, v, words):
     """Push the node without a candidate, and without those that it could replace."""
     out = row_of(q, v, words)
     for j in range(words):
-        node.front[j] = node.rest[j]
-    node.rest[v >> 6] = node.rest[v >> 6] & ~bit(v)
+        node.front[j] = node.candidates[j]
+    node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
     for j in range(words):
-        bits = node.rest[j]
+        bits = node.candidates[j]
         while bits != u64(0):
             u = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, u, words)
             replaced = True
             for i in range(words):
-                of_u = near[row + i] & (node.chosen[i] | node.front[i]) & ~near[out + i]
+                of_u = adjacency[row + i] & (node.chosen[i] | node.front[i]) & ~adjacency[out + i]
                 if i == v >> 6:
                     of_u = of_u & ~bit(v)
                 replaced = replaced and of_u == u64(0)
             if replaced:
-                node.rest[j] = node.rest[j] & ~bit(u)
+                node.candidates[j] = node.candidates[j] & ~bit(u)
     push(node, words)
     for j in range(words):
-        node.rest[j] = node.front[j]
+        node.candidates[j] = node.front[j]
 
 
 @func
-def push_with(node, q, near, v, k, words):
+def push_including(node, q, adjacency, v, k, words):
     """Push the node with a candidate chosen, without those of too few common neighbours with it."""
-    row = row_of(q, v, words)
-    least = 2 * k - q.most
-    node.rest[v >> 6] = node.rest[v >> 6] & ~bit(v)
-    for j in range(words):
-        bits = node.rest[j]
-        while bits != u64(0):
-            u = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
-            other, both = row_of(q, u, words), i32(0)
-            for i in range(words):
-                both += i32(
-                    popcount(near[row + i] & near[other + i] & (node.chosen[i] | node.rest[i]))
-                )
-            apart = 2 if near[row + j] & bit(u) == u64(0) else 0
-            if both < least + apart:
-                node.rest[j] = node.rest[j] & ~bit(u)
+    node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
+    keep_common(node, q, adjacency, v, k, words)
     node.chosen[v >> 6] = node.chosen[v >> 6] | bit(v)
     push(node, words)
 
 
 @func
 def note_solution(node, q, words):
-    """Keep the vertices of ``following``, if they are the query's first solution."""
-    if atomic_max(q.found, 1) == 0:
+    """Keep the vertices of ``subgraph``, if they are the query's first solution."""
+    if atomic_max(q.solved, 1) == 0:
         for j in range(words):
-            q.solution[j] = node.following[j]
+            q.solution[j] = node.subgraph[j]
 
 
 @func
-def is_solution(node, q, near, words):
-    """Whether the chosen vertices, which lack no neighbours, are a solution; then `following`."""
+def is_solution(node, q, adjacency, words):
+    """Whether the chosen vertices, which lack no neighbours, are a solution, then `subgraph`."""
     for j in range(words):
-        node.following[j] = node.chosen[j]
-    find_reached(node, q, near, q.most, words)
+        node.subgraph[j] = node.chosen[j]
+    find_reached(node, q, adjacency, q.max_size, words)
     size = size_of(node.chosen, words)
-    return size >= q.least and size_of(node.reached, words) == size
+    return size >= q.min_size and size_of(node.reached, words) == size
 
 
 @func
-def visit(node, q, near, words):
+def visit(node, q, adjacency, words):
     """Find a solution in a node, or push the two nodes below it."""
-    if reduce_node(node, q, near, q.degree, words):
+    if reduce_node(node, q, adjacency, q.degree, words):
         for j in range(words):
-            node.following[j] = node.chosen[j] | node.rest[j]
-        found = size_of(node.following, words) <= q.most
-        missing = find_lacking(node, q, near, q.degree, words)
-        if not found and missing == 0:
-            found = is_solution(node, q, near, words)
-        if found:
+            node.subgraph[j] = node.chosen[j] | node.candidates[j]
+        solved = size_of(node.subgraph, words) <= q.max_size
+        missing = find_lacking(node, q, adjacency, q.degree, words)
+        if not solved and missing == 0:
+            solved = is_solution(node, q, adjacency, words)
+        if solved:
             note_solution(node, q, words)
         else:
-            v = best_candidate(node, q, near, words)
-            spare = q.most - size_of(node.chosen, words)
-            if can_fill(node, missing, spare, q.most):
-                push_without(node, q, near, v, words)
-                push_with(node, q, near, v, q.degree, words)
+            v = best_candidate(node, q, adjacency, words)
+            slots_left = q.max_size - size_of(node.chosen, words)
+            if deficit_coverable(node, missing, slots_left, q.max_size):
+                push_excluding(node, q, adjacency, v, words)
+                push_including(node, q, adjacency, v, q.degree, words)
 
 
 @func
 def visit_for_all(node, q, pool, words):
     """Note the only subgraph of a node without candidates, or push the two nodes below another."""
-    if reduce_node(node, q, pool.near, q.degree, words):
-        if size_of(node.rest, words) == 0:
-            at = atomic_add(pool.spent.found, i64(1))
+    if reduce_node(node, q, pool.adjacency, q.degree, words):
+        if size_of(node.candidates, words) == 0:
+            at = atomic_add(pool.counters.solutions, i64(1))
             if at < pool.capacity:
                 for j in range(words):
                     pool.solutions[at * words + j] = node.chosen[j]
         else:
-            missing = find_lacking(node, q, pool.near, q.degree, words)
-            v = best_candidate(node, q, pool.near, words)
-            spare = q.most - size_of(node.chosen, words)
-            if can_fill(node, missing, spare, q.most):
-                node.rest[v >> 6] = node.rest[v >> 6] & ~bit(v)
+            missing = find_lacking(node, q, pool.adjacency, q.degree, words)
+            v = best_candidate(node, q, pool.adjacency, words)
+            slots_left = q.max_size - size_of(node.chosen, words)
+            if deficit_coverable(node, missing, slots_left, q.max_size):
+                node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
                 push(node, words)
-                push_with(node, q, pool.near, v, q.degree, words)
+                push_including(node, q, pool.adjacency, v, q.degree, words)
 
 
 @func
@@ -414,7 +434,7 @@ def search_below(node, q, pool, limit, words, every):
     """Search below the nodes of the stack, or until so many are visited; give the number."""
     nodes = i32(0)
     while node.depth[0] > 0 and nodes < limit:
-        if atomic_max(q.found, 0) > 0:  # another item may have set it
+        if atomic_max(q.solved, 0) > 0:  # another item may have set it
             node.depth[0] = i32(0)
         else:
             nodes += 1
@@ -422,44 +442,199 @@ def search_below(node, q, pool, limit, words, every):
             if every:
                 visit_for_all(node, q, pool, words)
             else:
-                visit(node, q, pool.near, words)
+                visit(node, q, pool.adjacency, words)
     return nodes
 
 
 @func
 def sets_of(node, like, words):
     """Give the sets of a node as vectors."""
-    chosen, rest = like, like
+    chosen, candidates = like, like
     for j in range(words):
         chosen[j] = node.chosen[j]
-        rest[j] = node.rest[j]
-    return chosen, rest
+        candidates[j] = node.candidates[j]
+    return chosen, candidates
 
 
 @kernel
 def work(e, pool, queue, later, every: static):
     """Search below a node; return nodes that stay open to the queue, or keep them for later."""
     node = Node()
-    fill(node, pool.deepest, pool.words)
-    queue.reserve(pool.deepest + 1)
-    later.reserve(pool.deepest + 1)
+    allocate(node, pool.max_depth, pool.words)
+    queue.reserve(pool.max_depth + 1)
+    later.reserve(pool.max_depth + 1)
     q = e.item
     words = (q.size + 63) // 64
     for j in range(words):
         node.chosen[j] = e.chosen[j]
-        node.rest[j] = e.rest[j]
+        node.candidates[j] = e.candidates[j]
     push(node, words)
-    spent, nodes = atomic_add(pool.spent.nodes, i64(0)), i32(0)
-    if spent < pool.limit:
-        limit = NODES << min(e.generation, OLDEST)
+    visited, nodes = atomic_add(pool.counters.nodes, i64(0)), i32(0)
+    if visited < pool.node_limit:
+        limit = NODES_PER_ITEM << min(e.generation, LAST_GENERATION)
+        if words > STANDARD_WORDS:
+            limit = limit * STANDARD_WORDS**2 // (words * words) + 1
         nodes = search_below(node, q, pool, limit, words, every)
-        spent = atomic_add(pool.spent.nodes, i64(nodes))
+        visited = atomic_add(pool.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
     atomic_add(q.open, node.depth[0] // (2 * words) - 1)
     while node.depth[0] > 0:
         pop(node, words)
-        chosen, rest = sets_of(node, e.chosen, words)
-        if spent < pool.limit:
-            queue.add(q, generation=e.generation + 1, chosen=chosen, rest=rest)
+        chosen, candidates = sets_of(node, e.chosen, words)
+        if visited < pool.node_limit:
+            queue.add(q, generation=e.generation + 1, chosen=chosen, candidates=candidates)
         else:
-            later.add(q, generation=e.generation, chosen=chosen, rest=rest)
+            later.add(q, generation=e.generation, chosen=chosen, candidates=candidates)
+
+
+@kernel
+def begin_search(q, queue):
+    """Have a node of the query and all its candidates in the queue."""
+    chosen, candidates = q.solution, q.solution
+    for j in range((q.size + 63) // 64):
+        chosen[j] = u64(0)
+        candidates[j] = first_bits(q.size - 64 * j)
+    chosen[0] = u64(1)
+    candidates[0] = candidates[0] & ~u64(1)
+    queue.add(q, generation=0, chosen=chosen, candidates=candidates)
+
+
+@func
+def first_bits(count):
+    """Give a word of ones, as many as there are vertices left."""
+    return ~u64(0) if count >= 64 else bit(count) - u64(1)
+
+
+@func
+def first_slot(q, v):
+    """Give the slot in the hash table of a query at which the search for a vertex begins."""
+    return i64(u64(u32(v) * u32(0x9E3779B1)) >> u64(q.slot_shift))
+
+
+@kernel
+def fill_slot(r, queries, slots):
+    """Enter a vertex into the hash table of its query; the values are rows, from 1 on."""
+    q = queries[r.query]
+    slot, mask = first_slot(q, r.vertex), (i64(1) << (32 - q.slot_shift)) - 1
+    while atomic_cas(slots[q.first_slot + slot].row_number, 0, i32(r.id - q.first_row) + 1) != 0:
+        slot = (slot + 1) & mask
+
+
+@kernel
+def fill_row(r, rows, graph, queries, slots, adjacency):
+    """Set the bits of a vertex's neighbours among the vertices of its query."""
+    q = queries[r.query]
+    first = row_of(q, r.id - q.first_row, (q.size + 63) // 64)
+    mask = (i64(1) << (32 - q.slot_shift)) - 1
+    for t in graph.points[r.vertex].outnbrs:
+        slot = first_slot(q, t.id)
+        at = i64(slots[q.first_slot + slot].row_number) - 1
+        while at >= 0 and rows[q.first_row + at].vertex != t.id:
+            slot = (slot + 1) & mask
+            at = i64(slots[q.first_slot + slot].row_number) - 1
+        if at >= 0:
+            adjacency[first + (at >> 6)] = adjacency[first + (at >> 6)] | bit(at)
+
+
+@program
+def fill_rows(rows, graph, queries, slots, adjacency):
+    foreach(rows, fill_slot, queries, slots)
+    foreach(rows, fill_row, rows, graph, queries, slots, adjacency)
+
+
+@func
+def choose_all(node, size, words):
+    """Have a node of the query and all its candidates."""
+    for j in range(words):
+        node.chosen[j] = u64(0)
+        node.candidates[j] = first_bits(size - 64 * j)
+    node.chosen[0] = u64(1)
+    node.candidates[0] = node.candidates[0] & ~u64(1)
+
+
+@func
+def choose_greedily(node, q, rows, adjacency, v, words):
+    """Add a vertex to ``reached``, and its neighbours to ``front``; count these for each vertex."""
+    node.reached[v >> 6] = node.reached[v >> 6] | bit(v)
+    row = row_of(q, v, words)
+    for j in range(words):
+        bits = adjacency[row + j] & node.subgraph[j]
+        node.front[j] = (node.front[j] | bits) & ~node.reached[j]
+        while bits != u64(0):
+            rows[q.first_row + 64 * j + i64(ctz(bits))].inside += 1
+            bits = bits & (bits - u64(1))
+
+
+@func
+def greedy_choice(node, q, rows, words):
+    """Give the vertex of ``front`` of most chosen neighbours, then of most, -1 if there is none."""
+    best, score = i64(-1), i64(-1)
+    for j in range(words):
+        bits = node.front[j]
+        while bits != u64(0):
+            v = 64 * i64(j) + i64(ctz(bits))
+            bits = bits & (bits - u64(1))
+            r = rows[q.first_row + v]
+            value = (i64(r.inside) << 32) + r.among
+            if value > score:
+                best, score = v, value
+    return best
+
+
+@func
+def greedy_degree(node, q, rows, words):
+    """Give the minimum degree of the vertices of ``reached``."""
+    least = q.max_size
+    for j in range(words):
+        bits = node.reached[j]
+        while bits != u64(0):
+            least = min(least, rows[q.first_row + 64 * j + i64(ctz(bits))].inside)
+            bits = bits & (bits - u64(1))
+    return least
+
+
+@func
+def find_greedily(node, q, rows, adjacency, words):
+    """Add the vertex of most chosen neighbours, and so on; keep the best of these subgraphs."""
+    for v in range(q.size):
+        rows[q.first_row + v].inside = i32(0)
+        rows[q.first_row + v].among = common(adjacency, row_of(q, v, words), node.subgraph, words)
+    for j in range(words):
+        node.reached[j] = u64(0)
+        node.front[j] = u64(0)
+    size, v = i32(0), i64(0)
+    while v >= 0 and size < q.max_size:
+        choose_greedily(node, q, rows, adjacency, v, words)
+        size += 1
+        degree = greedy_degree(node, q, rows, words)
+        if size >= q.min_size and degree > q.greedy:
+            q.greedy = degree
+            for j in range(words):
+                q.solution[j] = node.reached[j]
+        v = greedy_choice(node, q, rows, words)
+
+
+@kernel
+def reduce_query(q, rows, adjacency, most_words):
+    """Remove candidates that no solution has; find a subgraph of those left by a greedy search."""
+    node = Node()
+    allocate(node, 1, most_words)
+    words = (q.size + 63) // 64
+    choose_all(node, q.size, words)
+    changed, possible = True, True
+    while changed:
+        possible = reduce_node(node, q, adjacency, q.degree, words)
+        changed = possible and keep_common(node, q, adjacency, 0, q.degree, words)
+    if possible:
+        for j in range(words):
+            node.subgraph[j] = node.chosen[j] | node.candidates[j]
+            q.remaining[j] = node.subgraph[j]
+        find_greedily(node, q, rows, adjacency, words)
+
+
+@program
+def reduce_all(rows, graph, queries, slots, adjacency, most_words):
+    """Prepare all queries of a batch."""
+    foreach(rows, fill_slot, queries, slots)
+    foreach(rows, fill_row, rows, graph, queries, slots, adjacency)
+    foreach(queries, reduce_query, rows, adjacency, most_words)
