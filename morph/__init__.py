@@ -13,9 +13,9 @@ from morph.algorithms.graph.colouring import colouring
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number, k_core
 from morph.algorithms.graph.cycles import CycleError, NegativeCycle
-from morph.algorithms.graph.independent import maximal_independent_set
-from morph.algorithms.graph.edge_betweenness import edge_betweenness
 from morph.algorithms.graph.densest import densest_subgraph
+from morph.algorithms.graph.edge_betweenness import edge_betweenness
+from morph.algorithms.graph.independent import maximal_independent_set
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank

@@ -18,9 +18,9 @@ from morph.algorithms.graph.bfs import bfs
 from morph.algorithms.graph.colouring import colouring
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
-from morph.algorithms.graph.independent import maximal_independent_set
-from morph.algorithms.graph.edge_betweenness import edge_betweenness
 from morph.algorithms.graph.densest import densest_subgraph
+from morph.algorithms.graph.edge_betweenness import edge_betweenness
+from morph.algorithms.graph.independent import maximal_independent_set
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
@@ -366,6 +366,8 @@ ROWS = (
         options=(NO_SOURCE, SEED), arguments=_without_source,
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
+    ),
+    Algorithm(
         "densest", densest_subgraph,
         "Find the vertices of GRAPH with the most edges among them per vertex.\n\n"
         "Edge directions, weights and duplicates are ignored.  The result is the largest of the"
