@@ -20,8 +20,14 @@ DEFINITIONS = {
     "comments": "def f(p):\n    p.x = 1\n# a comment\n\n    p.y = 3  # another\n",
     "inner function": "def f(p):\n    def g(q):\n        return q\n\n    return g(p)\n",
 }
-BEHIND = ["", "\n\ndef g(p):\n    p.y = 2\n", "def g(p): p.y = 2\n", "@kernel\ndef g(p):\n    pass\n",
-          "x = 1\n", "# end\nx = (\n    1\n)\n"]  # fmt: skip
+BEHIND = [
+    "",
+    "\n\ndef g(p):\n    p.y = 2\n",
+    "def g(p): p.y = 2\n",
+    "@kernel\ndef g(p):\n    pass\n",
+    "x = 1\n",
+    "# end\nx = (\n    1\n)\n",
+]
 
 
 @pytest.mark.parametrize("behind", BEHIND)
