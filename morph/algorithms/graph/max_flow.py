@@ -1,0 +1,340 @@
+"""Maximum flow and minimum cut, by synchronous push-relabel.
+
+A vertex has a height, a lower bound of its distance to the target in the residual network, and an
+excess, which it pushes along residual arcs to vertices that are one lower (Goldberg, Tarjan 1988).
+A pulse is three steps: all active vertices push; those that keep some excess find the height above
+their lowest residual neighbour; the heights are set (after Baumstark, Blelloch, Shun, ESA 2015).
+Heights do not change while excess is pushed, so of an arc and its reverse only one is used, and the
+result depends neither on the device nor on the number of threads.
+
+Heights are replaced by exact distances, by a breadth-first search from the target, each time that
+the arcs read to raise heights are as many as `SWEEP` searches read, or that a height is left by its
+last vertex: then no vertex above that height reaches the target (the gap rule), and the search
+removes all of them from the work.
+
+The flow is routed twice.  To the sink: in the end no vertex with excess reaches the sink, and the
+vertices that do not reach it are the source side of a minimum cut (of all minimum cuts, the one with
+the largest source side).  Then to the source: excess that cannot reach the sink is returned.
+
+The network has a pair of arcs for an edge; an edge and one of the opposite direction share a pair,
+and so do both arcs of an undirected edge.  O(n^2 m) work at most.  One launch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device, vertex_id
+from morph.data.collection import Collection
+from morph.data.scalars import Scalars
+from morph.graph import Graph
+from morph.language.dtypes import Ref
+from morph.language.messages import shown
+from morph.data.sorting import order_of
+from morph.launch.foreach import foreach, kernel, program
+from morph.launch.sections import sections
+from morph.prelude import atomic_add, atomic_min, bool_, i32, i64
+from morph.runtime.arrays import all_true
+
+INFINITY = 2**31 - 1
+LIMIT = 2**62 - 1  # flows are below it, so that an arc and its reverse together fit int64
+SWEEP = 2  # relabelling reads so many times the arcs between two global relabellings
+VISIT = 6  # a vertex counts as so many arcs
+
+
+class Flow(NamedTuple):
+    """Result of `max_flow`.
+
+    ``value``, an int; ``flow``, shape (m,), int64, of each edge; ``cut``, shape (n,), bool, the
+    source side of a minimum cut.
+    """
+
+    value: int
+    flow: Any
+    cut: Any
+
+
+@kernel
+def forget(p, target, now):
+    p.height = i32(INFINITY)
+    p.current = 0
+    if p.id == target:
+        p.height = 0
+        now.add(p)
+
+
+@kernel
+def saturate(p):
+    for a in p.outedges:
+        atomic_add(a.back.residual, a.residual)
+        atomic_add(a.dst.excess, a.residual)
+        a.residual = i64(0)
+
+
+@kernel
+def climb(p, height, then):
+    """Find the vertices that can push to this one."""
+    for a in p.outedges:
+        t = a.dst
+        if t.height > height and a.back.residual > 0:
+            if atomic_min(t.height, i32(height)) > height:
+                then.add(t)
+
+
+@kernel
+def activate(p, active):
+    if p.excess > 0 and p.height > 0 and p.height < INFINITY:
+        active.add(p)
+
+
+@kernel
+def push(p, reached, kept):
+    """Push excess to lower vertices, beginning at the arc of the last push."""
+    x, k, lower = p.excess, p.current, p.height - 1
+    for a in p.outedges[k:]:
+        t = a.dst
+        if t.height == lower and a.residual > 0:
+            moved = min(x, a.residual)
+            a.residual -= moved
+            a.back.residual += moved
+            if atomic_add(t.gain, moved) == 0:
+                reached.add(t)
+            x -= moved
+            if x == 0:
+                break
+        k += 1
+    p.excess = x
+    p.current = k
+    if x > 0:
+        kept.add(p)
+
+
+@kernel
+def find_height(p, state):
+    """Find the height above the lowest residual neighbour."""
+    low = i32(INFINITY - 1)
+    for a in p.outedges:
+        if a.residual > 0:
+            low = min(low, a.dst.height)
+    p.raised = low + 1
+    p.current = 0
+    atomic_add(state.work, i64(p.out_degree) + VISIT)
+
+
+@kernel
+def gather(p, target, active):
+    """Add what was pushed here to the excess."""
+    if p.excess == 0 and p.id != target:  # a vertex that kept some is listed by `rise`
+        active.add(p)
+    p.excess += p.gain
+    p.gain = 0
+
+
+@kernel
+def rise(p, active):
+    p.height = p.raised
+    if p.height < INFINITY:
+        active.add(p)
+
+
+@program
+def relabel(g, target, now, then, active):
+    """Set heights to distances to the target; list the vertices with excess that reach it."""
+    foreach(g.points, forget, target, now)
+    height = 0
+    while not now.empty:
+        height += 1
+        foreach(now, climb, height, then)
+        now, then = then, now
+        then.clear()
+    active.clear()
+    foreach(g.points, activate, active)
+
+
+@program
+def route(g, target, active, reached, kept, state, most):
+    """Push excess until none can reach the target."""
+    state.work = 0
+    relabel(g, target, reached, kept, active)
+    while not active.empty:
+        foreach(active, push, reached, kept)
+        active.clear()
+        foreach(kept, find_height, state)
+        with sections():
+            foreach(reached, gather, target, active)
+            foreach(kept, rise, active)
+        reached.clear()
+        kept.clear()
+        if state.work > most:
+            state.work = 0
+            relabel(g, target, reached, kept, active)
+
+
+@kernel
+def mark(p):
+    p.cut = p.height == INFINITY
+
+
+@program
+def find_flow(g, source, sink, active, reached, kept, state, most):
+    foreach(g.points, saturate, where=lambda p: p.id == source)
+    route(g, sink, active, reached, kept, state, most)
+    relabel(g, sink, reached, kept, active)
+    foreach(g.points, mark)
+    value = g.points[sink].excess
+    g.points[sink].excess = i64(0)
+    route(g, source, active, reached, kept, state, most)
+    return value
+
+
+def _capacities(graph: Graph, name: str, pick: Any) -> Any:
+    """Give the capacities of these edges as int64; 1 if the graph has no weights.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no integers, or one is negative.
+    """
+    xp, columns = graph.device.xp, graph.edges.columns
+    if name not in columns:
+        if name != "weight":
+            raise ValueError(f"capacity = {shown(name)}: edges have no such column")
+        return xp.ones(len(graph.edges), np.int64)[pick]
+    kind = columns[name].dtype
+    if columns[name].array.ndim != 1 or columns[name].ref is not None or kind.kind not in "biu":
+        raise TypeError(f"capacities are integers, but column {shown(name)} has {kind}")
+    capacity = columns[name].array[: len(graph.edges)][pick]
+    if kind.kind == "i" and not all_true(capacity >= 0):
+        k = int((capacity < 0).argmax())
+        u, v = (int(getattr(graph.edges, c).array[pick][k]) for c in ("src", "dst"))
+        raise ValueError(f"a capacity is 0 or more, but the edge from {u} to {v} has {capacity[k]}")
+    if kind == np.uint64:
+        capacity = xp.minimum(capacity, np.uint64(2**63 - 1))
+    return capacity.astype(np.int64)
+
+
+def _total(capacity: Any) -> int:
+    """Add up without overflow."""
+    return (int((capacity >> 32).sum()) << 32) + int((capacity & 0xFFFFFFFF).sum())
+
+
+def _pairs(xp: Any, n: int, src: Any, dst: Any) -> tuple[Any, Any]:
+    """Pair edges with edges of the opposite direction, the first ones with each other.
+
+    Returns
+    -------
+    one, other : array of int64
+        Positions of edges, each edge once; ``other`` is -1 for edges without a partner.
+    """
+    keys = xp.minimum(src, dst).astype(np.int64) * n + xp.maximum(src, dst)
+    keys = 2 * keys + (src > dst)
+    order = order_of(xp, keys)
+    keys = keys[order]
+    up, down = (xp.flatnonzero(keys & 1 == odd) for odd in (0, 1))
+    first = xp.searchsorted(keys, keys[down])  # of the edges with the same ends
+    mate = xp.searchsorted(keys, keys[down] - 1) + down - first
+    paired = mate < first
+    other = xp.full(keys.size, -1, np.int64)
+    other[mate[paired]] = order[down[paired]]
+    one = xp.concatenate([up, down[~paired]])
+    return order[one], other[one]
+
+
+def _network(graph: Graph, src: Any, dst: Any, capacity: Any, back: Any) -> tuple[Graph, Any]:
+    """Make the residual network: an arc for each pair, and its reverse; give the first ones."""
+    xp, n, k = graph.device.xp, len(graph.points), len(src)
+    ends = xp.concatenate([src, dst]), xp.concatenate([dst, src])
+    net = Graph.from_edges(*ends, n=n, device=graph.device)
+    for name, dtype in (("height", i32), ("raised", i32), ("current", i32)):
+        net.points.add(name, dtype)
+    net.points.add("excess", i64)
+    net.points.add("gain", i64)
+    net.points.add("cut", bool_)
+    net.edges.add("residual", i64)
+    net.edges.add("back", Ref("edges"))
+    order = xp.arange(2 * k) if net.edge_order is None else net.edge_order
+    place = xp.empty(2 * k, np.int32)
+    place[order] = xp.arange(2 * k, dtype=np.int32)
+    net.edges.residual.array[place] = xp.concatenate([capacity, back])
+    net.edges.back.array[place] = xp.roll(place, k)
+    return net, place[:k]
+
+
+def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Flow:
+    xp, m = graph.device.xp, len(graph.edges)
+    src, dst = (getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst"))
+    useful = (capacity > 0) & (src != dst) & (dst != source) & (src != sink)
+    ids = xp.flatnonzero(useful)
+    src, dst, capacity = src[ids], dst[ids], capacity[ids]
+    begin, end = src == source, dst == sink
+    most = min(_total(capacity[end]), LIMIT)
+    total = _total(xp.minimum(capacity[begin], most + 1))
+    if total >= LIMIT:
+        raise OverflowError(
+            f"the edges from {source} and those to {sink} have capacities for a flow of"
+            f" {LIMIT} or more: it may not fit int64"
+        )
+    capacity = xp.minimum(capacity, total + 1)  # no minimum cut has such an edge
+    one, other = _pairs(xp, len(graph.points), src, dst)
+    front = capacity[one]
+    back = xp.where(other >= 0, capacity[other], 0)
+    net, arcs = _network(graph, src[one], dst[one], front, back)
+    lists = [Collection(net.points, capacity=len(net.points)) for _ in range(3)]
+    work = SWEEP * (VISIT * len(net.points) + len(net.edges))
+    value = find_flow(net, i64(source), i64(sink), *lists, Scalars(net, work=0), i64(work))
+    moved = front - net.edges.residual.array[arcs]
+    flow = xp.zeros(m, np.int64)
+    ids = ids if isinstance(pick, slice) else pick[ids]
+    flow[ids[one]] = xp.maximum(moved, 0)
+    paired = other >= 0
+    flow[ids[other[paired]]] = xp.maximum(-moved[paired], 0)
+    cut = net.points.cut.array[: len(net.points)].astype(bool)
+    cut[~graph.points.alive] = False
+    return Flow(int(value), flow, cut)
+
+
+@of_graph_on_one_device
+def max_flow(graph: Graph, source: int, sink: int, *, capacity: str = "weight") -> Flow:
+    """Find a maximum flow from ``source`` to ``sink``, and a minimum cut between them.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Each edge carries flow along its direction, up to its capacity; an edge of
+        an undirected graph (``directed=False``) in either direction.
+    source, sink : int
+        Ids or labels of two vertices.
+    capacity : str
+        The column of the edges with their capacities: integers, 0 or more.  1 if this is
+        ``"weight"`` and edges have no weights.
+
+    Returns
+    -------
+    Flow
+        ``value``, an int, exact: how much flows from ``source`` to ``sink``.  ``flow``, shape (m,),
+        int64, by the ids of edges: 0 or more, 0 for deleted edges and those from a point to itself;
+        an undirected edge has flow on one of its two arcs at most.  ``cut``, shape (n,), bool: the
+        points that cannot reach the sink when this flow is used; the capacities of the edges from
+        them to the other points add up to ``value``.  Of all minimum cuts this one has the most
+        points on the side of the source.  Arrays are on the graph's device.  The result does not
+        depend on the number of threads.
+
+    Raises
+    ------
+    TypeError
+        If a capacity or a vertex is not an integer; scale capacities that are fractions.
+    ValueError
+        If a capacity is negative, there is no such column, ``source`` or ``sink`` is not a vertex,
+        or both are one.
+    OverflowError
+        If the edges from ``source``, each with the capacity of all edges to ``sink`` at most, have
+        capacities of 2**62 - 1 or more together.
+    """
+    start, end = vertex_id(graph, source, "source"), vertex_id(graph, sink, "sink")
+    if start == end:
+        raise ValueError(f"source and sink are one vertex, {start}")
+    with graph.device.active():
+        pick = live_edges(graph)
+        return _solve(graph, start, end, _capacities(graph, capacity, pick), pick)
