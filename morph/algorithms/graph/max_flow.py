@@ -8,16 +8,17 @@ Heights do not change while excess is pushed, so of an arc and its reverse only 
 result depends neither on the device nor on the number of threads.
 
 Heights are replaced by exact distances, by a breadth-first search from the target, each time that
-the arcs read to raise heights are as many as `SWEEP` searches read, or that a height is left by its
-last vertex: then no vertex above that height reaches the target (the gap rule), and the search
-removes all of them from the work.
+the arcs read to raise heights are as many as in `SWEEP` searches.  Then vertices that do not reach
+the target have no height, and are not active.
 
-The flow is routed twice.  To the sink: in the end no vertex with excess reaches the sink, and the
-vertices that do not reach it are the source side of a minimum cut (of all minimum cuts, the one with
-the largest source side).  Then to the source: excess that cannot reach the sink is returned.
+Flow is pushed twice.  First to the sink: in the end no vertex with excess reaches it, and the
+vertices that do not are the source side of a minimum cut, of all minimum cuts the one with the most
+vertices on that side.  Then the excess that is left is pushed back, to the source.
 
-The network has a pair of arcs for an edge; an edge and one of the opposite direction share a pair,
-and so do both arcs of an undirected edge.  O(n^2 m) work at most.  One launch.
+The network has a pair of arcs for each edge; two edges of opposite directions share one, as do both
+arcs of an undirected edge.  Edges into the source, out of the sink, and without capacity are left
+out.  Capacities are at most one more than the flow can be, so that sums fit.  Work: O(n^2 m) at
+most.  One launch.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.language.messages import shown
-from morph.data.sorting import order_of
 from morph.launch.foreach import foreach, kernel, program
 from morph.launch.sections import sections
+from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_min, bool_, i32, i64
 from morph.runtime.arrays import all_true
 
@@ -204,7 +205,7 @@ def _capacities(graph: Graph, name: str, pick: Any) -> Any:
         return xp.ones(len(graph.edges), np.int64)[pick]
     kind = columns[name].dtype
     if columns[name].array.ndim != 1 or columns[name].ref is not None or kind.kind not in "biu":
-        raise TypeError(f"capacities are integers, but column {shown(name)} has {kind}")
+        raise TypeError(f"capacities are integers, but column {shown(name)} is of {kind}")
     capacity = columns[name].array[: len(graph.edges)][pick]
     if kind.kind == "i" and not all_true(capacity >= 0):
         k = int((capacity < 0).argmax())
@@ -230,7 +231,7 @@ def _pairs(xp: Any, n: int, src: Any, dst: Any) -> tuple[Any, Any]:
     """
     keys = xp.minimum(src, dst).astype(np.int64) * n + xp.maximum(src, dst)
     keys = 2 * keys + (src > dst)
-    order = order_of(xp, keys)
+    order = argsort(keys)
     keys = keys[order]
     up, down = (xp.flatnonzero(keys & 1 == odd) for odd in (0, 1))
     first = xp.searchsorted(keys, keys[down])  # of the edges with the same ends
