@@ -41,6 +41,12 @@ class Definition:
         return self.source.name
 
     @cached_property
+    def stored(self) -> frozenset[str]:
+        """The names that some statement assigns."""
+        names = (n for n in ast.walk(self.source.tree) if isinstance(n, ast.Name))
+        return frozenset(n.id for n in names if isinstance(n.ctx, ast.Store))
+
+    @cached_property
     def barriers(self) -> tuple[ast.Call, ...]:
         """The calls of ``barrier()`` at the top level of a kernel."""
         if self.kind != "kernel":

@@ -23,6 +23,7 @@ class Source:
     tree: ast.FunctionDef | ast.Lambda
     file: str
     shift: int  # line of the file at which the parsed text starts, less one
+    ascii: bool  # of the parsed text, else columns of the tree count bytes
 
     @property
     def name(self) -> str:
@@ -46,9 +47,8 @@ class Source:
         same = getattr(node, "end_lineno", line) == line
         end = getattr(node, "end_col_offset", col + 1) if same else 10**6
         line += self.shift
-        text = linecache.getline(self.file, line)
-        if not text.isascii():  # the tree counts bytes
-            raw = text.encode()
+        if not self.ascii:
+            raw = linecache.getline(self.file, line).encode()
             col = len(raw[:col].decode(errors="ignore"))
             end = len(raw[:end].decode(errors="ignore"))
         return Pos(self.file, line, col, end)
@@ -98,17 +98,42 @@ def read(function: FunctionType, lines: list[str] | None = None) -> Source:
         )
     if function.__name__ == "<lambda>":
         return _read_lambda(function, lines, file, first)
-    text = "".join(inspect.getblock(lines[first - 1 :]))
-    inner = text[:1].isspace()  # a nested function: its lines keep their columns
-    block = ast.parse("if True:\n" + text if inner else text).body[0]
+    inner = lines[first - 1][:1].isspace()  # a nested function: its lines keep their columns
+    text, block = _block(lines[first - 1 :], inner)
     tree = block.body[0] if isinstance(block, ast.If) else block
     if getattr(tree, "name", code.co_name) != code.co_name:
         reject(f"the file of {code.co_name!r} has changed since", here, "load it again")
     if not isinstance(tree, ast.FunctionDef):
         reject("only a plain function can be compiled", here, "no async functions or classes")
-    source = Source(function, tree, file, first - 1 - inner)
+    source = Source(function, tree, file, first - 1 - inner, text.isascii())
     _check_params(source)
     return source
+
+
+def _block(lines: list[str], inner: bool) -> tuple[str, ast.stmt]:
+    """Give the text of the definition at the start of some lines, and its tree.
+
+    It ends before the first line behind ``def`` that is not indented further.  `inspect.getblock`
+    takes longer; it decides if such a line is part of a string or of an expression.
+    """
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    numbered = enumerate(lines)
+    next((i for i, line in numbered if line.lstrip().startswith("def ")), None)
+    end = next((i for i, line in numbered if _is_outside(line, margin)), len(lines))
+    head = "if True:\n" if inner else ""
+    try:
+        text = "".join(lines[:end])
+        (block,) = ast.parse(head + text).body
+    except (SyntaxError, ValueError):
+        text = "".join(inspect.getblock(lines))
+        block = ast.parse(head + text).body[0]
+    return text, block
+
+
+def _is_outside(line: str, margin: int) -> bool:
+    """Whether a line is not indented further, empty, a comment, or the end of an expression."""
+    text = line.lstrip()
+    return bool(text) and len(line) - len(text) <= margin and text[0] not in ")]}#"
 
 
 def _read_lambda(function: FunctionType, lines: list[str], file: str, first: int) -> Source:
@@ -134,7 +159,7 @@ def _read_lambda(function: FunctionType, lines: list[str], file: str, first: int
             Pos(file, first, 0, 1),
             "put it in a file, or in a notebook cell",
         )
-    source = Source(function, found[-1], file, 0)
+    source = Source(function, found[-1], file, 0, "".join(lines).isascii())
     _check_params(source)
     return source
 

@@ -379,7 +379,7 @@ def _static(value: Any, name: str, pos: Pos) -> ir.Const:
 
 def _let_rows_die(unit: ir.Unit, slots: Slots) -> bool:
     """Let tables have dead rows before a kernel that deletes is compiled; true if that is new."""
-    names = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.Delete)}
+    names = {n.slot for n in ir.find(unit.funcs, ir.Delete)}
     fresh = [slots.objects[s] for s in names if not slots.objects[s].deletes]
     for table in fresh:
         table.allow_deletes()
@@ -435,7 +435,7 @@ def _compile(request: Request, slots: Slots) -> Compiled:
     functions = inline_effects(builder.funcs, blocks, builder.stores.values())
     reached = _reachable(functions, blocks)
     funcs = tuple(f for n, f in functions.items() if n in reached)
-    needed = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
+    needed = {n.slot for n in ir.find(funcs, ir.Need) if not n.local}
     if len(needed) > (most := STATUS - abi.Status.STORES):
         what = f"{definition.name!r} allocates in {len(needed)} tables and collections"
         raise ValueError(f"{what}; one launch can in {most}: split it")
@@ -528,8 +528,8 @@ def _redirected(nodes: list[ir.Node]) -> set[str]:
 
 
 def _reachable(funcs: dict[str, ir.Func], blocks: tuple[ir.Block, ...]) -> set[str]:
-    todo = [n.kernel for n in ir.walk(blocks) if isinstance(n, ir.Foreach)]
-    todo += [n.func for n in ir.walk(blocks) if isinstance(n, ir.Call)]
+    todo = [n.kernel for n in ir.find(blocks, ir.Foreach)]
+    todo += [n.func for n in ir.find(blocks, ir.Call)]
     seen: set[str] = set()
     while todo:
         name = todo.pop()
@@ -537,7 +537,7 @@ def _reachable(funcs: dict[str, ir.Func], blocks: tuple[ir.Block, ...]) -> set[s
             continue
         seen.add(name)
         f = funcs[name]
-        todo += [n.func for n in ir.walk(f) if isinstance(n, ir.Call)]
+        todo += [n.func for n in ir.find(f, ir.Call)]
         if isinstance(f, ir.Kernel) and f.where:
             todo.append(f.where)
     return seen

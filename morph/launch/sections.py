@@ -209,7 +209,7 @@ def _program(found: list[Call], sections: bool) -> Program:
                 n.col_offset, n.end_col_offset = 0, sys.maxsize
     known = FunctionType(step.__code__, names, "step", None, step.__closure__)
     program = Program(step)
-    program._definition = Definition("program", Source(known, tree, kept[0].file, 0))
+    program._definition = Definition("program", Source(known, tree, kept[0].file, 0, True))
     return program
 
 

@@ -263,8 +263,9 @@ class Search:
     """The search for subgraphs of the degrees of some queries, on a device."""
 
     def __init__(self, graph: Graph, batch: list[Query]) -> None:
-        device, self.graph, self.batch, self.words = graph.device, graph, batch, batch[0].words
+        device, self.graph, self.batch = graph.device, graph, batch
         sizes = np.array([len(x.candidates) for x in batch])
+        self.words = -(-int(sizes.max()) // WORD)  # that the largest set needs
         lengths = sizes * -(-sizes // WORD)
         slot_bits = np.ceil(np.log2(sizes)).astype(np.int32) + 1  # half of the slots are empty
         self.adjacency = Table("adjacency", device, bits=u64)
@@ -280,7 +281,7 @@ class Search:
         }
         limits["max_size"] = np.minimum(limits["max_size"], sizes).astype(np.int32)
         self.max_depth = int(limits["max_size"].max()) + 1
-        self.bits = bits = vec(u64, self.words)
+        self.bits = bits = vec(u64, batch[0].words)
         self.queries = Table(
             "queries", device, first_word=i64, first_row=i64, first_slot=i64, slot_shift=i32,
             size=i32, min_size=i32, max_size=i32, degree=i32, solved=i32, greedy=i32, solution=bits,

@@ -54,7 +54,9 @@ PARTS = [
 ]
 UNBOUNDED = {float("inf"): "infinity()", float("-inf"): "-infinity()"}
 TEMPORARY = re.compile(r"(b|both|c|e|k|n|p|r|rows|s|skip|v|w|x)\d+_")  # made by `Body.temp`
-TOKEN = re.compile(r"[A-Za-z_]\w*|\S")
+WORD = re.compile(r"[A-Za-z_]\w*")
+BRACKET = re.compile(r"([()\[\]{}])")
+OPENING, CLOSING = {*"([{"}, {*")]}"}
 CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]")
 
 
@@ -64,17 +66,17 @@ def prelude_names(prelude: str) -> tuple[frozenset[str], frozenset[str]]:
     text = re.sub(r"//.*", "", prelude)
     found = set(re.findall(r"# *define (\w+)", text)) | set(CALL.findall(text))
     declared = re.sub(r"#.*|\"[^\"\n]*\"", "", re.sub(r"\\\n", " ", text))
-    head, open_ = list[str](), list[str]()
-    for token in TOKEN.findall(declared):
-        word = token[0].isalpha() or token[0] == "_"
-        if word and open_ in ([], ["enum"]):
-            found.add(token)
-        if token in "([{":
-            open_.append("enum" if token == "{" and head[:1] == ["enum"] else token)
-        elif token in ")]}":
+    open_, start = list[str](), ""  # brackets; the text since the last end of a statement
+    for part in BRACKET.split(declared):
+        if part in OPENING:
+            is_enum = part == "{" and start.split(None, 1)[:1] == ["enum"]
+            open_.append("enum" if is_enum else part)
+        elif part in CLOSING:
             open_.pop()
-        head = [] if token in "{};" else [*head, token]
-    return frozenset(w for w in found if len(w) > 1), frozenset(re.findall(r"[A-Za-z_]\w*", text))
+        elif open_ in ([], ["enum"]):
+            found.update(WORD.findall(part))
+        start = "" if part in ("{", "}") else f"{start}{part}".rpartition(";")[2]
+    return frozenset(w for w in found if len(w) > 1), frozenset(WORD.findall(text))
 
 
 class Names:

@@ -68,7 +68,7 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
 def _claims(e: Emission, k: ir.Kernel, given: str) -> list[str]:
     """How an item claims its collection, and whether it has won."""
     types = dict(k.params) | dict(k.locals)
-    claim = next(n for n in ir.walk(k) if isinstance(n, ir.Claim))
+    claim = ir.find(k, ir.Claim)[0]
 
     stores = []
 

@@ -37,12 +37,6 @@ class Rules:
     call: Callable[[Context, Definition, list[Value], Pos], ir.Expr]  # of a @func
 
 
-def stored_names(definition: Definition) -> frozenset[str]:
-    """The names that some statement of a function assigns."""
-    names = (n for n in ast.walk(definition.source.tree) if isinstance(n, ast.Name))
-    return frozenset(n.id for n in names if isinstance(n.ctx, ast.Store))
-
-
 @dataclass(slots=True, kw_only=True)
 class Context:
     """One function being checked; ``out`` and ``flow`` belong to the present path."""
@@ -75,7 +69,7 @@ class Context:
     def __post_init__(self) -> None:
         self.locals = {n: p for n, p in self.params.items() if isinstance(p, Type)}
         self.flow = Flow(frozenset(self.params))
-        self.stored = stored_names(self.definition)
+        self.stored = self.definition.stored
 
     @property
     def source(self) -> Source:

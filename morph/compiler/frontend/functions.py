@@ -348,7 +348,7 @@ def _check_kernel(c: Context, name: str, item: Type) -> ir.Kernel:
     body = (*first, *statements.check_block(c, tree.body))
     given = ir.bound(ir.walk(body))
     used = read_first(c.commit or ()) | read_first(c.abort or ())
-    claim = next((n for n in ir.walk(body) if isinstance(n, ir.Claim)), None)
+    claim = next(iter(ir.find(body, ir.Claim)), None)
     kept = {claim.items, claim.guard} if claim else set()
     live = tuple(n for n in c.locals if n not in c.params and (n in used & given or n in kept))
     return _finish(c, ir.Kernel, name, body, commit=c.commit, abort=c.abort, live=live)

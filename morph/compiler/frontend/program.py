@@ -23,7 +23,6 @@ from morph.compiler.frontend.assignments import assign_name
 from morph.compiler.frontend.branches import condition
 from morph.compiler.frontend.builder import Builder
 from morph.compiler.frontend.calls import callee
-from morph.compiler.frontend.context import stored_names
 from morph.compiler.frontend.functions import (
     Params,
     check_arguments,
@@ -87,7 +86,7 @@ def inlined(definition: Definition, number: int) -> Definition:
     """A program in which parameters and locals have the names of one call."""
     tree = copy.deepcopy(definition.source.tree)
     source = definition.source
-    names = stored_names(definition) | {*source.params, *([source.more] if source.more else [])}
+    names = definition.stored | {*source.params, *([source.more] if source.more else [])}
     _Rename(names, number).visit(tree)
     return Definition(definition.kind, replace(definition.source, tree=tree))
 
@@ -344,7 +343,7 @@ class _Blocks:
         return Frame(
             definition=definition,
             declared=declared,
-            stored=stored_names(definition),
+            stored=definition.stored,
             result=result,
             received=received,
             caller=dict(c.params),

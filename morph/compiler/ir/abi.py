@@ -105,9 +105,9 @@ def recycled(unit: ir.Unit) -> frozenset[str]:
     dying = {s.slot for s in unit.stores if s.kind == "table" and s.deletes}
     if not dying:
         return frozenset()
-    swept = {n.slot for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach)}
-    made = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.New)}
-    bulk = {n.slot for n in ir.walk(unit.funcs) if isinstance(n, ir.NewRows)}
+    swept = {n.slot for n in ir.find(unit.blocks, ir.Foreach)}
+    made = {n.slot for n in ir.find(unit.funcs, ir.New)}
+    bulk = {n.slot for n in ir.find(unit.funcs, ir.NewRows)}
     return frozenset((swept & made & dying) - bulk)
 
 
@@ -141,23 +141,23 @@ def alike(unit: ir.Unit) -> dict[str, frozenset[str]]:
 
 def claims(unit: ir.Unit) -> bool:
     """Whether a kernel of the unit has ``single(collection)``."""
-    return any(isinstance(n, ir.Claim) for n in ir.walk(unit.funcs))
+    return bool(ir.find(unit.funcs, ir.Claim))
 
 
 def together(unit: ir.Unit) -> bool:
     """Whether all items of a step claim in one round."""
-    return any(n.together for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
+    return any(n.together for n in ir.find(unit.blocks, ir.Foreach))
 
 
 def sections(unit: ir.Unit) -> int:
     """How many sections a step of the unit has, at most."""
-    steps = (n for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
+    steps = ir.find(unit.blocks, ir.Foreach)
     return max((n.sections for n in steps), default=1)
 
 
 def queues(unit: ir.Unit) -> frozenset[str]:
     """The collections whose new items run in the step that adds them."""
-    steps = (n for n in ir.walk(unit.blocks) if isinstance(n, ir.Foreach))
+    steps = ir.find(unit.blocks, ir.Foreach)
     return frozenset(n.slot for n in steps if n.until_empty)
 
 
@@ -283,7 +283,7 @@ class _Used:
     def owners(self, f: ir.Func) -> None:
         """The claim keys of the rows that a function claims."""
         types = dict(f.locals) | dict(f.params)
-        for name in sorted(ir.used(n for n in ir.walk(f) if isinstance(n, ir.Claim))):
+        for name in sorted(ir.used(ir.find(f, ir.Claim))):
             kind = types[name]
             if isinstance(kind, Local) and isinstance(kind.elem, Handle):
                 slot = kind.elem.slot

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from morph.language.position import Pos
 
@@ -45,37 +46,55 @@ class Node:
 N = TypeVar("N", bound=Node)
 
 
-_walked: dict[int, tuple[object, list[Node]]] = {}  # by the identity of what was walked
+class Walked(NamedTuple):
+    """What `walk` remembers of a tree: the tree, its nodes, and these by kind once asked for."""
+
+    tree: object
+    nodes: list[Node]
+    by_kind: dict[type[Node], list[Any]]
+
+
+_walked: dict[int, Walked] = {}  # by the identity of the tree
 _MOST_WALKED = 1024
 
 
 def walk(node: object) -> Iterator[Node]:
     """Every node below and including ``node``, parents first, in order."""
-    return iter(_nodes(node))
+    return iter(_walk(node).nodes)
 
 
-def _nodes(node: object) -> list[Node]:
-    """The nodes of a tree; a compilation asks for those of each function and body many times."""
+def find(node: object, kind: type[N]) -> list[N]:
+    """The nodes of one kind, without those derived from it, in the order of `walk`."""
+    _, nodes, by_kind = _walk(node)
+    if not by_kind:
+        for n in nodes:
+            by_kind.setdefault(type(n), []).append(n)
+    return by_kind.get(kind, [])
+
+
+def _walk(node: object) -> Walked:
+    """Walk a tree; a compilation asks for the nodes of each function and body many times."""
     known = _walked.get(id(node))
-    if known is not None and known[0] is node:
-        return known[1]
+    if known is not None and known.tree is node:
+        return known
     found: list[Node] = []
-    stack: list[object] = [node]
+    stack: list[Any] = [node]
     while stack:
         top = stack.pop()
-        if isinstance(top, tuple):
-            stack.extend(reversed(top))
-        elif isinstance(top, Node):
-            kind: Any = type(top)
+        kind: Any = type(top)
+        if kind is tuple:
+            stack += top[::-1]
+        elif (names := _parts(kind)) is not None:
             if kind.remembered and top is not node:
-                found += _nodes(top)
+                found += _walk(top).nodes
             else:
                 found.append(top)
-                stack.extend([getattr(top, name) for name in _below(kind)])
+                for name in names:
+                    stack.append(getattr(top, name))
     if len(_walked) >= _MOST_WALKED:
         _walked.clear()
-    _walked[id(node)] = node, found
-    return found
+    _walked[id(node)] = made = Walked(node, found, {})
+    return made
 
 
 def bodies(node: Node) -> list[Any]:
@@ -153,9 +172,9 @@ def replaced(node: Any, change: Callable[[Node], Node | None]) -> Any:
     return replace(node, **{name: replaced(getattr(node, name), change) for name in _below(kind)})
 
 
-def slots(nodes: Iterable[Node], *traits: str) -> set[str]:
+def slots(nodes: Iterable[Any], *traits: str) -> set[str]:
     """The stores of all nodes that have one of some traits."""
-    found: Any = (n for n in nodes if any(getattr(n, trait) for trait in traits))
+    found: Any = (n for n in nodes if _has(n.__class__, traits))
     return {n.slot for n in found}
 
 
@@ -166,7 +185,7 @@ def accesses(nodes: Iterable[Node]) -> list[Any]:
 
 def columns(nodes: Iterable[Node], *traits: str) -> set[tuple[str, str]]:
     """The columns, each with its slot, at the places of all nodes that have one of some traits."""
-    found = (n.place for n in accesses(nodes) if any(getattr(n, trait) for trait in traits))
+    found = (n.place for n in accesses(nodes) if _has(n.__class__, traits))
     return {(p.slot, p.column) for p in found}
 
 
@@ -180,11 +199,26 @@ def used(nodes: Iterable[Node]) -> set[str]:
     return {x for n in nodes for name in n.uses if (x := getattr(n, name)) is not None}
 
 
+PLAIN = {*"None Pos Scalar GraphInfo Store Type bool float int str tuple".split()}  # of no nodes
+
+
 @cache
 def _below(kind: type[Node]) -> tuple[str, ...]:
     """The fields of a kind of node that can hold nodes, last first."""
-    plain = ("pos", "type", "name", "op", "slot", "column", "graph", "params", "locals", "stores")
-    return tuple(f.name for f in reversed(fields(kind)) if f.name not in plain)
+    found = reversed(fields(kind))
+    return tuple(f.name for f in found if {*re.findall(r"\w+", str(f.type))} - PLAIN)
+
+
+@cache
+def _parts(kind: Any) -> tuple[str, ...] | None:
+    """The same of a node; None of another type."""
+    return _below(kind) if issubclass(kind, Node) else None
+
+
+@cache
+def _has(kind: Any, traits: tuple[str, ...]) -> bool:
+    """Whether a kind of node has one of some traits."""
+    return any(getattr(kind, trait) for trait in traits)
 
 
 @cache

@@ -16,6 +16,7 @@ from morph.compiler.ir.node import bodies as bodies
 from morph.compiler.ir.node import bound as bound
 from morph.compiler.ir.node import columns as columns
 from morph.compiler.ir.node import equal as equal
+from morph.compiler.ir.node import find as find
 from morph.compiler.ir.node import operands as operands
 from morph.compiler.ir.node import renamed as renamed
 from morph.compiler.ir.node import replaced as replaced
@@ -516,7 +517,7 @@ class Claim(Stmt):
 
 def exceeds(unit: Unit) -> list[Exceed]:
     """Where items may exceed their limits; generated code names a place by its index."""
-    return [n for n in walk(unit.funcs) if isinstance(n, Exceed)]
+    return find(unit.funcs, Exceed)
 
 
 # --- units ---------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def ends(graph: str, direction: str) -> tuple[tuple[str, str], ...]:
 
 def claims(f: ir.Func) -> list[ir.Claim]:
     """The claims of a function."""
-    return [n for n in ir.walk(f) if isinstance(n, ir.Claim)]
+    return ir.find(f, ir.Claim)
 
 
 def claimed(f: ir.Func, name: str) -> str:

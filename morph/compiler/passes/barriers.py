@@ -78,7 +78,7 @@ def _evaluated_again(
         if not once or name not in assigned:
             reject(f"{problem}, and has several values before it", first.pos, KEEP)
     for s in found:
-        calls = (n for n in ir.walk(s.value) if isinstance(n, ir.Call))
+        calls = ir.find(s.value, ir.Call)
         acts = any(effects.has_effect(effects.funcs[n.func]) for n in calls)
         if acts or any(n.effect or isinstance(n, ir.Raised) for n in ir.walk(s.value)):
             problem = f"{user_name(s.name)!r} lives across barrier(), and its value has an effect"

@@ -97,7 +97,7 @@ def _allocations(
             break
         if isinstance(e, ir.New) and stores[e.slot].deletes and e.slot not in consecutive:
             break
-        used = {n.name for n in ir.walk(e) if isinstance(n, ir.Var)}
+        used = {n.name for n in ir.find(e, ir.Var)}
         loads = any(isinstance(n, ir.Load | ir.Call | ir.StoreSize) for n in ir.walk(e))
         if found and (used & {name for name, _ in found} or loads):
             break

@@ -22,7 +22,7 @@ def inline_effects(
 ) -> dict[str, ir.Func]:
     """The functions of a unit; calls are inlined in kernels whose loop can then be shared."""
     tables, found = {s.slot for s in stores if s.kind == "table"}, dict(funcs)
-    steps = [s for s in ir.walk(blocks) if isinstance(s, ir.Foreach) and s.balance != "thread"]
+    steps = [s for s in ir.find(blocks, ir.Foreach) if s.balance != "thread"]
     for name in {s.kernel for s in steps}:
         kernel = funcs[name]
         assert isinstance(kernel, ir.Kernel)

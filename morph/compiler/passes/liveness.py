@@ -81,7 +81,7 @@ def unstable_columns(
         if k.commit is not None:
             parts[f"{k.name}_commit"] = (k.commit, k.abort or ())
         for name, part in parts.items():
-            calls = [n.func for n in ir.walk(part) if isinstance(n, ir.Call)]
+            calls = [n.func for n in ir.find(part, ir.Call)]
             below = {f.name: f for call in calls for f in reached(call)}
             others = tuple(f for other in beside.get(k.name, ()) for f in reached(other))
             writes = changed(unit, ir.walk((part, tuple(below.values()), others)))
@@ -95,7 +95,7 @@ def unstable_columns(
 def concurrent(unit: ir.Unit) -> dict[str, tuple[str, ...]]:
     """By kernel of a section, the kernels and filters of the other sections of its step."""
     funcs, found = {f.name: f for f in unit.funcs}, dict[str, tuple[str, ...]]()
-    steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach) and s.sections > 1]
+    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.sections > 1]
     for i, s in enumerate(steps):
         first = i - s.section
         others = [o.kernel for o in steps[first : first + s.sections] if o is not s]

@@ -136,7 +136,7 @@ class _Program:
         for p in steps:
             self.hidden |= {h.name: h for h in p.hidden}
         funcs = tuple(self.funcs.values()) + self._called(blocks)
-        needed = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
+        needed = {n.slot for n in ir.find(funcs, ir.Need) if not n.local}
         needed |= {box.inbox for box in self.boxes}
         unit = replace(
             self.unit, blocks=blocks, funcs=funcs, state=tuple(self.state.items()),
@@ -266,7 +266,7 @@ class _Program:
 
     def _called(self, blocks: tuple[ir.Block, ...]) -> tuple[ir.Func, ...]:
         """The functions that conditions and arguments call."""
-        calls = [n.func for n in ir.walk(blocks) if isinstance(n, ir.Call)]
+        calls = [n.func for n in ir.find(blocks, ir.Call)]
         names = {f.name for name in calls for f in reached(name, self.known)}
         return tuple(f for n, f in self.known.items() if n in names and n not in self.funcs)
 

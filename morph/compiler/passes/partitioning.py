@@ -339,7 +339,7 @@ class _Derivation:
             self.step, slot=s.store.slot, kernel=name, where_args=(), start=None, stop=None,
             balance="auto", pos=s.pos,
         )  # fmt: skip
-        casts = (n for n in ir.walk(s.body) if isinstance(n, ir.Cast))
+        casts = ir.find(s.body, ir.Cast)
         points = {
             n.x.place.column
             for n in casts
@@ -369,9 +369,9 @@ class _Derivation:
             stop = ir.Var(name=self._scalar("owned_", step.slot), type=I64, pos=step.pos)
             step = replace(step, start=ir.Const(value=0, type=I64, pos=step.pos), stop=stop)
         step = replace(step, args=args, where_args=where_args)
-        used = {n.name for n in ir.walk(step) if isinstance(n, ir.Var)}
+        used = {n.name for n in ir.find(step, ir.Var)}
         scalars = dict(self.unit.scalars) | dict.fromkeys(self.hidden, I64)
-        reserved = {n.slot for n in ir.walk(funcs) if isinstance(n, ir.Need) and not n.local}
+        reserved = {n.slot for n in ir.find(funcs, ir.Need) if not n.local}
         return replace(
             self.unit, name=f"morph_{kernel.name}", funcs=funcs,
             stores=tuple(sorted(stores.values(), key=lambda s: s.slot not in reserved)),
@@ -599,7 +599,7 @@ def _reached(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> list[ir.Func]:
 
 
 def _called(f: ir.Func) -> list[str]:
-    return [n.func for n in ir.walk(f) if isinstance(n, ir.Call)]
+    return [n.func for n in ir.find(f, ir.Call)]
 
 
 def _without_reservations(body: ir.Body) -> ir.Body:

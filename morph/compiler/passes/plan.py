@@ -363,7 +363,7 @@ class _Planner:
         live = _live(f) if isinstance(f, ir.Kernel) and claims else ()
         text = partial(self._text, f, live=live)
         large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
-        on = [s for s in ir.walk(self.unit.blocks) if isinstance(s, ir.Foreach)]
+        on = ir.find(self.unit.blocks, ir.Foreach)
         main = text(f.body)
         if f.name in self.shared and all(s.balance != "thread" for s in on if s.kernel == f.name):
             # several threads run the parts of the kernel instead
@@ -448,7 +448,7 @@ class _Planner:
         """Whether a function uses the state of the item: reservations, failure, flags, locks."""
         if isinstance(f, ir.Kernel) or f.cpp is not None or main.swapped:
             return True
-        returned = {id(n) for s in ir.walk(f.body) if isinstance(s, ir.Return) for n in ir.walk(s)}
+        returned = {id(n) for s in ir.find(f.body, ir.Return) for n in ir.walk(s)}
 
         def uses(n: ir.Node) -> bool:
             match n:
@@ -501,7 +501,7 @@ class _Planner:
 
     def _below(self, step: object) -> list[ir.Node]:
         """All nodes of a step, its kernel and filter, and the functions that these call."""
-        roots = [n.func for n in ir.walk(step) if isinstance(n, ir.Call)]
+        roots = [n.func for n in ir.find(step, ir.Call)]
         if isinstance(step, ir.Foreach):
             where = self.kernels[step.kernel].where
             roots += [step.kernel, *([where] if where else [])]
@@ -659,7 +659,7 @@ def total_place(e: ir.Node, rows: Mapping[str, ir.Const]) -> Total | None:
 
 def _live(k: ir.Kernel) -> tuple[str, ...]:
     """The locals that live from gather to commit, those with the claimed rows among them."""
-    claims = (c for c in ir.walk(k) if isinstance(c, ir.Claim))
+    claims = ir.find(k, ir.Claim)
     params = {n for n, _ in k.params}
     found = dict.fromkeys((*k.live, *sorted(ir.used(claims))))
     return tuple(n for n in found if n not in params)

@@ -134,7 +134,7 @@ class _Reservations:
 
     def _refuse_calls(self, s: ir.Stmt) -> None:
         """Refuse a call that allocates where there is a limit, which only the kernel knows."""
-        for call in (n for n in ir.walk(tuple(ir.operands(s))) if isinstance(n, ir.Call)):
+        for call in ir.find(tuple(ir.operands(s)), ir.Call):
             func = self.effects.funcs[call.func]
             slots = ir.slots(self.effects.reached(func), "allocates")
             for name, local in self.limits:

@@ -410,7 +410,7 @@ class Cutter:
                 if isinstance(n, ir.Load):
                     self._read_by_owner.add(self._column(n))
         for f in self._called(nodes):
-            loads = (n for n in ir.walk(f.body) if isinstance(n, ir.Load))
+            loads = ir.find(f.body, ir.Load)
             self._read_by_owner |= {self._column(n) for n in loads}
         self._check_writes(body, False, made)
 

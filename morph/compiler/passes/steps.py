@@ -91,7 +91,7 @@ def is_own_row(s: ir.Foreach, k: ir.Kernel, loop: Loop, stores: Mapping[str, Sto
 
 def leads_ahead(k: ir.Kernel, loop: Loop, then: str, stable: bool) -> bool:
     """Whether each item that an iteration adds to ``then`` is the other end of its edge."""
-    adds = [n for n in ir.walk(k.body) if isinstance(n, ir.Add) and n.slot == then]
+    adds = [n for n in ir.find(k.body, ir.Add) if n.slot == then]
     items = [dict(n.values)["item"] for n in adds]
     return (
         isinstance(loop, ir.ForEdges)

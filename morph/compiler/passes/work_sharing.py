@@ -69,7 +69,7 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
     if unit.checked:
         return {}
     funcs = {f.name: f for f in unit.funcs}
-    steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach)]
+    steps = ir.find(unit.blocks, ir.Foreach)
     wanted = dict.fromkeys(s.kernel for s in steps if s.balance != "thread")
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     found = {name: shared_loop(funcs[name], funcs, tables) for name in wanted}
@@ -106,7 +106,7 @@ def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, i
 
     The position of a new entry is not used, and its columns are scalars.
     """
-    evals = {id(n.value) for n in ir.walk(s.body) if isinstance(n, ir.Eval)}
+    evals = {id(n.value) for n in ir.find(s.body, ir.Eval)}
     made = [n for n in ir.walk(s.body) if n.allocates]
     kept = [n for n in made if not (isinstance(n, ir.Add) and id(n) in evals)]
     asked = ir.slots(kept, "allocates")
@@ -235,7 +235,7 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
 
 def lists(unit: ir.Unit) -> bool:
     """Whether long rows are put on a list, for all threads to share."""
-    steps = [s for s in ir.walk(unit.blocks) if isinstance(s, ir.Foreach) and s.balance in LISTS]
+    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.balance in LISTS]
     found = shared_loops(unit) if steps else {}
     return any(s.kernel in found for s in steps)
 
