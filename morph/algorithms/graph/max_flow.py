@@ -7,18 +7,19 @@ their lowest residual neighbour; the heights are set (after Baumstark, Blelloch,
 Heights do not change while excess is pushed, so of an arc and its reverse only one is used, and the
 result depends neither on the device nor on the number of threads.
 
-Heights are replaced by exact distances, by a breadth-first search from the target, each time that
-the arcs read to raise heights are as many as in `SWEEP` searches.  Then vertices that do not reach
-the target have no height, and are not active.
+Heights are replaced by exact distances, by a breadth-first search from the target, when the work
+since the last search is that of a search.  The work is the number of arcs read to raise heights,
+and some for each pulse, as in most pulses few vertices climb, which a search would lift at once.
+Vertices that do not reach the target then have no height, and are not active.
 
 Flow is pushed twice.  First to the sink: in the end no vertex with excess reaches it, and the
 vertices that do not are the source side of a minimum cut, of all minimum cuts the one with the most
 vertices on that side.  Then the excess that is left is pushed back, to the source.
 
-The network has a pair of arcs for each edge; two edges of opposite directions share one, as do both
-arcs of an undirected edge.  Edges into the source, out of the sink, and without capacity are left
-out.  Capacities are at most one more than the flow can be, so that sums fit.  Work: O(n^2 m) at
-most.  One launch.
+The network has an arc for each edge, and one for its reverse unless an edge of opposite direction,
+such as the other arc of an undirected edge, serves as that.  Edges into the source and out of the
+sink have no capacity, others at most one more than the flow can be, so that sums fit.  Work:
+O(n^2 m) at most.  One launch.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from morph.runtime.arrays import all_true
 
 INFINITY = 2**31 - 1
 LIMIT = 2**62 - 1  # flows are below it, so that an arc and its reverse together fit int64
-SWEEP = 2  # relabelling reads so many times the arcs between two global relabellings
-VISIT = 6  # a vertex counts as so many arcs
+VISIT = 6  # the work for a vertex, in arcs
+PULSE = 2000  # the work for a pulse, which is mostly that of its barriers
 
 
 class Flow(NamedTuple):
@@ -168,6 +169,7 @@ def route(g, target, active, reached, kept, state, most):
             foreach(kept, rise, active)
         reached.clear()
         kept.clear()
+        state.work += PULSE
         if state.work > most:
             state.work = 0
             relabel(g, target, reached, kept, active)
@@ -221,77 +223,91 @@ def _total(capacity: Any) -> int:
     return (int((capacity >> 32).sum()) << 32) + int((capacity & 0xFFFFFFFF).sum())
 
 
-def _pairs(xp: Any, n: int, src: Any, dst: Any) -> tuple[Any, Any]:
-    """Pair edges with edges of the opposite direction, the first ones with each other.
+def _reverses(xp: Any, n: int, src: Any, dst: Any) -> Any:
+    """Pair edges with edges of the opposite direction: the first ones, the second ones, and so on.
 
     Returns
     -------
-    one, other : array of int64
-        Positions of edges, each edge once; ``other`` is -1 for edges without a partner.
+    array of int64
+        The position of each edge's partner, -1 if it has none.
     """
-    keys = xp.minimum(src, dst).astype(np.int64) * n + xp.maximum(src, dst)
-    keys = 2 * keys + (src > dst)
+    keys = xp.minimum(src, dst).astype(np.int64) * (2 * n)
+    keys += 2 * xp.maximum(src, dst).astype(np.int64) + (src > dst)
     order = argsort(keys)
     keys = keys[order]
-    up, down = (xp.flatnonzero(keys & 1 == odd) for odd in (0, 1))
-    first = xp.searchsorted(keys, keys[down])  # of the edges with the same ends
-    mate = xp.searchsorted(keys, keys[down] - 1) + down - first
-    paired = mate < first
-    other = xp.full(keys.size, -1, np.int64)
-    other[mate[paired]] = order[down[paired]]
-    one = xp.concatenate([up, down[~paired]])
-    return order[one], other[one]
+    down = xp.flatnonzero(keys & 1)
+    behind = xp.searchsorted(keys, keys[down])  # the edges upwards of these ends are before it
+    mate = xp.searchsorted(keys, keys[down] - 1) + down - behind
+    paired = mate < behind
+    up, down = order[mate[paired]], order[down[paired]]
+    reverse = xp.full(src.size, -1, np.int64)
+    reverse[up], reverse[down] = down, up
+    return reverse
 
 
-def _network(graph: Graph, src: Any, dst: Any, capacity: Any, back: Any) -> tuple[Graph, Any]:
-    """Make the residual network: an arc for each pair, and its reverse; give the first ones."""
-    xp, n, k = graph.device.xp, len(graph.points), len(src)
-    ends = xp.concatenate([src, dst]), xp.concatenate([dst, src])
-    net = Graph.from_edges(*ends, n=n, device=graph.device)
-    for name, dtype in (("height", i32), ("raised", i32), ("current", i32)):
+def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, Any]:
+    """Make the residual network of edges; give it and the arcs of the edges."""
+    xp, n, m = graph.device.xp, len(graph.points), len(src)
+    back = _reverses(xp, n, src, dst)
+    alone = xp.flatnonzero(back < 0)
+    if alone.size:
+        src, dst = xp.concatenate([src, dst[alone]]), xp.concatenate([dst, src[alone]])
+        capacity = xp.concatenate([capacity, xp.zeros(alone.size, np.int64)])
+        back[alone] = xp.arange(m, len(src))
+        back = xp.concatenate([back, alone])
+    net = Graph.from_edges(src, dst, n=n, device=graph.device)
+    for name in ("height", "raised", "current"):
+        net.points.add(name, i32)
+    for name, dtype in (("excess", i64), ("gain", i64), ("cut", bool_)):
         net.points.add(name, dtype)
-    net.points.add("excess", i64)
-    net.points.add("gain", i64)
-    net.points.add("cut", bool_)
     net.edges.add("residual", i64)
     net.edges.add("back", Ref("edges"))
-    order = xp.arange(2 * k) if net.edge_order is None else net.edge_order
-    place = xp.empty(2 * k, np.int32)
-    place[order] = xp.arange(2 * k, dtype=np.int32)
-    net.edges.residual.array[place] = xp.concatenate([capacity, back])
-    net.edges.back.array[place] = xp.roll(place, k)
-    return net, place[:k]
+    arcs, order = slice(m), net.edge_order
+    if order is not None:
+        arcs = xp.empty(len(src), np.int64)
+        arcs[order] = xp.arange(len(src))
+        back, capacity, arcs = arcs[back[order]], capacity[order], arcs[:m]
+    net.edges.residual.array[: len(src)] = capacity
+    net.edges.back.array[: len(src)] = back
+    return net, arcs
 
 
-def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Flow:
-    xp, m = graph.device.xp, len(graph.edges)
-    src, dst = (getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst"))
-    useful = (capacity > 0) & (src != dst) & (dst != source) & (src != sink)
-    ids = xp.flatnonzero(useful)
-    src, dst, capacity = src[ids], dst[ids], capacity[ids]
-    begin, end = src == source, dst == sink
-    most = min(_total(capacity[end]), LIMIT)
-    total = _total(xp.minimum(capacity[begin], most + 1))
+def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> Any:
+    """Give capacities without those that no flow needs; all are above it by one at most.
+
+    Raises
+    ------
+    OverflowError
+        If the flow out of the source may be too large.
+    """
+    xp, (src, dst) = graph.device.xp, edges
+    capacity = xp.where((dst == source) | (src == sink), 0, capacity)
+    most = min(_total(capacity[dst == sink]), LIMIT)
+    total = _total(xp.minimum(capacity[src == source], most + 1))
     if total >= LIMIT:
         raise OverflowError(
             f"the edges from {source} and those to {sink} have capacities for a flow of"
             f" {LIMIT} or more: it may not fit int64"
         )
-    capacity = xp.minimum(capacity, total + 1)  # no minimum cut has such an edge
-    one, other = _pairs(xp, len(graph.points), src, dst)
-    front = capacity[one]
-    back = xp.where(other >= 0, capacity[other], 0)
-    net, arcs = _network(graph, src[one], dst[one], front, back)
-    lists = [Collection(net.points, capacity=len(net.points)) for _ in range(3)]
-    work = SWEEP * (VISIT * len(net.points) + len(net.edges))
+    return xp.minimum(capacity, total + 1)  # no minimum cut has an edge of this capacity
+
+
+def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Flow:
+    xp, n, m = graph.device.xp, len(graph.points), len(graph.edges)
+    src, dst = (getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst"))
+    loops = src == dst
+    if loops.any():
+        keep = xp.flatnonzero(~loops)
+        src, dst, capacity = src[keep], dst[keep], capacity[keep]
+        pick = keep if isinstance(pick, slice) else pick[keep]
+    capacity = _useful(graph, source, sink, (src, dst), capacity)
+    net, arcs = _network(graph, src, dst, capacity)
+    lists = [Collection(net.points, capacity=n) for _ in range(3)]
+    work = VISIT * n + len(net.edges)
     value = find_flow(net, i64(source), i64(sink), *lists, Scalars(net, work=0), i64(work))
-    moved = front - net.edges.residual.array[arcs]
     flow = xp.zeros(m, np.int64)
-    ids = ids if isinstance(pick, slice) else pick[ids]
-    flow[ids[one]] = xp.maximum(moved, 0)
-    paired = other >= 0
-    flow[ids[other[paired]]] = xp.maximum(-moved[paired], 0)
-    cut = net.points.cut.array[: len(net.points)].astype(bool)
+    flow[pick] = xp.maximum(capacity - net.edges.residual.array[arcs], 0)
+    cut = net.points.cut.array[:n].astype(bool)
     cut[~graph.points.alive] = False
     return Flow(int(value), flow, cut)
 
