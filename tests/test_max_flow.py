@@ -17,6 +17,7 @@ from targets import everywhere, host, tries
 import morph
 from morph import generate, validate
 from morph.cli import main
+from morph.io import read_edges
 
 KINDS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 
@@ -178,6 +179,8 @@ def test_what_it_takes():
         morph.max_flow(g, 0, 2)
     with pytest.raises(ValueError, match="capacity = 'lanes': edges have no such column"):
         morph.max_flow(g, 0, 2, capacity="lanes")
+    with pytest.raises(TypeError, match=r"name of a column of edges, not array\(\[1, 2\]\)"):
+        morph.max_flow(g, 0, 2, capacity=np.array([1, 2]))
     with pytest.raises(ValueError, match="source and sink are one vertex, 2"):
         morph.max_flow(g, 2, 2)
     with pytest.raises(ValueError, match="sink 4 is not a vertex"):
@@ -224,8 +227,24 @@ def test_the_command(tmp_path):
     assert done.exit_code == 0 and "value 2, edges in the cut 2" in done.output
     with np.load(out) as saved:
         assert saved["flow"][[0, 1]].tolist() == [1, 1] and saved["cut"][0]
+    matrix = tmp_path / "g.mtx"  # undirected: the flow of an edge may be negative
+    head = "%%MatrixMarket matrix coordinate integer symmetric\n4 4 5\n"
+    matrix.write_text(head + "2 1 3\n3 1 2\n3 2 4\n4 4 7\n4 3 9\n")
+    args = [str(matrix), "--source", "3", "--sink", "0", "-o", str(out)]
+    assert CliRunner().invoke(main, ["max-flow", *args]).exit_code == 0
+    edges = read_edges(str(matrix))
+    with np.load(out) as saved:
+        flows = dict(zip(zip(*(x.tolist() for x in (edges.src, edges.dst)), strict=True),
+                         saved["flow"].tolist(), strict=True))  # fmt: skip
+        assert len(flows) == 5 and saved["cut"].tolist() == [False, True, True, True]
+    assert {(min(k), max(k)): abs(x) for k, x in flows.items()} == {
+        (0, 1): 3, (0, 2): 2, (1, 2): 3, (2, 3): 5, (3, 3): 0}  # fmt: skip
+    assert all(x * (u - v) >= 0 for (u, v), x in flows.items())
     report = json.loads(CliRunner().invoke(main, [*given, "--json"]).output)
     assert (report["value"], report["source"], report["sink"]) == (2, 0, 3)
+    path.write_text("0 1 1.5\n1 3 2\n")
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 2 and "capacities are integers" in done.output
     for wrong, match in (("0", "source and sink are one vertex"), ("4", "sink 4 is not a vertex")):
         done = CliRunner().invoke(main, [*given[:-1], wrong])
         assert done.exit_code == 2 and match in done.output

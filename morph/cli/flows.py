@@ -45,7 +45,7 @@ def max_flow_command(
     where = device_of(spec)
     check_writable("-o", output, [".npz"])
     edges = read_edges(path)
-    with timing() as spent, bad_input(f"{path}: "):
+    with timing() as spent, bad_input(f"{path}: ", TypeError):  # real weights
         with counting("transfer"):
             graph = Graph.from_edges(
                 edges.src, edges.dst, weight=edges.weight, n=edges.n, symmetric=edges.symmetric,

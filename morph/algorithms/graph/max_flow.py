@@ -10,7 +10,8 @@ result depends neither on the device nor on the number of threads.
 Heights are replaced by exact distances, by a breadth-first search from the target, when the work
 since the last search is that of a search.  The work is the number of arcs read to raise heights,
 and some for each pulse, as in most pulses few vertices climb, which a search would lift at once.
-Vertices that do not reach the target then have no height, and are not active.
+Vertices that do not reach the target then have no height, and are not active.  A test for heights
+without a vertex (the gap rule) would find some of these earlier, but saves few pulses.
 
 Flow is pushed twice.  First to the sink: in the end no vertex with excess reaches it, and the
 vertices that do not are the source side of a minimum cut, of all minimum cuts the one with the most
@@ -201,13 +202,17 @@ def _capacities(graph: Graph, name: str, pick: Any) -> Any:
         If they are no integers, or one is negative.
     """
     xp, columns = graph.device.xp, graph.edges.columns
+    if not isinstance(name, str):
+        raise TypeError(f"capacity is the name of a column of edges, not {shown(name)}")
     if name not in columns:
         if name != "weight":
             raise ValueError(f"capacity = {shown(name)}: edges have no such column")
         return xp.ones(len(graph.edges), np.int64)[pick]
     kind = columns[name].dtype
     if columns[name].array.ndim != 1 or columns[name].ref is not None or kind.kind not in "biu":
-        raise TypeError(f"capacities are integers, but column {shown(name)} is of {kind}")
+        raise TypeError(
+            f"capacities are integers, but column {shown(name)} is of {kind}: scale and round them"
+        )
     capacity = columns[name].array[: len(graph.edges)][pick]
     if kind.kind == "i" and not all_true(capacity >= 0):
         k = int((capacity < 0).argmax())
@@ -255,6 +260,8 @@ def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, An
         capacity = xp.concatenate([capacity, xp.zeros(alone.size, np.int64)])
         back[alone] = xp.arange(m, len(src))
         back = xp.concatenate([back, alone])
+    if len(src) > INFINITY:
+        raise ValueError(f"{len(src)} arcs of edges and their reverses, of {INFINITY} at most")
     net = Graph.from_edges(src, dst, n=n, device=graph.device)
     for name in ("height", "raised", "current"):
         net.points.add(name, i32)
