@@ -177,8 +177,11 @@ def route(g, target, active, reached, kept, state, most):
 
 
 @kernel
-def mark(p):
+def mark(p, unused):
+    """Mark the source side; list the vertices whose excess is to be returned."""
     p.cut = p.height == INFINITY
+    if p.cut and p.excess > 0:
+        unused.add(p)
 
 
 @program
@@ -186,10 +189,11 @@ def find_flow(g, source, sink, active, reached, kept, state, most):
     foreach(g.points, saturate, where=lambda p: p.id == source)
     route(g, sink, active, reached, kept, state, most)
     relabel(g, sink, reached, kept, active)
-    foreach(g.points, mark)
+    foreach(g.points, mark, active)
     value = g.points[sink].excess
     g.points[sink].excess = i64(0)
-    route(g, source, active, reached, kept, state, most)
+    if not active.empty:
+        route(g, source, active, reached, kept, state, most)
     return value
 
 
