@@ -18,6 +18,7 @@ import numpy as np
 from morph import generate, survey
 from morph.algorithms.community.community import community
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
+from morph.algorithms.graph.max_flow import max_flow
 from morph.algorithms.refinement.refine import refine
 from morph.algorithms.registry import ALGORITHMS, Algorithm
 from morph.algorithms.triangulation.triangulate import triangulate
@@ -57,6 +58,11 @@ def _community(device: str) -> Calls:
     for g in _graphs(device, (None,)):
         for every in (False, True):
             yield partial(community, g, [0, 1], (3, 6), all=every)
+
+
+def _max_flow(device: str) -> Calls:
+    for g in _graphs(device, (None,)):
+        yield partial(max_flow, g, 0, 1)
 
 
 def _dynamic(device: str) -> Calls:
@@ -127,6 +133,7 @@ CALLS: dict[str, Callable[[str], Calls]] = {
     "triangulate": _triangulate,
     "generate": _generate,
     "community": _community,
+    "max-flow": _max_flow,
     **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
 }
 
