@@ -57,7 +57,8 @@ from morph.runtime.device import device
 
 __all__ = [
     "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicCores",
-    "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle",
+    "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError",
+    "NegativeCycle",
     "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax",
     "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked", "cliques", "colouring",
     "community", "compact", "connected_components", "core_number", "densest_subgraph", "device",

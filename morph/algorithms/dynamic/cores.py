@@ -99,7 +99,7 @@ def lower(v, cores, queue):
 
 
 @kernel
-def leave(v):
+def dequeue(v):
     v.queued = 0
 
 
@@ -111,7 +111,7 @@ def fall(cores, now, following, most):
         work += len(now)
         rounds += 1
         foreach(now, count_support, cores)
-        foreach(now, leave)
+        foreach(now, dequeue)
         foreach(now, lower, cores, following, where=lambda v: v.support < v.core)
         now, following = following, now
         following.clear()
@@ -132,7 +132,7 @@ def reach(v, cores, queue):
 
 
 @kernel
-def peel(v, cores, then):
+def peel_candidate(v, cores, then):
     """Take the support of a candidate that cannot rise from its neighbours of equal value."""
     level = v.core
     for t in cores.graph.points[v.id].nbrs:
@@ -169,7 +169,7 @@ def find_candidates(cores, now, following, most):
 def peel_candidates(cores, falling, then):
     rounds = 0
     while not falling.empty:
-        foreach(falling, peel, cores, then)
+        foreach(falling, peel_candidate, cores, then)
         falling, then = then, falling
         then.clear()
         rounds += 1
@@ -221,7 +221,7 @@ class DynamicCores(Maintained):
     ----------
     graph : Graph
     share : float
-        Fraction of all points: if more are counted, all values are recomputed.  By default 0.5.
+        Fraction of all points: if more are counted, all values are recomputed.  By default 0.2.
 
     Raises
     ------
@@ -234,7 +234,7 @@ class DynamicCores(Maintained):
     were; an inserted edge may make candidates of all points of one core number.
     """
 
-    share = 0.5
+    share = 0.2
     _rolls_back = False
 
     def __init__(self, graph: Any) -> None:
