@@ -7,9 +7,10 @@ random pairs, ``near`` pairs two edges apart, with weights of edges that are the
 random edges; ``mix`` a third each of near pairs, deletions, and new weights.  One follows the
 other.  A time is the median of --repeat batches, arrays of the host in; ``graph`` is for the graph,
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
-same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS` and
-`DynamicComponents` are told of the same batches: ``bfs`` and ``parts`` are for that alone, beside
-all of it anew (of components also the trees that later repairs need).  After the batches of a row
+same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS`,
+`DynamicComponents` and `DynamicCores` are told of the same batches: ``bfs``, ``parts`` and
+``cores`` are for that alone, beside all of it anew (of components also the trees that later repairs
+need).  After the batches of a row
 all values are held against new ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
 says in how many batches each was.  A row is told when it is measured.
@@ -160,8 +161,10 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
     scipy = timed(lambda: csgraph.dijkstra(matrix, indices=0))[0]  # once: it may take seconds
     g = graph.graph(device)
     dynamic = morph.DynamicSSSP(g, 0)
-    others = {"bfs": morph.DynamicBFS(g, 0), "parts": morph.DynamicComponents(g)}
-    again = {"bfs": lambda: morph.bfs(g, 0), "parts": lambda: morph.connected_components(g)}
+    others = {
+        "bfs": morph.DynamicBFS(g, 0), "parts": morph.DynamicComponents(g),
+        "cores": morph.DynamicCores(g),
+    }  # fmt: skip
     if options.share is not None:
         for one in (dynamic, *others.values()):
             one.share = options.share
@@ -189,8 +192,9 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 del done
             wrong = (
                 (morph.sssp(g, 0).distance != dynamic.distance).any(),
-                (again["bfs"]().distance != others["bfs"].distance).any(),
-                (again["parts"]().label != others["parts"].label).any(),
+                (morph.bfs(g, 0).distance != others["bfs"].distance).any(),
+                (morph.connected_components(g).label != others["parts"].label).any(),
+                (morph.core_number(g).core != others["cores"].core).any(),
             )
             if any(map(bool, wrong)):
                 raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")

@@ -5,6 +5,7 @@ import importlib
 from morph import providers
 from morph.algorithms.community.community import community
 from morph.algorithms.community.plex import max_k_plex
+from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
@@ -56,8 +57,9 @@ from morph.partition.partition import partition
 from morph.runtime.device import device
 
 __all__ = [
-    "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicSSSP",
-    "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError", "NegativeCycle",
+    "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicCores",
+    "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError",
+    "NegativeCycle",
     "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set", "Table", "argmax",
     "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked", "cliques", "colouring",
     "community", "compact", "connected_components", "core_number", "densest_subgraph", "device",

@@ -152,6 +152,10 @@ def follow_changes() -> None:
             morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
     morph.DynamicSSSP(morph.Graph.from_edges([0], [1])).apply(([0], [1]))
     morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
+    for one in (morph.Graph.from_edges([0, 1], [1, 2]), g):
+        cores = morph.DynamicCores(one)
+        cores.share = 99.0  # so few points are repaired at all
+        cores.apply(([0], [2]))
     with mock.patch.object(gapped, "LEAST", 1):
         g = morph.Graph.from_edges([0], [1], n=4)
         for p in range(4):  # rows outgrow their place and move

@@ -178,7 +178,8 @@ def test_what_else_there_is(kind):
     assert KINDS[kind](pslg).segments.tolist() == [[0, 1]]
     assert KINDS[kind](morph.device("python")) is morph.device("python")
     g = changed()
-    for x in (morph.DynamicSSSP(g), morph.DynamicBFS(g), morph.DynamicComponents(changed(False))):
+    for x in (morph.DynamicSSSP(g), morph.DynamicBFS(g), morph.DynamicCores(g),
+              morph.DynamicComponents(changed(False))):  # fmt: skip
         with pytest.raises(TypeError, match="follows its graph, so it cannot be copied or pickled"):
             KINDS[kind](x)
 

@@ -34,6 +34,7 @@ ALGORITHMS = {
     "DynamicSSSP": lambda g: morph.DynamicSSSP(g, 0).distance,
     "DynamicBFS": lambda g: morph.DynamicBFS(g, 0).distance,
     "DynamicComponents": lambda g: morph.DynamicComponents(g).label,
+    "DynamicCores": lambda g: morph.DynamicCores(g).core,
 }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from morph import generate, survey
 from morph.algorithms.community.community import community
+from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.graph.max_flow import max_flow
 from morph.algorithms.refinement.refine import refine
@@ -66,7 +67,7 @@ def _max_flow(device: str) -> Calls:
 
 
 def _dynamic(device: str) -> Calls:
-    for kind in (DynamicBFS, DynamicSSSP, DynamicComponents):
+    for kind in (DynamicBFS, DynamicSSSP, DynamicComponents, DynamicCores):
         for g in _graphs(device, TYPES if kind is DynamicSSSP else (None,)):
             if kind is not DynamicComponents or not g.directed:
                 yield partial(_follow, kind, g)

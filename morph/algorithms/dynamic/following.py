@@ -68,76 +68,17 @@ def followed(graph: Any) -> Any:
     return graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
 
 
-class Dynamic:
-    """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
+class Maintained:
+    """A result that follows its graph: batches, of which each is done as a whole or not at all.
 
-    Subclasses define the cost of an edge, the start value of a point, and how to recompute all.
+    Subclasses repair the result after a batch, recompute it, and roll it back.
     """
 
-    share: float  # of all points: the measured break-even with recomputing all values
-    sources = np.zeros(0, np.int32)  # points of value 0, without predecessor
-    _cost: Any  # functions of the language
-    _start: Any
-
-    def __init__(self, graph: Any, dtype: Any, far: Any, most: Any) -> None:
-        self.graph = graph
-        self._in_parts = isinstance(graph, PartitionedGraph)
-        self._lock = graph._lock
-        self._dtype = dtype = np.dtype(dtype)
-        self._far, self._most = dtype.type(far), dtype.type(most)
-        if self._in_parts:
-            self._check_edges()  # before columns are added
-        where = graph if self._in_parts else graph.device
-        columns = {"value": dtype, "predecessor": i32, "old_value": dtype}
-        self._tree: Any = (
-            self._columns_of_points(columns) if self._in_parts else Table("tree", where, **columns)
-        )
-        tree = self._tree
-        self._state: Any = Table(
-            "state", where, least=dtype, limit=dtype, ready=i32, batch=i64, invalid=i64
-        )
-        self._state.extend(1)
-        self._now, self._following = Collection(tree), Collection(tree)
-        buckets = (Collection(tree, key=dtype) for _ in range(4))
-        self._queue = BucketQueue._make([*buckets, self._state, self._most, self._most, False])
-        self._orphans, self._overflowed = Collection(tree), Flag(where)
-        self._log = Collection(tree, predecessor=i32, value=dtype)
-        self._problem = repair.Problem(
-            graph, tree, self._cost, self._start, self._far, self._most, self._log, 0,
-            self._orphans, self._state, self._overflowed,
-        )  # fmt: skip
-        self._touched, self._batch = False, 0
-        self._seen = -1
-        self._saved: tuple[Any, Any] | None = None
-        self.refresh()
-
-    def _columns_of_points(self, columns: dict[str, Any]) -> Any:
-        """Give the points of a graph in parts, to which the columns of the tree are added.
-
-        Raises
-        ------
-        ValueError
-            If they have columns of these names; those of an object that is gone are replaced.
-        """
-        points, kept = self.graph.points, self.graph.kept
-        if "dynamic" in kept and kept["dynamic"]() is None:
-            for name in columns.keys() & points.columns.keys():
-                points.drop(name)
-        for name in columns:
-            if name in points.columns:
-                raise ValueError(
-                    f"points have a column {name!r}: on parts one dynamic algorithm has columns"
-                    f" {', '.join(columns)} of points"
-                )
-        for name, kind in columns.items():
-            points.add(name, kind)
-        kept["dynamic"] = ref(self)
-        return points
-
-    def _array(self, table: Any, name: str) -> Any:
-        """Give a column: an array, or of points in parts a column that is used like one."""
-        column = getattr(table, name)
-        return column if self._in_parts else column.array
+    graph: Any
+    _lock: Any
+    _seen = -1  # `Graph.changes` of the result; -1: unknown, recompute at the next use
+    _nonnegative = False  # refuse batches with negative weights
+    _rolls_back = True  # else the result is recomputed after a batch whose repair failed
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -147,19 +88,17 @@ class Dynamic:
 
     # --- what subclasses say ---------------------------------------------------------------------
 
-    def _solve(self) -> tuple[Any, Any]:
-        """Compute all values, and the predecessors (None: attach them)."""
+    def _repair(self, applied: Any) -> tuple[str, int, int]:
+        """Repair the result; returns decision, affected points, rounds."""
         raise NotImplementedError
 
-    def _check_edges(self) -> None:
-        """Refuse edges before all values are recomputed."""
-
-    def _delta(self) -> Any:
-        """How far values may lie apart that are pushed together."""
+    def _recompute(self, rounds: int) -> tuple[str, int, int]:
+        """Recompute the result; returns as `_repair`."""
         raise NotImplementedError
 
-    def _check(self, applied: Any) -> None:
-        """Refuse changes after which there is no answer."""
+    def _put_back(self) -> None:
+        """Roll back the result after a batch that failed."""
+        raise NotImplementedError
 
     def _check_weights(self, applied: Any) -> None:
         """Raise an error for weights that `Graph.apply` accepts, but the algorithm does not."""
@@ -200,12 +139,14 @@ class Dynamic:
 
         try:
             applied = self.graph.apply(
-                inserts, deletes, updates, delete_points, nonnegative=True, then=repair_values
-            )
+                inserts, deletes, updates, delete_points,
+                nonnegative=self._nonnegative, then=repair_values,
+            )  # fmt: skip
         except BaseException as error:
             self._seen = -1
             self._put_back()
-            if isinstance(error, Exception):  # an interrupt may come when the graph has changed
+            # an interrupt may come when the graph has changed
+            if isinstance(error, Exception) and (self._rolls_back or not report):
                 self._seen = self.graph.changes
             raise
         self._commit()
@@ -254,7 +195,6 @@ class Dynamic:
 
     def _commit(self) -> None:
         """Commit: make the current values the state to which a failed batch is rolled back."""
-        self._touched, self._saved = False, None
         self._seen = self.graph.changes
 
     def _follow_others(self) -> None:
@@ -262,7 +202,99 @@ class Dynamic:
         if self._seen != self.graph.changes:
             self.refresh()
 
+
+class Dynamic(Maintained):
+    """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
+
+    Subclasses define the cost of an edge, the start value of a point, and how to recompute all.
+    """
+
+    share: float  # of all points: the measured break-even with recomputing all values
+    sources = np.zeros(0, np.int32)  # points of value 0, without predecessor
+    _nonnegative = True
+    _cost: Any  # functions of the language
+    _start: Any
+
+    def __init__(self, graph: Any, dtype: Any, far: Any, most: Any) -> None:
+        self.graph = graph
+        self._in_parts = isinstance(graph, PartitionedGraph)
+        self._lock = graph._lock
+        self._dtype = dtype = np.dtype(dtype)
+        self._far, self._most = dtype.type(far), dtype.type(most)
+        if self._in_parts:
+            self._check_edges()  # before columns are added
+        where = graph if self._in_parts else graph.device
+        columns = {"value": dtype, "predecessor": i32, "old_value": dtype}
+        self._tree: Any = (
+            self._columns_of_points(columns) if self._in_parts else Table("tree", where, **columns)
+        )
+        tree = self._tree
+        self._state: Any = Table(
+            "state", where, least=dtype, limit=dtype, ready=i32, batch=i64, invalid=i64
+        )
+        self._state.extend(1)
+        self._now, self._following = Collection(tree), Collection(tree)
+        buckets = (Collection(tree, key=dtype) for _ in range(4))
+        self._queue = BucketQueue._make([*buckets, self._state, self._most, self._most, False])
+        self._orphans, self._overflowed = Collection(tree), Flag(where)
+        self._log = Collection(tree, predecessor=i32, value=dtype)
+        self._problem = repair.Problem(
+            graph, tree, self._cost, self._start, self._far, self._most, self._log, 0,
+            self._orphans, self._state, self._overflowed,
+        )  # fmt: skip
+        self._touched, self._batch = False, 0
+        self._saved: tuple[Any, Any] | None = None
+        self.refresh()
+
+    def _columns_of_points(self, columns: dict[str, Any]) -> Any:
+        """Give the points of a graph in parts, to which the columns of the tree are added.
+
+        Raises
+        ------
+        ValueError
+            If they have columns of these names; those of an object that is gone are replaced.
+        """
+        points, kept = self.graph.points, self.graph.kept
+        if "dynamic" in kept and kept["dynamic"]() is None:
+            for name in columns.keys() & points.columns.keys():
+                points.drop(name)
+        for name in columns:
+            if name in points.columns:
+                raise ValueError(
+                    f"points have a column {name!r}: on parts one dynamic algorithm has columns"
+                    f" {', '.join(columns)} of points"
+                )
+        for name, kind in columns.items():
+            points.add(name, kind)
+        kept["dynamic"] = ref(self)
+        return points
+
+    def _array(self, table: Any, name: str) -> Any:
+        """Give a column: an array, or of points in parts a column that is used like one."""
+        column = getattr(table, name)
+        return column if self._in_parts else column.array
+
+    # --- what subclasses say ---------------------------------------------------------------------
+
+    def _solve(self) -> tuple[Any, Any]:
+        """Compute all values, and the predecessors (None: attach them)."""
+        raise NotImplementedError
+
+    def _check_edges(self) -> None:
+        """Refuse edges before all values are recomputed."""
+
+    def _delta(self) -> Any:
+        """How far values may lie apart that are pushed together."""
+        raise NotImplementedError
+
+    def _check(self, applied: Any) -> None:
+        """Refuse changes after which there is no answer."""
+
     # --- one batch -------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        self._touched, self._saved = False, None
+        super()._commit()
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         """Repair the values; returns decision, affected points, rounds."""
