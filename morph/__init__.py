@@ -4,6 +4,7 @@ import importlib
 
 from morph import providers
 from morph.algorithms.community.community import community
+from morph.algorithms.community.plex import max_k_plex
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
@@ -61,10 +62,10 @@ __all__ = [
     "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked", "cliques", "colouring",
     "community", "compact", "connected_components", "core_number", "densest_subgraph", "device",
     "edge_betweenness", "foreach", "func", "get_num_threads", "johnson", "k_core", "k_truss",
-    "kernel", "label_propagation", "max_clique", "maximal_independent_set", "mst", "pagerank",
-    "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan", "sections", "set_num_threads",
-    "sort", "sssp", "strongly_connected_components", "timing", "topological_order",
-    "triangle_count", "triangulate", "truss_number", "vec",
+    "kernel", "label_propagation", "max_clique", "max_k_plex", "maximal_independent_set", "mst",
+    "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan",
+    "sections", "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
+    "topological_order", "triangle_count", "triangulate", "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
 

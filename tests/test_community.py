@@ -16,7 +16,7 @@ from targets import tries
 
 import morph
 from morph.algorithms.community import community as module
-from morph.algorithms.community import neighbourhood, search
+from morph.algorithms.community import neighbourhood, search, tasks
 from morph.cli import main
 
 
@@ -99,7 +99,7 @@ def test_sizes_and_widths_agree(seed):
         morph.validate.community(g, found, 5, (3, most))
         assert found.proved and found.min_degree >= before
         before = found.min_degree
-        with mock.patch.object(module, "INITIAL_NODE_LIMIT", 1):
+        with mock.patch.object(tasks, "INITIAL_NODE_LIMIT", 1):
             again = morph.community(g, 5, (3, most), all=True)
         assert again.min_degree == before
         assert found.vertices.tolist() in [x.tolist() for x in again.all]

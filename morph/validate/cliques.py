@@ -73,6 +73,33 @@ def cliques(graph: Graph, found: Iterable[Any]) -> None:
         raise WrongAnswer(f"{len(seen)} maximal cliques, but there are {count}")
 
 
+def max_k_plex(graph: Graph, points: Any, k: int) -> None:
+    """Check a largest k-plex, edges counted as in `morph.max_k_plex`.
+
+    Another search, vertex by vertex, finds that there is none of one vertex more; of a hard graph
+    that may take very long.
+
+    Parameters
+    ----------
+    graph : Graph
+    points : array of int
+    k : int
+
+    Raises
+    ------
+    WrongAnswer
+    """
+    arcs = Arcs(graph)
+    near, ids = _neighbours(arcs), _checked(arcs, points)
+    for v in ids:
+        lacking = len(ids) - len(near[v].intersection(ids))
+        if lacking > k:
+            raise WrongAnswer(f"vertex {v} has no edge to {lacking - 1} others, k is {k}")
+    alive = np.flatnonzero(arcs.alive).tolist()
+    if _has_plex(_masks(near, sorted(alive, key=lambda v: len(near[v]))), k, len(ids) + 1):
+        raise WrongAnswer(f"there is a {k}-plex of more than {len(ids)} vertices")
+
+
 def _checked(arcs: Arcs, points: Any) -> list[int]:
     ids = np.asarray(points)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
@@ -159,4 +186,26 @@ def _has_clique(near: list[int], size: int) -> bool:
         for v in reversed(later):
             nodes.append((rest & near[v], size - 1))
             rest &= ~(1 << v)
+    return False
+
+
+def _has_plex(near: list[int], k: int, size: int) -> bool:
+    """Tell whether there is a k-plex of ``size`` vertices."""
+    nodes = [(0, (1 << len(near)) - 1)]
+    while nodes:
+        chosen, rest = nodes.pop()
+        count = chosen.bit_count()
+        if count >= size:
+            return True
+        for v in _bits(chosen):  # those that lack k - 1 vertices, without themselves
+            if count - (near[v] & chosen).bit_count() == k:
+                rest &= near[v]
+        for v in _bits(rest):
+            if (near[v] & chosen).bit_count() < count + 1 - k:
+                rest &= ~(1 << v)
+        for v in _bits(rest):  # in ascending order: v and later ones
+            if count + rest.bit_count() < size:
+                break
+            rest &= ~(1 << v)
+            nodes.append((chosen | 1 << v, rest))
     return False

@@ -10,8 +10,8 @@ reach the degree.  A binary search over the degree ends at the largest.
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,31 +21,15 @@ from morph.algorithms.community.neighbourhood import (
     Neighbourhood,
     SimpleGraph,
     TooManyCandidates,
+    simple_graph,
 )
-from morph.algorithms.community.search import (
-    STANDARD_WORDS,
-    Pool,
-    begin_search,
-    fill_rows,
-    reduce_all,
-    work,
-)
-from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device, source_rows
-from morph.data.collection import Collection
+from morph.algorithms.community.tasks import WORD, Search, Task, batches, members_of
+from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
 from morph.data.conversion import as_integer, number, truth
-from morph.data.scalars import Scalars
-from morph.data.table import Table
 from morph.graph import Graph
-from morph.language.dtypes import vec
 from morph.language.messages import shown
-from morph.launch.foreach import foreach
-from morph.prelude import i32, i64, u64
 
-INITIAL_NODE_LIMIT = 1 << 14  # nodes until the first look at the clock
 INITIAL_CAPACITY = 1 << 12  # of solutions
-PERIOD = 0.1  # seconds, about, between looks at the clock
-MAX_BITS = 1 << 30  # of adjacency, of the queries that are searched at once
-WORD = 64
 
 
 class Community(NamedTuple):
@@ -80,42 +64,25 @@ class Community(NamedTuple):
     top: list[tuple[int, Any]] | None = None
 
 
-@dataclass
-class Query:
+@dataclass(kw_only=True)
+class Query(Task):
     """A query, and what is known of it.
+
+    ``best`` and ``members`` are of the best subgraph so far; ``candidates`` has all subgraphs of
+    the minimum degree ``degree``.
 
     Attributes
     ----------
-    best, members
-        The minimum degree of the best subgraph so far, and its vertices.
     bound : int
         No subgraph has a larger minimum degree.
-    degree : int
-        The minimum degree of which the candidates have all subgraphs.
-    candidates : array of int
-        The query, then other vertices, ascending.
     min_searched : int
         Subgraphs of a lower degree than this have too many candidates.
     """
 
     neighbourhood: Neighbourhood
-    min_size: int
-    max_size: int
-    best: int
-    members: Ints
     bound: int
     nodes: int = 0
-    degree: int = 0
-    candidates: Ints = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
     min_searched: int = 0
-
-    @property
-    def words(self) -> int:
-        """How many words hold a set of candidates: few numbers, for few kernels."""
-        words = STANDARD_WORDS
-        while words * WORD < len(self.candidates):
-            words *= 16
-        return words
 
     def choose_degree(self) -> bool:
         """Choose a degree between best and bound, and find its candidates.
@@ -203,7 +170,7 @@ def community(
     if top is not None and (top := as_integer(top, "top")) < 1:
         raise ValueError(f"top is a number of subgraphs from 1 on, not {top}")
     queries = source_rows(graph, q, "q")
-    given = SimpleGraph(graph, *_ends(graph))
+    given = simple_graph(graph)
     state = [_query_of(given, query, min_size, max_size) for query in queries.tolist()]
     end = np.inf if time is None else begin + time
     run = Run(given, [x for x in state if x is not None], len(state), end, progress)
@@ -221,14 +188,6 @@ def _sizes(size: Any) -> tuple[int, int]:
     return least, most
 
 
-def _ends(graph: Graph) -> list[Ints]:
-    live = live_edges(graph)
-    columns = (graph.edges.src, graph.edges.dst)
-    ends = (graph.device.to_host(x.array[: len(graph.edges)]) for x in columns)
-    at = live if isinstance(live, slice) else np.asarray(graph.device.to_host(live))
-    return [np.asarray(e)[at].astype(np.int64) for e in ends]
-
-
 def _query_of(graph: SimpleGraph, query: int, min_size: int, max_size: int) -> Query | None:
     count = int(graph.component_size[query])
     if count < min_size:
@@ -236,109 +195,11 @@ def _query_of(graph: SimpleGraph, query: int, min_size: int, max_size: int) -> Q
     max_size = min(max_size, count)
     bound = min(int(graph.core[query]), max_size - 1)
     neighbourhood = Neighbourhood(graph, query, max_size)
-    return Query(neighbourhood, min_size, max_size, *neighbourhood.nearest(min_size), bound)
-
-
-def _batches(queries: list[Query]) -> Iterator[list[Query]]:
-    """Divide queries into those of equal width, and of not too many bits of adjacency."""
-    for words in sorted({query.words for query in queries}):
-        batch: list[Query] = []
-        bits = 0
-        for query in (query for query in queries if query.words == words):
-            batch.append(query)
-            bits += len(query.candidates) ** 2
-            if bits > MAX_BITS:
-                yield batch
-                batch, bits = [], 0
-        if batch:
-            yield batch
-
-
-def _begins(counts: Ints) -> Ints:
-    """Give where consecutive ranges of some lengths begin."""
-    return np.cumsum(counts) - counts
-
-
-class Search:
-    """The search for subgraphs of the degrees of some queries, on a device."""
-
-    def __init__(self, graph: Graph, batch: list[Query]) -> None:
-        device, self.graph, self.batch = graph.device, graph, batch
-        sizes = np.array([len(x.candidates) for x in batch])
-        self.words = -(-int(sizes.max()) // WORD)  # that the largest set needs
-        lengths = sizes * -(-sizes // WORD)
-        slot_bits = np.ceil(np.log2(sizes)).astype(np.int32) + 1  # half of the slots are empty
-        self.adjacency = Table("adjacency", device, bits=u64)
-        self.adjacency.extend(int(lengths.sum()))
-        self.slots = Table("slots", device, row_number=i32)
-        self.slots.extend(int((1 << slot_bits.astype(np.int64)).sum()))
-        self.rows = Table("rows", device, query=i32, vertex=i32, inside=i32, among=i32)
-        vertices = np.concatenate([x.candidates for x in batch]).astype(np.int32)
-        self.rows.extend(query=np.arange(len(batch), dtype=np.int32).repeat(sizes), vertex=vertices)
-        limits: dict[str, Any] = {
-            name: np.array([getattr(x, name) for x in batch], np.int32)
-            for name in ("min_size", "max_size", "degree")
-        }
-        limits["max_size"] = np.minimum(limits["max_size"], sizes).astype(np.int32)
-        self.max_depth = int(limits["max_size"].max()) + 1
-        self.bits = bits = vec(u64, batch[0].words)
-        self.queries = Table(
-            "queries", device, first_word=i64, first_row=i64, first_slot=i64, slot_shift=i32,
-            size=i32, min_size=i32, max_size=i32, degree=i32, solved=i32, greedy=i32, solution=bits,
-            remaining=bits, open=i32, nodes=i64,
-        )  # fmt: skip
-        self.queries.extend(
-            first_word=_begins(lengths), first_row=_begins(sizes), size=sizes.astype(np.int32),
-            first_slot=_begins(1 << slot_bits.astype(np.int64)), slot_shift=32 - slot_bits,
-            open=np.ones(len(batch), np.int32), greedy=np.full(len(batch), -1, np.int32), **limits,
-        )  # fmt: skip
-
-    def reduce(self) -> None:
-        """Reduce the candidates of all queries; keep the greedy search's subgraphs."""
-        reduce_all(self.rows, self.graph, self.queries, self.slots, self.adjacency.bits, self.words)
-        greedy, solutions, remaining = map(self.value, ("greedy", "solution", "remaining"))
-        for i, x in enumerate(self.batch):
-            ids = x.candidates
-            if greedy[i] > x.best:
-                chosen = np.flatnonzero(_members(solutions[i]))
-                x.best, x.members = int(greedy[i]), np.sort(ids[chosen])
-            x.candidates = ids[np.flatnonzero(_members(remaining[i]))]
-
-    def run(
-        self, end: float, report: Callable[[int], object], capacity: int = 0
-    ) -> tuple[Any, int]:
-        """Search from the roots until the time is up; give all solutions, and how many there are.
-
-        With a capacity of 0, until one is found for each query, which `value` then gives.
-        """
-        bits = self.bits
-        now, then = (
-            Collection(self.queries, generation=i32, chosen=bits, candidates=bits) for _ in range(2)
-        )
-        fill_rows(self.rows, self.graph, self.queries, self.slots, self.adjacency.bits)
-        foreach(self.queries, begin_search, now)
-        solutions = Table("solutions", self.queries.device, bits=u64)
-        solutions.extend(max(capacity * self.words, 1))
-        counters, least = Scalars(self.queries, nodes=0, solutions=0), self.node_limit
-        limit = least
-        while not now.empty and clock.monotonic() < end:
-            begin, counters.nodes = clock.monotonic(), 0
-            pool = Pool(self.queries, self.adjacency.bits, self.max_depth, self.words, counters,
-                        limit, solutions.bits, capacity)  # fmt: skip
-            foreach(now, work, pool, now, then, int(capacity > 0), until_empty=True)
-            now, then = then, now
-            report(int(counters.nodes))
-            limit = limit * 2 if clock.monotonic() - begin < PERIOD else max(limit // 2, least)
-        return solutions.bits[:], int(counters.solutions)
-
-    @property
-    def node_limit(self) -> int:
-        """Nodes of the first launch: fewer of larger sets, which take longer."""
-        return INITIAL_NODE_LIMIT * STANDARD_WORDS**2 // self.words**2 + 1
-
-    def value(self, name: str) -> Any:
-        """Give a column of the queries on the host."""
-        return np.asarray(self.queries.device.to_host(getattr(self.queries, name)[:]))
+    best, members = neighbourhood.nearest(min_size)
+    return Query(
+        neighbourhood=neighbourhood, min_size=min_size, max_size=max_size,
+        best=best, members=members, bound=bound,
+    )  # fmt: skip
 
 
 class Run:
@@ -368,7 +229,7 @@ class Run:
         while left and self.in_time:
             left = self.reduced(left)
             self.left = len(left)
-            for batch in _batches(left):
+            for batch in batches(left):
                 self.report()
                 self.decide(batch)
 
@@ -377,7 +238,7 @@ class Run:
         undecided: list[Query] = []
         while queries and self.in_time:
             queries = [x for x in queries if self.in_time and x.choose_degree()]
-            for batch in _batches(queries):
+            for batch in batches(queries):
                 if self.in_time:
                     Search(self.graph, batch).reduce()
                     for x in batch:
@@ -396,7 +257,7 @@ class Run:
         for i, x in enumerate(batch):
             x.nodes += int(nodes[i])
             if solved[i]:
-                x.note(x.candidates[np.flatnonzero(_members(solutions[i]))])
+                x.note(x.candidates[members_of(solutions[i])])
             elif not open_[i]:
                 x.bound = x.degree - 1
 
@@ -425,7 +286,7 @@ class Run:
                 return None
         ids, words = query.candidates, -(-len(query.candidates) // WORD)
         rows = np.asarray(self.graph.device.to_host(solutions))[: count * words]
-        sets = (np.sort(ids[np.flatnonzero(_members(x))]) for x in rows.reshape(count, words))
+        sets = (np.sort(ids[members_of(x)]) for x in rows.reshape(count, words))
         return sorted(sets, key=np.ndarray.tolist)
 
     def result(self, query: Query, every: bool, top: int | None) -> Community:
@@ -447,7 +308,3 @@ class Run:
                 return None
             found = [(query.neighbourhood.min_degree(x), x) for x in sets]
         return sorted(found, key=lambda x: (-x[0], x[1].tolist()))[:count]
-
-
-def _members(words: Any) -> Any:
-    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.algorithms.graph.arguments import live_edges
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
 from morph.graph import Graph
@@ -60,6 +61,15 @@ class SimpleGraph:
         ends = np.cumsum(count)
         at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + count, count)
         return np.repeat(np.arange(len(points)), count), self.targets[at]
+
+
+def simple_graph(graph: Graph) -> SimpleGraph:
+    """Give the simple graph of the live edges."""
+    live = live_edges(graph)
+    columns = (graph.edges.src, graph.edges.dst)
+    ends = (graph.device.to_host(x.array[: len(graph.edges)]) for x in columns)
+    at = live if isinstance(live, slice) else np.asarray(graph.device.to_host(live))
+    return SimpleGraph(graph, *(np.asarray(e)[at].astype(np.int64) for e in ends))
 
 
 class Neighbourhood:

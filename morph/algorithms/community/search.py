@@ -320,6 +320,31 @@ def deficit_coverable(node, missing, slots_left, max_size):
 
 
 @func
+def size_bound(node, q, adjacency, words):
+    """Bound the size of a subgraph by the members that each chosen vertex may still lack.
+
+    Candidates that are no neighbours of a chosen vertex are counted for the first that may not lack
+    them all (Jiang, Zhu, Wang, Lu, Hao, IJCAI 2021).
+    """
+    size = size_of(node.chosen, words)
+    bound = size
+    for j in range(words):
+        node.front[j] = node.candidates[j]
+    for j in range(words):
+        bits = node.chosen[j]
+        while bits != u64(0):
+            row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
+            bits = bits & (bits - u64(1))
+            may_lack = q.max_size - q.degree - size + common(adjacency, row, node.chosen, words)
+            beside = size_of(node.front, words) - common(adjacency, row, node.front, words)
+            if beside > may_lack:
+                bound += may_lack
+                for i in range(words):
+                    node.front[i] = node.front[i] & adjacency[row + i]
+    return bound + size_of(node.front, words)
+
+
+@func
 def push(node, words):
     depth = node.depth[0]
     for j in range(words):
@@ -405,7 +430,8 @@ def visit(node, q, adjacency, words):
         else:
             v = best_candidate(node, q, adjacency, words)
             slots_left = q.max_size - size_of(node.chosen, words)
-            if deficit_coverable(node, missing, slots_left, q.max_size):
+            coverable = deficit_coverable(node, missing, slots_left, q.max_size)
+            if coverable and size_bound(node, q, adjacency, words) >= q.min_size:
                 push_excluding(node, q, adjacency, v, words)
                 push_including(node, q, adjacency, v, q.degree, words)
 
@@ -423,7 +449,8 @@ def visit_for_all(node, q, pool, words):
             missing = find_lacking(node, q, pool.adjacency, q.degree, words)
             v = best_candidate(node, q, pool.adjacency, words)
             slots_left = q.max_size - size_of(node.chosen, words)
-            if deficit_coverable(node, missing, slots_left, q.max_size):
+            coverable = deficit_coverable(node, missing, slots_left, q.max_size)
+            if coverable and size_bound(node, q, pool.adjacency, words) >= q.min_size:
                 node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
                 push(node, words)
                 push_including(node, q, pool.adjacency, v, q.degree, words)

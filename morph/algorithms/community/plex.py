@@ -1,0 +1,195 @@
+"""Largest k-plexes: sets of vertices of which each lacks at most k - 1 neighbours in the set.
+
+A k-plex of s vertices is a subgraph of minimum degree s - k, and it is connected, of diameter 2 at
+most, if s is 2 k - 1 or more (Seidman, Foster 1978).  So the search for communities decides whether
+there is one of s vertices below a vertex, the root, in a ranking by core number and degree: with
+the root and vertices of higher rank at distance 2 at most.  Any subset of a k-plex is one: a root
+without a k-plex of s vertices has no larger one, and s grows while one is found.
+
+Smaller ones than 2 k - 1 may be in parts.  They are searched around one more vertex, which all
+others are joined to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.community.neighbourhood import MAX_CANDIDATES, Ints, SimpleGraph, simple_graph
+from morph.algorithms.community.tasks import Search, Task, batches, members_of
+from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.data.conversion import as_integer
+from morph.graph import Graph
+
+FIRST, MOST = 1 << 6, 1 << 12  # roots that are searched at once
+
+
+class MaxPlex(NamedTuple):
+    """Result of `max_k_plex`: ``points``, ascending, int64, on the host; ``size``; ``proved``."""
+
+    points: Any
+    size: int
+    proved: bool
+
+
+@of_graph_on_one_device
+def max_k_plex(graph: Graph, k: int) -> MaxPlex:
+    """Find a largest k-plex: points of which each has edges to all but k of them, itself included.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Directions, parallel edges and edges from a point to itself are ignored.
+    k : int
+        1 or more; a 1-plex is a clique.
+
+    Returns
+    -------
+    MaxPlex
+        ``points``, shape (size,), int64, ascending, on the host: of several largest ones any.
+        ``size``, 0 if the graph has no points.  ``proved``, whether there is no larger one: false
+        only if more than 32,768 points would have to be searched at once.
+
+    Raises
+    ------
+    TypeError
+        If ``k`` is not an integer.
+    ValueError
+        If it is below 1.
+
+    Notes
+    -----
+    The problem is NP-hard.  It takes longer for larger ``k``, and longest if the largest k-plex has
+    less than ``2 * k - 1`` points.
+    """
+    if (k := as_integer(k, "k")) < 1:
+        raise ValueError(f"k is 1 or more, not {k}")
+    search = PlexSearch(simple_graph(graph), k)
+    search.run()
+    return MaxPlex(search.best, len(search.best), search.proved)
+
+
+class PlexSearch:
+    """The search for larger and larger k-plexes of a graph."""
+
+    def __init__(self, graph: SimpleGraph, k: int) -> None:
+        self.graph, self.k, self.proved = graph, k, True
+        self.best: Ints = np.zeros(0, np.int64)
+        alive = np.flatnonzero(graph.core >= 0)
+        degree = np.diff(graph.offsets)
+        self.order = alive[np.lexsort((degree[alive], graph.core[alive]))]
+        self.rank = np.full(graph.n, -1)
+        self.rank[self.order] = np.arange(len(alive))
+
+    def run(self) -> None:
+        """Find a largest one."""
+        if not len(self.order):
+            return
+        self.note(self.order[-1:])
+        connected = 2 * self.k - 1  # of so many vertices all are
+        left, count = len(self.order), FIRST
+        while left > 0:
+            self.search_below(self.order[max(left - count, 0) : left][::-1], connected)
+            left, count = left - count, min(2 * count, MOST)
+        while len(self.best) + 1 < connected and self.search_parts(len(self.best) + 1):
+            pass
+
+    def note(self, members: Ints) -> None:
+        """Extend a k-plex as long as a vertex can be added; keep it if it is larger."""
+        n, k = self.graph.n, self.k
+        while True:
+            ends = self.graph.rows(members)[1]
+            inside = np.bincount(ends, minlength=n)
+            full = members[inside[members] == len(members) - k]  # these must get a neighbour
+            near = np.bincount(self.graph.rows(full)[1], minlength=n)
+            fits = (inside >= len(members) + 1 - k) & (near == len(full)) & (self.rank >= 0)
+            fits[members] = False
+            if not fits.any():
+                break
+            members = np.append(members, np.argmax(np.where(fits, inside, -1)))
+        if len(members) > len(self.best):
+            self.best = np.sort(members)
+
+    def search_below(self, roots: Ints, connected: int) -> None:
+        """Find a larger one below some roots, again and again, until there is none."""
+        while len(roots):
+            size = max(len(self.best) + 1, connected)
+            found = [task for root in roots.tolist() if (task := self.task(root, size))]
+            tasks = [task for task in found if len(task.candidates) <= MAX_CANDIDATES]
+            self.proved = self.proved and len(tasks) == len(found)
+            solved = decide(self.graph.csr, tasks)
+            for task in solved:
+                self.note(task.members)
+            roots = np.array([task.candidates[0] for task in solved], np.int64)
+
+    def task(self, root: int, size: int) -> Task | None:
+        """Make the search below a root for a k-plex of a size; None if there is none."""
+        rank, core, degree = self.rank, self.graph.core, size - self.k
+
+        def above(ids: Ints) -> Any:
+            return (rank[ids] > rank[root]) & (core[ids] >= degree)
+
+        if core[root] < degree:
+            return None
+        near = self.graph.targets[self.graph.offsets[root] : self.graph.offsets[root + 1]]
+        near = near[above(near)]
+        if len(near) < degree:
+            return None
+        ids, common = np.unique(self.graph.rows(near)[1], return_counts=True)
+        # two members that are no neighbours have so many in common, two neighbours two less
+        least = size - 2 * self.k + 2 - 2 * np.isin(ids, near, assume_unique=True)
+        others = ids[above(ids) & (common >= least)]
+        if size <= 2 * self.k:
+            others = np.union1d(others, near)
+        if len(others) + 1 < size:
+            return None
+        candidates = np.concatenate([[root], others])
+        return Task(min_size=size, max_size=size, degree=degree, candidates=candidates)
+
+    def search_parts(self, size: int) -> bool:
+        """Find one of a size, which may be in parts; give whether there is one."""
+        rest = self.order[self.graph.core[self.order] >= size - self.k]
+        if len(rest) < size:
+            return False
+        if len(rest) > MAX_CANDIDATES:
+            self.proved = False
+            return False
+        src, ends = self.graph.rows(rest)
+        number = np.zeros(self.graph.n, np.int64)
+        number[rest] = np.arange(1, len(rest) + 1)  # 0 is the vertex that all are joined to
+        inside = number[ends] > 0
+        joined = np.arange(1, len(rest) + 1)
+        made = Graph.from_edges(
+            np.concatenate([src[inside] + 1, joined, 0 * joined]),
+            np.concatenate([number[ends[inside]], 0 * joined, joined]),
+            n=len(rest) + 1,
+            symmetric=True,
+            device=self.graph.csr.device,
+        )
+        task = Task(min_size=size + 1, max_size=size + 1, degree=size + 1 - self.k,
+                    candidates=np.arange(len(rest) + 1))  # fmt: skip
+        solved = decide(made, [task])
+        for found in solved:
+            self.note(rest[found.members[1:] - 1])
+        return bool(solved)
+
+
+def decide(graph: Graph, tasks: Iterable[Task]) -> list[Task]:
+    """Give the tasks that have a subgraph of their size and degree, its vertices in ``members``."""
+    solved: list[Task] = []
+    undecided: list[Task] = []
+    for batch in batches([*tasks]):
+        Search(graph, batch).reduce()
+        solved += [task for task in batch if task.best >= task.degree]
+        undecided += [task for task in batch if task.best < task.degree and len(task.candidates)]
+    for batch in batches(undecided):
+        search = Search(graph, batch)
+        search.run(np.inf, lambda nodes: None)
+        is_solved, solutions = map(search.value, ("solved", "solution"))
+        for i, task in enumerate(batch):
+            if is_solved[i]:
+                task.members = np.sort(task.candidates[members_of(solutions[i])])
+                solved.append(task)
+    return solved
