@@ -38,8 +38,8 @@ def sets(g, label):
     return [set(ids[label[ids] == k].tolist()) for k in np.unique(label[ids])]
 
 
-def check_labels(g, found):
-    """Communities are connected, named by their least points, and none has more of a vertex."""
+def check_communities(g, found, resolution=1.0):
+    """Communities are connected and named by their least points; the modularity is theirs."""
     graph, label = weighted(g), host(found.label)
     assert label.dtype == np.int32 and label.shape == (len(g.points),)
     alive = np.zeros(len(label), bool)
@@ -50,14 +50,24 @@ def check_labels(g, found):
     for part in parts:
         assert nx.is_connected(graph.subgraph(part)) and label[min(part)] == min(part)
     whole = sum(w for *_, w in graph.edges.data("weight"))
-    want = nx.community.modularity(graph, parts) if whole else 0
-    assert type(found.modularity) is float and abs(found.modularity - want) <= 1e-14
+    want = nx.community.modularity(graph, parts, resolution=resolution) if whole else 0
+    assert type(found.modularity) is float and abs(found.modularity - want) <= 1e-14 * max(
+        resolution, 1
+    )
     return graph, label
+
+
+def check_louvain(g, target, resolution=1.0, seed=0):
+    runs = everywhere(target, lambda: morph.louvain(g, resolution, seed))
+    check_communities(g, runs[0], resolution)
+    for found in runs[1:]:
+        assert np.array_equal(host(found.label), host(runs[0].label)) and found[1:] == runs[0][1:]
+    validate.louvain(g, runs[0].label, runs[0].modularity, resolution)
 
 
 def check(g, target, seed=0):
     runs = everywhere(target, lambda: morph.label_propagation(g, seed))
-    graph, label = check_labels(g, runs[0])
+    graph, label = check_communities(g, runs[0])
     for found in runs[1:]:
         assert np.array_equal(host(found.label), label) and found[1:] == runs[0][1:]
     for v in graph:
@@ -67,9 +77,20 @@ def check(g, target, seed=0):
                 weights[label[t]] = weights.get(label[t], 0) + graph[v][t]["weight"]
         assert weights.get(label[v], 0) == max(weights.values(), default=0)
     validate.label_propagation(g, runs[0].label, runs[0].modularity)
+    check_louvain(g, target, seed=seed)
 
 
-@tries(15)
+@tries(10)
+@given(edge_lists(most=12), st.booleans(), st.sampled_from([0, 0.5, 1, 2, 1e6]), KINDS)
+def test_louvain(target, edges, directed, resolution, kind):
+    n, src, dst, w = edges
+    g = morph.Graph.from_edges(
+        src, dst, weight=w.astype(kind), n=n, directed=directed, device=target
+    )
+    check_louvain(g, target, resolution)
+
+
+@tries(10)
 @given(edge_lists(most=14), st.booleans(), SEEDS, KINDS)
 def test_label_propagation(target, edges, directed, seed, kind):
     n, src, dst, w = edges
@@ -108,6 +129,21 @@ def test_larger_graphs_with_many_threads(device):
             assert np.array_equal(host(runs[0].label), host(found.label))
             assert found[1:] == runs[0][1:]
         validate.label_propagation(g, runs[0].label, runs[0].modularity)
+        check_louvain(g, device)
+
+
+def test_modularity_is_as_large_as_that_of_networkx():
+    graphs = [
+        nx.karate_club_graph(), nx.les_miserables_graph(), nx.florentine_families_graph(),
+        nx.connected_caveman_graph(10, 8), nx.powerlaw_cluster_graph(300, 4, 0.5, seed=1),
+        nx.grid_2d_graph(15, 15), nx.balanced_tree(3, 4), nx.gnp_random_graph(200, 0.03, seed=2),
+    ]  # fmt: skip
+    ratios = []
+    for graph in graphs:
+        want = nx.community.modularity(graph, nx.community.louvain_communities(graph, seed=1))
+        found = morph.louvain(morph.Graph.from_networkx(graph, device="cpu"))
+        ratios.append(found.modularity / want)
+    assert min(ratios) > 0.95 and np.mean(ratios) > 0.99
 
 
 @pytest.mark.parametrize("weight", [2**64 - 1, 2**63 - 1, 1e308, 5e-324, 3.0])
@@ -116,30 +152,38 @@ def test_extreme_weights(target, weight):
     ends = np.array([0, 0, 1, 2, 3, 3, 4]), np.array([1, 2, 2, 3, 4, 5, 5])
     kind = {2**64 - 1: np.uint64, 2**63 - 1: np.int64}.get(weight, np.float64)
     g = morph.Graph.from_edges(*ends, weight=np.full(7, weight, kind), device=target)
-    found = morph.label_propagation(g)
-    assert host(found.label).tolist() == [0, 0, 0, 3, 3, 3]
-    assert abs(found.modularity - 5 / 14) < 1e-14
-    validate.label_propagation(g, found.label, found.modularity)
+    for function in (morph.label_propagation, morph.louvain):
+        found = function(g)
+        assert host(found.label).tolist() == [0, 0, 0, 3, 3, 3]
+        assert abs(found.modularity - 5 / 14) < 1e-14
+        validate.label_propagation(g, found.label, found.modularity)
 
 
 def test_cliques_are_found(target):
     g = morph.Graph.from_networkx(nx.connected_caveman_graph(8, 6), device=target)
-    found = morph.label_propagation(g)
-    assert found.number == 8 and found.modularity > 0.8
+    for function in (morph.label_propagation, morph.louvain):
+        found = function(g)
+        assert found.number == 8 and found.modularity > 0.8
 
 
 def test_bad_arguments():
     g = morph.Graph.from_edges([0], [1])
-    with pytest.raises(ValueError, match="seed is 0 or more, not -1"):
-        morph.label_propagation(g, -1)
-    with pytest.raises(TypeError, match="seed is"):
-        morph.label_propagation(g, 0.5)
-    with pytest.raises(TypeError, match="takes a graph on one device"):
-        morph.label_propagation(morph.partition(g, ["cpu"] * 2))
-    for weight in (-1, np.nan, np.inf, -0.5):
-        wrong = morph.Graph.from_edges([0, 1], [1, 2], weight=np.array([1, weight]))
-        with pytest.raises(ValueError, match="finite and not negative, not"):
-            morph.label_propagation(wrong)
+    for function in (morph.label_propagation, morph.louvain):
+        with pytest.raises(ValueError, match="seed is 0 or more, not -1"):
+            function(g, seed=-1)
+        with pytest.raises(TypeError, match="seed is"):
+            function(g, seed=0.5)
+        with pytest.raises(TypeError, match="takes a graph on one device"):
+            function(morph.partition(g, ["cpu"] * 2))
+        for weight in (-1, np.nan, np.inf, -0.5):
+            wrong = morph.Graph.from_edges([0, 1], [1, 2], weight=np.array([1, weight]))
+            with pytest.raises(ValueError, match="finite and not negative, not"):
+                function(wrong)
+    for resolution in (-1, np.nan, np.inf):
+        with pytest.raises(ValueError, match="resolution is finite and 0 or more, not"):
+            morph.louvain(g, resolution)
+    with pytest.raises(TypeError, match="resolution is a number, not"):
+        morph.louvain(g, "1")
 
 
 def test_wrong_communities_are_refused():

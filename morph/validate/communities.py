@@ -105,3 +105,27 @@ def label_propagation(graph: Graph, label: Any, modularity: Any = None) -> None:
     edges.check_majorities(found)
     if modularity is not None:
         edges.check_modularity(found, modularity, 1.0)
+
+
+def louvain(graph: Graph, label: Any, modularity: Any = None, resolution: float = 1.0) -> None:
+    """Check communities by the Louvain method; directions are ignored.
+
+    Each community is connected, and its label is its smallest point.
+
+    Parameters
+    ----------
+    graph : Graph
+    label : array of int, shape (n,)
+    modularity : float, optional
+    resolution : float
+        Of the modularity.
+
+    Raises
+    ------
+    WrongAnswer
+        Naming a vertex.
+    """
+    edges = _Edges(graph)
+    found = edges.labels(label)
+    if modularity is not None:
+        edges.check_modularity(found, modularity, float(resolution))

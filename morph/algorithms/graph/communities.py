@@ -41,6 +41,14 @@ class Communities(NamedTuple):
     number: int
 
 
+class Pairs(NamedTuple):
+    """Edges: ``low <= high``, int32, each pair once, and their weights, int64."""
+
+    low: Any
+    high: Any
+    weight: Any
+
+
 @kernel
 def add_arc(a):
     atomic_add(a.src.strength, a.weight)
@@ -120,8 +128,8 @@ def integer_weights(graph: Graph, pick: Any) -> Any:
     return (weight >> shift if shift else weight).astype(np.int64)
 
 
-def merged(xp: Any, a: Any, b: Any, weight: Any) -> tuple[Any, Any, Any]:
-    """Give each pair that edges join once, ``low <= high``, and the sum of their weights."""
+def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
+    """Give each pair that edges join once, and the sum of their weights."""
     keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
     order = argsort(keys)
     keys, sums = keys[order], xp.cumsum(weight[order])
@@ -129,44 +137,40 @@ def merged(xp: Any, a: Any, b: Any, weight: Any) -> tuple[Any, Any, Any]:
     last[:-1] = keys[1:] != keys[:-1]
     keys, sums = keys[last], sums[last]
     sums[1:] -= sums[:-1].copy()
-    return (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), sums
+    return Pairs((keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), sums)
 
 
-def rows_of_pairs(device: Device, n: int, low: Any, high: Any, weight: Any) -> Graph:
-    """Make the graph of both arcs of these distinct pairs, with the columns of hash tables.
-
-    A pair of a vertex and itself has no arc; its weight counts twice in the vertex's ``strength``.
-    """
-    xp, apart = device.xp, low != high
-    loops, loop_weight = low[~apart], weight[~apart]
-    low, high, weight = low[apart], high[apart], weight[apart]
-    ends = xp.concatenate([low, high]), xp.concatenate([high, low])
-    made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
-    for name, dtype in (("label", i32), ("first", i64), ("strength", i64), ("total", i64)):
-        made.points.add(name, dtype)
-    made.points.first.array[:n] = made.adjacency("out")[0][:-1]
-    made.points.strength.array[loops] = 2 * loop_weight
-    made.edges.add("key", vec(i32, 2), fill=-1)
-    made.edges.add("sum", vec(i64, 2))
-    foreach(made.edges, add_arc)
-    return made
-
-
-def weighted_rows(graph: Graph) -> tuple[Graph, int]:
-    """Make the `rows_of_pairs` of a graph, directions ignored; give the weight of its loops, too.
+def integer_pairs(graph: Graph) -> Pairs:
+    """Give the pairs of points that edges join, directions ignored, with integer weights.
 
     Of the two arcs of an edge of an undirected graph only one is taken.
     """
-    xp, m, n = graph.device.xp, len(graph.edges), len(graph.points)
-    pick = live_edges(graph)
+    m, pick = len(graph.edges), live_edges(graph)
     weight = integer_weights(graph, pick)
     src, dst = graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
     if not graph.directed:
         once = src <= dst
         src, dst, weight = src[once], dst[once], weight[once]
-    low, high, weight = merged(xp, src, dst, weight)
-    loops = int(weight[low == high].sum())
-    return rows_of_pairs(graph.device, n, low, high, weight), loops
+    return merged(graph.device.xp, src, dst, weight)
+
+
+def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
+    """Make the graph of both arcs of these pairs, with the columns of hash tables.
+
+    A pair of a vertex and itself has no arc; its weight counts twice in the vertex's ``strength``.
+    """
+    xp, apart = device.xp, pairs.low != pairs.high
+    low, high, weight = (x[apart] for x in pairs)
+    ends = xp.concatenate([low, high]), xp.concatenate([high, low])
+    made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
+    for name, dtype in (("label", i32), ("first", i64), ("strength", i64), ("total", i64)):
+        made.points.add(name, dtype)
+    made.points.first.array[:n] = made.adjacency("out")[0][:-1]
+    made.points.strength.array[pairs.low[~apart]] = 2 * pairs.weight[~apart]
+    made.edges.add("key", vec(i32, 2), fill=-1)
+    made.edges.add("sum", vec(i64, 2))
+    foreach(made.edges, add_arc)
+    return made
 
 
 def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
@@ -178,9 +182,27 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
         The weight of arcs within communities, of an edge twice.
     total : array of int64, on the host
         The strengths of each community's vertices added up.
+    resolution : float
     """
     whole = int(total.sum())
     if not whole:
         return 0.0
     share = total / whole
     return inside / whole - resolution * float(share @ share)
+
+
+def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> float:
+    """Give the modularity of single vertices."""
+    low, high, weight = (np.asarray(device.to_host(x)) for x in pairs)
+    total = np.zeros(n, np.int64)
+    for end in (low, high):
+        np.add.at(total, end, weight)
+    return modularity(2 * int(weight[low == high].sum()), total, resolution)
+
+
+def communities(graph: Graph, label: Any, value: float) -> Communities:
+    """Give the result by the labels of all vertices and the modularity."""
+    if graph.points.deletes:
+        label[~graph.points.alive[: len(label)]] = -1
+    number = int((label == graph.device.xp.arange(len(label))).sum())
+    return Communities(label, value, number)

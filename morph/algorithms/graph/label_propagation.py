@@ -23,11 +23,13 @@ from morph.algorithms.graph.communities import (
     add_inside,
     add_to_community,
     clear_places,
+    communities,
+    integer_pairs,
     modularity,
+    rows_of_pairs,
     tabulate,
     take_root,
     unite,
-    weighted_rows,
 )
 from morph.data.collection import Collection, Set
 from morph.data.conversion import as_integer
@@ -164,17 +166,15 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     if (seed := as_integer(seed, "seed")) < 0:
         raise ValueError(f"seed is 0 or more, not {seed}")
     with graph.device.active():
-        rows, loops = weighted_rows(graph)
-        n = len(rows.points)
+        pairs, n = integer_pairs(graph), len(graph.points)
+        rows = rows_of_pairs(graph.device, n, pairs)
         for name, dtype in (("most", i64), ("best", i64), ("listed", i32)):
             rows.points.add(name, dtype)
         for name in ("wants", "blocked"):
             rows.points.add(name, bool_)
         lists = [Collection(rows.points, capacity=n) for _ in range(2)]
         inside = propagate(rows, Set(rows.points), u64(seed % 2**64), *lists)
+        inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())
         total = rows.device.to_host(rows.points.total.array[:n])
         label = rows.points.label.array[:n]
-        if graph.points.deletes:
-            label[~graph.points.alive[:n]] = NONE
-        number = int((label == graph.device.xp.arange(n)).sum())
-        return Communities(label, modularity(int(inside) + 2 * loops, total), number)
+        return communities(graph, label, modularity(int(inside), total))
