@@ -159,6 +159,11 @@ def test_extreme_weights(target, weight):
         validate.label_propagation(g, found.label, found.modularity)
 
 
+def test_edges_of_no_weight_join_nothing(target):
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=[0, 3, 0], device=target)
+    assert host(morph.label_propagation(g).label).tolist() == [0, 1, 1, 3]
+
+
 def test_cliques_are_found(target):
     g = morph.Graph.from_networkx(nx.connected_caveman_graph(8, 6), device=target)
     for function in (morph.label_propagation, morph.louvain):

@@ -1,14 +1,14 @@
 """Communities by label propagation, in rounds.
 
 Each vertex begins with a label of its own, and takes the label of the most weight among its
-neighbours (Raghavan, Albert, Kumara, Physical Review E 2007).  A vertex keeps its label while none
-has more weight; of several best labels, the first in an order drawn from the seed is taken.  All
-decisions of a round are made from the labels before the round.  In the first rounds those vertices
-move that a hash of the vertex and the round selects, about half of all that would.  From then on a
-vertex moves only if it precedes, in a random order of the round, all neighbours that would move,
-too; no two neighbours move, so every move adds weight to the edges between equal labels.  That
-weight is an integer and bounded, so the rounds end (a parallel form of the semi-synchronous rounds
-of Cordasco, Gargano, 2010, without a colouring).
+neighbours (Raghavan, Albert, Kumara, Physical Review E 2007), of several such labels the first in
+an order drawn from the seed.  All decisions of a round are made from the labels before the round.
+In the first rounds those vertices move that a hash of the vertex and the round selects, about half
+of all that would.  From then on a vertex keeps its label while none has more weight, and moves only
+if it precedes, in a random order of the round, all neighbours that would move, too; no two
+neighbours move, so every move adds weight to the edges between equal labels.  That weight is an
+integer and bounded, so the rounds end (a parallel form of the semi-synchronous rounds of Cordasco,
+Gargano, 2010, without a colouring).
 
 In the end a label that is held by vertices apart from one another is divided into its connected
 components; the label of a vertex still has the most weight among its neighbours.  One launch.  A
@@ -65,7 +65,7 @@ def find_most(p):
 
 
 @kernel
-def choose(p, seed):
+def choose(p, seed, round):
     """Find the first of the labels of the largest weight; empty the hash table."""
     most, best = p.most, i64(NONE)
     for a in p.outedges:
@@ -74,6 +74,8 @@ def choose(p, seed):
                 best = max(best, i64(random_u32(seed, a.key[k]) >> 1) << 32 | i64(a.key[k]))
         clear_places(a)
     p.best = best
+    if round < HALVES:  # of equal weights, too
+        p.wants = most > 0 and i32(best & 0x7FFFFFFF) != p.label
 
 
 @func
@@ -115,7 +117,7 @@ def propagate(g, sets, seed, now, then):
     while not now.empty:
         foreach(now, tabulate, g)
         foreach(now, find_most)
-        foreach(now, choose, seed)
+        foreach(now, choose, seed, round)
         if round >= HALVES:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
         foreach(now, move, then, seed, round, where=lambda p: p.wants)
