@@ -79,7 +79,8 @@ AS_USERS_DO = re.compile(
     r"test_(algorithms|build|delaunay|powers|predicates|refine|sat|targets_numbers|triangulate)\.py"
 )
 COMPUTING = re.compile(  # with -O1
-    "test_(cli_sat|decimation|fixpoints|interrupts|sat_parts|solve|surveys|triangulate_hard)"
+    "test_(cli_sat|cliques|decimation|fixpoints|interrupts|refine_inorder|sat_parts"
+    "|solve|surveys|triangulate_hard)"
 )
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
 WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))

@@ -111,6 +111,7 @@ def graphs() -> None:
         morph.bfs(g)
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged
         morph.triangle_count(g)
+    assert morph.max_flow(g, 0, 3).value == 3
     assert morph.max_k_plex(g, 2).size >= 3
     assert morph.max_clique(g).size == 3 and len([*morph.cliques(g)]) == 3
     g.points.add("x", np.float64, fill=2)

@@ -40,6 +40,10 @@ COMMANDS = {
     ),
     "generate": ("graphfiles:generate_group", "Make a graph or a formula and write it."),
     "info": ("system:info", "Show versions, devices, compiler and cache."),
+    "max-flow": (
+        "flows:max_flow_command",
+        "Find a maximum flow and a minimum cut between two vertices of GRAPH.",
+    ),
     "refine": (
         "meshes:refine",
         "Refine the mesh IN until its angles, areas and edges are as asked.",

@@ -232,13 +232,15 @@ def on_host(graph: Any, found: Any) -> Any:
 
 def _in_file_order(graph: Any, found: Any, row: Algorithm, edges: int) -> Arguments:
     """Give the fields with a value for each edge, in the order of the file of the graph."""
-    arrays = {}
-    for name in row.of_edges.split():
-        by_id = getattr(found, name)
-        arrays[name] = np.empty_like(by_id)
-        arrays[name][_positions(graph, np.arange(len(by_id)))] = by_id
-        arrays[name] = arrays[name][:edges]  # reversed edges follow those of an undirected file
-    return arrays
+    names = row.of_edges.split()  # reversed edges follow those of an undirected file
+    return {name: in_order_of_file(graph, getattr(found, name))[:edges] for name in names}
+
+
+def in_order_of_file(graph: Any, by_id: Any) -> Any:
+    """Give values of edges in the order of the file, those of reversed edges last."""
+    values = np.empty_like(by_id)
+    values[_positions(graph, np.arange(len(by_id)))] = by_id
+    return values
 
 
 def _positions(graph: Any, edges: Any) -> Any:

@@ -19,6 +19,7 @@ from morph import generate, survey
 from morph.algorithms.community.community import community
 from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
+from morph.algorithms.graph.max_flow import max_flow
 from morph.algorithms.refinement.refine import refine
 from morph.algorithms.registry import ALGORITHMS, Algorithm
 from morph.algorithms.triangulation.triangulate import triangulate
@@ -58,6 +59,11 @@ def _community(device: str) -> Calls:
     for g in _graphs(device, (None,)):
         for every in (False, True):
             yield partial(community, g, [0, 1], (3, 6), all=every)
+
+
+def _max_flow(device: str) -> Calls:
+    for g in _graphs(device, (None,)):
+        yield partial(max_flow, g, 0, 1)
 
 
 def _dynamic(device: str) -> Calls:
@@ -128,6 +134,7 @@ CALLS: dict[str, Callable[[str], Calls]] = {
     "triangulate": _triangulate,
     "generate": _generate,
     "community": _community,
+    "max-flow": _max_flow,
     **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
 }
 

@@ -9,6 +9,7 @@ from morph.validate.cliques import cliques, max_clique, max_k_plex
 from morph.validate.colouring import colouring
 from morph.validate.community import community
 from morph.validate.densest import densest_subgraph
+from morph.validate.flow import max_flow
 from morph.validate.forest import connected_components, mst, strongly_connected_components
 from morph.validate.independent import maximal_independent_set
 from morph.validate.local import core_number, triangle_count
@@ -21,7 +22,7 @@ from morph.validate.truss import truss_number
 __all__ = [
     "WrongAnswer", "bellman_ford", "betweenness", "bfs", "cliques", "colouring", "community",
     "connected_components", "core_number", "densest_subgraph", "edge_betweenness", "implications",
-    "index", "johnson", "max_clique", "max_k_plex", "maximal_independent_set", "model", "mst",
-    "pagerank", "path", "refuted", "satisfied", "sssp", "strongly_connected_components",
+    "index", "johnson", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "model",
+    "mst", "pagerank", "path", "refuted", "satisfied", "sssp", "strongly_connected_components",
     "topological_order", "triangle_count", "truss_number",
 ]  # fmt: skip

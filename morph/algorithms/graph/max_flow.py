@@ -1,0 +1,368 @@
+"""Maximum flow and minimum cut, by synchronous push-relabel.
+
+A vertex has a height, a lower bound of its distance to the target in the residual network, and an
+excess, which it pushes along residual arcs to vertices that are one lower (Goldberg, Tarjan 1988).
+A pulse is three steps: all active vertices push; those that keep some excess find the height above
+their lowest residual neighbour; the heights are set (after Baumstark, Blelloch, Shun, ESA 2015).
+Heights do not change while excess is pushed, so of an arc and its reverse only one is used, and the
+result depends neither on the device nor on the number of threads.
+
+Heights are replaced by exact distances, by a breadth-first search from the target, when the work
+since the last search is that of a search.  The work is the number of arcs read to raise heights,
+and some for each pulse, as in most pulses few vertices climb, which a search would lift at once.
+Vertices that do not reach the target then have no height, and are not active.  A test for heights
+without a vertex (the gap rule) would find some of these earlier, but saves few pulses.
+
+Flow is pushed twice.  First to the sink: in the end no vertex with excess reaches it, and the
+vertices that do not are the source side of a minimum cut, of all minimum cuts the one with the most
+vertices on that side.  Then the excess that is left is pushed back, to the source.
+
+The network has an arc for each edge, and one for its reverse unless an edge of opposite direction,
+such as the other arc of an undirected edge, serves as that.  Edges into the source and out of the
+sink have no capacity, others at most one more than the flow can be, so that sums fit.  Work:
+O(n^2 m) at most.  One launch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import live_edges, of_graph_on_one_device, vertex_id
+from morph.data.collection import Collection
+from morph.data.scalars import Scalars
+from morph.graph import Graph
+from morph.language.dtypes import Ref
+from morph.language.messages import shown
+from morph.launch.foreach import foreach, kernel, program
+from morph.launch.sections import sections
+from morph.operators.sort import argsort
+from morph.prelude import atomic_add, atomic_min, bool_, i32, i64
+from morph.runtime.arrays import all_true
+
+INFINITY = 2**31 - 1
+LIMIT = 2**62 - 1  # flows are below it, so that an arc and its reverse together fit int64
+VISIT = 6  # the work for a vertex, in arcs
+PULSE = 2000  # the work for a pulse, which is mostly that of its barriers
+
+
+class Flow(NamedTuple):
+    """Result of `max_flow`.
+
+    ``value``, an int; ``flow``, shape (m,), int64, of each edge; ``cut``, shape (n,), bool, the
+    source side of a minimum cut.
+    """
+
+    value: int
+    flow: Any
+    cut: Any
+
+
+@kernel
+def forget(p, target, now):
+    p.height = i32(INFINITY)
+    p.current = 0
+    if p.id == target:
+        p.height = 0
+        now.add(p)
+
+
+@kernel
+def saturate(p):
+    for a in p.outedges:
+        atomic_add(a.back.residual, a.residual)
+        atomic_add(a.dst.excess, a.residual)
+        a.residual = i64(0)
+
+
+@kernel
+def climb(p, height, then):
+    """Find the vertices that can push to this one."""
+    for a in p.outedges:
+        t = a.dst
+        if t.height > height and a.back.residual > 0:
+            if atomic_min(t.height, i32(height)) > height:
+                then.add(t)
+
+
+@kernel
+def activate(p, active):
+    if p.excess > 0 and p.height > 0 and p.height < INFINITY:
+        active.add(p)
+
+
+@kernel
+def push(p, reached, kept):
+    """Push excess to lower vertices, beginning at the arc of the last push."""
+    x, k, lower = p.excess, p.current, p.height - 1
+    for a in p.outedges[k:]:
+        t = a.dst
+        if t.height == lower and a.residual > 0:
+            moved = min(x, a.residual)
+            a.residual -= moved
+            a.back.residual += moved
+            if atomic_add(t.gain, moved) == 0:
+                reached.add(t)
+            x -= moved
+            if x == 0:
+                break
+        k += 1
+    p.excess = x
+    p.current = k
+    if x > 0:
+        kept.add(p)
+
+
+@kernel
+def find_height(p, state):
+    """Find the height above the lowest residual neighbour."""
+    low = i32(INFINITY - 1)
+    for a in p.outedges:
+        if a.residual > 0:
+            low = min(low, a.dst.height)
+    p.raised = low + 1
+    p.current = 0
+    atomic_add(state.work, i64(p.out_degree) + VISIT)
+
+
+@kernel
+def gather(p, target, active):
+    """Add what was pushed here to the excess."""
+    if p.excess == 0 and p.id != target:  # a vertex that kept some is listed by `rise`
+        active.add(p)
+    p.excess += p.gain
+    p.gain = 0
+
+
+@kernel
+def rise(p, active):
+    p.height = p.raised
+    if p.height < INFINITY:
+        active.add(p)
+
+
+@program
+def relabel(g, target, now, then, active):
+    """Set heights to distances to the target; list the vertices with excess that reach it."""
+    foreach(g.points, forget, target, now)
+    height = 0
+    while not now.empty:
+        height += 1
+        foreach(now, climb, height, then)
+        now, then = then, now
+        then.clear()
+    active.clear()
+    foreach(g.points, activate, active)
+
+
+@program
+def route(g, target, active, reached, kept, state, most):
+    """Push excess until none can reach the target."""
+    state.work = 0
+    relabel(g, target, reached, kept, active)
+    while not active.empty:
+        foreach(active, push, reached, kept)
+        active.clear()
+        foreach(kept, find_height, state)
+        with sections():
+            foreach(reached, gather, target, active)
+            foreach(kept, rise, active)
+        reached.clear()
+        kept.clear()
+        state.work += PULSE
+        if state.work > most:
+            state.work = 0
+            relabel(g, target, reached, kept, active)
+
+
+@kernel
+def mark(p, unused):
+    """Mark the source side; list the vertices whose excess is to be returned."""
+    p.cut = p.height == INFINITY
+    if p.cut and p.excess > 0:
+        unused.add(p)
+
+
+@program
+def find_flow(g, source, sink, active, reached, kept, state, most):
+    foreach(g.points, saturate, where=lambda p: p.id == source)
+    route(g, sink, active, reached, kept, state, most)
+    relabel(g, sink, reached, kept, active)
+    foreach(g.points, mark, active)
+    value = g.points[sink].excess
+    g.points[sink].excess = i64(0)
+    if not active.empty:
+        route(g, source, active, reached, kept, state, most)
+    return value
+
+
+def _capacities(graph: Graph, name: str, pick: Any) -> Any:
+    """Give the capacities of these edges as int64; 1 if the graph has no weights.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no integers, or one is negative.
+    """
+    xp, columns = graph.device.xp, graph.edges.columns
+    if not isinstance(name, str):
+        raise TypeError(f"capacity is the name of a column of edges, not {shown(name)}")
+    if name not in columns:
+        if name != "weight":
+            raise ValueError(f"capacity = {shown(name)}: edges have no such column")
+        return xp.ones(len(graph.edges), np.int64)[pick]
+    kind = columns[name].dtype
+    if columns[name].array.ndim != 1 or columns[name].ref is not None or kind.kind not in "biu":
+        raise TypeError(
+            f"capacities are integers, but column {shown(name)} is of {kind}: scale and round them"
+        )
+    capacity = columns[name].array[: len(graph.edges)][pick]
+    if kind.kind == "i" and not all_true(capacity >= 0):
+        k = int((capacity < 0).argmax())
+        u, v = (int(getattr(graph.edges, c).array[pick][k]) for c in ("src", "dst"))
+        raise ValueError(f"a capacity is 0 or more, but the edge from {u} to {v} has {capacity[k]}")
+    if kind == np.uint64:
+        capacity = xp.minimum(capacity, np.uint64(2**63 - 1))
+    return capacity.astype(np.int64)
+
+
+def _total(capacity: Any) -> int:
+    """Add up without overflow."""
+    return (int((capacity >> 32).sum()) << 32) + int((capacity & 0xFFFFFFFF).sum())
+
+
+def _reverses(xp: Any, n: int, src: Any, dst: Any) -> Any:
+    """Pair edges with edges of the opposite direction: the first ones, the second ones, and so on.
+
+    Returns
+    -------
+    array of int64
+        The position of each edge's partner, -1 if it has none.
+    """
+    keys = xp.minimum(src, dst).astype(np.int64) * (2 * n)
+    keys += 2 * xp.maximum(src, dst).astype(np.int64) + (src > dst)
+    order = argsort(keys)
+    keys = keys[order]
+    down = xp.flatnonzero(keys & 1)
+    behind = xp.searchsorted(keys, keys[down])  # the edges upwards of these ends are before it
+    mate = xp.searchsorted(keys, keys[down] - 1) + down - behind
+    paired = mate < behind
+    up, down = order[mate[paired]], order[down[paired]]
+    reverse = xp.full(src.size, -1, np.int64)
+    reverse[up], reverse[down] = down, up
+    return reverse
+
+
+def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, Any]:
+    """Make the residual network of edges; give it and the arcs of the edges."""
+    xp, n, m = graph.device.xp, len(graph.points), len(src)
+    back = _reverses(xp, n, src, dst)
+    alone = xp.flatnonzero(back < 0)
+    if alone.size:
+        src, dst = xp.concatenate([src, dst[alone]]), xp.concatenate([dst, src[alone]])
+        capacity = xp.concatenate([capacity, xp.zeros(alone.size, np.int64)])
+        back[alone] = xp.arange(m, len(src))
+        back = xp.concatenate([back, alone])
+    if len(src) > INFINITY:
+        raise ValueError(f"{len(src)} arcs of edges and their reverses, of {INFINITY} at most")
+    net = Graph.from_edges(src, dst, n=n, device=graph.device)
+    for name in ("height", "raised", "current"):
+        net.points.add(name, i32)
+    for name, dtype in (("excess", i64), ("gain", i64), ("cut", bool_)):
+        net.points.add(name, dtype)
+    net.edges.add("residual", i64)
+    net.edges.add("back", Ref("edges"))
+    arcs, order = slice(m), net.edge_order
+    if order is not None:
+        arcs = xp.empty(len(src), np.int64)
+        arcs[order] = xp.arange(len(src))
+        back, capacity, arcs = arcs[back[order]], capacity[order], arcs[:m]
+    net.edges.residual.array[: len(src)] = capacity
+    net.edges.back.array[: len(src)] = back
+    return net, arcs
+
+
+def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> Any:
+    """Give capacities without those that no flow needs; all are above it by one at most.
+
+    Raises
+    ------
+    OverflowError
+        If the flow out of the source may be too large.
+    """
+    xp, (src, dst) = graph.device.xp, edges
+    capacity = xp.where((dst == source) | (src == sink), 0, capacity)
+    most = min(_total(capacity[dst == sink]), LIMIT)
+    total = _total(xp.minimum(capacity[src == source], most + 1))
+    if total >= LIMIT:
+        raise OverflowError(
+            f"the edges from {source} and those to {sink} have capacities for a flow of"
+            f" {LIMIT} or more: it may not fit int64"
+        )
+    return xp.minimum(capacity, total + 1)  # no minimum cut has an edge of this capacity
+
+
+def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Flow:
+    xp, n, m = graph.device.xp, len(graph.points), len(graph.edges)
+    src, dst = (getattr(graph.edges, c).array[:m][pick] for c in ("src", "dst"))
+    loops = src == dst
+    if loops.any():
+        keep = xp.flatnonzero(~loops)
+        src, dst, capacity = src[keep], dst[keep], capacity[keep]
+        pick = keep if isinstance(pick, slice) else pick[keep]
+    capacity = _useful(graph, source, sink, (src, dst), capacity)
+    net, arcs = _network(graph, src, dst, capacity)
+    lists = [Collection(net.points, capacity=n) for _ in range(3)]
+    work = VISIT * n + len(net.edges)
+    value = find_flow(net, i64(source), i64(sink), *lists, Scalars(net, work=0), i64(work))
+    flow = xp.zeros(m, np.int64)
+    flow[pick] = xp.maximum(capacity - net.edges.residual.array[arcs], 0)
+    cut = net.points.cut.array[:n].astype(bool)
+    cut[~graph.points.alive] = False
+    return Flow(int(value), flow, cut)
+
+
+@of_graph_on_one_device
+def max_flow(graph: Graph, source: int, sink: int, *, capacity: str = "weight") -> Flow:
+    """Find a maximum flow from ``source`` to ``sink``, and a minimum cut between them.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Each edge carries flow along its direction, up to its capacity; an edge of
+        an undirected graph (``directed=False``) in either direction.
+    source, sink : int
+        Ids or labels of two vertices.
+    capacity : str
+        The column of the edges with their capacities: integers, 0 or more.  1 if this is
+        ``"weight"`` and edges have no weights.
+
+    Returns
+    -------
+    Flow
+        ``value``, an int, exact: how much flows from ``source`` to ``sink``.  ``flow``, shape (m,),
+        int64, by the ids of edges: 0 or more, 0 for deleted edges and those from a point to itself;
+        an undirected edge has flow on one of its two arcs at most.  ``cut``, shape (n,), bool: the
+        points that cannot reach the sink when this flow is used; the capacities of the edges from
+        them to the other points add up to ``value``.  Of all minimum cuts this one has the most
+        points on the side of the source.  Arrays are on the graph's device.  The result does not
+        depend on the number of threads.
+
+    Raises
+    ------
+    TypeError
+        If a capacity or a vertex is not an integer; scale capacities that are fractions.
+    ValueError
+        If a capacity is negative, there is no such column, ``source`` or ``sink`` is not a vertex,
+        or both are one.
+    OverflowError
+        If the edges from ``source``, each with the capacity of all edges to ``sink`` at most, have
+        capacities of 2**62 - 1 or more together.
+    """
+    start, end = vertex_id(graph, source, "source"), vertex_id(graph, sink, "sink")
+    if start == end:
+        raise ValueError(f"source and sink are one vertex, {start}")
+    with graph.device.active():
+        pick = live_edges(graph)
+        return _solve(graph, start, end, _capacities(graph, capacity, pick), pick)

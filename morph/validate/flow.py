@@ -1,0 +1,114 @@
+"""The checker of maximum flows: capacities, conservation, and a cut of the same value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.graph import Graph
+from morph.validate.arcs import Arcs, Ints, WrongAnswer, refuse
+
+
+def max_flow(
+    graph: Graph, flow: Any, source: Any, sink: Any, *,
+    value: int | None = None, cut: Any = None, capacity: str = "weight",
+) -> None:  # fmt: skip
+    """Check a maximum flow, as of `morph.max_flow`.
+
+    No flow is larger than a cut, so a flow is a maximum one if a cut has its value.
+
+    Parameters
+    ----------
+    graph : Graph
+    flow : array of int, shape (m,)
+    source, sink : int
+    value : int, optional
+    cut : array of bool, shape (n,), optional
+        The source side of a minimum cut.  Without it, the vertices are found that the source
+        reaches in the residual network: the sink may not be one of them.
+    capacity : str
+        The column of edges; 1 if it is ``"weight"`` and there is none.
+
+    Raises
+    ------
+    WrongAnswer
+    """
+    arcs = Arcs(graph)
+    (s,), (t,) = arcs.sources([source]).tolist(), arcs.sources([sink]).tolist()
+    held, most = _flows(graph, arcs, flow), _capacities(graph, arcs, capacity)
+    refuse(held < 0, lambda k: f"the flow of {arcs.edge(k)} is {held[k]}")
+    refuse(held > most, lambda k: f"the flow of {arcs.edge(k)} is {held[k]} of {most[k]}")
+    gained = [_sum(held[arcs.dst == v]) - _sum(held[arcs.src == v]) for v in (s, t)]
+    kept = _balance(arcs, held)
+    kept[[s, t]] = False
+    refuse(kept, lambda v: f"the flow into vertex {v} differs from the flow out of it")
+    if -gained[0] != gained[1] or gained[1] < 0:
+        raise WrongAnswer(f"{-gained[0]} flows out of {s}, and {gained[1]} into {t}")
+    if value is not None and value != gained[1]:
+        raise WrongAnswer(f"the value of the flow is {gained[1]}, not {value}")
+    side = _reached(arcs, held, most, s) if cut is None else arcs.values(cut, "the cut", "b")
+    refuse(side & ~arcs.alive, lambda v: f"the cut has vertex {v}, which is deleted")
+    if side[t] or not side[s]:
+        what = f"a path of residual edges leads from {s} to {t}: more can flow"
+        raise WrongAnswer(what if cut is None else f"the cut does not divide {s} from {t}")
+    across = _sum(most[side[arcs.src] & ~side[arcs.dst]])
+    if across != gained[1]:
+        raise WrongAnswer(f"the cut has capacity {across}, but {gained[1]} flows")
+
+
+def _flows(graph: Graph, arcs: Arcs, flow: Any) -> Any:
+    """Give the flows of the live edges; those of other edges are 0."""
+    flow = np.asarray(graph.device.to_host(flow))
+    if flow.shape != (len(graph.edges),) or flow.dtype.kind not in "iu":
+        raise WrongAnswer(
+            f"the flow has shape {flow.shape} and type {flow.dtype}, for {len(graph.edges)} edges"
+        )
+    dead = flow != 0
+    dead[arcs.id] = False
+    refuse(dead, lambda e: f"edge {e} is deleted, but has a flow of {flow[e]}")
+    loop = (arcs.src == arcs.dst) & (flow[arcs.id] != 0)
+    refuse(loop, lambda k: f"{arcs.edge(k)} has a flow of {flow[arcs.id[k]]}")
+    return flow[arcs.id]
+
+
+def _capacities(graph: Graph, arcs: Arcs, name: str) -> Any:
+    if name == "weight":
+        return arcs.weight
+    return np.asarray(graph.device.to_host(graph.edges.columns[name].array))[arcs.id]
+
+
+def _halves(values: Any) -> tuple[Ints, Ints]:
+    """Give the upper and lower 32 bits, of which many can be added up in 64 bits."""
+    words = values.astype(np.uint64)
+    upper, lower = (words >> np.uint64(32)), words & np.uint64(2**32 - 1)
+    return upper.astype(np.int64), lower.astype(np.int64)
+
+
+def _sum(values: Any) -> int:
+    upper, lower = _halves(values)
+    return (int(upper.sum()) << 32) + int(lower.sum())
+
+
+def _balance(arcs: Arcs, held: Any) -> Any:
+    """Whether as much flows into each vertex as out of it, exactly: true where it does not."""
+    sums = np.zeros((2, arcs.n), np.int64)
+    for total, part in zip(sums, _halves(held), strict=True):
+        np.add.at(total, arcs.dst, part)
+        np.subtract.at(total, arcs.src, part)
+    upper, lower = sums
+    return (upper + (lower >> 32) != 0) | (lower & (2**32 - 1) != 0)
+
+
+def _reached(arcs: Arcs, held: Any, most: Any, source: int) -> Any:
+    """Give the vertices that a path of edges with residual capacity leads to."""
+    forwards, backwards = held < most, held > 0
+    tail = np.concatenate([arcs.src[forwards], arcs.dst[backwards]])
+    head = np.concatenate([arcs.dst[forwards], arcs.src[backwards]])
+    side = np.zeros(arcs.n, bool)
+    side[source] = True
+    while True:
+        new = head[side[tail] & ~side[head]]
+        if not new.size:
+            return side
+        side[new] = True
