@@ -171,6 +171,12 @@ def igraph(graph: Input) -> Tasks:
             Way(lambda _: upwards.topological_sorting(), lambda o: leads_forwards(graph, o))
         ],
         "core_number": [Way(lambda _: g.coreness(), np.asarray)],
+        "label_propagation": [  # other communities
+            Way(lambda _: g.community_label_propagation(weights="weight"), lambda _: None)
+        ],
+        "louvain": [  # other communities
+            Way(lambda _: g.community_multilevel(weights="weight"), lambda _: None)
+        ],
         "triangle_count": [
             Way(lambda _: g.transitivity_local_undirected(), lambda c: triangles(graph, c))
         ],
@@ -231,6 +237,12 @@ def networkit(graph: Input) -> Tasks:
                 lambda _: centrality.LocalClusteringCoefficient(plain, turbo=True).run(),
                 lambda found: triangles(graph, found.scores()),
             )
+        ],
+        "label_propagation": [  # other communities
+            Way(lambda _: package.community.PLP(weighted).run(), lambda _: None)
+        ],
+        "louvain": [  # other communities
+            Way(lambda _: package.community.PLM(weighted).run(), lambda _: None)
         ],
         PAGERANK: [Way(pagerank, lambda found: shares(found.scores()))],
         BETWEENNESS: [  # draws its sources itself
@@ -308,6 +320,12 @@ def networkx(graph: Input) -> Tasks:
         "truss_number": [Way(lambda _: trusses(package, g), numbers)],
         "colouring": [  # another one
             Way(lambda _: package.greedy_color(g, "largest_first"), lambda _: None)
+        ],
+        "label_propagation": [  # other communities, without weights
+            Way(lambda _: list(package.community.label_propagation_communities(g)), lambda _: None)
+        ],
+        "louvain": [  # other communities
+            Way(lambda _: package.community.louvain_communities(g, seed=1), lambda _: None)
         ],
         "maximal_independent_set": [  # another set, in quadratic time
             Way(lambda _: package.maximal_independent_set(g, seed=1), lambda _: None)

@@ -181,6 +181,8 @@ def test_what_it_takes():
         morph.max_flow(g, 0, 2, capacity="lanes")
     with pytest.raises(TypeError, match=r"name of a column of edges, not array\(\[1, 2\]\)"):
         morph.max_flow(g, 0, 2, capacity=np.array([1, 2]))
+    with pytest.raises(TypeError, match="column 'src' is not of numbers"):
+        morph.max_flow(g, 0, 2, capacity="src")
     with pytest.raises(ValueError, match="source and sink are one vertex, 2"):
         morph.max_flow(g, 2, 2)
     with pytest.raises(ValueError, match="sink 4 is not a vertex"):

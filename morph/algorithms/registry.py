@@ -22,6 +22,8 @@ from morph.algorithms.graph.densest import densest_subgraph
 from morph.algorithms.graph.edge_betweenness import edge_betweenness
 from morph.algorithms.graph.independent import maximal_independent_set
 from morph.algorithms.graph.johnson import johnson
+from morph.algorithms.graph.label_propagation import label_propagation
+from morph.algorithms.graph.louvain import louvain
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
 from morph.algorithms.graph.sssp import sssp
@@ -226,7 +228,7 @@ NO_SOURCE = Option(
     metavar="S", repeated=True,
 )  # fmt: skip
 
-SEED = Option("seed", "Of the random priorities.", int, least=0, default=0)
+SEED = Option("seed", "Of the random priorities or decisions.", int, least=0, default=0)
 
 ROWS = (
     Algorithm(
@@ -366,6 +368,34 @@ ROWS = (
         options=(NO_SOURCE, SEED), arguments=_without_source,
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
+    ),
+    Algorithm(
+        "label-propagation", label_propagation,
+        "Find communities of GRAPH by label propagation.\n\n"
+        "The result is the smallest vertex of each one's community.  Communities are connected, and"
+        " no vertex has edges of more weight to another one.  Edge directions are ignored.",
+        result="label modularity", conditions="",
+        report=lambda found: {"communities": found.number, "modularity": found.modularity},
+        options=(NO_SOURCE, SEED), arguments=_without_source, weights="nonnegative",
+        examples=({}, {"seed": 7}), inputs="rmat",
+        benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
+    ),
+    Algorithm(
+        "louvain", louvain,
+        "Find communities of GRAPH that have a large modularity.\n\n"
+        "The result is the smallest vertex of each one's community.  Communities are connected."
+        "  Edge directions are ignored.",
+        result="label modularity", conditions="resolution",
+        report=lambda found: {"communities": found.number, "modularity": found.modularity},
+        options=(
+            NO_SOURCE,
+            Option("resolution", "With larger values communities are smaller.", float, least=0,
+                   default=1.0),
+            SEED,
+        ),
+        arguments=_without_source, weights="nonnegative",
+        examples=({}, {"seed": 7, "resolution": 1.5}), inputs="rmat",
+        benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
     ),
     Algorithm(
         "densest", densest_subgraph,

@@ -213,7 +213,9 @@ def _capacities(graph: Graph, name: str, pick: Any) -> Any:
             raise ValueError(f"capacity = {shown(name)}: edges have no such column")
         return xp.ones(len(graph.edges), np.int64)[pick]
     kind = columns[name].dtype
-    if columns[name].array.ndim != 1 or columns[name].ref is not None or kind.kind not in "biu":
+    if columns[name].array.ndim != 1 or columns[name].ref is not None:
+        raise TypeError(f"capacities are integers, but column {shown(name)} is not of numbers")
+    if kind.kind not in "biu":
         raise TypeError(
             f"capacities are integers, but column {shown(name)} is of {kind}: scale and round them"
         )
@@ -343,11 +345,11 @@ def max_flow(graph: Graph, source: int, sink: int, *, capacity: str = "weight") 
     Flow
         ``value``, an int, exact: how much flows from ``source`` to ``sink``.  ``flow``, shape (m,),
         int64, by the ids of edges: 0 or more, 0 for deleted edges and those from a point to itself;
-        an undirected edge has flow on one of its two arcs at most.  ``cut``, shape (n,), bool: the
-        points that cannot reach the sink when this flow is used; the capacities of the edges from
-        them to the other points add up to ``value``.  Of all minimum cuts this one has the most
-        points on the side of the source.  Arrays are on the graph's device.  The result does not
-        depend on the number of threads.
+        an undirected edge without parallel edges has flow on one of its two arcs at most.
+        ``cut``, shape (n,), bool: the points that cannot reach the sink when this flow is used; the
+        capacities of the edges from them to the other points add up to ``value``.  Of all minimum
+        cuts this one has the most points on the side of the source.  Arrays are on the graph's
+        device.  The result does not depend on the number of threads.
 
     Raises
     ------

@@ -1,0 +1,208 @@
+"""Shared by community detection: merged edges, weights of neighbouring communities, modularity.
+
+All sums are of integers, so they depend on no order: the weights of a graph are scaled by a power
+of 2 such that their sum is below 2**62.  A vertex has a hash table of the communities of its
+neighbours, with linear probing, in its arcs: two places each, so at most half of them are taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import live_edges
+from morph.graph import Graph
+from morph.language.dtypes import vec
+from morph.launch.foreach import foreach, func, kernel
+from morph.operators.sort import argsort
+from morph.prelude import atomic_add, atomic_cas, i32, i64, u32
+from morph.runtime.arrays import all_true
+from morph.runtime.device import Device
+
+BITS = 61  # the sum of all weights is below 2**BITS, that of all arcs below twice as much
+GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
+
+
+class Communities(NamedTuple):
+    """A division into communities.
+
+    Attributes
+    ----------
+    label : array of int32, shape (n,)
+        The smallest point of each one's community, -1 for deleted points.
+    modularity : float
+    number : int
+        Communities, counting single points.
+    """
+
+    label: Any
+    modularity: float
+    number: int
+
+
+class Pairs(NamedTuple):
+    """Edges: ``low <= high``, int32, each pair once, and their weights, int64."""
+
+    low: Any
+    high: Any
+    weight: Any
+
+
+@kernel
+def add_arc(a):
+    atomic_add(a.src.strength, a.weight)
+
+
+@kernel
+def tabulate(p, g):
+    """Add up the weights of a vertex's arcs by the labels of their ends."""
+    first, size = p.first, i64(2) * p.out_degree
+    for a in p.outedges:
+        label = a.dst.label
+        at = i64(u32(label) * u32(GOLDEN)) * size >> 32
+        held = atomic_cas(g.edges[first + (at >> 1)].key[at & 1], i32(-1), label)
+        while held != -1 and held != label:
+            at = at + 1 if at + 1 < size else i64(0)
+            held = atomic_cas(g.edges[first + (at >> 1)].key[at & 1], i32(-1), label)
+        atomic_add(g.edges[first + (at >> 1)].sum[at & 1], a.weight)
+
+
+@func
+def clear_places(a):
+    """Empty the two places of the hash table that an arc holds."""
+    for k in range(2):
+        a.key[k] = i32(-1)
+        a.sum[k] = i64(0)
+
+
+@kernel
+def unite(a, sets):
+    """Unite the ends of an arc that have one label."""
+    if a.src.label == a.dst.label:
+        sets.union(a.src, a.dst)
+
+
+@kernel
+def take_root(p, sets):
+    """Label a vertex by the smallest one of its set."""
+    p.label = sets.find(p).id
+
+
+@kernel
+def add_to_community(p, g):
+    atomic_add(g.points[p.label].total, p.strength)
+
+
+@kernel
+def add_inside(a, found):
+    if a.src.label == a.dst.label:
+        atomic_add(found.inside, a.weight)
+
+
+def integer_weights(graph: Graph, pick: Any) -> Any:
+    """Give the weights of these edges as integers, in a unit of a power of 2.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite.
+    """
+    xp = graph.device.xp
+    if "weight" not in graph.edges.columns:
+        return xp.ones(len(graph.edges), np.int64)[pick]
+    weight = graph.edges.weight.array[: len(graph.edges)][pick]
+    if not weight.size:
+        return weight.astype(np.int64)
+    real = weight.dtype.kind == "f"
+    wrong = ~(weight >= 0) | (weight == np.inf) if real else weight < 0
+    if not all_true(~wrong):
+        found = weight[int(wrong.argmax())]
+        raise ValueError(f"communities need weights that are finite and not negative, not {found}")
+    count = weight.size.bit_length()
+    if real:
+        weight = weight.astype(np.float64)
+        _, exponent = np.frexp(float(weight.max()))
+        return xp.rint(xp.ldexp(weight, BITS - count - int(exponent))).astype(np.int64)
+    shift = max(int(weight.max()).bit_length() + count - BITS, 0)
+    return (weight >> shift if shift else weight).astype(np.int64)
+
+
+def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
+    """Give each pair that edges join once, and the sum of their weights."""
+    keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
+    order = argsort(keys)
+    keys, sums = keys[order], xp.cumsum(weight[order])
+    last = xp.ones(keys.size, bool)
+    last[:-1] = keys[1:] != keys[:-1]
+    keys, sums = keys[last], sums[last]
+    sums[1:] -= sums[:-1].copy()
+    return Pairs((keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), sums)
+
+
+def integer_pairs(graph: Graph) -> Pairs:
+    """Give the pairs of points that edges join, directions ignored, with integer weights.
+
+    Of the two arcs of an edge of an undirected graph only one is taken.
+    """
+    m, pick = len(graph.edges), live_edges(graph)
+    weight = integer_weights(graph, pick)
+    src, dst = graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
+    if not graph.directed:
+        once = src <= dst
+        src, dst, weight = src[once], dst[once], weight[once]
+    return merged(graph.device.xp, src, dst, weight)
+
+
+def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
+    """Make the graph of both arcs of these pairs, with the columns of hash tables.
+
+    A pair of a vertex and itself has no arc; its weight counts twice in the vertex's ``strength``.
+    """
+    xp, apart = device.xp, pairs.low != pairs.high
+    low, high, weight = (x[apart] for x in pairs)
+    ends = xp.concatenate([low, high]), xp.concatenate([high, low])
+    made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
+    for name, dtype in (("label", i32), ("first", i64), ("strength", i64), ("total", i64)):
+        made.points.add(name, dtype)
+    made.points.first.array[:n] = made.adjacency("out")[0][:-1]
+    made.points.strength.array[pairs.low[~apart]] = 2 * pairs.weight[~apart]
+    made.edges.add("key", vec(i32, 2), fill=-1)
+    made.edges.add("sum", vec(i64, 2))
+    foreach(made.edges, add_arc)
+    return made
+
+
+def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
+    """Give the modularity of a division.
+
+    Parameters
+    ----------
+    inside : int
+        The weight of arcs within communities, of an edge twice.
+    total : array of int64, on the host
+        The strengths of each community's vertices added up.
+    resolution : float
+    """
+    whole = int(total.sum())
+    if not whole:
+        return 0.0
+    share = total / whole
+    return inside / whole - resolution * float(share @ share)
+
+
+def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> float:
+    """Give the modularity of single vertices."""
+    low, high, weight = (np.asarray(device.to_host(x)) for x in pairs)
+    total = np.zeros(n, np.int64)
+    for end in (low, high):
+        np.add.at(total, end, weight)
+    return modularity(2 * int(weight[low == high].sum()), total, resolution)
+
+
+def communities(graph: Graph, label: Any, value: float) -> Communities:
+    """Give the result by the labels of all vertices and the modularity."""
+    if graph.points.deletes:
+        label[~graph.points.alive[: len(label)]] = -1
+    number = int((label == graph.device.xp.arange(len(label))).sum())
+    return Communities(label, value, number)

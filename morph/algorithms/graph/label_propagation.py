@@ -1,0 +1,182 @@
+"""Communities by label propagation, in rounds.
+
+Each vertex begins with a label of its own, and takes the label of the most weight among its
+neighbours (Raghavan, Albert, Kumara, Physical Review E 2007), of several such labels the first in
+an order drawn from the seed.  All decisions of a round are made from the labels before the round.
+In the first rounds those vertices move that a hash of the vertex and the round selects, about half
+of all that would.  From then on a vertex keeps its label while none has more weight, and moves only
+if it precedes, in a random order of the round, all neighbours that would move, too; no two
+neighbours move, so every move adds weight to the edges between equal labels.  That weight is an
+integer and bounded, so the rounds end (a parallel form of the semi-synchronous rounds of Cordasco,
+Gargano, 2010, without a colouring).
+
+In the end a label that is held by vertices apart from one another is divided into its connected
+components; the label of a vertex still has the most weight among its neighbours.  One launch.  A
+round takes time in proportion to the edges of vertices that would move or had a neighbour that did.
+"""
+
+from __future__ import annotations
+
+from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.communities import (
+    Communities,
+    add_inside,
+    add_to_community,
+    clear_places,
+    communities,
+    integer_pairs,
+    modularity,
+    rows_of_pairs,
+    tabulate,
+    take_root,
+    unite,
+)
+from morph.data.collection import Collection, Set
+from morph.data.conversion import as_integer
+from morph.data.scalars import Scalars
+from morph.graph import Graph
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import atomic_max, bool_, i32, i64, random_u32, u64
+
+HALVES = 8  # rounds in which half of the vertices may move, neighbours at once, too
+NONE = -1
+
+
+@kernel
+def begin(p, now):
+    p.label = p.id
+    if p.out_degree > 0:
+        now.add(p)
+
+
+@kernel
+def find_most(p):
+    """Find the largest weight of a label among the neighbours, and the weight of the own one."""
+    label, most, own = p.label, i64(0), i64(0)
+    for a in p.outedges:
+        for k in range(2):
+            most = max(most, a.sum[k])
+            if a.key[k] == label:
+                own += a.sum[k]
+    p.most = most
+    p.wants = most > own
+    p.best = i64(NONE)
+    p.blocked = False
+
+
+@kernel
+def choose(p, seed, round):
+    """Find the first of the labels of the largest weight; empty the hash table."""
+    most, best = p.most, i64(NONE)
+    for a in p.outedges:
+        for k in range(2):
+            if a.key[k] >= 0 and a.sum[k] == most:
+                best = max(best, i64(random_u32(seed, a.key[k]) >> 1) << 32 | i64(a.key[k]))
+        clear_places(a)
+    p.best = best
+    if round < HALVES:  # of equal weights, too
+        p.wants = most > 0 and i32(best & 0x7FFFFFFF) != p.label
+
+
+@func
+def precedes(t, p, seed, round):
+    """Whether a vertex comes before another one in the order of a round."""
+    a, b = random_u32(seed, t.id, round), random_u32(seed, p.id, round)
+    return a < b or (a == b and t.id < p.id)
+
+
+@kernel
+def find_blocker(p, seed, round):
+    for t in p.outnbrs:
+        if t.wants and precedes(t, p, seed, round):
+            p.blocked = True
+
+
+@func
+def is_selected(p, seed, round):
+    return not p.blocked if round >= HALVES else random_u32(seed, p.id, round) & 1 == 1
+
+
+@kernel
+def move(p, then, seed, round):
+    """Take the best label; the neighbours decide again, as do vertices that could not move."""
+    if atomic_max(p.listed, i32(round + 1)) <= round:
+        then.add(p)
+    if is_selected(p, seed, round):
+        p.label = i32(p.best & 0x7FFFFFFF)
+        for t in p.outnbrs:
+            if atomic_max(t.listed, i32(round + 1)) <= round:
+                then.add(t)
+
+
+@program
+def propagate(g, sets, seed, now, then):
+    found = Scalars(g, inside=0)
+    foreach(g.points, begin, now)
+    round = 0
+    while not now.empty:
+        foreach(now, tabulate, g)
+        foreach(now, find_most)
+        foreach(now, choose, seed, round)
+        if round >= HALVES:
+            foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
+        foreach(now, move, then, seed, round, where=lambda p: p.wants)
+        now, then = then, now
+        then.clear()
+        round += 1
+    foreach(g.edges, unite, sets)
+    foreach(g.points, take_root, sets)
+    foreach(g.points, add_to_community, g)
+    foreach(g.edges, add_inside, found)
+    return found.inside
+
+
+@of_graph_on_one_device
+def label_propagation(graph: Graph, seed: int = 0) -> Communities:
+    """Find communities by label propagation.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device, with edge weights that are finite and not negative, 1 if it has none.
+        Directions are ignored; the weights of parallel edges, and of both directions, are added up.
+        An edge from a point to itself counts in the modularity alone.
+    seed : int, default 0
+        Of the random decisions, 0 or more.  The result depends on the graph and the seed alone; it
+        is the same on all devices, for any number of threads.
+
+    Returns
+    -------
+    Communities
+        ``label``, shape (n,), int32, on the graph's device: the smallest point of each one's
+        community, -1 for deleted points.  Communities are connected, and no point has edges of more
+        weight to another community than to its own.  ``modularity``, a float; 0 if there are no
+        weights.  ``number``, how many communities there are.
+
+    Raises
+    ------
+    TypeError
+        If ``seed`` is not an integer.
+    ValueError
+        If it is negative, or a weight is negative or not finite.
+
+    Notes
+    -----
+    Weights are rounded to multiples of a power of 2, at most 2**-59 of the largest weight times
+    the number of edges.
+    """
+    if (seed := as_integer(seed, "seed")) < 0:
+        raise ValueError(f"seed is 0 or more, not {seed}")
+    with graph.device.active():
+        pairs, n = integer_pairs(graph), len(graph.points)
+        rows = rows_of_pairs(graph.device, n, pairs)
+        for name, dtype in (("most", i64), ("best", i64), ("listed", i32)):
+            rows.points.add(name, dtype)
+        for name in ("wants", "blocked"):
+            rows.points.add(name, bool_)
+        lists = [Collection(rows.points, capacity=n) for _ in range(2)]
+        inside = propagate(rows, Set(rows.points), u64(seed % 2**64), *lists)
+        inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())
+        total = rows.device.to_host(rows.points.total.array[:n])
+        label = rows.points.label.array[:n]
+        return communities(graph, label, modularity(int(inside), total))

@@ -1,0 +1,270 @@
+"""Communities of large modularity, by the Louvain method in rounds, with connected communities.
+
+Vertices move to the neighbouring community that adds most to the modularity (Blondel, Guillaume,
+Lambiotte, Lefebvre 2008); then each community becomes a vertex of a smaller graph, and so on.  All
+moves of a round are chosen from the communities before the round, by a hash table for each vertex
+(as Naim, Manne, Halappanavar, Tumeo, 2017), and a share of them, selected by a hash of the vertex
+and the round, is made.  A vertex chooses again when it or a neighbour could have moved (pruning,
+Ozaki, Tezuka, Inaba 2016).  A round that does not raise the modularity is undone, and halves the
+share; a level ends after `HALVINGS` rounds of too little gain, so every run ends.
+
+After each level a community whose vertices are not connected is divided into its connected
+components, which never lowers the modularity (Sahu, GSP-Louvain, 2024).  When no level joins
+communities any more, the vertices of the graph move once more from these communities, and the
+levels are repeated while that raises the modularity.
+
+Sums of weights are integers, and squares of shares are in units of 2**-60, so the result is the
+same on all devices.  One launch a level; a round takes O(n + m) for the modularity.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.communities import (
+    Communities,
+    Pairs,
+    add_inside,
+    add_to_community,
+    clear_places,
+    communities,
+    integer_pairs,
+    merged,
+    modularity_of,
+    rows_of_pairs,
+    tabulate,
+    take_root,
+    unite,
+)
+from morph.data.collection import Collection, Set
+from morph.data.conversion import as_integer, number
+from morph.data.scalars import Scalars
+from morph.graph import Graph
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import atomic_add, atomic_max, atomic_sub, bool_, f64, i32, i64, random_u32, u64
+from morph.runtime.device import Device
+
+ALL = 2**32  # the share of moves that are made is in units of 1 / ALL
+HALVINGS = 4
+GAIN = 1e-6  # of the modularity, that a round must have, and an iteration of all levels
+UNIT = 2.0**60
+LOWEST = -1e300  # below the gain of any move
+NONE = -1
+
+
+class Weight(NamedTuple):
+    """Of a level: 1 / the weight of all arcs, and that times the resolution."""
+
+    share: Any
+    factor: Any
+
+
+@kernel
+def begin(p, now):
+    p.listed = 0
+    p.moved = -1
+    p.total = 0
+    if p.out_degree > 0:
+        now.add(p)
+
+
+@func
+def gain(p, weight, total, factor):
+    """Give what a community adds to the modularity by a vertex, times half of all weight."""
+    return f64(weight) - factor * f64(p.strength) * f64(total)
+
+
+@kernel
+def find_gain(p, g, factor):
+    """Find the largest gain of a move."""
+    label, most, own = p.label, f64(LOWEST), i64(0)
+    for a in p.outedges:
+        for k in range(2):
+            c = a.key[k]
+            if c == label:
+                own += a.sum[k]
+            elif c >= 0:
+                most = max(most, gain(p, a.sum[k], g.points[c].total, factor))
+    p.most = most
+    p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
+
+
+@kernel
+def choose(p, g, seed, factor):
+    """Find the first community of the largest gain, in an order drawn at random."""
+    label, most, best = p.label, p.most, i64(NONE)
+    for a in p.outedges:
+        for k in range(2):
+            c = a.key[k]
+            if c >= 0 and c != label:
+                if gain(p, a.sum[k], g.points[c].total, factor) == most:
+                    best = max(best, i64(random_u32(seed, c) >> 1) << 32 | i64(c))
+        clear_places(a)
+    p.best = best
+
+
+@kernel
+def move(p, g, then, seed, round, share):
+    """Join the best community; neighbours choose again, as do vertices that could not move."""
+    if atomic_max(p.listed, i32(round + 1)) <= round:
+        then.add(p)
+    if i64(random_u32(seed, p.id, round)) < share:
+        before, label = p.label, i32(p.best & 0x7FFFFFFF)
+        p.before = before
+        p.label = label
+        p.moved = i32(round)
+        atomic_sub(g.points[before].total, p.strength)
+        atomic_add(g.points[label].total, p.strength)
+        for t in p.outnbrs:
+            if atomic_max(t.listed, i32(round + 1)) <= round:
+                then.add(t)
+
+
+@kernel
+def undo(p, g):
+    atomic_sub(g.points[p.label].total, p.strength)
+    atomic_add(g.points[p.before].total, p.strength)
+    p.label = p.before
+
+
+@kernel
+def add_square(p, found, share):
+    part = f64(p.total) * share
+    atomic_add(found.squares, i64(part * part * UNIT))
+
+
+@kernel
+def evaluate(found, weight):
+    """Give the modularity, of which the last one is kept."""
+    found.before = found.value
+    inside = f64(found.inside) * weight.share
+    found.value = inside - weight.factor / weight.share * (f64(found.squares) / UNIT)
+    found.inside = 0
+    found.squares = 0
+
+
+@kernel
+def restore(found):
+    found.value = found.before
+
+
+@program
+def measure(g, found, weight):
+    foreach(g.edges, add_inside, found)
+    foreach(g.points, add_square, found, weight.share, where=lambda p: p.total > 0)
+    foreach(found, evaluate, weight)
+
+
+@program
+def improve(g, sets, seed, weight, now, then):
+    """Move vertices between communities while the modularity rises."""
+    found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
+    foreach(g.points, begin, now)
+    foreach(g.points, add_to_community, g)
+    measure(g, found, weight)
+    round, halvings, share = 0, 0, ALL // 2
+    while halvings < HALVINGS and not now.empty:
+        foreach(now, tabulate, g)
+        foreach(now, find_gain, g, weight.factor)
+        foreach(now, choose, g, seed, weight.factor)
+        foreach(now, move, g, then, seed, round, share, where=lambda p: p.wants)
+        measure(g, found, weight)
+        if not found.value >= found.before + GAIN:
+            halvings += 1
+            share = share // 2
+        if found.value < found.before:
+            foreach(then, undo, g, where=lambda p: p.moved == round)
+            foreach(found, restore)
+        now, then = then, now
+        then.clear()
+        round += 1
+    foreach(g.edges, unite, sets)
+    foreach(g.points, take_root, sets)
+
+
+def _improved(device: Device, pairs: Pairs, label: Any, resolution: float, seed: int) -> Any:
+    """Move the vertices of a level between communities; give the new labels."""
+    n = len(label)
+    g = rows_of_pairs(device, n, pairs)
+    for name, dtype in (("before", i32), ("moved", i32), ("listed", i32), ("most", f64),
+                        ("best", i64), ("wants", bool_)):  # fmt: skip
+        g.points.add(name, dtype)
+    g.points.label.array[:n] = label
+    share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
+    lists = [Collection(g.points, capacity=n) for _ in range(2)]
+    weight = Weight(f64(share), f64(resolution * share))
+    improve(g, Set(g.points), u64(seed % 2**64), weight, *lists)
+    return g.points.label.array[:n]
+
+
+def _levels(
+    device: Device, pairs: Pairs, label: Any, resolution: float, seed: int
+) -> tuple[Any, float]:
+    """Move vertices from these communities, then join communities; give labels and modularity."""
+    xp, first, of = device.xp, None, None
+    part = _improved(device, pairs, label, resolution, seed)
+    while True:
+        least, place = xp.unique(part, return_inverse=True)  # ascending, as their least vertices
+        if first is not None and len(least) == len(part):
+            return first[of], modularity_of(device, pairs, len(part), resolution)
+        first, of = (least, place) if first is None else (first[least], place[of])
+        pairs = merged(xp, place[pairs.low], place[pairs.high], pairs.weight)
+        labels = xp.arange(len(least), dtype=np.int32)
+        part = _improved(device, pairs, labels, resolution, seed)
+
+
+@of_graph_on_one_device
+def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities:
+    """Find communities of large modularity by the Louvain method; they are connected.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device, with edge weights that are finite and not negative, 1 if it has none.
+        Directions are ignored; the weights of parallel edges, and of both directions, are added up.
+    resolution : float
+        Of the modularity, 0 or more: with larger values communities are smaller.
+    seed : int, default 0
+        Of the random decisions, 0 or more.  The result depends on the graph and the arguments
+        alone; it is the same on all devices, for any number of threads.
+
+    Returns
+    -------
+    Communities
+        ``label``, shape (n,), int32, on the graph's device: the smallest point of each one's
+        community, -1 for deleted points; ``modularity``, a float; 0 if there are no weights;
+        ``number``, how many communities there are.  Each of them is connected.
+
+    Raises
+    ------
+    TypeError
+        If ``resolution`` is not a number or ``seed`` not an integer.
+    ValueError
+        If one is negative, ``resolution`` is not finite, or a weight is negative or not finite.
+
+    Notes
+    -----
+    Weights are rounded to multiples of a power of 2, at most 2**-59 of the largest weight times
+    the number of edges.
+    """
+    number(resolution, "resolution")
+    if not 0 <= resolution < math.inf:
+        raise ValueError(f"resolution is finite and 0 or more, not {resolution}")
+    if (seed := as_integer(seed, "seed")) < 0:
+        raise ValueError(f"seed is 0 or more, not {seed}")
+    device, gamma = graph.device, float(resolution)
+    with device.active():
+        pairs = integer_pairs(graph)
+        label = device.xp.arange(len(graph.points), dtype=np.int32)
+        label, value = _levels(device, pairs, label, gamma, seed)
+        while True:
+            again, raised = _levels(device, pairs, label, gamma, seed)
+            if not raised > value:
+                return communities(graph, label, value)
+            stop, label, value = raised < value + GAIN, again, raised
+            if stop:
+                return communities(graph, label, value)
