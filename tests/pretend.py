@@ -1,16 +1,22 @@
 """A device that pretends to be a GPU: its arrays lie on the host, but take no others beside them.
 
 What CuPy refuses, or answers slowly by a copy, raises here: an operation on an array of the device
-and one of the host.  Kernels are those of the CPU.  So what the host does with a GPU's arrays is
-tested where there is none.
+and one of the host; a conversion by `numpy.asarray`; where CuPy is installed, what it lacks of
+NumPy.  Kernels are those of the CPU.  So what the host does with a GPU's arrays is tested where
+there is none.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
+import importlib.util
+import inspect
+import re
 import shutil
 import tempfile
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,8 +52,84 @@ def _there(x: Any) -> Any:
     return np.asarray(x).view(There) if isinstance(x, (np.ndarray, np.generic)) else x
 
 
+@cache
+def _cupy() -> Any:
+    """CuPy, which imports without a GPU, or None."""
+    return importlib.import_module("cupy") if importlib.util.find_spec("cupy") else None
+
+
+@cache
+def _signature(name: str) -> inspect.Signature | None:
+    """How CuPy's function is called, None if it does not tell; an error if there is none."""
+    function = getattr(_cupy(), name)
+    if isinstance(function, _cupy().ufunc):
+        arrays = ", ".join(f"x{i}" for i in range(function.nin))
+        return _parsed(f"{arrays}, /, out=None, *, casting=None, dtype=None")
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+@cache
+def _method_signature(name: str) -> inspect.Signature | None:
+    """How CuPy's method is called, by the first line of its description."""
+    method = getattr(_cupy().ndarray, name)  # an error if there is none
+    found = re.match(r"\w+\.\w+\((.*)\)", (method.__doc__ or "").partition("\n")[0])
+    return None if found is None else _parsed(re.sub(r"\b(?:int|bool) (?=\w)", "", found[1]))
+
+
+def _parsed(parameters: str) -> inspect.Signature:
+    made: dict[str, Any] = {}
+    exec(f"def f({parameters}): ...", made)
+    return inspect.signature(made["f"])
+
+
+def _check_call(name: str, args: Any, kwargs: Any) -> None:
+    """Refuse what CuPy's function of this name does not take."""
+    if _cupy() is None:
+        return
+    if (signature := _signature(name)) is not None:
+        signature.bind(*args, **kwargs)
+    if name in ("sort", "argsort") and kwargs.get("kind") not in (None, "stable"):
+        raise ValueError(f"cupy.{name} takes no kind {kwargs['kind']!r}")
+    arrays = {"lexsort": args[:1], "searchsorted": args[:1], "bincount": args[:1]}.get(name, ())
+    if not all(type(x) is There for x in arrays):
+        raise TypeError(f"cupy.{name} takes an array of the device, not {type(args[0]).__name__}")
+    if name == "searchsorted" and not isinstance(args[1], (There, int, float)):
+        raise NotImplementedError(f"cupy.searchsorted takes no {type(args[1]).__name__}")
+    if name == "concatenate" and not all(type(x) is There for x in args[0]):
+        raise TypeError("cupy.concatenate takes arrays of the device")
+
+
 class There(np.ndarray):
     """An array of the device."""
+
+    def __getattribute__(self, name: str) -> Any:
+        known = super().__getattribute__(name)
+        if name.startswith("_") or name in ("get", "set", "device", "view") or _cupy() is None:
+            return known
+        if not callable(known):
+            getattr(_cupy().ndarray, name)
+            return known
+        signature = _method_signature(name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            _check(args)
+            if signature is not None:
+                signature.bind(self, *args, **kwargs)
+            out = kwargs.get("out")
+            plain = {k: _plain(v) for k, v in kwargs.items()}
+            made = _there(getattr(_plain(self), name)(*_plain(args), **plain))
+            return made if out is None else out
+
+        return call
+
+    def __index__(self) -> int:
+        raise TypeError("cupy.ndarray has no __index__")
+
+    def __contains__(self, x: Any) -> bool:
+        raise TypeError("cupy.ndarray has no __contains__")
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -67,6 +149,10 @@ class There(np.ndarray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         _check(inputs)
+        if method == "__call__":
+            _check_call(ufunc.__name__, inputs, options)
+        elif _cupy() is not None:
+            getattr(getattr(_cupy(), ufunc.__name__), method)
         out = options.pop("out", None)
         if out is not None:
             options["out"] = _plain(out)
@@ -101,6 +187,7 @@ class Module:
         def call(*args: Any, **kwargs: Any) -> Any:
             if name not in ("asarray", "array"):
                 _check(args)
+            _check_call(name, args, kwargs)
             out = kwargs.pop("out", None)
             if out is not None:
                 kwargs["out"] = _plain(out)
@@ -191,9 +278,22 @@ class Launch:
         self.launch(words, items)
 
 
+def refusing(convert: Any) -> Any:
+    """NumPy's function that converts to an array, but not those of the device, as CuPy has it."""
+
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(x) is There:
+            raise TypeError("Implicit conversion to a NumPy array is not allowed")
+        return convert(x, *args, **kwargs)
+
+    return call
+
+
 def pretended(monkeypatch: Any, index: int = 7) -> Pretended:
     """Give the device, whose kernels are compiled for the CPU."""
     device = Pretended(index)
+    for name in ("array", "asarray", "asanyarray", "ascontiguousarray"):
+        monkeypatch.setattr(np, name, refusing(getattr(np, name)))
     monkeypatch.setitem(scratch._scratch, device.name, scratch.Scratch(device))
     known = operands.device_of
     monkeypatch.setattr(operands, "device_of", lambda x: device if type(x) is There else known(x))

@@ -9,6 +9,7 @@ import pytest
 from graphs import CASES, check, edge_lists, graph_of, main_field, solve
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from targets import everywhere, host, tries
 
 import morph
@@ -49,6 +50,28 @@ def test_checkers_accept_answers_and_refuse_others(target, row, options):
                 check(row, g, found._replace(**{row.main: wrong}), **options)
 
     run()
+
+
+def test_checkers_take_results_of_a_gpu(monkeypatch):
+    """CuPy's arrays are no arguments of NumPy's functions."""
+    device = pretended(monkeypatch)
+    edges = 7, *(np.array(x) for x in ([0, 1, 2, 3, 4, 5], [1, 2, 0, 4, 5, 3], [1] * 6))
+    for row, options in CASES:
+        g = row.suited(graph_of(edges, device, directed=False))
+        check(row, g, solve(row, g, **options), **options)
+
+
+def test_sources_of_checkers_may_lie_on_a_gpu(monkeypatch):
+    g = morph.generate.grid(3, 3, device=pretended(monkeypatch))
+    g.edges.add("weight", i32, fill=1)
+    sources = g.device.asarray([0, 4])
+    for name in ("bfs", "sssp"):
+        found = getattr(morph, name)(g, sources, rows=True)
+        getattr(validate, name)(g, found.distance, source=sources, rows=True)
+    found = morph.johnson(g, sources)
+    validate.johnson(g, found.distance, sources=sources)
+    found = morph.densest_subgraph(g)
+    validate.densest_subgraph(g, found.points, found.density)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -31,16 +31,17 @@ class Arcs:
     def __init__(self, graph: Graph) -> None:
         self._graph, self.n = graph, len(graph.points)
         self.alive = np.zeros(self.n, bool)
-        self.alive[self._host(graph.points.ids())] = True
+        self.alive[self.host(graph.points.ids())] = True
         offsets, ids = graph.adjacency("out")
-        self.offsets = self._host(offsets)
-        self.id: Ints = np.arange(len(graph.edges)) if ids is None else self._host(ids)
+        self.offsets = self.host(offsets)
+        self.id: Ints = np.arange(len(graph.edges)) if ids is None else self.host(ids)
         self.src, self.dst = (
-            self._host(getattr(graph.edges, c).array)[self.id].astype(np.int64)
+            self.host(getattr(graph.edges, c).array)[self.id].astype(np.int64)
             for c in ("src", "dst")
         )
 
-    def _host(self, x: Any) -> Any:
+    def host(self, x: Any) -> Any:
+        """Give an array of an answer, which may lie on a GPU, or a list, as NumPy's."""
         return np.asarray(self._graph.device.to_host(x))
 
     @property
@@ -48,7 +49,7 @@ class Arcs:
         """The weights, shape (m,); 1 where the graph has none."""
         if "weight" not in self._graph.edges.columns:
             return np.ones(len(self.src), np.int32)
-        weight: NDArray[Any] = self._host(self._graph.edges.weight.array)[self.id]
+        weight: NDArray[Any] = self.host(self._graph.edges.weight.array)[self.id]
         return weight
 
     def values(self, x: Any, what: str, kinds: str = "iu") -> NDArray[Any]:
@@ -59,7 +60,7 @@ class Arcs:
         WrongAnswer
             If its shape or type is another.
         """
-        a: NDArray[Any] = self._host(x)
+        a: NDArray[Any] = self.host(x)
         if a.shape != (self.n,) or a.dtype.kind not in kinds:
             raise WrongAnswer(
                 f"{what} has shape {a.shape} and type {a.dtype}, for a graph of {self.n} vertices"

@@ -101,7 +101,7 @@ def max_k_plex(graph: Graph, points: Any, k: int) -> None:
 
 
 def _checked(arcs: Arcs, points: Any) -> list[int]:
-    ids = np.asarray(points)
+    ids = arcs.host(points)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise WrongAnswer(f"a clique has shape {ids.shape} and type {ids.dtype}")
     if len(np.unique(ids)) != len(ids):

@@ -59,7 +59,7 @@ def _check_set(
     arcs: Arcs, ends: tuple[Any, Any], vertices: Any, q: int, size: tuple[int, int], min_degree: int
 ) -> None:
     """Check the vertices of one subgraph."""
-    ids = np.asarray(vertices)
+    ids = arcs.host(vertices)
     if ids.dtype.kind not in "iu" or ids.ndim != 1 or (np.diff(ids) <= 0).any() or q not in ids:
         raise WrongAnswer(f"the vertices are not distinct and ascending, or vertex {q} is not one")
     if ids[0] < 0 or ids[-1] >= arcs.n:

@@ -52,7 +52,7 @@ def densest_subgraph(graph: Graph, points: Any, density: Any = None, exact: Any 
 
 
 def _inside(arcs: Arcs, points: Any) -> Any:
-    ids = np.asarray(points)
+    ids = arcs.host(points)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise WrongAnswer(f"the points have shape {ids.shape} and type {ids.dtype}")
     for v in ids.tolist():

@@ -47,7 +47,7 @@ def bfs(
         Naming a vertex or an edge.
     """
     if rows:
-        for d, p, start in _rows(distance, predecessor, source):
+        for d, p, start in _rows(distance, predecessor, graph.device.to_host(source)):
             bfs(graph, d, p, source=start, cutoff=cutoff)
         return
     arcs = Arcs(graph)
@@ -88,7 +88,7 @@ def sssp(
         Naming a vertex or an edge.
     """
     if rows:
-        for d, p, start in _rows(distance, predecessor, source):
+        for d, p, start in _rows(distance, predecessor, graph.device.to_host(source)):
             sssp(graph, d, p, source=start, cutoff=cutoff, tolerance=tolerance)
         return
     arcs = Arcs(graph)
@@ -159,7 +159,7 @@ def johnson(
         Naming a vertex or an edge.
     """
     arcs = Arcs(graph)
-    starts = np.flatnonzero(arcs.alive) if sources is None else np.asarray(sources)
+    starts = np.flatnonzero(arcs.alive) if sources is None else arcs.host(sources)
     for row, before, start in _rows(distance, predecessor, starts):
         found, reached, weight = _typed(arcs, row)
         refuse(arcs.alive & np.isnan(found), lambda v, d=found: f"vertex {v} is at {d[v]}")
