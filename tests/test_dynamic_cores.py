@@ -171,8 +171,12 @@ def test_changes_by_other_means(target):
         dynamic.update(start(target)[0].apply(deletes=[0]))
     g.points.extend(2)
     assert host(dynamic.core)[-2:].tolist() == [0, 0]
-    dynamic.apply(([12, 13, 0], [13, 0, 12]))
+    dynamic.apply(([12, 13, 0], [13, 0, 12]), delete_points=[3])
     compare(dynamic)
+    g.compact()
+    dynamic.apply(([1], [12]))
+    compare(dynamic)
+    assert dynamic.core.size == 13
 
 
 def test_no_points_no_edges_and_weights():

@@ -251,7 +251,8 @@ class DynamicCores(Maintained):
     def core(self) -> Any:
         """As in the result of `morph.core_number`: -1 for deleted points; a copy, shape (n,)."""
         self._follow_others()
-        points, core = self.graph.points, self._table.core.array[: len(self._table)]
+        points = self.graph.points
+        core = self._table.core.array[: len(points)]
         with self.graph.device.active():
             if points.deletes:
                 return self.graph.device.xp.where(points.alive, core, i32(-1))
@@ -287,7 +288,7 @@ class DynamicCores(Maintained):
             if more > 0:
                 table.extend(more)
             found = graph.device.xp.maximum(found, 0)  # deleted points have no neighbours
-            core = table.core.array[: len(table)]
+            core = table.core.array[: len(found)]  # `Graph.compact` leaves more rows
             affected = count_true(core != found)
             core[:] = found
             table.queued.array[:] = 0

@@ -124,7 +124,8 @@ class Maintained:
         Raises
         ------
         TypeError, ValueError, OverflowError
-            If the batch is not right (see `Graph.apply`), or a weight negative or NaN.
+            If the batch is not right (see `Graph.apply`), or, of `DynamicSSSP`, a weight negative
+            or NaN.
         """
         self._follow_others()
         begin = perf_counter()
