@@ -8,8 +8,8 @@ random edges; ``mix`` a third each of near pairs, deletions, and new weights.  O
 other.  A time is the median of --repeat batches, arrays of the host in; ``graph`` is for the graph,
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
 same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS`,
-`DynamicComponents` and `DynamicCores` are told of the same batches: ``bfs``, ``parts`` and
-``cores`` are for that alone, beside all of it anew (of components also the trees that later repairs
+`DynamicComponents` and `DynamicCores` get the same batches: ``bfs``, ``parts`` and
+``cores`` are their repairs, beside a recomputation (of components also the trees that later repairs
 need).  After the batches of a row
 all values are held against new ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``

@@ -55,6 +55,30 @@ def simple(edges: Edges) -> Any:
     return graph
 
 
+def changed_graph(edges: Edges, target: str, data: Any) -> Any:
+    """A graph after a batch of insertions and deletions of edges, and perhaps of a point's."""
+    n = edges[0]
+    g = graph_of(edges, target)
+    drawn = st.lists(st.integers(0, n - 1), min_size=6, max_size=6)
+    new = [np.array(data.draw(drawn)) for _ in range(2)]
+    ids = host(g.edges.ids())
+    chosen = data.draw(st.lists(st.sampled_from(ids.tolist()), unique=True)) if len(ids) else []
+    g.apply(inserts=(*new, np.ones(6, np.int32)), deletes=np.array(chosen, np.int64))
+    if data.draw(st.booleans()):
+        g.points.delete(data.draw(st.integers(0, n - 1)))
+    return g
+
+
+def live_graph(g: Any) -> Any:
+    """The undirected NetworkX graph of live points and edges, without loops and parallel edges."""
+    graph = nx.Graph()
+    graph.add_nodes_from(host(g.points.ids()).tolist())
+    live = host(g.edges.ids())
+    ends = zip(host(g.edges.src)[live].tolist(), host(g.edges.dst)[live].tolist(), strict=True)
+    graph.add_edges_from((a, b) for a, b in ends if a != b and a in graph and b in graph)
+    return graph
+
+
 def solve(row: Algorithm, graph: Any, **options: Any) -> Any:
     """Run an algorithm with options of its command."""
     return row.function(graph, **row.arguments_of(options))

@@ -60,7 +60,7 @@ def _cupy() -> Any:
 
 @cache
 def _signature(name: str) -> inspect.Signature | None:
-    """How CuPy's function is called, None if it does not tell; an error if there is none."""
+    """The signature of CuPy's function, None if it has none; an error if CuPy lacks it."""
     function = getattr(_cupy(), name)
     if isinstance(function, _cupy().ufunc):
         arrays = ", ".join(f"x{i}" for i in range(function.nin))

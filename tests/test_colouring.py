@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from graphs import edge_lists, graph_of
+from graphs import changed_graph, edge_lists, graph_of, live_graph
 from hypothesis import given
 from hypothesis import strategies as st
 from targets import everywhere, host, tries
@@ -17,19 +17,9 @@ from morph.prelude import random_u32
 SEEDS = st.sampled_from([0, 1, 2**64 - 1, 2**70])
 
 
-def neighbours(g):
-    """The simple undirected graph of live points and edges."""
-    graph = nx.Graph()
-    graph.add_nodes_from(host(g.points.ids()).tolist())
-    live = host(g.edges.ids())
-    ends = zip(host(g.edges.src)[live].tolist(), host(g.edges.dst)[live].tolist(), strict=True)
-    graph.add_edges_from((a, b) for a, b in ends if a != b and a in graph and b in graph)
-    return graph
-
-
 def greedy(g, seed):
     """Give vertices the smallest colour left, by falling degree, then in order of priority."""
-    graph, degree, color = neighbours(g), {}, {}
+    graph, degree, color = live_graph(g), {}, {}
     live = host(g.edges.ids())
     ends = zip(host(g.edges.src)[live].tolist(), host(g.edges.dst)[live].tolist(), strict=True)
     for a, b in ends:
@@ -70,15 +60,7 @@ def test_small_graphs(target):
 @tries(8)
 @given(edge_lists(most=10), st.data())
 def test_graphs_that_were_changed(target, edges, data):
-    n = edges[0]
-    g = graph_of(edges, target)
-    drawn = st.lists(st.integers(0, n - 1), min_size=6, max_size=6)
-    new = [np.array(data.draw(drawn)) for _ in range(2)]
-    ids = host(g.edges.ids())
-    chosen = data.draw(st.lists(st.sampled_from(ids.tolist()), unique=True)) if len(ids) else []
-    g.apply(inserts=(*new, np.ones(6, np.int32)), deletes=np.array(chosen, np.int64))
-    if data.draw(st.booleans()):
-        g.points.delete(data.draw(st.integers(0, n - 1)))
+    g = changed_graph(edges, target, data)
     check(g, target)
 
 
@@ -100,7 +82,7 @@ def test_cliques_and_stars(target, n):
 
 def test_about_as_many_colours_as_networkx():
     g = generate.rmat(10, seed=1, device="cpu")
-    want = nx.greedy_color(neighbours(g), "largest_first")
+    want = nx.greedy_color(live_graph(g), "largest_first")
     assert morph.colouring(g).number <= max(want.values()) + 4
 
 

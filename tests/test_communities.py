@@ -7,7 +7,7 @@ from fractions import Fraction
 import networkx as nx
 import numpy as np
 import pytest
-from graphs import edge_lists, graph_of
+from graphs import changed_graph, edge_lists
 from hypothesis import given
 from hypothesis import strategies as st
 from targets import everywhere, host, tries
@@ -109,15 +109,7 @@ def test_small_graphs(target):
 @tries(6)
 @given(edge_lists(most=10), st.data())
 def test_graphs_that_were_changed(target, edges, data):
-    n = edges[0]
-    g = graph_of(edges, target)
-    drawn = st.lists(st.integers(0, n - 1), min_size=6, max_size=6)
-    new = [np.array(data.draw(drawn)) for _ in range(2)]
-    ids = host(g.edges.ids())
-    chosen = data.draw(st.lists(st.sampled_from(ids.tolist()), unique=True)) if len(ids) else []
-    g.apply(inserts=(*new, np.ones(6, np.int32)), deletes=np.array(chosen, np.int64))
-    if data.draw(st.booleans()):
-        g.points.delete(data.draw(st.integers(0, n - 1)))
+    g = changed_graph(edges, target, data)
     check(g, target)
 
 

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from graphs import edge_lists, graph_of, grid, simple
+from graphs import changed_graph, edge_lists, graph_of, grid, live_graph, simple
 from hypothesis import given
 from hypothesis import strategies as st
 from targets import everywhere, host, tries
@@ -56,21 +56,8 @@ def test_densest_subgraphs(target, edges, directed):
 @tries(6)
 @given(edge_lists(most=7), st.data())
 def test_graphs_that_were_changed(target, edges, data):
-    n = edges[0]
-    g = graph_of(edges, target)
-    drawn = st.lists(st.integers(0, n - 1), min_size=6, max_size=6)
-    new = [np.array(data.draw(drawn)) for _ in range(2)]
-    ids = host(g.edges.ids())
-    chosen = data.draw(st.lists(st.sampled_from(ids.tolist()), unique=True)) if len(ids) else []
-    g.apply(inserts=(*new, np.ones(6, np.int32)), deletes=np.array(chosen, np.int64))
-    if data.draw(st.booleans()):
-        g.points.delete(data.draw(st.integers(0, n - 1)))
-    graph = nx.Graph()
-    graph.add_nodes_from(host(g.points.ids()).tolist())
-    live = host(g.edges.ids())
-    src, dst = host(g.edges.src)[live].tolist(), host(g.edges.dst)[live].tolist()
-    graph.add_edges_from((a, b) for a, b in zip(src, dst, strict=True) if a != b)
-    check(g, graph, target)
+    g = changed_graph(edges, target, data)
+    check(g, live_graph(g), target)
 
 
 def test_small_graphs(target):

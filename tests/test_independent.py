@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from graphs import edge_lists, graph_of
+from graphs import changed_graph, edge_lists, graph_of, live_graph
 from hypothesis import given
 from hypothesis import strategies as st
 from targets import everywhere, host, tries
@@ -15,16 +15,6 @@ from morph import generate, validate
 from morph.prelude import random_u32
 
 SEEDS = st.sampled_from([0, 1, 2**64 - 1, 2**70])
-
-
-def neighbours(g):
-    """The simple undirected graph of live points and edges."""
-    graph = nx.Graph()
-    graph.add_nodes_from(host(g.points.ids()).tolist())
-    live = host(g.edges.ids())
-    ends = zip(host(g.edges.src)[live].tolist(), host(g.edges.dst)[live].tolist(), strict=True)
-    graph.add_edges_from((a, b) for a, b in ends if a != b and a in graph and b in graph)
-    return graph
 
 
 def greedy(graph, seed):
@@ -37,7 +27,7 @@ def greedy(graph, seed):
 
 
 def check(g, target, seed=0):
-    want = sorted(greedy(neighbours(g), seed))
+    want = sorted(greedy(live_graph(g), seed))
     for found in everywhere(target, lambda: morph.maximal_independent_set(g, seed)):
         selected = host(found.selected)
         assert selected.dtype == np.bool_ and selected.shape == (len(g.points),)
@@ -60,15 +50,7 @@ def test_small_graphs(target):
 @tries(8)
 @given(edge_lists(most=10), st.data())
 def test_graphs_that_were_changed(target, edges, data):
-    n = edges[0]
-    g = graph_of(edges, target)
-    drawn = st.lists(st.integers(0, n - 1), min_size=6, max_size=6)
-    new = [np.array(data.draw(drawn)) for _ in range(2)]
-    ids = host(g.edges.ids())
-    chosen = data.draw(st.lists(st.sampled_from(ids.tolist()), unique=True)) if len(ids) else []
-    g.apply(inserts=(*new, np.ones(6, np.int32)), deletes=np.array(chosen, np.int64))
-    if data.draw(st.booleans()):
-        g.points.delete(data.draw(st.integers(0, n - 1)))
+    g = changed_graph(edges, target, data)
     check(g, target)
 
 

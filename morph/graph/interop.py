@@ -24,7 +24,7 @@ class EdgeData(NamedTuple):
     weight : array, shape (m,), or None
         None if no edge has one.
     n : int or None
-        Number of points, if the library tells.
+        Number of points; if None, one more than the largest id.
     labels : list or None
         Of the points, if they are not called by their numbers.
     """

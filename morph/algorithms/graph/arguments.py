@@ -99,6 +99,22 @@ def vertex_id(graph: Graph, vertex: Any, what: str) -> int:
     return int(source_ids(graph, [vertex], what)[0])
 
 
+def checked_seed(seed: Any) -> int:
+    """Return the seed of random numbers, an integer from 0 on.
+
+    Raises
+    ------
+    TypeError
+        If it is not an integer.
+    ValueError
+        If it is negative.
+    """
+    found = as_integer(seed, "seed")
+    if found < 0:
+        raise ValueError(f"seed is 0 or more, not {found}")
+    return found
+
+
 def _host_ids(graph: Graph | PartitionedGraph, source: Any, what: str) -> Any:
     if isinstance(graph, PartitionedGraph):  # has no labels
         return np.asarray(graph.device.to_host(source)).ravel()

@@ -24,6 +24,7 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import (
     as_graph,
+    checked_seed,
     of_graph,
     results,
     results_device,
@@ -31,7 +32,7 @@ from morph.algorithms.graph.arguments import (
 )
 from morph.algorithms.graph.betweenness_weighted import sweep_by_weights
 from morph.data.collection import Collection, Flag
-from morph.data.conversion import as_integer, truth
+from morph.data.conversion import truth
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32
@@ -254,8 +255,7 @@ def betweenness(
 
 def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
     """Give the ids of the sources that are asked for, or drawn; as `betweenness`."""
-    if (seed := as_integer(seed, "seed")) < 0:
-        raise ValueError(f"seed is 0 or more, not {seed}")
+    seed = checked_seed(seed)
     live = graph.device.to_host(graph.points.ids())
     if sources is None:
         return live

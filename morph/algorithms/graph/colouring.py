@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device, results
+from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device, results
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
-from morph.data.conversion import as_integer
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import ctz, i32, i64, random_u32, u32, u64
@@ -120,8 +119,7 @@ def colouring(graph: Graph, seed: int = 0) -> Colouring:
     ValueError
         If it is negative.
     """
-    if (seed := as_integer(seed, "seed")) < 0:
-        raise ValueError(f"seed is 0 or more, not {seed}")
+    seed = checked_seed(seed)
     n = len(graph.points)
 
     def make() -> list[Any]:

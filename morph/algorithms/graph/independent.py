@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device, results
+from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device, results
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
-from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
@@ -108,8 +107,7 @@ def maximal_independent_set(graph: Graph, seed: int = 0) -> IndependentSet:
     ValueError
         If it is negative.
     """
-    if (seed := as_integer(seed, "seed")) < 0:
-        raise ValueError(f"seed is 0 or more, not {seed}")
+    seed = checked_seed(seed)
     n = len(graph.points)
 
     def make() -> list[Any]:

@@ -17,7 +17,7 @@ round takes time in proportion to the edges of vertices that would move or had a
 
 from __future__ import annotations
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device
 from morph.algorithms.graph.communities import (
     Communities,
     add_inside,
@@ -32,7 +32,6 @@ from morph.algorithms.graph.communities import (
     unite,
 )
 from morph.data.collection import Collection, Set
-from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
@@ -165,8 +164,7 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     Weights are rounded to multiples of a power of 2, at most 2**-59 of the largest weight times
     the number of edges.
     """
-    if (seed := as_integer(seed, "seed")) < 0:
-        raise ValueError(f"seed is 0 or more, not {seed}")
+    seed = checked_seed(seed)
     with graph.device.active():
         pairs, n = integer_pairs(graph), len(graph.points)
         rows = rows_of_pairs(graph.device, n, pairs)

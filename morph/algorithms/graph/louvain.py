@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device
+from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device
 from morph.algorithms.graph.communities import (
     Communities,
     Pairs,
@@ -41,7 +41,7 @@ from morph.algorithms.graph.communities import (
     unite,
 )
 from morph.data.collection import Collection, Set
-from morph.data.conversion import as_integer, number
+from morph.data.conversion import number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
@@ -254,8 +254,7 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
     number(resolution, "resolution")
     if not 0 <= resolution < math.inf:
         raise ValueError(f"resolution is finite and 0 or more, not {resolution}")
-    if (seed := as_integer(seed, "seed")) < 0:
-        raise ValueError(f"seed is 0 or more, not {seed}")
+    seed = checked_seed(seed)
     device, gamma = graph.device, float(resolution)
     with device.active():
         pairs = integer_pairs(graph)
