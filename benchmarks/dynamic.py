@@ -8,8 +8,8 @@ random edges; ``mix`` a third each of near pairs, deletions, and new weights.  O
 other.  A time is the median of --repeat batches, arrays of the host in; ``graph`` is for the graph,
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
 same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS`,
-`DynamicComponents` and `DynamicCores` get the same batches: ``bfs``, ``parts`` and
-``cores`` are their repairs, beside a recomputation (of components also the trees that later repairs
+`DynamicComponents`, `DynamicCores` and `DynamicPageRank` get the same batches: ``bfs``, ``parts``,
+``cores`` and ``ranks`` are their repairs, beside a recomputation (of components also the trees that later repairs
 need).  After the batches of a row
 all values are held against new ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
@@ -163,7 +163,7 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
     dynamic = morph.DynamicSSSP(g, 0)
     others = {
         "bfs": morph.DynamicBFS(g, 0), "parts": morph.DynamicComponents(g),
-        "cores": morph.DynamicCores(g),
+        "cores": morph.DynamicCores(g), "ranks": morph.DynamicPageRank(g),
     }  # fmt: skip
     if options.share is not None:
         for one in (dynamic, *others.values()):
@@ -195,6 +195,7 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 (morph.bfs(g, 0).distance != others["bfs"].distance).any(),
                 (morph.connected_components(g).label != others["parts"].label).any(),
                 (morph.core_number(g).core != others["cores"].core).any(),
+                abs(morph.pagerank(g).rank - others["ranks"].rank).sum() > 1e-8,
             )
             if any(map(bool, wrong)):
                 raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")

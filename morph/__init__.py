@@ -7,6 +7,7 @@ from morph.algorithms.community.community import community
 from morph.algorithms.community.plex import max_k_plex
 from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
+from morph.algorithms.dynamic.pagerank import DynamicPageRank
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
@@ -60,7 +61,7 @@ from morph.runtime.device import device
 
 __all__ = [
     "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicCores",
-    "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError",
+    "DynamicPageRank", "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError",
     "NegativeCycle", "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set",
     "Table", "argmax", "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked",
     "cliques", "colouring", "community", "compact", "connected_components", "core_number",

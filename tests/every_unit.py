@@ -156,6 +156,9 @@ def follow_changes() -> None:
         cores = morph.DynamicCores(one)
         cores.share = 99.0  # so few points are repaired at all
         cores.apply(([0], [2]))
+        ranks = morph.DynamicPageRank(one)
+        ranks.share = 1e6
+        ranks.apply(([0], [2]))
     with mock.patch.object(gapped, "LEAST", 1):
         g = morph.Graph.from_edges([0], [1], n=4)
         for p in range(4):  # rows outgrow their place and move

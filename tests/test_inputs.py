@@ -35,6 +35,7 @@ ALGORITHMS = {
     "DynamicBFS": lambda g: morph.DynamicBFS(g, 0).distance,
     "DynamicComponents": lambda g: morph.DynamicComponents(g).label,
     "DynamicCores": lambda g: morph.DynamicCores(g).core,
+    "DynamicPageRank": lambda g: morph.DynamicPageRank(g).rank.round(8),
 }
 
 

@@ -19,6 +19,7 @@ from morph import generate, survey
 from morph.algorithms.community.community import community
 from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
+from morph.algorithms.dynamic.pagerank import DynamicPageRank
 from morph.algorithms.graph.max_flow import max_flow
 from morph.algorithms.refinement.refine import refine
 from morph.algorithms.registry import ALGORITHMS, Algorithm
@@ -67,7 +68,7 @@ def _max_flow(device: str) -> Calls:
 
 
 def _dynamic(device: str) -> Calls:
-    for kind in (DynamicBFS, DynamicSSSP, DynamicComponents, DynamicCores):
+    for kind in (DynamicBFS, DynamicSSSP, DynamicComponents, DynamicCores, DynamicPageRank):
         for g in _graphs(device, TYPES if kind is DynamicSSSP else (None,)):
             if kind is not DynamicComponents or not g.directed:
                 yield partial(_follow, kind, g)

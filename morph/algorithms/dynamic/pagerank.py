@@ -1,0 +1,333 @@
+"""Dynamic PageRank: within a tolerance of `morph.pagerank` after every batch of edge changes.
+
+Kept are y and r of ``r(v) = 1 - d + d * (sum of y(u) / deg(u) over edges u -> v) - y(v)``, where
+``deg`` is the out-degree.  Where r is 0, y is a multiple of PageRank, of any graph: the rank of
+points without out-edges, which jumps anywhere, multiplies y by a number.  So no value depends on
+the number of points, nor on what all of them hold.
+
+- An edge u -> v that is inserted or deleted: y(u) becomes ``deg(u) * c``, where c is what u gave
+  along an edge before, and r(u) what that takes from it.  Its other neighbours thus get what they
+  got; r(v) grows or falls by ``d * c`` (Zhang, Lofgren, Goel, KDD 2016; Ohsaka, Maehara,
+  Kawarabayashi, KDD 2015).
+- A *push* of v adds r(v) to y(v), and gives ``d * r(v) / deg(v)`` to the residual of each
+  out-neighbour (Andersen, Chung, Lang, FOCS 2006).  It takes ``(1 - d) |r(v)|`` or more from the
+  sum of |r|.  Points are pushed, in rounds, until no residual exceeds the limit.
+
+Error: y is off by ``R / (1 - d)`` at most, in sum, where R is the sum of |r|.  For the exact y* of
+sum Y*, ``|y / Y - y* / Y*| <= 2 |y - y*| / Y*`` in sum, and ``Y* >= (1 - d) n``.  So a limit of
+``tolerance * (1 - d)**2 / 2`` for each point keeps the error below the tolerance.
+
+Work: the edges of the points that are pushed.  One launch a batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from morph.algorithms.dynamic.following import Maintained
+from morph.algorithms.dynamic.repair import ABOVE
+from morph.algorithms.graph.arguments import as_graph
+from morph.data.collection import Collection
+from morph.data.conversion import number
+from morph.data.scalars import Scalars
+from morph.data.table import Table
+from morph.data.versions import exclusive
+from morph.graph.applied import Applied
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.prelude import atomic_add, atomic_cas, f64, i32
+from morph.runtime.arrays import count_true
+
+DELETED, INSERTED = Applied.DELETED, Applied.INSERTED
+ROUNDING = 2.0**-50  # of a value: residuals below that are rounding
+PUSHES = 64  # a point, after which all is recomputed, so that rounding errors cannot add up
+
+
+class Ranks(NamedTuple):
+    """The values to repair, as a bundle."""
+
+    graph: Any
+    values: Any  # a row for each point: ``value``, ``residual``, ``given``, ``more``, ``queued``
+    damping: float
+    limit: float  # of residuals
+
+
+class Batch(NamedTuple):
+    """A batch of changes, and the limit of its repair."""
+
+    changes: Any  # see `Applied.rows`
+    rows: int  # the number of valid rows in ``changes``
+    most: int  # pushes; above that, recomputing all values costs less
+
+
+@func
+def enqueue(v, queue):
+    if v.queued == 0 and atomic_cas(v.queued, 0, 1) == 0:
+        queue.add(v)
+
+
+@func
+def give(v, amount, limit, queue):
+    """Add to a residual.  Whoever adds last sees the sum, and enqueues the point if need be."""
+    after = atomic_add(v.residual, amount) + amount
+    if abs(after) > limit + ROUNDING * abs(v.value):
+        enqueue(v, queue)
+
+
+@func
+def is_edge(c):
+    return c.outcome == DELETED or c.outcome == INSERTED
+
+
+@kernel
+def count_change(c, ranks, changed):
+    u = ranks.values[c.end[0]]
+    if c.outcome == INSERTED:
+        atomic_add(u.more, 1)
+    else:
+        atomic_add(u.more, -1)
+    enqueue(u, changed)
+
+
+@kernel
+def keep_given(v, ranks):
+    """Change a value such that what its point gives along an edge stays the same."""
+    now = ranks.graph.points[v.id].out_degree
+    before = now - v.more
+    v.more = 0
+    v.queued = 0
+    v.given = 0.0
+    if before > 0:
+        v.given = v.value / before
+        if now > 0:
+            kept = v.given * now
+            v.residual += v.value - kept
+            v.value = kept
+    elif now > 0:
+        v.given = v.value / now
+
+
+@kernel
+def give_change(c, ranks, queue):
+    amount = ranks.damping * ranks.values[c.end[0]].given
+    if c.outcome == DELETED:
+        amount = -amount
+    give(ranks.values[c.end[1]], amount, ranks.limit, queue)
+
+
+@kernel
+def enqueue_changed(v, ranks, queue):
+    if abs(v.residual) > ranks.limit + ROUNDING * abs(v.value):
+        enqueue(v, queue)
+
+
+@kernel
+def take(v):
+    v.queued = 0
+    v.given = v.residual
+    v.value += v.residual
+    v.residual = 0.0
+
+
+@kernel
+def push(v, ranks, queue):
+    p = ranks.graph.points[v.id]
+    if p.out_degree > 0:
+        amount = ranks.damping * v.given / p.out_degree
+        for t in p.outnbrs:
+            give(ranks.values[t.id], amount, ranks.limit, queue)
+
+
+@program
+def repair(ranks, batch, now, following):
+    """Repair the values after a batch.
+
+    Returns ``ABOVE * rounds`` and the points pushed.  If these are more than ``batch.most``, the
+    values are not right: recompute them.
+    """
+    count, most = batch.rows, batch.most
+    foreach(batch.changes, count_change, ranks, following,
+            where=lambda c: c.id < count and is_edge(c))  # fmt: skip
+    foreach(following, keep_given, ranks)
+    foreach(batch.changes, give_change, ranks, now,
+            where=lambda c: c.id < count and is_edge(c))  # fmt: skip
+    foreach(following, enqueue_changed, ranks, now)
+    following.clear()
+    rounds, work = 0, 0
+    while not now.empty and work <= most:
+        work += len(now)
+        rounds += 1
+        foreach(now, take)
+        foreach(now, push, ranks, following)
+        now, following = following, now
+        following.clear()
+    return ABOVE * rounds + work
+
+
+@kernel
+def share_value(p, ranks):
+    v = ranks.values[p.id]
+    v.given = 0.0
+    if p.out_degree > 0:
+        v.given = v.value / p.out_degree
+
+
+@kernel
+def pull_residual(p, ranks):
+    total = 0.0
+    for t in p.innbrs:
+        total += ranks.values[t.id].given
+    v = ranks.values[p.id]
+    v.residual = 1.0 - ranks.damping + ranks.damping * total - v.value
+
+
+@kernel
+def count_far(totals, ranks):
+    far = 0
+    for p in ranks.graph.points:
+        v = ranks.values[p.id]
+        if abs(v.residual) > ranks.limit + ROUNDING * abs(v.value):
+            far += 1
+    totals.far = far
+
+
+@kernel
+def add_residual(p, ranks):
+    v = ranks.values[p.id]
+    v.value += v.residual
+
+
+@program
+def iterate(ranks, totals):
+    """Compute all residuals, and iterate until none exceeds the limit; returns the iterations."""
+    rounds = 0
+    totals.far = 1
+    while totals.far > 0:
+        if rounds > 0:
+            foreach(ranks.graph.points, add_residual, ranks)
+        foreach(ranks.graph.points, share_value, ranks)
+        foreach(ranks.graph.points, pull_residual, ranks)
+        foreach(totals, count_far, ranks)
+        rounds += 1
+    return rounds
+
+
+class DynamicPageRank(Maintained):
+    """PageRank, kept within a tolerance while edges are inserted and deleted.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On one device of any kind.  It is changed by `apply`.  Parallel edges count each; weights
+        are ignored.
+    damping : float
+        Probability of following a link, from 0 to 0.999.
+    tolerance : float
+        Largest error of the ranks in sum, 1e-12 or more; rounding adds some ``1e-15 / (1 -
+        damping)``.
+
+    Attributes
+    ----------
+    graph : Graph
+    damping, tolerance : float
+    share : float
+        Fraction of all points: if more are pushed, all values are recomputed.  By default 2.
+
+    Raises
+    ------
+    TypeError
+        If the graph is in parts, or an argument is no number.
+    ValueError
+        If ``damping`` or ``tolerance`` is out of range.
+
+    Notes
+    -----
+    The ranks depend on the history of the graph and on the order in which threads add, but less
+    than by the tolerance.  In an `Update`, ``affected`` are the points that were pushed, as often
+    as they were.
+    """
+
+    share = 2.0
+    _rolls_back = False
+
+    def __init__(self, graph: Any, damping: float = 0.85, tolerance: float = 1e-9) -> None:
+        number(damping, "damping")
+        number(tolerance, "tolerance")
+        if not 0 <= damping <= 0.999:
+            raise ValueError(f"damping is from 0 to 0.999, not {damping}")
+        if not 1e-12 <= tolerance < 1:
+            raise ValueError(f"tolerance is from 1e-12 to 1, not {tolerance}")
+        self.damping, self.tolerance = float(damping), float(tolerance)
+        self.graph = graph = as_graph(graph)
+        self._lock = graph._lock
+        self._table: Any = Table(
+            "ranks", graph.device, value=f64, residual=f64, given=f64, more=i32, queued=i32
+        )
+        self._now, self._following = Collection(self._table), Collection(self._table)
+        self._totals = Scalars(graph, far=0)
+        limit = self.tolerance * (1 - self.damping) ** 2 / 2
+        self._ranks = Ranks(graph, self._table, self.damping, limit)
+        self._pushes = 0
+        self.refresh()
+
+    def _live(self, name: str) -> Any:
+        """Give a column for the points there are, 0 for deleted ones."""
+        points = self.graph.points
+        column = self._table.columns[name].array[: len(points)]
+        return self.graph.device.xp.where(points.alive, column, 0.0)
+
+    @property
+    @exclusive
+    def rank(self) -> Any:
+        """As in the result of `morph.pagerank`: of sum 1, 0 for deleted points; a copy."""
+        self._follow_others()
+        with self.graph.device.active():
+            value = self._live("value")
+            return value / value.sum() if self.graph.points.live else value
+
+    @property
+    @exclusive
+    def error(self) -> float:
+        """A bound on the error of the ranks in sum, from the residuals (see the module)."""
+        self._follow_others()
+        with self.graph.device.active():
+            off = float(abs(self._live("residual")).sum()) / (1 - self.damping)
+            least = (1 - self.damping) * self.graph.points.live
+            return 2 * off / max(float(self._live("value").sum()) - off, least, 1e-300)
+
+    def _repair(self, applied: Any) -> tuple[str, int, int]:
+        changes, count = applied.rows()
+        n = len(self._table)
+        most = int(self.share * n)
+        if count > 8 * most or self._pushes > PUSHES * n:
+            return self._recompute(0)
+        rounds, work = divmod(
+            repair(self._ranks, Batch(changes, count, most), self._now, self._following), ABOVE
+        )
+        if work > most:
+            return self._recompute(rounds)
+        self._put_back()
+        self._pushes += work
+        return "repaired", work, rounds
+
+    def _recompute(self, rounds: int) -> tuple[str, int, int]:
+        self._put_back()
+        self._seen = -1  # until all is written
+        table, graph = self._table, self.graph
+        with graph.device.active():
+            more = len(graph.points) - len(table)
+            if more > 0:
+                table.extend(more, value=1.0)
+            for name in ("more", "queued"):
+                table.columns[name].array[:] = 0
+            before = table.value.array.copy()
+            value = table.value.array
+            value[~graph.device.xp.isfinite(value)] = 1.0
+        iterate(self._ranks, self._totals)
+        self._pushes = 0
+        with graph.device.active():
+            return "recomputed", count_true(before != table.value.array), rounds
+
+    def _put_back(self) -> None:
+        """Clear the worklists: values are recomputed after a batch that failed."""
+        self._now.clear()
+        self._following.clear()
