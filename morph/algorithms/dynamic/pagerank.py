@@ -34,12 +34,14 @@ from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.applied import Applied
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_cas, f64, i32
+from morph.prelude import atomic_add, atomic_cas, f64, i32, i64
 from morph.runtime.arrays import count_true
 
 DELETED, INSERTED = Applied.DELETED, Applied.INSERTED
 ROUNDING = 2.0**-50  # of a value: residuals below that are rounding
 PUSHES = 64  # a point, after which all is recomputed, so that rounding errors cannot add up
+PART = 0.4  # of what residuals may be in sum, when all is recomputed: as much again is for pushes
+GAIN = 2.0**20  # units of a gain are as many a 1: sums of integers do not slow each other down
 
 
 class Ranks(NamedTuple):
@@ -47,16 +49,25 @@ class Ranks(NamedTuple):
 
     graph: Any
     values: Any  # a row for each point: ``value``, ``residual``, ``given``, ``more``, ``queued``
+    totals: Any  # ``sum`` of the values, ``off`` of the residuals; ``gain``, ``edges`` of pushes
     damping: float
-    limit: float  # of residuals
+    share: float  # of the sum of the values, which that of the residuals may reach
+    limit: float  # of a residual, for each edge of its point
 
 
 class Batch(NamedTuple):
-    """A batch of changes, and the limit of its repair."""
+    """A batch of changes, and the limits of its repair."""
 
     changes: Any  # see `Applied.rows`
     rows: int  # the number of valid rows in ``changes``
-    most: int  # pushes; above that, recomputing all values costs less
+    most: int  # edges to push along; above that, recomputing all values costs less
+    least: float  # sum of the values for which the limit of residuals is right
+
+
+@func
+def is_far(v, residual, ranks):
+    edges = ranks.graph.points[v.id].out_degree + 1
+    return abs(residual) > ranks.limit * edges + ROUNDING * abs(v.value)
 
 
 @func
@@ -66,11 +77,17 @@ def enqueue(v, queue):
 
 
 @func
-def give(v, amount, limit, queue):
+def give(v, amount, ranks, queue):
     """Add to a residual.  Whoever adds last sees the sum, and enqueues the point if need be."""
-    after = atomic_add(v.residual, amount) + amount
-    if abs(after) > limit + ROUNDING * abs(v.value):
+    if is_far(v, atomic_add(v.residual, amount) + amount, ranks):
         enqueue(v, queue)
+
+
+@func
+def set_value(v, after, ranks):
+    """Change a value; its gain is rounded down."""
+    atomic_add(ranks.totals.gain, i64((after - v.value) * GAIN) - 1)
+    v.value = after
 
 
 @func
@@ -101,7 +118,7 @@ def keep_given(v, ranks):
         if now > 0:
             kept = v.given * now
             v.residual += v.value - kept
-            v.value = kept
+            set_value(v, kept, ranks)
     elif now > 0:
         v.given = v.value / now
 
@@ -111,21 +128,24 @@ def give_change(c, ranks, queue):
     amount = ranks.damping * ranks.values[c.end[0]].given
     if c.outcome == DELETED:
         amount = -amount
-    give(ranks.values[c.end[1]], amount, ranks.limit, queue)
+    give(ranks.values[c.end[1]], amount, ranks, queue)
 
 
 @kernel
 def enqueue_changed(v, ranks, queue):
-    if abs(v.residual) > ranks.limit + ROUNDING * abs(v.value):
+    if is_far(v, v.residual, ranks):
         enqueue(v, queue)
 
 
 @kernel
-def take(v):
+def take(v, ranks):
+    """Add a residual to its value; what the value rounds off stays."""
+    after = v.value + v.residual
     v.queued = 0
-    v.given = v.residual
-    v.value += v.residual
-    v.residual = 0.0
+    v.given = after - v.value
+    v.residual -= v.given
+    set_value(v, after, ranks)
+    atomic_add(ranks.totals.edges, ranks.graph.points[v.id].out_degree + 1)
 
 
 @kernel
@@ -134,17 +154,18 @@ def push(v, ranks, queue):
     if p.out_degree > 0:
         amount = ranks.damping * v.given / p.out_degree
         for t in p.outnbrs:
-            give(ranks.values[t.id], amount, ranks.limit, queue)
+            give(ranks.values[t.id], amount, ranks, queue)
 
 
 @program
 def repair(ranks, batch, now, following):
     """Repair the values after a batch.
 
-    Returns ``ABOVE * rounds`` and the points pushed.  If these are more than ``batch.most``, the
-    values are not right: recompute them.
+    Returns ``ABOVE * rounds`` and the points pushed, or -1 minus that: the values are not right, or
+    not as near as they must be; recompute them.
     """
-    count, most = batch.rows, batch.most
+    count, most, least = batch.rows, batch.most, batch.least
+    ranks.totals.edges = 0
     foreach(batch.changes, count_change, ranks, following,
             where=lambda c: c.id < count and is_edge(c))  # fmt: skip
     foreach(following, keep_given, ranks)
@@ -152,23 +173,34 @@ def repair(ranks, batch, now, following):
             where=lambda c: c.id < count and is_edge(c))  # fmt: skip
     foreach(following, enqueue_changed, ranks, now)
     following.clear()
-    rounds, work = 0, 0
-    while not now.empty and work <= most:
-        work += len(now)
+    rounds, pushed = 0, 0
+    while not now.empty and ranks.totals.edges <= most:
+        pushed += len(now)
         rounds += 1
-        foreach(now, take)
-        foreach(now, push, ranks, following)
+        foreach(now, take, ranks)
+        if ranks.totals.edges <= most:
+            foreach(now, push, ranks, following)
         now, following = following, now
         following.clear()
-    return ABOVE * rounds + work
+    done = ABOVE * rounds + pushed
+    if ranks.totals.edges > most or ranks.totals.sum + ranks.totals.gain / GAIN < least:
+        return -1 - done
+    return done
 
 
 @kernel
-def share_value(p, ranks):
-    v = ranks.values[p.id]
-    v.given = 0.0
-    if p.out_degree > 0:
-        v.given = v.value / p.out_degree
+def step(totals, ranks):
+    """Add the residuals to the values; sum both."""
+    off, total = 0.0, 0.0
+    for p in ranks.graph.points:
+        v = ranks.values[p.id]
+        off += abs(v.residual)
+        after = v.value + v.residual
+        total += after
+        v.value = after
+        v.given = after / max(p.out_degree, 1)
+    totals.off = off
+    totals.sum = total
 
 
 @kernel
@@ -180,33 +212,20 @@ def pull_residual(p, ranks):
     v.residual = 1.0 - ranks.damping + ranks.damping * total - v.value
 
 
-@kernel
-def count_far(totals, ranks):
-    far = 0
-    for p in ranks.graph.points:
-        v = ranks.values[p.id]
-        if abs(v.residual) > ranks.limit + ROUNDING * abs(v.value):
-            far += 1
-    totals.far = far
-
-
-@kernel
-def add_residual(p, ranks):
-    v = ranks.values[p.id]
-    v.value += v.residual
-
-
 @program
-def iterate(ranks, totals):
-    """Compute all residuals, and iterate until none exceeds the limit; returns the iterations."""
-    rounds = 0
-    totals.far = 1
-    while totals.far > 0:
-        if rounds > 0:
-            foreach(ranks.graph.points, add_residual, ranks)
-        foreach(ranks.graph.points, share_value, ranks)
+def iterate(ranks):
+    """Iterate until the residuals are small in sum, and right; returns the iterations.
+
+    Each makes their sum smaller by the factor ``damping`` or more, until it is rounding.
+    """
+    damping, share = ranks.damping, ranks.share
+    rounds, before = 0, 0.0
+    ranks.totals.gain = 0
+    while rounds < 2 or (damping * ranks.totals.off > share * ranks.totals.sum
+                         and (rounds < 3 or ranks.totals.off < before)):  # fmt: skip
+        before = ranks.totals.off
+        foreach(ranks.totals, step, ranks)
         foreach(ranks.graph.points, pull_residual, ranks)
-        foreach(totals, count_far, ranks)
         rounds += 1
     return rounds
 
@@ -230,7 +249,8 @@ class DynamicPageRank(Maintained):
     graph : Graph
     damping, tolerance : float
     share : float
-        Fraction of all points: if more are pushed, all values are recomputed.  By default 2.
+        Fraction of all edges: if residuals would be pushed along more of them, all values are
+        recomputed, from the old ones.  By default 0.1.
 
     Raises
     ------
@@ -246,7 +266,7 @@ class DynamicPageRank(Maintained):
     as they were.
     """
 
-    share = 2.0
+    share = 0.1
     _rolls_back = False
 
     def __init__(self, graph: Any, damping: float = 0.85, tolerance: float = 1e-9) -> None:
@@ -263,17 +283,17 @@ class DynamicPageRank(Maintained):
             "ranks", graph.device, value=f64, residual=f64, given=f64, more=i32, queued=i32
         )
         self._now, self._following = Collection(self._table), Collection(self._table)
-        self._totals = Scalars(graph, far=0)
-        limit = self.tolerance * (1 - self.damping) ** 2 / 2
-        self._ranks = Ranks(graph, self._table, self.damping, limit)
-        self._pushes = 0
+        totals = Scalars(graph, sum=0.0, off=0.0, gain=0, edges=0)
+        most = self.tolerance * (1 - self.damping) / 2
+        self._ranks = Ranks(graph, self._table, totals, self.damping, PART * most, 0.0)
+        self._pushes, self._sum, self._size, self._there = 0, 0.0, 0, 0
         self.refresh()
 
-    def _live(self, name: str) -> Any:
-        """Give a column for the points there are, 0 for deleted ones."""
+    def _live(self, name: str, less: Any = 0.0) -> Any:
+        """Give a column less a number for the points there are, 0 for deleted ones."""
         points = self.graph.points
         column = self._table.columns[name].array[: len(points)]
-        return self.graph.device.xp.where(points.alive, column, 0.0)
+        return self.graph.device.xp.where(points.alive, column - less, 0.0)
 
     @property
     @exclusive
@@ -290,24 +310,31 @@ class DynamicPageRank(Maintained):
         """A bound on the error of the ranks in sum, from the residuals (see the module)."""
         self._follow_others()
         with self.graph.device.active():
-            off = float(abs(self._live("residual")).sum()) / (1 - self.damping)
-            least = (1 - self.damping) * self.graph.points.live
-            return 2 * off / max(float(self._live("value").sum()) - off, least, 1e-300)
+            residual, total = self._live("residual"), float(self._live("value").sum())
+            live = max(self.graph.points.live, 1)
+            off = self._live("residual", residual.sum() / live)
+            return float(abs(off).sum()) / ((1 - self.damping) * max(total, 1e-300))
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         changes, count = applied.rows()
-        n = len(self._table)
-        most = int(self.share * n)
-        if count > 8 * most or self._pushes > PUSHES * n:
+        points, size = self.graph.points, self._edges_and_points()
+        most = int(min(self.share * size, ABOVE // 2))
+        if count > most or self._pushes > PUSHES * len(points):
             return self._recompute(0)
-        rounds, work = divmod(
-            repair(self._ranks, Batch(changes, count, most), self._now, self._following), ABOVE
-        )
-        if work > most:
+        # the limits of residuals add up to more if there are more edges
+        least = PART * self._sum * (1 + size / max(self._size, 1))
+        least += (1 - self.damping) * (self._there - points.live)  # what deleted points still have
+        batch = Batch(changes, count, most, least)
+        done = repair(self._ranks, batch, self._now, self._following)
+        rounds, pushed = divmod(max(done, -1 - done), ABOVE)
+        if done < 0:
             return self._recompute(rounds)
         self._put_back()
-        self._pushes += work
-        return "repaired", work, rounds
+        self._pushes += pushed
+        return "repaired", pushed, rounds
+
+    def _edges_and_points(self) -> int:
+        return len(self.graph.points) + self.graph.edges.live
 
     def _recompute(self, rounds: int) -> tuple[str, int, int]:
         self._put_back()
@@ -320,10 +347,11 @@ class DynamicPageRank(Maintained):
             for name in ("more", "queued"):
                 table.columns[name].array[:] = 0
             before = table.value.array.copy()
-            value = table.value.array
-            value[~graph.device.xp.isfinite(value)] = 1.0
-        iterate(self._ranks, self._totals)
-        self._pushes = 0
+        iterate(self._ranks)
+        self._pushes, self._there = 0, graph.points.live
+        self._sum, self._size = float(self._ranks.totals.sum), self._edges_and_points()
+        limit = self._ranks.share * self._sum / max(self._size, 1)
+        self._ranks = self._ranks._replace(limit=limit)
         with graph.device.active():
             return "recomputed", count_true(before != table.value.array), rounds
 
