@@ -9,9 +9,8 @@ other.  A time is the median of --repeat batches, arrays of the host in; ``graph
 ``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
 same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS`,
 `DynamicComponents`, `DynamicCores` and `DynamicPageRank` get the same batches: ``bfs``, ``parts``,
-``cores`` and ``ranks`` are their repairs, beside a recomputation (of components also the trees that later repairs
-need).  After the batches of a row
-all values are held against new ones.
+``cores`` and ``ranks`` are their repairs, beside a recomputation (of components also the trees that
+later repairs need).  After the batches of a row all values are held against new ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
 says in how many batches each was.  A row is told when it is measured.
 ``--share 1`` never computes anew: so the crossover is seen, the share of affected points from which

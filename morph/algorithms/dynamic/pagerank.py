@@ -14,8 +14,8 @@ the number of points, nor on what all of them hold.
   sum of |r|.  Points are pushed, in rounds, until no residual exceeds the limit.
 
 Error: y is off by ``R / (1 - d)`` at most, in sum, where R is the sum of |r|.  For the exact y* of
-sum Y*, ``|y / Y - y* / Y*| <= 2 |y - y*| / Y*`` in sum, and ``Y* >= (1 - d) n``.  So a limit of
-``tolerance * (1 - d)**2 / 2`` for each point keeps the error below the tolerance.
+sum Y*, ``|y / Y - y* / Y*| <= 2 |y - y*| / Y`` in sum, so R may be ``tolerance * (1 - d) * Y / 2``.
+The limit of a residual is in proportion to its point's edges, so that the sum stays below that.
 
 Work: the edges of the points that are pushed.  One launch a batch.
 """
@@ -41,6 +41,7 @@ DELETED, INSERTED = Applied.DELETED, Applied.INSERTED
 ROUNDING = 2.0**-50  # of a value: residuals below that are rounding
 PUSHES = 64  # a point, after which all is recomputed, so that rounding errors cannot add up
 PART = 0.4  # of what residuals may be in sum, when all is recomputed: as much again is for pushes
+SLACK = 1.25  # limits of residuals may be for a sum of values that is larger by this factor
 GAIN = 2.0**20  # units of a gain are as many a 1: sums of integers do not slow each other down
 
 
@@ -71,8 +72,9 @@ def is_far(v, residual, ranks):
 
 
 @func
-def enqueue(v, queue):
+def enqueue(v, ranks, queue):
     if v.queued == 0 and atomic_cas(v.queued, 0, 1) == 0:
+        atomic_add(ranks.totals.edges, ranks.graph.points[v.id].out_degree + 1)
         queue.add(v)
 
 
@@ -80,7 +82,7 @@ def enqueue(v, queue):
 def give(v, amount, ranks, queue):
     """Add to a residual.  Whoever adds last sees the sum, and enqueues the point if need be."""
     if is_far(v, atomic_add(v.residual, amount) + amount, ranks):
-        enqueue(v, queue)
+        enqueue(v, ranks, queue)
 
 
 @func
@@ -102,7 +104,7 @@ def count_change(c, ranks, changed):
         atomic_add(u.more, 1)
     else:
         atomic_add(u.more, -1)
-    enqueue(u, changed)
+    enqueue(u, ranks, changed)
 
 
 @kernel
@@ -132,9 +134,10 @@ def give_change(c, ranks, queue):
 
 
 @kernel
-def enqueue_changed(v, ranks, queue):
+def enqueue_far(p, ranks, queue):
+    v = ranks.values[p.id]
     if is_far(v, v.residual, ranks):
-        enqueue(v, queue)
+        enqueue(v, ranks, queue)
 
 
 @kernel
@@ -145,7 +148,6 @@ def take(v, ranks):
     v.given = after - v.value
     v.residual -= v.given
     set_value(v, after, ranks)
-    atomic_add(ranks.totals.edges, ranks.graph.points[v.id].out_degree + 1)
 
 
 @kernel
@@ -158,11 +160,29 @@ def push(v, ranks, queue):
 
 
 @program
+def push_far(ranks, most, now, following):
+    """Push until no residual is far off, along ``most`` edges.
+
+    Returns ``ABOVE * rounds`` and the points pushed; there are too many edges if ``totals.edges``
+    exceeds ``most``.
+    """
+    rounds, pushed = 0, 0
+    while not now.empty and ranks.totals.edges <= most:
+        pushed += len(now)
+        rounds += 1
+        foreach(now, take, ranks)
+        foreach(now, push, ranks, following)
+        now, following = following, now
+        following.clear()
+    return ABOVE * rounds + pushed
+
+
+@program
 def repair(ranks, batch, now, following):
     """Repair the values after a batch.
 
-    Returns ``ABOVE * rounds`` and the points pushed, or -1 minus that: the values are not right, or
-    not as near as they must be; recompute them.
+    Returns as `push_far`, or -1 minus that: the values are not as near as they must be, recompute
+    them.
     """
     count, most, least = batch.rows, batch.most, batch.least
     ranks.totals.edges = 0
@@ -171,18 +191,9 @@ def repair(ranks, batch, now, following):
     foreach(following, keep_given, ranks)
     foreach(batch.changes, give_change, ranks, now,
             where=lambda c: c.id < count and is_edge(c))  # fmt: skip
-    foreach(following, enqueue_changed, ranks, now)
+    foreach(following, enqueue_far, ranks, now)
     following.clear()
-    rounds, pushed = 0, 0
-    while not now.empty and ranks.totals.edges <= most:
-        pushed += len(now)
-        rounds += 1
-        foreach(now, take, ranks)
-        if ranks.totals.edges <= most:
-            foreach(now, push, ranks, following)
-        now, following = following, now
-        following.clear()
-    done = ABOVE * rounds + pushed
+    done = push_far(ranks, most, now, following)
     if ranks.totals.edges > most or ranks.totals.sum + ranks.totals.gain / GAIN < least:
         return -1 - done
     return done
@@ -199,8 +210,10 @@ def step(totals, ranks):
         total += after
         v.value = after
         v.given = after / max(p.out_degree, 1)
+        v.queued = 0
     totals.off = off
     totals.sum = total
+    totals.gain = 0
 
 
 @kernel
@@ -210,23 +223,35 @@ def pull_residual(p, ranks):
         total += ranks.values[t.id].given
     v = ranks.values[p.id]
     v.residual = 1.0 - ranks.damping + ranks.damping * total - v.value
+    if is_far(v, v.residual, ranks):
+        atomic_add(ranks.totals.edges, p.out_degree + 1)
 
 
 @program
-def iterate(ranks):
+def iterate(ranks, most, now, following):
     """Iterate until the residuals are small in sum, and right; returns the iterations.
 
-    Each makes their sum smaller by the factor ``damping`` or more, until it is rounding.
+    Each makes their sum smaller by the factor ``damping`` or more, until it is rounding.  When
+    few residuals are left that are far off, they are pushed.
     """
     damping, share = ranks.damping, ranks.share
-    rounds, before = 0, 0.0
-    ranks.totals.gain = 0
+    rounds, before, few = 0, 0.0, most // 4
     while rounds < 2 or (damping * ranks.totals.off > share * ranks.totals.sum
                          and (rounds < 3 or ranks.totals.off < before)):  # fmt: skip
         before = ranks.totals.off
         foreach(ranks.totals, step, ranks)
+        ranks.totals.edges = 0
         foreach(ranks.graph.points, pull_residual, ranks)
         rounds += 1
+        if ranks.totals.edges <= few:
+            ranks.totals.edges = 0
+            foreach(ranks.graph.points, enqueue_far, ranks, now)
+            push_far(ranks, most, now, following)
+            if ranks.totals.edges <= most:
+                return rounds
+            now.clear()
+            following.clear()
+            few //= 4
     return rounds
 
 
@@ -318,11 +343,11 @@ class DynamicPageRank(Maintained):
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         changes, count = applied.rows()
         points, size = self.graph.points, self._edges_and_points()
-        most = int(min(self.share * size, ABOVE // 2))
-        if count > most or self._pushes > PUSHES * len(points):
+        most = self._most(size)
+        if 8 * count > most or self._pushes > PUSHES * len(points):
             return self._recompute(0)
         # the limits of residuals add up to more if there are more edges
-        least = PART * self._sum * (1 + size / max(self._size, 1))
+        least = PART * self._sum * (SLACK + size / max(self._size, 1))
         least += (1 - self.damping) * (self._there - points.live)  # what deleted points still have
         batch = Batch(changes, count, most, least)
         done = repair(self._ranks, batch, self._now, self._following)
@@ -334,7 +359,11 @@ class DynamicPageRank(Maintained):
         return "repaired", pushed, rounds
 
     def _edges_and_points(self) -> int:
-        return len(self.graph.points) + self.graph.edges.live
+        return int(len(self.graph.points) + self.graph.edges.live)
+
+    def _most(self, size: int) -> int:
+        """Return the edges along which residuals are pushed, before all values are recomputed."""
+        return int(min(self.share * size, ABOVE // 2))
 
     def _recompute(self, rounds: int) -> tuple[str, int, int]:
         self._put_back()
@@ -347,13 +376,26 @@ class DynamicPageRank(Maintained):
             for name in ("more", "queued"):
                 table.columns[name].array[:] = 0
             before = table.value.array.copy()
-        iterate(self._ranks)
-        self._pushes, self._there = 0, graph.points.live
-        self._sum, self._size = float(self._ranks.totals.sum), self._edges_and_points()
-        limit = self._ranks.share * self._sum / max(self._size, 1)
-        self._ranks = self._ranks._replace(limit=limit)
+        self._iterate()
+        self._put_back()
         with graph.device.active():
             return "recomputed", count_true(before != table.value.array), rounds
+
+    def _iterate(self) -> None:
+        """Compute all values, with limits of residuals by the sum that the values then have."""
+        size, live = self._edges_and_points(), self.graph.points.live
+        guess = max(self._sum, (1 - self.damping) * live)
+        while True:
+            limit = self._ranks.share * guess / max(size, 1)
+            self._ranks = self._ranks._replace(limit=limit)
+            iterate(self._ranks, self._most(size), self._now, self._following)
+            totals = self._ranks.totals
+            self._sum = float(totals.sum) + float(totals.gain) / GAIN
+            if guess <= SLACK * self._sum:
+                break
+            guess = self._sum
+        self._pushes, self._size, self._there = 0, size, live
+        self._ranks = self._ranks._replace(limit=self._ranks.share * self._sum / max(size, 1))
 
     def _put_back(self) -> None:
         """Clear the worklists: values are recomputed after a batch that failed."""
