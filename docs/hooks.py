@@ -1,4 +1,4 @@
-"""The pages of the site: those of the repository at their own paths, and the generated reference."""
+"""The pages of the site: the repository's, at their own paths, and the generated reference."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def rejections() -> str:
 
 
 INTRODUCTION = """\
-Each construct that the language rejects, with the message of its `morph.LanguageError` and the hint that follows
-the message. The caret line shows the columns that the error reports. The list is `tests/rejections.txt`, of
-which the tests run every entry.
+Each construct that the language rejects, with the message of its `morph.LanguageError` and the
+hint that follows the message. The caret line shows the columns that the error reports. The list is
+`tests/rejections.txt`, of which the tests run every entry.
 """
 
 

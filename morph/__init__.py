@@ -73,7 +73,7 @@ __all__ = [
 ]  # fmt: skip
 providers.bind()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 LAZY = ("generate", "io", "survey", "validate", "worklists")
 
 
