@@ -1,15 +1,16 @@
 """A maximal matching, of random edges or of heavy ones, by locally dominant edges.
 
 Each vertex points to the free neighbour of its first edge in a total order of the edges, and two
-vertices that point to each other are matched (Preis, STACS 1999; Manne, Bisseling, 2007).  So the
-result is that of the greedy algorithm that takes the edges in this order.  The order is random by
-a hash of the ends (Blelloch, Fineman, Shun, SPAA 2012) or, with weights, by falling weight, of
-equal weights by the hash; then no matching has more than twice the weight.  A vertex points elsewhere
-only when the vertex that it points to is matched, and each matched vertex tells so to its
-neighbours, once.  One launch.
-Work: O(n + m), plus the adjacency of a vertex each time that it points elsewhere.  O(log n) rounds
+vertices that point to each other are matched (Preis, STACS 1999; Manne, Bisseling, 2007). So the
+result is that of the greedy algorithm that takes the edges in this order. The order is random by a
+hash of the ends (Blelloch, Fineman, Shun, SPAA 2012) or, with weights, by falling weight, of equal
+weights by the hash; then no matching has more than twice the weight. A vertex points elsewhere only
+when the vertex that it points to is matched, and each matched vertex tells so to its neighbours,
+once. One launch.
+Work: O(n + m), plus the adjacency of a vertex each time that it points elsewhere. O(log n) rounds
 with high probability in random order (Fischer, Noever, SODA 2018); up to n / 2 if weights rise
-along a path, where a round takes time in proportion to the edges of the vertices that point elsewhere.
+along a path, where a round takes time in proportion to the edges of the vertices that point
+elsewhere.
 """
 
 from __future__ import annotations
