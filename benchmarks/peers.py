@@ -327,6 +327,9 @@ def networkx(graph: Input) -> Tasks:
         "louvain": [  # other communities
             Way(lambda _: package.community.louvain_communities(g, seed=1), lambda _: None)
         ],
+        "matching": [  # another one
+            Way(lambda _: package.maximal_matching(g), lambda _: None)
+        ],
         "maximal_independent_set": [  # another set, in quadratic time
             Way(lambda _: package.maximal_independent_set(g, seed=1), lambda _: None)
         ][: graph.n < 1 << 17],

@@ -22,6 +22,7 @@ from morph.algorithms.graph.independent import maximal_independent_set
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.label_propagation import label_propagation
 from morph.algorithms.graph.louvain import louvain
+from morph.algorithms.graph.matching import matching
 from morph.algorithms.graph.max_flow import max_flow
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
@@ -66,15 +67,15 @@ __all__ = [
     "Table", "argmax", "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked",
     "cliques", "colouring", "community", "compact", "connected_components", "core_number",
     "densest_subgraph", "device", "edge_betweenness", "foreach", "func", "get_num_threads",
-    "johnson", "k_core", "k_truss", "kernel", "label_propagation", "louvain", "max_clique",
-    "max_flow", "max_k_plex", "maximal_independent_set", "mst", "pagerank", "partition", "path",
-    "program", "reduce", "refine", "refine_with_report", "scan", "sections", "set_num_threads",
-    "sort", "sssp", "strongly_connected_components", "timing", "topological_order",
-    "triangle_count", "triangulate", "truss_number", "vec",
+    "johnson", "k_core", "k_truss", "kernel", "label_propagation", "louvain", "matching",
+    "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "mst", "pagerank",
+    "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan", "sections",
+    "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
+    "topological_order", "triangle_count", "triangulate", "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 LAZY = ("generate", "io", "survey", "validate", "worklists")
 
 

@@ -107,6 +107,9 @@ def graphs() -> None:
     for directed in (True, False):  # 2**1100 shortest paths
         many = morph.Graph.from_edges(chain, chain + 1, directed=directed)
         morph.betweenness(many, sources=[0]), morph.edge_betweenness(many, sources=[0])
+    for dtype in (np.int32, np.float64):
+        h = morph.Graph.from_edges(*ends, weight=weight.astype(dtype))
+        morph.matching(h, weighted=True)
     with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a graph in parts
         morph.bfs(g)
     with mock.patch.object(triangles, "SHORT", -1):  # else the rows of so few edges are merged

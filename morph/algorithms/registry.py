@@ -24,6 +24,7 @@ from morph.algorithms.graph.independent import maximal_independent_set
 from morph.algorithms.graph.johnson import johnson
 from morph.algorithms.graph.label_propagation import label_propagation
 from morph.algorithms.graph.louvain import louvain
+from morph.algorithms.graph.matching import matching
 from morph.algorithms.graph.mst import mst
 from morph.algorithms.graph.pagerank import pagerank
 from morph.algorithms.graph.sssp import sssp
@@ -357,6 +358,25 @@ ROWS = (
         options=(NO_SOURCE, SEED), arguments=_without_source,
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(4, 8 + 4),),
+    ),
+    Algorithm(
+        "matching", matching,
+        "Find a maximal matching of GRAPH: edges without common ends.\n\n"
+        "None can be added.  The result says of every vertex which one is its partner, -1 if none"
+        " is.  Edge directions, and edges from a vertex to itself, are ignored.",
+        result="partner edges weight", conditions="weighted",
+        report=lambda found: {"size": found.size, "weight": found.weight},
+        options=(
+            NO_SOURCE,
+            Option(
+                "weighted", "Prefer heavy edges: at least half of the largest weight possible.",
+                default=False,
+            ),
+            SEED,
+        ),
+        arguments=_without_source, weights="numbers",
+        examples=({}, {"weighted": True, "seed": 7}),
+        benchmarks=(Benchmark(4, 2 * 8 + 4),),
     ),
     Algorithm(
         "colouring", colouring,

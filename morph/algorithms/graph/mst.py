@@ -191,11 +191,11 @@ def mst(graph: Graph) -> Mst:
         for low, high in _bands(graph, least, most):
             boruvka(graph, sets, joined, low, high, most, none, together)
         edges = graph.device.xp.flatnonzero(graph.edges.in_tree.array)
-        total = _sum(graph.edges.weight.array[edges])
+        total = exact_sum(graph.edges.weight.array[edges])
     return Mst(edges, total, graph.points.live - len(edges))
 
 
-def _sum(weight: Any) -> Any:
+def exact_sum(weight: Any) -> Any:
     """Add up weights exactly if they are integers, however large."""
     whole = weight.sum(dtype=np.float64).item()
     if weight.dtype.kind == "f":

@@ -1,0 +1,206 @@
+"""A maximal matching, of random edges or of heavy ones, by locally dominant edges.
+
+Each vertex points to the free neighbour of its first edge in a total order of the edges, and two
+vertices that point to each other are matched (Preis, STACS 1999; Manne, Bisseling, 2007). So the
+result is that of the greedy algorithm that takes the edges in this order. The order is random by a
+hash of the ends (Blelloch, Fineman, Shun, SPAA 2012) or, with weights, by falling weight, of equal
+weights by the hash; then no matching has more than twice the weight. A vertex points elsewhere only
+when the vertex that it points to is matched, and each matched vertex tells so to its neighbours,
+once. One launch.
+Work: O(n + m), plus the adjacency of a vertex each time that it points elsewhere. O(log n) rounds
+with high probability in random order (Fischer, Noever, SODA 2018); up to n / 2 if weights rise
+along a path, where a round takes time in proportion to the edges of the vertices that point
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.algorithms.graph.arguments import (
+    checked_seed,
+    live_edges,
+    of_graph_on_one_device,
+    results,
+)
+from morph.algorithms.graph.mst import exact_sum
+from morph.algorithms.graph.workspace import workspace
+from morph.data.collection import Collection
+from morph.data.scalars import Scalars
+from morph.graph import Graph
+from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.hashing import mix64
+from morph.prelude import atomic_cas, i32, i64, u64
+from morph.runtime.arrays import any_true
+
+NONE = -1
+
+
+class Matching(NamedTuple):
+    """Result of `matching`: ``partner``, shape (n,), int32, ``edges``, ``size`` and ``weight``."""
+
+    partner: Any
+    edges: Any
+    size: int
+    weight: Any
+
+
+@func
+def hash_of(p, t, seed):
+    """Give the place of a pair in the random order; no two pairs have one, as it is a bijection."""
+    low, high = min(p.id, t.id), max(p.id, t.id)
+    return mix64((u64(low) << 32 | u64(high)) ^ mix64(seed))
+
+
+@kernel
+def point_to_first(p, seed, zero):
+    best, to, edge = u64(0), i32(NONE), i64(NONE)
+    for e in p.edges:
+        t = e.dst if e.src == p else e.src
+        if t != p and t.partner < 0:
+            if t.id == to:
+                edge = min(edge, i64(e.id))
+            else:
+                key = hash_of(p, t, seed)
+                if to < 0 or key > best:
+                    best, to, edge = key, i32(t.id), i64(e.id)
+    p.candidate = to
+    p.edge = edge
+
+
+@func
+def comes_before(w, key, edge, heaviest, best, first):
+    """Whether an edge precedes another one: by weight, hash of the ends, and id."""
+    if w != heaviest:
+        return w > heaviest
+    return key > best or (key == best and edge < first)
+
+
+@kernel
+def point_to_heaviest(p, seed, zero):
+    """Look at the arcs of both directions, whose weights may differ; none weighs 0 or less."""
+    heaviest, best, to, edge = zero, u64(0), i32(NONE), i64(NONE)
+    for e in p.outedges:
+        w = zero + e.weight
+        if w > 0 and w >= heaviest and e.dst != p and e.dst.partner < 0:
+            key = hash_of(p, e.dst, seed)
+            if comes_before(w, key, i64(e.id), heaviest, best, edge):
+                heaviest, best, to, edge = w, key, i32(e.dst.id), i64(e.id)
+    for e in p.inedges:
+        w = zero + e.weight
+        if w > 0 and w >= heaviest and e.src != p and e.src.partner < 0:
+            key = hash_of(p, e.src, seed)
+            if comes_before(w, key, i64(e.id), heaviest, best, edge):
+                heaviest, best, to, edge = w, key, i32(e.src.id), i64(e.id)
+    p.candidate = to
+    p.edge = edge
+
+
+@kernel
+def match(p, g, matched):
+    t = g.points[p.candidate]
+    if t.candidate == p.id:
+        low = p if p.id < t.id else t
+        high = t if p.id < t.id else p
+        if atomic_cas(low.partner, i32(NONE), i32(high.id)) == NONE:  # else the other one did
+            high.partner = i32(low.id)
+            low.edge = min(low.edge, high.edge)
+            matched.add(low)
+            matched.add(high)
+
+
+@kernel
+def release(p, again):
+    for t in p.nbrs:
+        if t.partner < 0 and t.candidate == p.id:
+            if atomic_cas(t.candidate, i32(p.id), i32(NONE)) == p.id:  # of parallel edges one
+                again.add(t)
+
+
+@program
+def match_rounds(g, point, seed, zero, again, matched):
+    found = Scalars(g, size=0)
+    foreach(g.points, point, seed, zero)
+    foreach(g.points, match, g, matched, where=lambda p: p.candidate >= 0)
+    while not matched.empty:
+        found.size += len(matched)
+        foreach(matched, release, again)
+        matched.clear()
+        foreach(again, point, seed, zero)
+        foreach(again, match, g, matched, where=lambda p: p.candidate >= 0)
+        again.clear()
+    return found.size
+
+
+def _zero(graph: Graph) -> Any:
+    """Check the weights; give the number 0 of a type that holds them.
+
+    Raises
+    ------
+    ValueError
+        If one is NaN.
+    """
+    dtype = np.dtype(graph.edges.weight.dtype)
+    if dtype.kind == "f":
+        live = graph.edges.weight.array[live_edges(graph)]
+        if any_true(live != live):
+            raise ValueError("matching needs weights that are not NaN")
+    return np.result_type(dtype, np.int8 if dtype.kind == "b" else dtype).type(0)
+
+
+@of_graph_on_one_device
+def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
+    """Find a maximal matching: edges without common ends, to which none can be added.
+
+    Parameters
+    ----------
+    graph : Graph, or what `Graph.of` takes
+        On any device.  Directions of edges, and edges from a point to itself, are ignored.
+    weighted : bool, default False
+        Prefer heavy edges: the total weight is at least half of that of any matching.  The weights
+        are of any real type, 1 if there are none; edges of weight 0 or less are left out.
+        Otherwise edges are preferred at random, and there are at least half as many as in any
+        matching.
+    seed : int, default 0
+        Of the random order of edges (of equal weight), 0 or more.  The result depends on the graph,
+        ``weighted`` and the seed alone; it is the same on all devices, for any number of threads.
+
+    Returns
+    -------
+    Matching
+        ``partner``, shape (n,), int32, on the graph's device, the point at the other end, -1 where
+        there is none.  ``edges``, shape (size,), int64 ids, ascending: of parallel edges, and the
+        arcs of both directions, the heaviest if ``weighted``, of those the one of smallest id.
+        ``size``, how many edges there are.  ``weight``, their total weight, a Python int or float;
+        their number if not ``weighted``.
+
+    Raises
+    ------
+    TypeError
+        If ``seed`` is not an integer.
+    ValueError
+        If it is negative, or a weight is NaN.
+
+    Notes
+    -----
+    Weights that rise along a path of k edges take k / 2 rounds, one after another.
+    """
+    seed, n = checked_seed(seed), len(graph.points)
+    heavy = weighted and "weight" in graph.edges.columns
+    zero = _zero(graph) if heavy else i32(0)
+
+    def make() -> list[Any]:
+        return [Collection(graph.points, capacity=n) for _ in range(2)]
+
+    columns: dict[str, Any] = {"partner": (i32, NONE), "candidate": (i32, NONE), "edge": (i64, 0)}
+    with workspace(graph, "matching", make, **columns) as lists:
+        point = point_to_heaviest if heavy else point_to_first
+        size = int(match_rounds(graph, point, u64(seed % 2**64), zero, *lists)) // 2
+        partner, edge = results(graph, "partner", "edge")
+    with graph.device.active():
+        edges = edge[partner > graph.device.xp.arange(n)]
+        edges.sort()
+        weight = exact_sum(graph.edges.weight.array[edges]) if heavy else size
+        return Matching(partner, edges, size, weight)
