@@ -62,15 +62,15 @@ from morph.runtime.device import device
 
 __all__ = [
     "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicCores",
-    "DynamicPageRank", "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh", "MeshError",
-    "NegativeCycle", "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref", "Scalars", "Set",
-    "Table", "argmax", "argmin", "argsort", "bellman_ford", "betweenness", "bfs", "checked",
-    "cliques", "colouring", "community", "compact", "connected_components", "core_number",
-    "densest_subgraph", "device", "edge_betweenness", "foreach", "func", "get_num_threads",
-    "johnson", "k_core", "k_truss", "kernel", "label_propagation", "louvain", "matching",
-    "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "mst", "pagerank",
-    "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan", "sections",
-    "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
+    "DynamicPageRank", "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh",
+    "MeshError", "NegativeCycle", "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref",
+    "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "bellman_ford", "betweenness", "bfs",
+    "checked", "cliques", "colouring", "community", "compact", "connected_components",
+    "core_number", "densest_subgraph", "device", "edge_betweenness", "foreach", "func",
+    "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "label_propagation", "louvain",
+    "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "mst",
+    "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan",
+    "sections", "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
     "topological_order", "triangle_count", "triangulate", "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
