@@ -289,8 +289,8 @@ class DynamicPageRank(Maintained):
     The change of one edge reaches all points if the tolerance is far below the rank that the edge
     carries.  So repairs take less time than `morph.pagerank` where batches are small for the
     tolerance and the graph.  The ranks depend on the history of the graph and on the order in which
-    threads add, but less than by the tolerance.  In an `Update`, ``affected`` are the points that were pushed, as often
-    as they were.
+    threads add, but less than by the tolerance.  In an `Update`, ``affected`` is the number of
+    pushes.
     """
 
     share = 0.1
@@ -313,7 +313,7 @@ class DynamicPageRank(Maintained):
         totals = Scalars(graph, sum=0.0, off=0.0, gain=0, edges=0)
         most = self.tolerance * (1 - self.damping) / 2
         self._ranks = Ranks(graph, self._table, totals, self.damping, PART * most, 0.0)
-        self._pushes, self._sum, self._size, self._there = 0, 0.0, 0, 0
+        self._pushes, self._sum, self._size, self._count = 0, 0.0, 0, 0
         self.refresh()
 
     def _live(self, name: str, less: Any = 0.0) -> Any:
@@ -350,7 +350,7 @@ class DynamicPageRank(Maintained):
             return self._recompute(0)
         # the limits of residuals add up to more if there are more edges
         least = PART * self._sum * (SLACK + size / max(self._size, 1))
-        least += (1 - self.damping) * (self._there - points.live)  # what deleted points still have
+        least += (1 - self.damping) * (self._count - points.live)  # what deleted points still have
         batch = Batch(changes, count, most, least)
         done = repair(self._ranks, batch, self._now, self._following)
         rounds, pushed = divmod(max(done, -1 - done), ABOVE)
@@ -393,7 +393,7 @@ class DynamicPageRank(Maintained):
             if guess <= SLACK * self._sum:
                 break
             guess = self._sum
-        self._pushes, self._size, self._there = 0, size, live
+        self._pushes, self._size, self._count = 0, size, live
         self._ranks = self._ranks._replace(limit=self._ranks.share * self._sum / max(size, 1))
 
     def _put_back(self) -> None:
