@@ -200,20 +200,15 @@ def repair(ranks, batch, now, following):
 
 
 @kernel
-def step(totals, ranks):
-    """Add the residuals to the values; sum both."""
-    off, total = 0.0, 0.0
-    for p in ranks.graph.points:
-        v = ranks.values[p.id]
-        off += abs(v.residual)
-        after = v.value + v.residual
-        total += after
-        v.value = after
-        v.given = after / max(p.out_degree, 1)
-        v.queued = 0
-    totals.off = off
-    totals.sum = total
-    totals.gain = 0
+def step(p, ranks):
+    """Add the residual to the value; sum both."""
+    v = ranks.values[p.id]
+    after = v.value + v.residual
+    atomic_add(ranks.totals.off, abs(v.residual))
+    atomic_add(ranks.totals.sum, after)
+    v.value = after
+    v.given = after / max(p.out_degree, 1)
+    v.queued = 0
 
 
 @kernel
@@ -239,8 +234,9 @@ def iterate(ranks, most, now, following):
     while rounds < 2 or (damping * ranks.totals.off > share * ranks.totals.sum
                          and (rounds < 3 or ranks.totals.off < before)):  # fmt: skip
         before = ranks.totals.off
-        foreach(ranks.totals, step, ranks)
-        ranks.totals.edges = 0
+        ranks.totals.off, ranks.totals.sum = 0.0, 0.0
+        ranks.totals.gain, ranks.totals.edges = 0, 0
+        foreach(ranks.graph.points, step, ranks)
         foreach(ranks.graph.points, pull_residual, ranks)
         rounds += 1
         if ranks.totals.edges <= few:
