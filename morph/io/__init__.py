@@ -9,6 +9,7 @@ from morph.io.graph.journal import Journal
 from morph.io.graph.snapshot import read_snapshot, write_snapshot
 from morph.io.mesh.bridges import from_meshio, to_meshio
 from morph.io.mesh.pslgs import read_pslg, write_pslg
+from morph.io.mesh.pyvista import from_pyvista, to_pyvista
 from morph.io.mesh.repair import RepairWarning
 from morph.io.mesh.second_order import SecondOrder, second_order
 from morph.io.mesh.sides import (
@@ -33,6 +34,7 @@ __all__ = [
     "RepairWarning",
     "SecondOrder",
     "from_meshio",
+    "from_pyvista",
     "mesh_edges",
     "read_area",
     "read_cnf",
@@ -45,6 +47,7 @@ __all__ = [
     "read_snapshot",
     "second_order",
     "to_meshio",
+    "to_pyvista",
     "write_area",
     "write_cnf",
     "write_edge",

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.language.hooks import Hook
+from morph.language.messages import shortened
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number, home
 from morph.mesh.errors import MeshError as MeshError
 from morph.mesh.errors import Violation
 from morph.mesh.halfedges import edge_keys as edge_keys
 from morph.mesh.halfedges import find_neighbors as find_neighbors
 from morph.mesh.halfedges import hull_edges
+from morph.mesh.interop import from_triangle, library_of, to_geo, to_triangle
 from morph.mesh.quality import Quality, Shapes, chunks, measure
 from morph.mesh.validation import violations
 from morph.mesh.voronoi import Voronoi, voronoi
@@ -31,6 +33,10 @@ save: Hook[None] = Hook()  # plotting.mesh
 
 read_mesh: Hook[Mesh] = Hook()  # io
 write_mesh: Hook[None] = Hook()  # io
+from_meshio: Hook[Mesh] = Hook()  # io
+to_meshio: Hook[Any] = Hook()  # io
+from_pyvista: Hook[Mesh] = Hook()  # io
+to_pyvista: Hook[Any] = Hook()  # io
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -194,6 +200,69 @@ class Mesh:
         return Mesh.trusted(
             **{k: v if k == "base" else there.asarray(v) for k, v in values.items()}
         )
+
+    @classmethod
+    def of(cls, source: Any) -> Mesh:
+        """Make a mesh of another library's, or read a file; a mesh is given as it is.
+
+        Clockwise triangles are turned.
+
+        Parameters
+        ----------
+        source : Mesh, path, meshio.Mesh, pyvista.PolyData, pyvista.UnstructuredGrid or dict
+            A dict is one of Triangle's Python wrapper, with ``vertices`` and ``triangles``.  None
+            of these libraries is imported to find out.
+
+        Raises
+        ------
+        TypeError
+            If it is none of these.
+        ValueError, MeshError
+            See `morph.io.from_meshio` and the constructor.
+        FormatError, OSError
+            If a file cannot be read.
+        """
+        if isinstance(source, Mesh):
+            return source
+        if isinstance(source, str | os.PathLike):
+            return cls.read(source)
+        library = library_of(source)
+        if library == "meshio":
+            return from_meshio(source)
+        if library == "pyvista":
+            return from_pyvista(source)
+        if library == "triangle":
+            return cls(**from_triangle(source, triangles=True))
+        raise TypeError(
+            f"no mesh can be made of {shortened(type(source).__name__, 40)}: expected a mesh of"
+            " meshio or PyVista, or a dict of Triangle; morph.triangulate takes points and polygons"
+        )
+
+    def to_meshio(self, three_d: bool = False, order: int = 1) -> Any:
+        """Give a ``meshio.Mesh``.  See `morph.io.to_meshio`."""
+        return to_meshio(self, three_d, order)
+
+    def to_pyvista(self) -> Any:
+        """Give a ``pyvista.UnstructuredGrid``.  See `morph.io.to_pyvista`."""
+        return to_pyvista(self)
+
+    def to_triangle(self) -> dict[str, Any]:
+        """Give a dict as Triangle's Python wrapper takes and returns them.
+
+        Returns
+        -------
+        dict of str to array
+            ``vertices``, ``vertex_markers`` (n, 1), ``triangles``, ``segments``,
+            ``segment_markers`` (s, 1), and, unless empty, ``vertex_attributes``,
+            ``triangle_attributes``, ``holes`` and ``regions``; NumPy's, shared with the mesh if it
+            is on the host.
+        """
+        return to_triangle(self.to("cpu"))
+
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """The triangles as a GeometryCollection of polygons, which Shapely reads."""
+        return to_geo(self.to("cpu"))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], repair: bool = False) -> Mesh:

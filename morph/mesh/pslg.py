@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from morph.language.hooks import Hook
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number
+from morph.mesh.interop import from_geo, from_triangle, library_of
 from morph.runtime.device import device, is_host
 
 read_pslg: Hook[Pslg] = Hook()  # io
@@ -98,6 +99,33 @@ class Pslg:
             raise ValueError(f"segments[{row}] = {ends}: a segment joins two different points")
 
     @classmethod
+    def of(cls, source: Any) -> Pslg:
+        """Make a graph of another library's object, or read a file; a graph is given as it is.
+
+        Parameters
+        ----------
+        source : Pslg, path, dict, object with ``__geo_interface__``, or (n, 2) array of points
+            A dict is one of Triangle's Python wrapper; its triangles are ignored.  Shapely's
+            geometries and GeoPandas' series and frames, and GeoJSON's mappings, give points and
+            segments: every line and every border of a polygon.  A face that they bound and no
+            polygon covers gets a hole.  A third coordinate is left out.
+
+        Raises
+        ------
+        ImportError
+            If it has a ``__geo_interface__``, and Shapely is not installed.
+        ValueError
+            If a polygon is not valid, and as by the constructor.
+        FormatError, OSError
+            If a file cannot be read.
+        """
+        if isinstance(source, Pslg):
+            return source
+        if isinstance(source, str | os.PathLike):
+            return cls.read(source)
+        return cls(**arrays_of(source))
+
+    @classmethod
     def read(
         cls, path: str | os.PathLike[str], repair: bool = False, duplicates: str = "refuse"
     ) -> Pslg:
@@ -107,6 +135,16 @@ class Pslg:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a ``.poly`` file.  See `morph.io.write_pslg`."""
         write_pslg(self, path)
+
+
+def arrays_of(source: Any) -> dict[str, Any]:
+    """Give an object of another library, or an array of points, as arguments of `Pslg`."""
+    library = library_of(source)
+    if library == "geo":
+        return from_geo(source)
+    if library == "triangle":
+        return from_triangle(source, triangles=False)
+    return {"points": source}
 
 
 def _host(name: str, values: Any) -> NDArray[Any]:

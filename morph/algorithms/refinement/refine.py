@@ -17,7 +17,6 @@ logarithm of the size.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -51,7 +50,7 @@ from morph.data.collection import Flag
 from morph.graph import Graph
 from morph.language.hooks import Hook
 from morph.launch.foreach import foreach
-from morph.mesh import Mesh, MeshError, Pslg
+from morph.mesh import Mesh, MeshError
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
 from morph.runtime.timing import counting
@@ -83,12 +82,11 @@ class Refined(NamedTuple):
     unmet: dict[str, int]
 
 
-Source = Mesh | Pslg | str | os.PathLike[str] | ArrayLike
 Devices = str | Device | Sequence[str | Device]
 
 
 def refine(
-    source: Source,
+    source: Any,
     min_angle: float = 20.0,
     max_area: float | str | ArrayLike | None = None,
     size: SizeField | ArrayLike | None = None,
@@ -104,9 +102,10 @@ def refine(
 
     Parameters
     ----------
-    source : Mesh, Pslg, path or (n, 2) array
+    source : Mesh, Pslg, path, (n, 2) array, or object of another library
         A mesh is constrained Delaunay; its segments and hull are kept, split where needed.  A file
-        with triangles is read as a mesh; all else is triangulated first, see `morph.triangulate`.
+        with triangles is read as a mesh, and what `Mesh.of` takes is one; all else is triangulated
+        first, see `morph.triangulate`.
     min_angle : float
         In degrees, 0 to 34.  Above 20.7 the method is not proven to end, but does in practice;
         where two segments meet in less than 60 degrees, small angles may stay beside them.
@@ -157,7 +156,7 @@ def refine(
 
 
 def refine_with_report(
-    source: Source,
+    source: Any,
     min_angle: float = 20.0,
     max_area: float | str | ArrayLike | None = None,
     size: SizeField | ArrayLike | None = None,

@@ -22,7 +22,9 @@ from morph.algorithms.triangulation.intersections import split_intersections
 from morph.algorithms.triangulation.options import choice, function, truth
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
+from morph.language.messages import shortened
 from morph.mesh import Mesh, Pslg, RepairWarning
+from morph.mesh.pslg import arrays_of
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 from morph.runtime.device import device as find_device
@@ -45,9 +47,9 @@ def triangulate(
 
     Parameters
     ----------
-    source : (n, 2) float64 array, Pslg or path
+    source : (n, 2) float64 array, Pslg, path, dict or object with ``__geo_interface__``
         At least three points, not all on one line, of any finite size; or a graph; or a ``.poly``
-        or ``.node`` file, see `morph.io.read_pslg`.
+        or ``.node`` file, see `morph.io.read_pslg`; or what `Pslg.of` takes, such as a polygon.
     segments : (s, 2) int array, optional
         Edges that the triangulation must contain.  A segment through points is split at them;
         where several lie on one another, they become one.
@@ -147,12 +149,11 @@ def _graph(source: Any, given: dict[str, Any], merge: bool) -> Pslg:
     named = {name: value for name, value in given.items() if value is not None}
     if isinstance(source, str | os.PathLike):
         source = Pslg.read(source, duplicates="keep" if merge else "refuse")
-    if not isinstance(source, Pslg):
-        return (_MergedPslg if merge else Pslg)(source, **named)
-    if named:
-        name = next(iter(named))
-        raise ValueError(f"{name} is given twice: the source is a Pslg, which holds {name}")
-    return source
+    held = None if isinstance(source, Pslg) else arrays_of(source)
+    if named and (held is None or len(held) > 1):
+        name, kind = next(iter(named)), shortened(type(source).__name__, 40)
+        raise ValueError(f"{name} is given twice: the source is a {kind}, which holds {name}")
+    return source if held is None else (_MergedPslg if merge else Pslg)(**held, **named)
 
 
 def _report_dropped(rows: NDArray[np.int32]) -> None:

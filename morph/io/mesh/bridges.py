@@ -21,8 +21,8 @@ from morph.io.mesh.second_order import second_order, without_middles
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.messages import shortened, shown
 from morph.mesh.arrays import real_array
+from morph.mesh.interop import check_finite, turned
 from morph.mesh.mesh import Floats, Ints, Mesh, find_neighbors
-from morph.mesh.validation import orientation
 
 # which cell data meshio's formats keep markers in: ours, Gmsh, Medit, AVS-UCD
 _MARKERS = ("marker", "gmsh:physical", "medit:ref", "avsucd:material")
@@ -129,11 +129,7 @@ def from_meshio(
     segments, _, of_segments = _cells(source, "line", len(points))
     if not len(triangles):
         raise ValueError("there are no triangles")
-    sign = orientation(points, triangles[:, 0], triangles[:, 1], triangles[:, 2])
-    if not sign.all():
-        row = int((sign == 0).argmax())
-        raise ValueError(f"triangle {row} {triangles[row].tolist()} has no area")
-    triangles[sign < 0] = triangles[sign < 0][:, [0, 2, 1]]
+    triangles, clockwise = turned(points, triangles)
     neighbors = find_neighbors(triangles, len(points))
     marker = next((name for name in _MARKERS if name in source.cell_data), None)
     data = source.point_data
@@ -141,7 +137,7 @@ def from_meshio(
     of_points = np.concatenate(columns, axis=1) if columns else np.empty((len(points), 0))
     point_markers = _integers("marker", np.asarray(data.get("marker", ())))
     if middles is not None:
-        middles[sign < 0] = middles[sign < 0][:, [0, 2, 1]]
+        middles[clockwise] = middles[clockwise][:, [0, 2, 1]]
         check_middles(points, triangles, neighbors, middles, 0, _refuse)
         kept, rows = without_middles(len(points), middles)
         points, of_points, triangles = points[kept], of_points[kept], rows[triangles]
@@ -180,9 +176,7 @@ def _in_plane(points: Floats) -> Floats:
     """Drop a third coordinate that says nothing."""
     if points.ndim != 2 or points.shape[1] not in (2, 3):
         raise ValueError(f"points must have 2 or 3 coordinates, got shape {shown(points.shape)}")
-    if not np.isfinite(points).all():
-        row = int((~np.isfinite(points)).any(axis=1).argmax())
-        raise ValueError(f"point {row} {points[row].tolist()} is not finite")
+    check_finite(points)
     if points.shape[1] == 3 and len(points) and np.ptp(points[:, 2]) != 0:
         row = int((points[:, 2] != points[0, 2]).argmax())
         first, other = points[[0, row], 2].tolist()

@@ -1,0 +1,71 @@
+"""Meshes to and from PyVista, by way of meshio's layout of cells."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from morph.io.mesh.bridges import from_meshio, to_meshio
+from morph.mesh.mesh import Mesh
+
+# VTK's numbers of the types of cells
+_TYPES = {1: "vertex", 3: "line", 5: "triangle", 21: "line3", 22: "triangle6"}
+
+
+class _Block(NamedTuple):
+    """Cells of one type, as meshio has them."""
+
+    type: str
+    data: Any
+
+
+class _Cells(NamedTuple):
+    """What `from_meshio` reads of a ``meshio.Mesh``."""
+
+    points: Any
+    cells: list[_Block]
+    point_data: dict[str, Any]
+    cell_data: dict[str, list[Any]]
+
+
+def to_pyvista(mesh: Mesh) -> Any:
+    """Convert to a ``pyvista.UnstructuredGrid`` of triangles and of lines, which are the segments.
+
+    Markers and attributes are data as in `to_meshio`.
+
+    Raises
+    ------
+    ImportError
+        If PyVista or meshio is not installed.
+    """
+    try:
+        pyvista = importlib.import_module("pyvista")
+    except ImportError as error:
+        raise ImportError("this needs PyVista: pip install pyvista") from error
+    return pyvista.from_meshio(to_meshio(mesh, three_d=True))
+
+
+def from_pyvista(source: Any) -> Mesh:
+    """Convert a ``pyvista.PolyData`` or ``pyvista.UnstructuredGrid``; rules as in `from_meshio`.
+
+    Raises
+    ------
+    ValueError, MeshError
+        As by `from_meshio`.
+    """
+    if hasattr(source, "cast_to_unstructured_grid"):
+        source = source.cast_to_unstructured_grid()
+    kinds = np.asarray(source.celltypes)
+    found = {int(kind): np.asarray(rows) for kind, rows in source.cells_dict.items()}
+    blocks = [_Block(_TYPES.get(kind, f"VTK {kind}"), rows) for kind, rows in found.items()]
+    data = {name: np.asarray(values) for name, values in source.cell_data.items()}
+    return from_meshio(
+        _Cells(
+            np.asarray(source.points),
+            blocks,
+            {name: np.asarray(values) for name, values in source.point_data.items()},
+            {name: [values[kinds == kind] for kind in found] for name, values in data.items()},
+        )
+    )
