@@ -45,14 +45,6 @@ def library_of(source: Any) -> str | None:
     return "geo" if hasattr(type(source), "__geo_interface__") else None
 
 
-def has_triangles(source: Any) -> bool:
-    """Whether `Mesh.of` is to read an object of another library, not `Pslg.of`."""
-    library = library_of(source)
-    if library == "triangle":
-        return "triangles" in source
-    return library in ("meshio", "pyvista")
-
-
 def turned(points: Any, triangles: Any) -> tuple[Any, NDArray[np.bool_]]:
     """Give the triangles counter-clockwise, and which of them were not.
 
@@ -92,7 +84,8 @@ def from_triangle(source: Mapping[str, Any], triangles: bool) -> dict[str, Any]:
             raise ValueError(f"{shown(key)} is no key of a dict of Triangle: expected {known}")
     for key in ("vertices", "triangles") if triangles else ("vertices",):
         if key not in source:
-            raise ValueError(f"the dict lacks {key!r}: its keys are {shown(list(source))}")
+            what = f"{_TRIANGLE[key]} are missing: the dict has no key {key!r}"
+            raise ValueError(f"{what}, but {shown(list(source))}")
     found = {name: source[key] for key, name in _TRIANGLE.items() if key in source}
     for name in _COLUMNS:
         if name in found:
@@ -128,7 +121,6 @@ def to_geo(mesh: MeshArrays) -> dict[str, Any]:
 def import_shapely() -> Any:
     """Import Shapely; an `ImportError` that says how to install it if it is missing."""
     try:
-        importlib.import_module("shapely.geometry")
         return importlib.import_module("shapely")
     except ImportError as error:
         raise ImportError("__geo_interface__ is read by Shapely: pip install shapely") from error
@@ -168,6 +160,8 @@ def from_geo(source: Any) -> dict[str, Any]:
     ends = ends[ends[:, 0] != ends[:, 1]]
     _, first = np.unique(np.sort(ends, axis=1), axis=0, return_index=True)
     holes = _uncovered(shapely, lines, polygons) if len(polygons) else np.empty((0, 2))
+    if not len(lines):
+        return {"points": points}
     return {"points": points, "segments": ends[np.sort(first)], "holes": holes}
 
 

@@ -238,6 +238,12 @@ class Mesh:
             " meshio or PyVista, or a dict of Triangle; morph.triangulate takes points and polygons"
         )
 
+    @staticmethod
+    def accepts(source: Any) -> bool:
+        """Tell whether `of` makes a mesh of an object, other than a path or a mesh."""
+        library = library_of(source)
+        return library in ("meshio", "pyvista") or library == "triangle" and "triangles" in source
+
     def to_meshio(self, three_d: bool = False, order: int = 1) -> Any:
         """Give a ``meshio.Mesh``.  See `morph.io.to_meshio`."""
         return to_meshio(self, three_d, order)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.language.hooks import Hook
+from morph.language.messages import shortened
 from morph.mesh.arrays import array_of, as_array, as_indices, first_number
 from morph.mesh.interop import from_geo, from_triangle, library_of
 from morph.runtime.device import device, is_host
@@ -99,7 +100,7 @@ class Pslg:
             raise ValueError(f"segments[{row}] = {ends}: a segment joins two different points")
 
     @classmethod
-    def of(cls, source: Any) -> Pslg:
+    def of(cls, source: Any, **others: Any) -> Pslg:
         """Make a graph of another library's object, or read a file; a graph is given as it is.
 
         Parameters
@@ -109,21 +110,26 @@ class Pslg:
             geometries and GeoPandas' series and frames, and GeoJSON's mappings, give points and
             segments: every line and every border of a polygon.  A face that they bound and no
             polygon covers gets a hole.  A third coordinate is left out.
+        **others : array
+            More arguments of the constructor, if the source is an array of points, or a dict or
+            geometry of points alone.
 
         Raises
         ------
         ImportError
             If it has a ``__geo_interface__``, and Shapely is not installed.
         ValueError
-            If a polygon is not valid, and as by the constructor.
+            If a polygon is not valid, an argument is given twice, and as by the constructor.
         FormatError, OSError
             If a file cannot be read.
         """
-        if isinstance(source, Pslg):
-            return source
         if isinstance(source, str | os.PathLike):
-            return cls.read(source)
-        return cls(**arrays_of(source))
+            source = cls.read(source)
+        held = None if isinstance(source, Pslg) else _arrays_of(source)
+        if others and (held is None or len(held) > 1):
+            name, kind = next(iter(others)), shortened(type(source).__name__, 40)
+            raise ValueError(f"{name} is given twice: the source is a {kind}, which holds {name}")
+        return source if held is None else cls(**held, **others)
 
     @classmethod
     def read(
@@ -137,8 +143,8 @@ class Pslg:
         write_pslg(self, path)
 
 
-def arrays_of(source: Any) -> dict[str, Any]:
-    """Give an object of another library, or an array of points, as arguments of `Pslg`."""
+def _arrays_of(source: Any) -> dict[str, Any]:
+    """Give an object of another library, or an array of points, as arguments."""
     library = library_of(source)
     if library == "geo":
         return from_geo(source)

@@ -23,7 +23,6 @@ from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
 from morph.mesh import Mesh
 from morph.mesh.arrays import real_array
-from morph.mesh.interop import has_triangles
 from morph.prelude import atomic_max, f64, i32, i64, orient2d
 from morph.runtime.device import Device
 
@@ -264,7 +263,7 @@ def as_mesh(source: Any, where: Device) -> Mesh:
         known = any(os.path.exists(base + suffix) for suffix in (".node", ".poly"))
         if os.path.isfile(source) and base == os.fspath(source) and not known:
             return Mesh.read(source)  # a file of another format
-    elif has_triangles(source):
+    elif Mesh.accepts(source):
         return Mesh.of(source)
     made: Mesh = triangulate(source, device=where)
     return made

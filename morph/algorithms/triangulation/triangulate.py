@@ -22,9 +22,7 @@ from morph.algorithms.triangulation.intersections import split_intersections
 from morph.algorithms.triangulation.options import choice, function, truth
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
-from morph.language.messages import shortened
 from morph.mesh import Mesh, Pslg, RepairWarning
-from morph.mesh.pslg import arrays_of
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 from morph.runtime.device import device as find_device
@@ -149,11 +147,7 @@ def _graph(source: Any, given: dict[str, Any], merge: bool) -> Pslg:
     named = {name: value for name, value in given.items() if value is not None}
     if isinstance(source, str | os.PathLike):
         source = Pslg.read(source, duplicates="keep" if merge else "refuse")
-    held = None if isinstance(source, Pslg) else arrays_of(source)
-    if named and (held is None or len(held) > 1):
-        name, kind = next(iter(named)), shortened(type(source).__name__, 40)
-        raise ValueError(f"{name} is given twice: the source is a {kind}, which holds {name}")
-    return source if held is None else (_MergedPslg if merge else Pslg)(**held, **named)
+    return (_MergedPslg if merge else Pslg).of(source, **named)
 
 
 def _report_dropped(rows: NDArray[np.int32]) -> None:

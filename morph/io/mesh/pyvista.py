@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -12,22 +13,6 @@ from morph.mesh.mesh import Mesh
 
 # VTK's numbers of the types of cells
 _TYPES = {1: "vertex", 3: "line", 5: "triangle", 21: "line3", 22: "triangle6"}
-
-
-class _Block(NamedTuple):
-    """Cells of one type, as meshio has them."""
-
-    type: str
-    data: Any
-
-
-class _Cells(NamedTuple):
-    """What `from_meshio` reads of a ``meshio.Mesh``."""
-
-    points: Any
-    cells: list[_Block]
-    point_data: dict[str, Any]
-    cell_data: dict[str, list[Any]]
 
 
 def to_pyvista(mesh: Mesh) -> Any:
@@ -59,13 +44,15 @@ def from_pyvista(source: Any) -> Mesh:
         source = source.cast_to_unstructured_grid()
     kinds = np.asarray(source.celltypes)
     found = {int(kind): np.asarray(rows) for kind, rows in source.cells_dict.items()}
-    blocks = [_Block(_TYPES.get(kind, f"VTK {kind}"), rows) for kind, rows in found.items()]
+    blocks = [
+        SimpleNamespace(type=_TYPES.get(kind, f"VTK {kind}"), data=rows)
+        for kind, rows in found.items()
+    ]
     data = {name: np.asarray(values) for name, values in source.cell_data.items()}
-    return from_meshio(
-        _Cells(
-            np.asarray(source.points),
-            blocks,
-            {name: np.asarray(values) for name, values in source.point_data.items()},
-            {name: [values[kinds == kind] for kind in found] for name, values in data.items()},
-        )
+    like_meshio = SimpleNamespace(
+        points=np.asarray(source.points),
+        cells=blocks,
+        point_data={name: np.asarray(values) for name, values in source.point_data.items()},
+        cell_data={name: [values[kinds == k] for k in found] for name, values in data.items()},
     )
+    return from_meshio(like_meshio)
