@@ -80,7 +80,7 @@ def from_triangle(source: Mapping[str, Any], triangles: bool) -> dict[str, Any]:
     """
     for key in source:
         if key not in _TRIANGLE and key not in _DERIVED:
-            known = ", ".join(_TRIANGLE)
+            known = "vertices, segments, holes, regions, triangles and their attributes and markers"
             raise ValueError(f"{shown(key)} is no key of a dict of Triangle: expected {known}")
     for key in ("vertices", "triangles") if triangles else ("vertices",):
         if key not in source:
