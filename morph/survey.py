@@ -9,18 +9,21 @@ Further attempts decimate in smaller steps, unfix variables (`backtrack`) or rei
 fifth is reserved for local search from the best assignment so far.  Every model is checked against
 the formula as it was given.
 
-`surveys` and `beliefs` give the fixed point itself: messages, marginals, complexity or entropy.
+`Solver` has the interface of PySAT's solvers.  `surveys` and `beliefs` give the fixed point itself:
+messages, marginals, complexity or entropy.
 """
 
 from morph.algorithms.sat.beliefs import believe
 from morph.algorithms.sat.decimation import decimate
 from morph.algorithms.sat.fields import backtrack, reinforce
 from morph.algorithms.sat.fixpoints import Beliefs, Surveys, Sweep, beliefs, surveys
+from morph.algorithms.sat.incremental import Solver
 from morph.algorithms.sat.probsat import Walk, walksat
 from morph.algorithms.sat.rounds import Decimation, Round
 from morph.algorithms.sat.solver import METHODS, Solution, solve
 
 __all__ = [
-    "METHODS", "Beliefs", "Decimation", "Round", "Solution", "Surveys", "Sweep", "Walk",
-    "backtrack", "beliefs", "believe", "decimate", "reinforce", "solve", "surveys", "walksat",
+    "METHODS", "Beliefs", "Decimation", "Round", "Solution", "Solver", "Surveys", "Sweep",
+    "Walk", "backtrack", "beliefs", "believe", "decimate", "reinforce", "solve", "surveys",
+    "walksat",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from morph.data.conversion import as_integer
 from morph.language.dtypes import ID_LIMIT
 from morph.language.hooks import Hook
-from morph.language.messages import shown
+from morph.language.messages import shortened, shown
 from morph.runtime.device import device
 
 read_cnf: Hook[Formula] = Hook()  # io
@@ -108,6 +108,9 @@ class Formula:
         if isinstance(source, str | os.PathLike) or hasattr(source, "read"):
             return cls.of(read_cnf(source), variables)
         if hasattr(source, "clauses") and hasattr(source, "nv"):
+            if getattr(source, "atmosts", None):
+                kind = shortened(type(source).__name__, 40)
+                raise ValueError(f"a {kind} with cardinality constraints is no list of clauses")
             return cls.of(source.clauses, source.nv if variables is None else variables)
         if isinstance(source, tuple) and len(source) == 2 and all(map(_is_array, source)):
             offsets, literals = (_row(n, a) for n, a in zip(_PAIR, source, strict=True))
@@ -140,6 +143,23 @@ class Formula:
         """Give the clauses as lists of int."""
         flat, at = self.literals.tolist(), self.offsets.tolist()
         return [flat[a:b] for a, b in zip(at, at[1:], strict=False)]
+
+    def to_pysat(self) -> Any:
+        """Give a ``pysat.formula.CNF``.
+
+        Raises
+        ------
+        ImportError
+            If python-sat is not installed.
+        """
+        try:
+            from pysat.formula import CNF  # noqa: PLC0415
+        except ImportError as error:
+            message = "this needs python-sat: pip install 'morph-engine[sat]'"
+            raise ImportError(message) from error
+        made = CNF(from_clauses=self.lists())
+        made.nv = self.variables
+        return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Formula):

@@ -1,0 +1,161 @@
+"""`Solver`: clauses added one by one, models as lists of literals, like the solvers of PySAT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from morph.algorithms.sat.search import SATISFIABLE, UNSATISFIABLE
+from morph.algorithms.sat.solver import Solution, solve
+from morph.data.formula import Formula
+from morph.runtime.device import Device
+
+
+class Solver:
+    """A solver in the style of ``pysat.solvers.Solver``: `solve` by its interface.
+
+    Nothing is kept from one call of `solve` to the next but the clauses.
+
+    Parameters
+    ----------
+    bootstrap_with : formula, optional
+        The first clauses: whatever `morph.Formula.of` takes, PySAT's ``CNF`` too.
+    seed, device, complete
+        As of `morph.survey.solve`.
+
+    Attributes
+    ----------
+    solution : Solution or None
+        Of the last call of `solve`, with its reason.
+    """
+
+    def __init__(
+        self,
+        bootstrap_with: Any = None,
+        *,
+        seed: int = 0,
+        device: str | Device | Sequence[str | Device] = "auto",
+        complete: bool | None = None,
+    ) -> None:
+        self._formula = Formula.of([] if bootstrap_with is None else bootstrap_with)
+        self._added: list[list[int]] = []
+        self._options: dict[str, Any] = {"seed": seed, "device": device, "complete": complete}
+        self.solution: Solution | None = None
+
+    def add_clause(self, clause: Iterable[int]) -> None:
+        """Add a clause, an iterable of literals that are not 0.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an element is no literal; nothing is added then.
+        """
+        self._added.append(Formula.of([clause]).lists()[0])
+
+    def append_formula(self, formula: Any) -> None:
+        """Add the clauses of whatever `morph.Formula.of` takes."""
+        self._formula = _joined(self._joined(), Formula.of(formula))
+        self._added = []
+
+    def nof_vars(self) -> int:
+        """Return the number of variables: the largest that occurs, or that a formula names."""
+        return self._joined().variables
+
+    def nof_clauses(self) -> int:
+        """Return the number of clauses."""
+        return self._formula.clauses + len(self._added)
+
+    def solve(self, assumptions: Iterable[int] = (), *, time: float | None = None) -> bool | None:
+        """Look for a model in which the assumptions, literals, are true.
+
+        Parameters
+        ----------
+        assumptions : iterable of int
+            Literals that hold in this call alone.
+        time : float, optional
+            Seconds after which to give up.
+
+        Returns
+        -------
+        bool or None
+            Whether there is a model.  None if that is not known: without python-sat, whose CaDiCaL
+            can refute any formula, or when the time is up.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an assumption is no literal, and as by `morph.survey.solve`.
+        """
+        units = Formula.of([[literal] for literal in assumptions])
+        self.solution = None
+        self.solution = solve(_joined(self._joined(), units), time=time, **self._options)
+        return {SATISFIABLE: True, UNSATISFIABLE: False}.get(self.solution.status)
+
+    def get_status(self) -> bool | None:
+        """Return what the last call of `solve` returned; None before it."""
+        status = None if self.solution is None else self.solution.status
+        return {SATISFIABLE: True, UNSATISFIABLE: False}.get(status or "")
+
+    def get_model(self) -> list[int] | None:
+        """Return the model of the last call of `solve`, a literal for each variable, or None."""
+        if self.solution is None or self.solution.model is None or not self.get_status():
+            return None
+        model = self.solution.model
+        names = np.arange(1, len(model) + 1)
+        literals: list[int] = np.where(model, names, -names).tolist()
+        return literals
+
+    def enum_models(self, assumptions: Iterable[int] = ()) -> Iterator[list[int]]:
+        """Yield all models, each once, in no particular order; each is a new call of `solve`.
+
+        Raises
+        ------
+        RuntimeError
+            If a call of `solve` did not decide whether there is another model.
+        """
+        held = list(assumptions)
+        rest = Solver(self._joined(), **self._options)
+        while rest.solve(held):
+            model = rest.get_model()
+            assert model is not None
+            yield model
+            rest.add_clause([-literal for literal in model])
+        if rest.get_status() is None:
+            reason = "" if rest.solution is None else rest.solution.reason
+            raise RuntimeError(f"it is not known whether there are more models: {reason}")
+
+    def delete(self) -> None:
+        """Forget the clauses and the last solution."""
+        self._formula, self._added, self.solution = Formula.of([]), [], None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.delete()
+
+    def _joined(self) -> Formula:
+        """Give all clauses as one formula."""
+        if self._added:
+            self._formula = _joined(self._formula, Formula.of(self._added))
+            self._added = []
+        return self._formula
+
+
+def _joined(first: Formula, second: Formula) -> Formula:
+    """Give the clauses of two formulas as one."""
+    if not second.clauses and second.variables <= first.variables:
+        return first
+    return Formula(
+        max(first.variables, second.variables),
+        np.concatenate([first.offsets, second.offsets[1:] + first.offsets[-1]]),
+        np.concatenate([first.literals, second.literals]),
+    )
