@@ -16,6 +16,8 @@ def bind() -> None:
     mesh.to_meshio.bind("morph.io:to_meshio")
     mesh.from_pyvista.bind("morph.io:from_pyvista")
     mesh.to_pyvista.bind("morph.io:to_pyvista")
+    mesh.find_simplex.bind("morph.algorithms.triangulation.location:find_simplex")
+    mesh.interpolate.bind("morph.algorithms.triangulation.location:interpolate")
     mesh.draw.bind("morph.plotting.mesh:draw")
     mesh.save.bind("morph.plotting.mesh:save")
     pslg.read_pslg.bind("morph.io:read_pslg")

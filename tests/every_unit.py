@@ -347,6 +347,7 @@ def meshes() -> None:
     with team(1):  # as a GPU does: of few points, several threads of a CPU use one
         morph.triangulate(cross)
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
+    mesh.find_simplex([[0.5, 0.5]])
     morph.refine(mesh, 25)
     morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch
     morph.refine(mesh, 25, boundary="keep-hull", device=["cpu", "cpu"])

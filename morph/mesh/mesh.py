@@ -37,6 +37,8 @@ from_meshio: Hook[Mesh] = Hook()  # io
 to_meshio: Hook[Any] = Hook()  # io
 from_pyvista: Hook[Mesh] = Hook()  # io
 to_pyvista: Hook[Any] = Hook()  # io
+find_simplex: Hook[Array] = Hook()  # algorithms.triangulation
+interpolate: Hook[Array] = Hook()  # algorithms.triangulation
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -318,6 +320,56 @@ class Mesh:
             mesh's are.
         """
         return voronoi(self)
+
+    def find_simplex(self, points: Any, device: str | Device | None = None) -> Array:
+        """Find the triangle that contains each of many points; exact.
+
+        The mesh may have holes, concavities and several components.  Each call builds a tree of the
+        triangles, so that one call for many points is best.
+
+        Parameters
+        ----------
+        points : (k, 2) array
+        device : str or Device, optional
+            Where to search; by default where the mesh is.
+
+        Returns
+        -------
+        (k,) int32 array
+            On the device; -1 for points outside, and for those that are not finite.  Of several
+            triangles, for points on an edge or a vertex, the least.
+
+        Raises
+        ------
+        ValueError
+            If the shape or type of ``points`` is wrong, or coordinates of the mesh are not finite,
+            too large or too small.
+        """
+        return find_simplex(self, points, device)
+
+    def interpolate(self, values: Any, points: Any, device: str | Device | None = None) -> Array:
+        """Interpolate values at the points of the mesh, linear in each triangle.
+
+        Parameters
+        ----------
+        values : (n,) or (n, d) array
+            For each point of the mesh.
+        points : (k, 2) array
+            Where values are wanted.
+        device : str or Device, optional
+            As of `find_simplex`.
+
+        Returns
+        -------
+        (k,) or (k, d) float64 array
+            On the device; NaN outside of the mesh.
+
+        Raises
+        ------
+        ValueError
+            If the shape or type of ``values`` is wrong, and as by `find_simplex`.
+        """
+        return interpolate(self, values, points, device)
 
     def areas(self) -> Array:
         """Areas of the triangles, shape (m,); negative if clockwise."""

@@ -14,6 +14,7 @@ from morph.validate.flow import max_flow
 from morph.validate.forest import connected_components, mst, strongly_connected_components
 from morph.validate.independent import maximal_independent_set
 from morph.validate.local import core_number, triangle_count
+from morph.validate.location import find_simplex
 from morph.validate.matching import matching
 from morph.validate.order import topological_order
 from morph.validate.paths import bellman_ford, bfs, johnson, path, sssp
@@ -23,9 +24,9 @@ from morph.validate.truss import truss_number
 
 __all__ = [
     "WrongAnswer", "bellman_ford", "betweenness", "bfs", "cliques", "colouring", "community",
-    "connected_components", "core_number", "densest_subgraph", "edge_betweenness", "implications",
-    "index", "johnson", "label_propagation", "louvain", "matching", "max_clique", "max_flow",
-    "max_k_plex", "maximal_independent_set", "model", "mst", "pagerank", "path", "refuted",
-    "satisfied", "sssp", "strongly_connected_components", "topological_order", "triangle_count",
-    "truss_number",
+    "connected_components", "core_number", "densest_subgraph", "edge_betweenness",
+    "find_simplex", "implications", "index", "johnson", "label_propagation", "louvain",
+    "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "model",
+    "mst", "pagerank", "path", "refuted", "satisfied", "sssp", "strongly_connected_components",
+    "topological_order", "triangle_count", "truss_number",
 ]  # fmt: skip
