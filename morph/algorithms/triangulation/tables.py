@@ -87,8 +87,8 @@ def scale_of(mesh: Mesh) -> float:
     most, extent = float(np.abs(box).max()), float((box[1] - box[0]).max())
     if not (extent >= 1e-140 and most <= 1e140):
         raise ValueError(
-            f"coordinates up to {most:g}, {extent:g} apart: exact predicates need them within 1e140,"
-            " and at least 1e-140 apart"
+            f"coordinates up to {most:g}, {extent:g} apart: exact predicates need them within"
+            " 1e140, and at least 1e-140 apart"
         )
     if 2.0**-40 < extent and most < 2.0**40:
         return 1.0
