@@ -31,7 +31,7 @@ BLOCK = 4  # triangles below each leaf of the tree
 
 
 @kernel
-def locate(q, boxes, sorted_triangles, leaves):
+def find_containing(q, boxes, sorted_triangles, leaves):
     """Give q the least id of the triangles that contain it, or -1."""
     x = q.xy
     found = i32(-1)
@@ -74,7 +74,7 @@ def find_simplex(mesh: Mesh, points: Any, device: str | Device | None = None) ->
     table = Table("queries", where, xy=vec(f64, 2), found=i32)
     with where.active():
         table.extend(xy=queries * scale)
-    foreach(table, locate, boxes, sorted_triangles, leaves)
+    foreach(table, find_containing, boxes, sorted_triangles, leaves)
     return where.copies(table.found.array)[0]
 
 
