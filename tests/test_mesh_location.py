@@ -60,6 +60,13 @@ def test_nearly_on_edges(target):
     validate.find_simplex(mesh, points, host(mesh.find_simplex(points, target)))
 
 
+def test_many_launches(monkeypatch):
+    monkeypatch.setattr("morph.algorithms.triangulation.location.MOST", 7)
+    mesh = morph.triangulate(np.random.default_rng(1).random((30, 2)), device="cpu")
+    points = np.random.default_rng(2).random((40, 2))
+    validate.find_simplex(mesh, points, mesh.find_simplex(points))
+
+
 def test_a_graded_mesh_and_narrow_triangles():
     rng = np.random.default_rng(3)
     points = np.concatenate([10.0 ** -rng.integers(0, 12, (300, 1)) * rng.random((300, 2))])

@@ -28,6 +28,7 @@ from morph.runtime.device import Device
 from morph.runtime.device import device as find_device
 
 BLOCK = 4  # triangles below each leaf of the tree
+MOST = 1 << 21  # queries in a launch: Ctrl-C waits for copies of so many, which take little memory
 
 
 @kernel
@@ -71,11 +72,15 @@ def find_simplex(mesh: Mesh, points: Any, device: str | Device | None = None) ->
     _check(mesh)
     scale = scale_of(mesh)
     boxes, sorted_triangles, leaves = _tree(mesh, scale, where)
-    table = Table("queries", where, xy=vec(f64, 2), found=i32)
-    with where.active():
-        table.extend(xy=queries * scale)
-    foreach(table, find_containing, boxes, sorted_triangles, leaves)
-    return where.copies(table.found.array)[0]
+    for first in range(0, len(queries), MOST):
+        part = queries[first : first + MOST]
+        table = Table("queries", where, xy=vec(f64, 2), found=i32)
+        with where.active():
+            table.extend(xy=part * scale)
+        foreach(table, find_containing, boxes, sorted_triangles, leaves)
+        with where.active():
+            found[first : first + len(part)] = table.found.array[: len(part)]
+    return found
 
 
 def _check(mesh: Mesh) -> None:
