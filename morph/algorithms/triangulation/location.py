@@ -91,12 +91,13 @@ def _check(mesh: Mesh) -> None:
 
 def _rows(where: Device, points: Any) -> Any:
     """Check the shape of queries, and give them on the device."""
-    rows = where.asarray(points)
+    on_gpu = hasattr(points, "__cuda_array_interface__")
+    rows = points if on_gpu else np.asarray(points)  # CuPy has no text
     if rows.dtype.kind not in "iuf":
         raise ValueError(f"points must hold real numbers, got {rows.dtype}")
     if rows.ndim != 2 or rows.shape[1] != 2:
         raise ValueError(f"points must have shape (k, 2), got {tuple(rows.shape)}")
-    return rows.astype(np.float64, copy=False)
+    return where.asarray(rows, np.float64)
 
 
 def _tree(mesh: Mesh, scale: float, where: Device) -> tuple[Table, Table, int]:
