@@ -349,6 +349,7 @@ def meshes() -> None:
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     mesh.find_simplex([[0.5, 0.5]])
     morph.refine(mesh, 25)
+    morph.refine(mesh, 25, max_angle=120)
     morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch
     morph.refine(mesh, 25, boundary="keep-hull", device=["cpu", "cpu"])
     rim = [[0, 1], [1, 2], [2, 3], [3, 0]]

@@ -135,10 +135,11 @@ def surveys() -> None:
 
 
 def strict_refinement() -> None:
-    """Refinement with sizes, a kept boundary and empty diametral circles."""
+    """Refinement with sizes, a kept boundary and empty diametral circles; a largest angle."""
     rim = [[0, 1], [1, 2], [2, 3], [3, 0]]
     plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim)
     morph.refine(plate, 31, size=0.3, boundary="keep-all", conforming=True, max_points=3)
+    morph.refine(plate, max_angle=120, max_points=3)
 
 
 def examples(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from morph.algorithms.refinement.parameters import region_limits, regions_of
+from morph.algorithms.refinement.parameters import LEAST_RATIO, region_limits, regions_of
 from morph.algorithms.refinement.refine import Refined, refine_with_report
 from morph.algorithms.triangulation.canonical import canonical
 from morph.cli.common import (
@@ -114,6 +114,18 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     help="Smallest angle wanted, up to 34 degrees.",
 )
 @click.option(
+    "--max-angle",
+    type=Degrees(112, 180),
+    callback=finite,
+    metavar="DEGREES",
+    help="Largest angle wanted, 112 degrees or more.",
+)
+@click.option(
+    "--max-radius-edge", type=click.FloatRange(LEAST_RATIO), callback=finite, metavar="RATIO",
+    help="Largest circumradius by shortest edge wanted, 0.8942 or more: B is a smallest angle of"
+    " arcsin(1 / (2 B)). The stricter one of this and -q counts.",
+)  # fmt: skip
+@click.option(
     "-a",
     "--max-area",
     "areas",
@@ -212,6 +224,8 @@ class Wanted(NamedTuple):
     """Options of `refine` that say what mesh is wanted."""
 
     min_angle: float
+    max_angle: float | None
+    max_radius_edge: float | None
     areas: tuple[str, ...]
     size: str | None
     attributes: bool
@@ -245,6 +259,8 @@ def _refined(
             wanted.min_angle,
             limits,
             sizes,
+            max_angle=wanted.max_angle,
+            max_radius_edge=wanted.max_radius_edge,
             boundary=("split", "keep-hull", "keep-all")[min(wanted.keep, 2)],
             max_points=wanted.max_points,
             conforming=wanted.conforming,

@@ -32,8 +32,10 @@ from morph.algorithms.refinement.quality import (
     corner_of,
     dot,
     encroached_side,
+    has_wide_angle,
     is_flat,
     is_narrow,
+    is_wide,
     largest,
     spans_small_angle,
     too_large,
@@ -267,10 +269,14 @@ def count_unmet(t, g, waiting, counts, params):
         dot(u, v) ** 2 > params.cos2 * product,
         too_large(a, b, c, max_area_of(t, params), params),
     )
+    if hasattr(params, "wide"):
+        narrow = narrow or has_wide_angle(p.xy, q.xy, r.xy, params.wide)
     side = encroached_side(t, params)
     if narrow or large or side >= 0:
         most = largest(p.xy, q.xy, r.xy)
         small = not large and not is_narrow(dot(u, v), product, least, most, params)
+        if hasattr(params, "wide"):
+            small = small and not is_wide(p.xy, q.xy, r.xy, least, params)
         why = -1
         if side < 0 and not large and spans_small_angle(corner_of(p), corner_of(q)):
             why = INPUT_ANGLE

@@ -27,6 +27,8 @@ from morph.prelude import atomic_max, f64, i32, i64, orient2d
 from morph.runtime.device import Device
 
 MAX_ANGLE = 34.0
+LEAST_WIDE = 180 - 2 * MAX_ANGLE  # a larger angle makes another one smaller than MAX_ANGLE
+LEAST_RATIO = 0.5 / math.sin(math.radians(MAX_ANGLE))
 PROVEN_ANGLE = 26.45  # up to here, refinement is proven to end (Miller, Pav, Walkington 2003)
 # encroached segments come first above this angle (3 to 10 % fewer triangles on a GPU), in small
 # meshes, which may be graded like a coast, and if at most so many triangles are there per segment
@@ -54,6 +56,8 @@ class Request:
     ----------
     max_area : float
         Of all triangles; infinite if it is not limited, or for each by itself (``has_limits``).
+    max_angle : float
+        In degrees; 180 asks nothing.
     has_limits, has_sizes : bool
         Whether ``inputs.limit`` and ``points.wanted`` are there.
     has_border : bool
@@ -69,6 +73,12 @@ class Request:
     conforming: bool
     deterministic: bool
     has_border: bool = False
+    max_angle: float = 180.0
+
+    @property
+    def lens_angle(self) -> float:
+        """A point that sees a segment so that an angle is not as asked is in this lens."""
+        return max(self.min_angle, (180 - self.max_angle) / 2)
 
 
 def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Table:
@@ -86,9 +96,13 @@ def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Ta
         "reach": 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9)),
         "floor": float(extent.max() * 2.0**-128) ** 2,  # fourth powers of lengths are numbers
         "scale": 0.5 / max(area, 1e-300),
-        # a point from which a segment is seen so cannot have angles as asked at its ends
-        "lens": math.cos(math.radians(2 * asked.min_angle)) ** 2,
+        # a point from which a segment is seen so cannot have angles as asked there or at its ends
+        "lens": math.cos(math.radians(2 * asked.lens_angle)) ** 2,
     }
+    if asked.max_angle < 180:
+        wide = math.cos(math.radians(asked.max_angle)) ** 2
+        columns["wide"] = wide
+        columns["proven_wide"] = max(wide, math.cos(math.radians(2 * PROVEN_ANGLE)) ** 2)
     types: dict[str, Any] = dict.fromkeys(columns, f64)
     segments_first = _segments_first(mesh, asked)
     most, portion = FEW["cpu" if asked.deterministic else where.kind]
@@ -126,18 +140,44 @@ def _segments_first(mesh: Mesh, asked: Request) -> bool:
     unlimited = math.isinf(asked.max_area) and not (asked.has_limits or asked.has_sizes)
     small = len(mesh.triangles) < SMALL and unlimited
     many = MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
-    return asked.min_angle > STRICT_ANGLE or many or small
+    return asked.lens_angle > STRICT_ANGLE or many or small
 
 
-def check_options(min_angle: float, boundary: str, max_points: int | None) -> None:
+def angle_bounds(
+    min_angle: float, max_angle: float | None, max_radius_edge: float | None
+) -> tuple[float, float]:
+    """Give the least and the largest angle that are asked for, in degrees.
+
+    A triangle's ratio of circumradius to shortest edge is 1 / (2 sin(smallest angle)).
+
+    Raises
+    ------
+    ValueError
+        If a bound is out of range.
+    """
+    if not 0 <= number("min_angle", min_angle) <= MAX_ANGLE:
+        raise ValueError(f"min_angle is from 0 to {MAX_ANGLE:g} degrees, not {shown(min_angle)}")
+    least, most = float(min_angle), 180.0
+    if max_angle is not None:
+        if not LEAST_WIDE <= number("max_angle", max_angle) <= 180:
+            bounds = f"{LEAST_WIDE:g} to 180 degrees"
+            raise ValueError(f"max_angle is from {bounds}, not {shown(max_angle)}")
+        most = float(max_angle)
+    if max_radius_edge is not None:
+        if not LEAST_RATIO <= number("max_radius_edge", max_radius_edge):
+            angle = f"{LEAST_RATIO:.4f}, which is a smallest angle of {MAX_ANGLE:g} degrees"
+            raise ValueError(f"max_radius_edge is at least {angle}, not {shown(max_radius_edge)}")
+        least = max(least, math.degrees(math.asin(0.5 / max_radius_edge)))
+    return least, most
+
+
+def check_options(boundary: str, max_points: int | None) -> None:
     """Refuse options out of range.
 
     Raises
     ------
     ValueError
     """
-    if not 0 <= number("min_angle", min_angle) <= MAX_ANGLE:
-        raise ValueError(f"min_angle is from 0 to {MAX_ANGLE:g} degrees, not {shown(min_angle)}")
     choice("boundary", boundary, BOUNDARIES)
     if max_points is not None and not 0 <= integer("max_points", max_points) < UNLIMITED:
         raise ValueError(f"max_points must be 0 or more, not {shown(max_points)}")

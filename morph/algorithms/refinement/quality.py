@@ -116,6 +116,31 @@ def is_narrow(d, product, least, most, params):
 
 
 @func
+def exceeds(u, v, cos2):
+    """Whether u and v enclose more than the obtuse angle of squared cosine ``cos2``."""
+    d = dot(u, v)
+    return d < 0.0 and d * d > cos2 * dot(u, u) * dot(v, v)
+
+
+@func
+def has_wide_angle(p, q, r, cos2):
+    """Whether a triangle has an angle larger than the obtuse one of squared cosine ``cos2``."""
+    u, v, w = q - p, r - q, p - r
+    return exceeds(u, -w, cos2) or exceeds(v, -u, cos2) or exceeds(w, -v, cos2)
+
+
+@func
+def is_wide(p, q, r, least, params):
+    """Whether an angle is too large, given the precision of coordinates; see `is_narrow`.
+
+    ``least`` is the squared length of the shortest edge.  An angle above 180 degrees less twice
+    26.45 makes another one smaller than 26.45 degrees.
+    """
+    slack = largest(p, q, r) * DIGITS / sqrt(least)
+    return has_wide_angle(p, q, r, min(params.wide + slack, params.proven_wide))
+
+
+@func
 def is_flat(p, q, r, params):
     """Whether a triangle's height is below the coordinates' precision or the least size.
 
@@ -131,7 +156,7 @@ def is_flat(p, q, r, params):
 
 @func
 def bucket_of(a, b, c, max_area, params):
-    """The bucket of the triangle abc if it has a small angle or is too large, or BUCKETS."""
+    """The bucket of the triangle abc if an angle or its size is not as asked, or BUCKETS."""
     ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
     lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
     d, product, least = dot(ab, ca), lab * lca, lbc  # at the corner opposite the shortest edge
@@ -142,6 +167,8 @@ def bucket_of(a, b, c, max_area, params):
     bad = d * d > params.cos2 * product
     if bad:
         bad = is_narrow(d, product, least, largest(a.xy, b.xy, c.xy), params)
+    if hasattr(params, "wide"):
+        bad = bad or is_wide(a.xy, b.xy, c.xy, least, params)
     if bad:
         if least == lbc:
             bad = not spans_small_angle(b, c)

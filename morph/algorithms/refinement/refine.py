@@ -28,6 +28,7 @@ from morph.algorithms.refinement.parameters import (
     HUGE,
     Request,
     SizeField,
+    angle_bounds,
     area_limits,
     as_mesh,
     check_options,
@@ -91,6 +92,8 @@ def refine(
     max_area: float | str | ArrayLike | None = None,
     size: SizeField | ArrayLike | None = None,
     *,
+    max_angle: float | None = None,
+    max_radius_edge: float | None = None,
     boundary: str = "split",
     max_points: int | None = None,
     conforming: bool = False,
@@ -115,6 +118,14 @@ def refine(
     size : float, (n,) array or callable, optional
         Edge length wanted at each input point, and linear in between; or a function that gives it
         for points, ``(k, 2) -> (k,)``.  No edge is longer than the mean of the sizes at its ends.
+    max_angle : float, optional
+        In degrees, 112 to 180: no angle is larger.  An angle larger than A makes another one
+        smaller than (180 - A) / 2, so that ``max_angle=120`` holds with ``min_angle=30``, too; for
+        itself it needs fewer triangles.  Small input angles as of ``min_angle``.
+    max_radius_edge : float, optional
+        Largest ratio of circumradius to shortest edge, 0.8942 or more.  A ratio B is a smallest
+        angle of arcsin(1 / (2 B)): 30 degrees for 1, 20.7 for the square root of 2.  The stricter
+        one of this and ``min_angle`` counts; ``min_angle=0`` leaves this one.
     boundary : {"split", "keep-hull", "keep-all"}
         Which segments may get points: all, those inside, none.
     max_points : int, optional
@@ -151,6 +162,7 @@ def refine(
     """
     options: dict[str, Any] = {"boundary": boundary, "max_points": max_points}
     options |= {"conforming": conforming, "deterministic": deterministic}
+    options |= {"max_angle": max_angle, "max_radius_edge": max_radius_edge}
     options |= {"device": device, "progress": progress}
     return refine_with_report(source, min_angle, max_area, size, **options).mesh
 
@@ -161,6 +173,8 @@ def refine_with_report(
     max_area: float | str | ArrayLike | None = None,
     size: SizeField | ArrayLike | None = None,
     *,
+    max_angle: float | None = None,
+    max_radius_edge: float | None = None,
     boundary: str = "split",
     max_points: int | None = None,
     conforming: bool = False,
@@ -174,8 +188,9 @@ def refine_with_report(
     -------
     Refined
     """
-    check_options(min_angle, boundary, max_points)
-    min_angle, deterministic = float(min_angle), truth("deterministic", deterministic)
+    least, most = angle_bounds(min_angle, max_angle, max_radius_edge)
+    check_options(boundary, max_points)
+    deterministic = truth("deterministic", deterministic)
     conforming = truth("conforming", conforming)
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
@@ -190,8 +205,9 @@ def refine_with_report(
         return Refined(mesh, 0, 0, {})
     has_limits, has_sizes = limits is not None, sizes is not None
     asked = Request(
-        min_angle, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic
-    )
+        least, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic,
+        max_angle=most,
+    )  # fmt: skip
     while True:
         try:
             return _refined(mesh, asked, limits, sizes, size, where, devices, progress)
