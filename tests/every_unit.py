@@ -348,6 +348,7 @@ def meshes() -> None:
         morph.triangulate(cross)
     mesh = morph.Mesh.read(ROOT / "meshes" / "square.node")
     mesh.find_simplex([[0.5, 0.5]])
+    mesh.interpolate(mesh.points[:, 0], [[0.5, 0.5]])
     morph.refine(mesh, 25)
     morph.refine(mesh, 25, max_angle=120)
     morph.refine(mesh, 25, progress=lambda *_: None)  # launch by launch

@@ -101,6 +101,7 @@ def test_inputs(script, tmp_path):
     [("bfs", "--side 9 --device cpu --repeat 1"), ("lines", ""),
      ("balance", "--scale 5 --side 6 --device cpu --repeat 1"),
      ("batches", "rmat6 --device cpu -b 1 20 --repeat 1 --check --pairs"),
+     ("location", "-n 50 -q 300 --device cpu --repeat 1"),
      ("flows", "rmat5 grid6 sides5 bipartite9 --device cpu --repeat 1"),
      ("distances", "rmat5 grid6 --device cpu --sources 3 --repeat 1")],
 )  # fmt: skip

@@ -12,6 +12,7 @@ O(m log m) for the tree, and O(log m) for a query of a mesh whose triangles are 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,9 @@ MOST = 1 << 21  # queries in a launch: Ctrl-C waits for copies of so many, which
 
 @kernel
 def find_containing(q, boxes, sorted_triangles, leaves):
-    """Give q the least id of the triangles that contain it, or -1."""
+    """Give q the least id of the triangles that contain it, or its position here, or -1."""
     x = q.xy
-    found = i32(-1)
+    found, found_at = i32(-1), i32(-1)
     node = i64(1)
     while True:
         box = boxes[node]
@@ -53,11 +54,26 @@ def find_containing(q, boxes, sorted_triangles, leaves):
                             and orient2d(t.b, t.c, x) >= 0
                             and orient2d(t.c, t.a, x) >= 0
                         ):
-                            found = t.number
+                            found, found_at = t.number, i32(row)
             node = (node + 1) >> ctz(node + 1)  # behind the subtree of the node
             if node == 1:
                 break
-    q.found = found
+    if hasattr(q, "position"):
+        q.position = found_at
+    else:
+        q.found = found
+
+
+@kernel
+def interpolate_linearly(q, sorted_triangles, values):
+    """Give q the value of the linear function through the corners of its triangle."""
+    if q.position >= 0:
+        t = sorted_triangles[q.position]
+        u, v, w = t.b - t.a, t.c - t.a, q.xy - t.a
+        whole = u.x * v.y - u.y * v.x
+        second, third = (w.x * v.y - w.y * v.x) / whole, (u.x * w.y - u.y * w.x) / whole
+        a, b, c = values[t.node[0]].value, values[t.node[1]].value, values[t.node[2]].value
+        q.value = (1.0 - second - third) * a + second * b + third * c
 
 
 def find_simplex(mesh: Mesh, points: Any, device: str | Device | None = None) -> Any:
@@ -66,21 +82,27 @@ def find_simplex(mesh: Mesh, points: Any, device: str | Device | None = None) ->
     queries = _rows(where, points)
     with where.active():
         found = where.xp.full(len(queries), -1, np.int32)
+    for part, located, _ in _located(mesh, queries, where, found=i32):
+        with where.active():
+            found[part] = located.found.array[: len(located)]
+    return found
+
+
+def _located(mesh: Mesh, queries: Any, where: Device, **columns: Any) -> Iterator[Any]:
+    """Locate points in parts: for each its slice, the table of its points, the triangles."""
     if not len(mesh.triangles) or not len(queries):
-        return found
+        return
     mesh = mesh.to(where)
     _check(mesh)
     scale = scale_of(mesh)
     boxes, sorted_triangles, leaves = _tree(mesh, scale, where)
     for first in range(0, len(queries), MOST):
-        part = queries[first : first + MOST]
-        table = Table("queries", where, xy=vec(f64, 2), found=i32)
+        part = slice(first, first + MOST)
+        located = Table("queries", where, xy=vec(f64, 2), **columns)
         with where.active():
-            table.extend(xy=part * scale)
-        foreach(table, find_containing, boxes, sorted_triangles, leaves)
-        with where.active():
-            found[first : first + len(part)] = table.found.array[: len(part)]
-    return found
+            located.extend(xy=queries[part] * scale)
+        foreach(located, find_containing, boxes, sorted_triangles, leaves)
+        yield part, located, sorted_triangles
 
 
 def _check(mesh: Mesh) -> None:
@@ -128,10 +150,12 @@ def _tree(mesh: Mesh, scale: float, where: Device) -> tuple[Table, Table, int]:
         boxes.pack("low", "high")
         boxes.extend(low=lows, high=highs)
         done = Table(
-            "sorted_triangles", where, a=vec(f64, 2), b=vec(f64, 2), c=vec(f64, 2), number=i32
-        )
+            "sorted_triangles", where, a=vec(f64, 2), b=vec(f64, 2), c=vec(f64, 2),
+            node=vec(i32, 3), number=i32,
+        )  # fmt: skip
         a, b, c = (xp.ascontiguousarray(corners[:, k]) for k in range(3))
-        done.extend(a=a, b=b, c=c, number=order.astype(np.int32))
+        node = mesh.triangles[order]
+        done.extend(a=a, b=b, c=c, node=node, number=order.astype(np.int32))
     return boxes, done, leaves
 
 
@@ -145,23 +169,20 @@ def interpolate(mesh: Mesh, values: Any, points: Any, device: str | Device | Non
         if given.ndim not in (1, 2) or len(given) != len(mesh.points):
             shape = f"({len(mesh.points)},) or ({len(mesh.points)}, k), one row for each point"
             raise ValueError(f"values must have shape {shape}, got {tuple(given.shape)}")
-        found = find_simplex(mesh, points, where)
         queries = _rows(where, points)
-        mesh = mesh.to(where)
         out = xp.full((len(queries), *given.shape[1:]), np.nan)
-        inside = xp.flatnonzero(found >= 0)
-        if not len(inside):
-            return out
-        rows = mesh.triangles[found[inside]]
-        a, b, c = (mesh.points[rows[:, k]] for k in range(3))
-        x = queries[inside]
-        scale = scale_of(mesh)
-        u, v, w = (b - a) * scale, (c - a) * scale, (x - a) * scale
-        whole = u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
-        second = (w[:, 0] * v[:, 1] - w[:, 1] * v[:, 0]) / whole
-        third = (u[:, 0] * w[:, 1] - u[:, 1] * w[:, 0]) / whole
-        parts = xp.stack([1 - second - third, second, third], axis=1)
-        if given.ndim == 2:
-            parts = parts[:, :, None]
-        out[inside] = (parts * given[rows]).sum(axis=1)
-        return out
+        by_column, columns = out, given.T
+        if given.ndim == 1:
+            by_column, columns = out[:, None], given[None]
+    tables = []
+    for column in columns if len(queries) else ():
+        tables.append(Table("values", where, value=f64))
+        with where.active():
+            tables[-1].extend(value=xp.ascontiguousarray(column, dtype=np.float64))
+    for part, located, sorted_triangles in _located(mesh, queries, where, position=i32, value=f64):
+        located.value = np.nan  # outside of the mesh
+        for k, table in enumerate(tables):
+            foreach(located, interpolate_linearly, sorted_triangles, table)
+            with where.active():
+                by_column[part, k] = located.value.array[: len(located)]
+    return out
