@@ -20,6 +20,7 @@ def bind() -> None:
     mesh.interpolate.bind("morph.algorithms.triangulation.location:interpolate")
     mesh.draw.bind("morph.plotting.mesh:draw")
     mesh.save.bind("morph.plotting.mesh:save")
+    mesh.preview.bind("morph.plotting.mesh:preview")
     pslg.read_pslg.bind("morph.io:read_pslg")
     pslg.write_pslg.bind("morph.io:write_pslg")
     adjacency.change.bind("morph.updates.in_place:change")

@@ -1,5 +1,7 @@
 """Pictures of meshes, looked at pixel by pixel."""
 
+import base64
+import io
 import sys
 
 import numpy as np
@@ -125,3 +127,34 @@ def test_refused_pictures(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install 'morph-engine\[mesh\]'"):
         ring(60).plot()
+
+
+@pytest.mark.parametrize("n", [60, 30_000])  # drawn, and painted
+def test_previews_in_notebooks(n):
+    pytest.importorskip("matplotlib")
+    from matplotlib.image import imread
+
+    mesh = ring(n)
+    png, html = mesh._repr_png_(), mesh._repr_html_()
+    height, width, _ = imread(io.BytesIO(png)).shape
+    assert 200 < max(height, width) < 800 and len(png) < 2**20
+    start = html.index("base64,") + len("base64,")
+    assert base64.b64decode(html[start : html.index('"', start)])[:4] == b"\x89PNG"
+    low, high = mesh.angles().min(), mesh.angles().max()
+    assert f"{len(mesh.triangles):,} triangles" in html
+    assert f"angles {low:.2f} to {high:.2f} degrees" in html
+
+
+def test_what_has_no_preview(monkeypatch):
+    pytest.importorskip("matplotlib")
+    empty = Mesh(np.zeros((0, 2)), np.zeros((0, 3), int))
+    assert empty._repr_png_() is None and "0 triangles" in empty._repr_html_()
+    mesh = ring(60)
+    monkeypatch.setattr("morph.plotting.mesh.PREVIEWED", len(mesh.triangles) - 1)
+    assert mesh._repr_png_() is None and "img" not in mesh._repr_html_()
+    monkeypatch.setattr("morph.plotting.mesh.PREVIEWED", len(mesh.triangles))
+    assert mesh._repr_png_()
+    mesh.points[3] = np.nan
+    assert mesh._repr_png_() is None and "img" not in mesh._repr_html_()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert ring(60)._repr_png_() is None and "img" not in ring(60)._repr_html_()

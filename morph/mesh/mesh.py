@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 draw: Hook[Figure] = Hook()  # plotting.mesh
 save: Hook[None] = Hook()  # plotting.mesh
+preview: Hook[bytes | None] = Hook()  # plotting.mesh
 
 read_mesh: Hook[Mesh] = Hook()  # io
 write_mesh: Hook[None] = Hook()  # io
@@ -428,6 +430,24 @@ class Mesh:
         found = self.violations(conforming)
         if found:
             raise MeshError(found)
+
+    def _repr_png_(self) -> bytes | None:
+        """Give a small picture for notebooks; None without matplotlib, or if none can be drawn."""
+        return preview(self)
+
+    def _repr_html_(self) -> str:
+        """Give sizes, angles and a small picture for notebooks."""
+        sizes = (len(self.points), len(self.triangles), len(self.segments))
+        text = "Mesh: {:,} points, {:,} triangles, {:,} segments".format(*sizes)
+        if sizes[1]:
+            quality = self.quality()
+            angles = f"{quality.min_angle:.2f} to {quality.max_angle:.2f}"
+            text += f"<br>angles {angles} degrees, area {quality.area:g}, {self.device.name}"
+        drawn = preview(self)
+        if drawn is not None:
+            data = base64.b64encode(drawn).decode()
+            text += f'<br><img alt="the mesh" src="data:image/png;base64,{data}">'
+        return f"<div>{text}</div>"
 
     def plot(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 FEW = 20_000  # more triangles, or segments, are painted as an image
 PIXELS = 1800  # of that image, along its longer side
+PREVIEWED = 500_000  # more triangles take longer to draw than a notebook should wait
+PREVIEW_DPI = 70  # 630 pixels along the longer side, at most a megabyte
 INK = "#12263f"
 KINDS = ("angle", "area", "region", "none")
 REGIONS = ("#8ecae6", "#f4a582", "#a6d96a", "#ffd166", "#b39ddb", "#e5989b", "#80cbc4", "#cfc5a5")
@@ -78,6 +81,19 @@ def draw(
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
         ax.legend(handles=squares, title=label or "region", frameon=False, **place)
     return figure  # type: ignore[no-any-return]
+
+
+def preview(mesh: Mesh) -> bytes | None:
+    """Draw a small PNG; None for meshes that are empty, large or not finite.  See `Mesh`."""
+    if not 0 < len(mesh.triangles) <= PREVIEWED:
+        return None
+    try:
+        figure = draw(mesh.to("cpu"))
+    except (ImportError, ValueError):
+        return None
+    out = BytesIO()
+    figure.savefig(out, format="png", dpi=PREVIEW_DPI)
+    return out.getvalue()
 
 
 def save(figure: Figure, path: StrPath) -> None:
