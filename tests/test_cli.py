@@ -95,6 +95,8 @@ def test_places_that_cannot_be_written_are_refused_first(tmp_path):
     assert said == f"-o: there is no directory {tmp_path / 'no'}"
     said = complaint("refine", ITALY, "-q", 20, "--plot", tmp_path / "no" / "a.png")
     assert said == f"--plot: there is no directory {tmp_path / 'no'}"
+    said = complaint("refine", ITALY, "-q", 20, "--color", "area")
+    assert said == "--color is of a picture: it needs --plot"
     (tmp_path / "g.gr").write_text(GR)
     assert complaint("mst", tmp_path / "g.gr", "-o", tmp_path) == f"-o: {tmp_path} is a directory"
     (tmp_path / "updates").write_text("")

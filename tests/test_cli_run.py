@@ -115,7 +115,7 @@ def sizes(mesh):
 
 def test_refine_to_an_area_with_a_picture(tmp_path):
     pytest.importorskip("matplotlib")
-    args = ("-q", 20, "-a", 0.01, "--plot", tmp_path / "a.png")
+    args = ("-q", 20, "-a", 0.01, "--plot", tmp_path / "a.png", "--color", "area")
     report = report_of("refine", MESHES / "square", *args)
     assert report["quality"]["max_area"] <= 0.01
     assert report["quality"]["min_angle"] >= 20

@@ -3,14 +3,17 @@
 import base64
 import io
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import shapely
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
 
+from morph.cli import main
 from morph.mesh import Mesh
 from morph.plotting.raster import rasterize, trace
 
@@ -69,7 +72,14 @@ def test_pixels_of_a_line():
 @pytest.mark.parametrize("n", [400, 30_000])  # drawn, and painted
 @pytest.mark.parametrize(
     "options",
-    [{}, {"color": "area"}, {"color": "region"}, {"color": "none"}, {"values": "points"}],
+    [
+        {},
+        {"color": "area"},
+        {"color": "density"},
+        {"color": "region"},
+        {"color": "none"},
+        {"values": "points"},
+    ],
     ids=str,
 )
 def test_a_picture_shows_the_mesh_and_its_hole(n, options):
@@ -99,6 +109,33 @@ def test_a_picture_shows_the_mesh_and_its_hole(n, options):
         assert figure.axes[1].get_ylabel() == "x"
 
 
+def test_painted_densities():
+    """Twice as many points in each direction, four times the density."""
+    pytest.importorskip("matplotlib")
+    coarse, fine = np.mgrid[0:100, 0:100] / 100, np.mgrid[0:200, 0:200] / 200
+    points = np.concatenate([coarse.reshape(2, -1).T, fine.reshape(2, -1).T + [0.995, 0]])
+    points += np.random.default_rng(0).random(points.shape) * 1e-4
+    image = np.asarray(
+        Mesh(points, _turned(points)).plot(color="density").axes[0].images[0].get_array()
+    )
+    height, width = image.shape
+    left, right = image[:, : int(0.45 * width)], image[:, int(0.55 * width) :]
+    assert np.nanmean(left) == pytest.approx(2 * 100**2, rel=0.05)
+    assert np.nanmean(right) == pytest.approx(8 * 100**2, rel=0.05)
+    hole = np.asarray(
+        ring(30_000).plot(color="density").axes[0].images[0].get_array().filled(np.nan)
+    )
+    assert np.isnan(hole[len(hole) // 2, len(hole) // 2])
+
+
+def _turned(points):
+    triangles = Delaunay(points).simplices
+    p, q, r = points[triangles].transpose(1, 2, 0)
+    turn = (q[0] - p[0]) * (r[1] - p[1]) < (q[1] - p[1]) * (r[0] - p[0])
+    triangles[turn] = triangles[turn][:, ::-1]
+    return triangles
+
+
 def test_axes_of_the_users(tmp_path):
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
@@ -110,14 +147,16 @@ def test_axes_of_the_users(tmp_path):
     assert (tmp_path / "two.png").read_bytes()[1:4] == b"PNG"
     assert not left.collections[1:] and len(right.collections) == 2
     empty = Mesh(np.zeros((0, 2)), np.zeros((0, 3), int))
-    for color in ("angle", "area", "region"):
+    for color in ("angle", "area", "density", "region"):
         picture(empty.plot(color=color))
 
 
 def test_refused_pictures(monkeypatch):
     pytest.importorskip("matplotlib")
     mesh = ring(60)
-    with pytest.raises(ValueError, match="color is one of angle, area, region, none, not 'red'"):
+    with pytest.raises(
+        ValueError, match="color is one of angle, area, density, region, none, not 'red'"
+    ):
         mesh.plot(color="red")
     with pytest.raises(ValueError, match=r"values must have shape \(60,\), one for each point"):
         mesh.plot(values=np.zeros(7))
@@ -158,3 +197,20 @@ def test_what_has_no_preview(monkeypatch):
     assert mesh._repr_png_() is None and "img" not in mesh._repr_html_()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert ring(60)._repr_png_() is None and "img" not in ring(60)._repr_html_()
+
+
+@pytest.mark.parametrize(("few", "asked", "drawn"), [
+    (10**9, [], "smallest angle (degrees)"), (1, [], "triangles per unit area"),
+    (1, ["--color", "area"], "area"),
+])  # fmt: skip
+def test_colours_of_the_command(few, asked, drawn, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    labels = []
+    monkeypatch.setattr("morph.cli.meshfiles.FEW", few)
+    monkeypatch.setattr(
+        "morph.cli.meshfiles.write_figure", lambda f, _: labels.append(f.axes[1].get_ylabel())
+    )
+    italy = Path(__file__).parent.parent / "meshes" / "italy"
+    command = ["refine", str(italy), "--device", "cpu", "--plot", str(tmp_path / "a.png"), *asked]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0 and labels == [drawn], done.output

@@ -18,7 +18,7 @@ from morph.io.mesh.formats import is_foreign, is_foreign_file
 from morph.io.mesh.pslgs import file_base
 from morph.mesh import Mesh, Pslg
 from morph.mesh.quality import Quality
-from morph.plotting.mesh import write_figure
+from morph.plotting.mesh import FEW, KINDS, write_figure
 from morph.runtime.device import Device
 
 SIZES = ("points", "triangles", "segments")
@@ -40,6 +40,12 @@ def finite(_: click.Context, parameter: click.Parameter, value: float | None) ->
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select output files."""
     for option in (
+        click.option(
+            "--color",
+            type=click.Choice(KINDS),
+            help="What the colours of --plot tell; the density of triangles for more than 20,000,"
+            " else their smallest angles.",
+        ),
         click.option("--plot", metavar="PNG", help="Draw the mesh."),
         click.option(
             "-j", "--jettison", is_flag=True, help="Leave out vertices that are in no triangle."
@@ -92,6 +98,7 @@ class Outputs(NamedTuple):
 
     output: str | None
     plot: str | None
+    color: str | None
     order2: bool
     neigh: bool
     edges: bool
@@ -127,6 +134,8 @@ def check_outputs(files: Outputs) -> None:
             raise BadInput(f"--{name} says how files are written: it needs -o")
         if getattr(files, name) and foreign and name in ("neigh", "edges", "voronoi"):
             raise BadInput(f"--{name} is for Triangle's files, not for {output}")
+    if files.color is not None and plot is None:
+        raise BadInput("--color is of a picture: it needs --plot")
     check_plot(plot)
 
 
@@ -146,7 +155,8 @@ def write_outputs(mesh: Mesh, files: Outputs) -> None:
         with bad_input("-o: "):
             write_mesh(mesh, files.output, order=2 if files.order2 else 1, **extra)
     if files.plot is not None:
-        write_figure(mesh.plot(), files.plot)
+        usual = "density" if len(mesh.triangles) > FEW else "angle"
+        write_figure(mesh.plot(color=files.color or usual), files.plot)
 
 
 def has_triangles(path: str) -> bool:

@@ -472,7 +472,8 @@ class Mesh:
         color : str
             What the colours tell: ``"angle"``, the smallest of each triangle in degrees;
             ``"area"``, on a logarithmic scale that leaves out the smallest, which together cover
-            1 %; ``"region"``, the first triangle attribute; ``"none"``, nothing.
+            1 %; ``"density"``, triangles by area, counted in squares of pixels if painted;
+            ``"region"``, the first triangle attribute; ``"none"``, nothing.
         values : (n,) or (m,) array, optional
             Numbers at the points, or of the triangles, to tell instead; at the points if n = m.
         label : str, optional

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from io import BytesIO
@@ -28,7 +29,8 @@ PIXELS = 1800  # of that image, along its longer side
 PREVIEWED = 500_000  # more triangles take longer to draw than a notebook should wait
 PREVIEW_DPI = 70  # 630 pixels along the longer side, at most a megabyte
 INK = "#12263f"
-KINDS = ("angle", "area", "region", "none")
+KINDS = ("angle", "area", "density", "region", "none")
+COUNTED = 16  # triangles, on average, in each square of a painted density
 REGIONS = ("#8ecae6", "#f4a582", "#a6d96a", "#ffd166", "#b39ddb", "#e5989b", "#80cbc4", "#cfc5a5")
 
 
@@ -126,6 +128,7 @@ class _Coloring:
     norm: Any
     label: str | None = None  # of the scale; without it there is none
     kinds: NDArray[np.float64] | None = None  # the values behind 0, 1, 2, ...
+    counted: bool = False  # densities: an image counts triangles
     at_points: bool = False
 
 
@@ -161,6 +164,12 @@ def _coloring_of(
         least = np.searchsorted(np.cumsum(seen), 0.01 * seen.sum())
         scale: Any = LogNorm(seen[least], max(seen[-1], 2 * seen[least])) if len(seen) else None
         return _Coloring(numbers, cmap or "YlGnBu", scale, label or "area")
+    if color == "density":
+        with np.errstate(divide="ignore"):
+            numbers = 1 / mesh.areas()
+        scale = _scale_of(numbers[np.isfinite(numbers) & (numbers > 0)])
+        return _Coloring(numbers, cmap or "YlGnBu", scale, label or "triangles per unit area",
+                         counted=True)  # fmt: skip
     if color == "region" and mesh.triangle_attributes.shape[1]:
         numbers = mesh.triangle_attributes[:, 0]
         kinds, which = np.unique(numbers, return_inverse=True)
@@ -174,6 +183,36 @@ def _coloring_of(
     return _Coloring(np.zeros(len(mesh.triangles)), plain, Normalize(0, 1))
 
 
+def _scale_of(densities: NDArray[np.float64]) -> Any:
+    """Give a logarithmic scale without the most extreme 1 % at each end."""
+    from matplotlib.colors import LogNorm  # noqa: PLC0415
+
+    if not len(densities):
+        return None
+    least, most = np.quantile(densities, [0.01, 0.99])
+    return LogNorm(least / 2**0.5, most * 2**0.5, clip=True)
+
+
+def _densities(mesh: Mesh, low: Any, high: Any) -> NDArray[np.float64]:
+    """Count the triangles in squares of pixels, by the covered area of each; nan outside."""
+    shape, points = _pixels(mesh, low, high)
+    m = len(mesh.triangles)
+    covered = ~np.isnan(rasterize(points, mesh.triangles, np.ones(m), shape))
+    side = max(4, math.ceil(math.sqrt(COUNTED * covered.sum() / m)))
+    rows, columns = -(-shape[0] // side), -(-shape[1] // side)
+    squares = np.zeros((rows * side, columns * side), bool)
+    squares[: shape[0], : shape[1]] = covered
+    inside = squares.reshape(rows, side, columns, side).sum(axis=(1, 3))
+    middle = (points[mesh.triangles].mean(axis=1) / side).astype(np.int64)
+    at = np.minimum(middle[:, 1], rows - 1) * columns + np.minimum(middle[:, 0], columns - 1)
+    count = np.bincount(at, minlength=rows * columns).reshape(rows, columns)
+    pixel = float(np.prod((high - low) / shape[::-1]))
+    # a square with few covered pixels counts as one fourth at least: few triangles say little
+    density = np.maximum(count, 1) / (np.maximum(inside, side * side / 4) * pixel)
+    image = density.repeat(side, axis=0).repeat(side, axis=1)[: shape[0], : shape[1]]
+    return np.where(covered, image, np.nan)
+
+
 def _triangles(mesh: Mesh, coloring: _Coloring, ax: Axes, low: Any, high: Any) -> Any:
     """Add the triangles to the axes; return the artist for a colour bar."""
     from matplotlib.collections import PolyCollection  # noqa: PLC0415
@@ -185,8 +224,12 @@ def _triangles(mesh: Mesh, coloring: _Coloring, ax: Axes, low: Any, high: Any) -
         values = (
             coloring.values[mesh.triangles].mean(axis=1) if coloring.at_points else coloring.values
         )
-        shape, points = _pixels(mesh, low, high)
-        image = rasterize(points, mesh.triangles, values, shape, mean=coloring.kinds is None)
+        if coloring.counted:
+            image = _densities(mesh, low, high)
+            colours["norm"] = _scale_of(image[~np.isnan(image)])
+        else:
+            shape, points = _pixels(mesh, low, high)
+            image = rasterize(points, mesh.triangles, values, shape, mean=coloring.kinds is None)
         extent = (low[0], high[0], low[1], high[1])
         return ax.imshow(image, extent=extent, origin="lower", interpolation="nearest", **colours)
     edge = min(0.6, 40 / max(m, 1) ** 0.5) * _fineness(ax)
