@@ -28,7 +28,7 @@ from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 from morph.runtime.device import device as find_device
 
-BLOCK = 4  # triangles below each leaf of the tree
+BLOCK = 4  # triangles below each leaf of the tree, a power of two
 MOST = 1 << 21  # queries in a launch: Ctrl-C waits for copies of so many, which take little memory
 
 
@@ -127,16 +127,18 @@ def _tree(mesh: Mesh, scale: float, where: Device) -> tuple[Table, Table, int]:
     xp, m = where.xp, len(mesh.triangles)
     leaves = 1 << (-(-m // BLOCK) - 1).bit_length()
     with where.active():
-        corners = mesh.points[mesh.triangles] * scale
+        points = mesh.points * scale
+        a, b, c = (points[mesh.triangles[:, k]] for k in range(3))
         middles = Table("middles", where, xy=vec(f64, 2))
-        middles.extend(xy=(corners / 3).sum(axis=1))
+        middles.extend(xy=a / 3 + b / 3 + c / 3)
         order = hilbert_order(middles)
-        corners = corners[order]
+        a, b, c = a[order], b[order], c[order]
         low = xp.full((leaves * BLOCK, 2), np.inf)
         high = xp.full((leaves * BLOCK, 2), -np.inf)
-        low[:m], high[:m] = corners.min(axis=1), corners.max(axis=1)
-        low = low.reshape(leaves, BLOCK, 2).min(axis=1)
-        high = high.reshape(leaves, BLOCK, 2).max(axis=1)
+        low[:m] = xp.minimum(xp.minimum(a, b), c)
+        high[:m] = xp.maximum(xp.maximum(a, b), c)
+        while len(low) > leaves:  # halves: NumPy is slow along a short axis
+            low, high = xp.minimum(low[::2], low[1::2]), xp.maximum(high[::2], high[1::2])
         lows, highs = xp.empty((2 * leaves, 2)), xp.empty((2 * leaves, 2))
         lows[0], highs[0] = np.inf, -np.inf
         size = leaves
@@ -145,7 +147,7 @@ def _tree(mesh: Mesh, scale: float, where: Device) -> tuple[Table, Table, int]:
             if size == 1:
                 break
             size //= 2
-            low, high = low.reshape(size, 2, 2).min(axis=1), high.reshape(size, 2, 2).max(axis=1)
+            low, high = xp.minimum(low[::2], low[1::2]), xp.maximum(high[::2], high[1::2])
         boxes = Table("boxes", where, low=vec(f64, 2), high=vec(f64, 2))
         boxes.pack("low", "high")
         boxes.extend(low=lows, high=highs)
@@ -153,7 +155,6 @@ def _tree(mesh: Mesh, scale: float, where: Device) -> tuple[Table, Table, int]:
             "sorted_triangles", where, a=vec(f64, 2), b=vec(f64, 2), c=vec(f64, 2),
             node=vec(i32, 3), number=i32,
         )  # fmt: skip
-        a, b, c = (xp.ascontiguousarray(corners[:, k]) for k in range(3))
         node = mesh.triangles[order]
         done.extend(a=a, b=b, c=c, node=node, number=order.astype(np.int32))
     return boxes, done, leaves
