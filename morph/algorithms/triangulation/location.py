@@ -111,12 +111,20 @@ def _check(mesh: Mesh) -> None:
             raise ValueError("a point of the mesh is not finite: mesh.check() says which")
 
 
+def _real(name: str, values: Any) -> Any:
+    """Give an array of any device as it is, all else as NumPy's, and refuse all but real numbers.
+
+    CuPy has no arrays of text.
+    """
+    array = values if hasattr(values, "__cuda_array_interface__") else np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must hold real numbers, got {array.dtype}")
+    return array
+
+
 def _rows(where: Device, points: Any) -> Any:
     """Check the shape of queries, and give them on the device."""
-    on_gpu = hasattr(points, "__cuda_array_interface__")
-    rows = points if on_gpu else np.asarray(points)  # CuPy has no text
-    if rows.dtype.kind not in "iuf":
-        raise ValueError(f"points must hold real numbers, got {rows.dtype}")
+    rows = _real("points", points)
     if rows.ndim != 2 or rows.shape[1] != 2:
         raise ValueError(f"points must have shape (k, 2), got {tuple(rows.shape)}")
     return where.asarray(rows, np.float64)
@@ -164,9 +172,7 @@ def interpolate(mesh: Mesh, values: Any, points: Any, device: str | Device | Non
     """Interpolate values at the points of a mesh.  See `morph.Mesh.interpolate`."""
     where = mesh.device if device is None else find_device(device)
     with where.active():
-        xp, given = where.xp, where.asarray(values)
-        if given.dtype.kind not in "iuf":
-            raise ValueError(f"values must hold real numbers, got {given.dtype}")
+        xp, given = where.xp, where.asarray(_real("values", values))
         if given.ndim not in (1, 2) or len(given) != len(mesh.points):
             shape = f"({len(mesh.points)},) or ({len(mesh.points)}, k), one row for each point"
             raise ValueError(f"values must have shape {shape}, got {tuple(given.shape)}")
