@@ -225,8 +225,11 @@ class PersistentProgram(LaunchOnParts):
         """End the launches on the host; note which mirrors may differ from their rows."""
         for x in busy:
             x.running = False
-        for slot, column in self.program.writes if failed else self.program.stale:
-            self._table(graph, slot)._stale.add(column)
+        for slot, column in self.program.writes:
+            table = self._table(graph, slot)
+            table._routes.forget(column)
+            if failed or (slot, column) in self.program.stale:
+                table._stale.add(column)
         for p in self.launches:
             p._end((), failed)
         if failed:

@@ -25,7 +25,7 @@ from morph.runtime.arrays import to_host
 from morph.runtime.cuda.nccl import Nccl, connect, gpu_of
 from morph.runtime.device import Device
 
-VERSION = 2  # of the messages between ranks
+VERSION = 3  # of the messages between ranks
 REPORT_AFTER = 30.0  # seconds that a rank waits for others until it says so
 KEPT = 64  # operations that are remembered, to name the first that differs
 END = "the end of the script"
@@ -54,6 +54,7 @@ class Ranks:
         self.comm = self._operations.comm
         self.size, self.here = self.comm.size, range(self.comm.rank, self.comm.rank + 1)
         self._number = next(self._operations.users)
+        self.copies = self.size > 1
         self.begin("a graph in parts")
 
     @property

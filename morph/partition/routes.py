@@ -11,7 +11,10 @@ import numpy as np
 
 from morph.partition.parts import DIVIDED
 from morph.runtime.arrays import to_host
-from morph.runtime.device import Array
+from morph.runtime.device import Array, Device
+
+FEW = 1024  # rows that one part mirrors of another: fewer are sent whole
+POSITION = 4  # bytes of a position in a list of changes
 
 # kernels/schedule/parts.h combines within a launch: `combine_mirrors`, `agreed`
 OPERATIONS: dict[str, Any] = {
@@ -29,9 +32,16 @@ class Routes:
     Parameters
     ----------
     table : PartitionedTable
+
+    Attributes
+    ----------
+    known : dict of str to dict
+        By column, for each part j of this process and each part k, the values at k's mirrors of
+        j's rows: only what differs from them is sent.  Where parts of one process share memory,
+        nothing is sent, and nothing is known.
     """
 
-    __slots__ = ("_mirrors", "_positions", "_sent", "table")
+    __slots__ = ("_mirrors", "_positions", "_sent", "known", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -42,6 +52,12 @@ class Routes:
         self._sent: dict[int, list[Array]] | None = None
         self._mirrors: dict[int, list[slice | Array]] = {}
         self._positions: dict[int, Array | None] = {}
+        self.known: dict[str, dict[int, list[Array]]] = {}
+
+    def forget(self, *names: str) -> None:
+        """Send all values of columns at their next spread: mirrors have changed."""
+        for name in names:
+            self.known.pop(name, None)
 
     @property
     def sent(self) -> dict[int, list[Array]]:
@@ -81,26 +97,46 @@ class Routes:
     def spread(self, name: str) -> None:
         """Set the mirrors of a column to the values of the rows that they are copies of.
 
+        Each part sends to each other part all values, or those that differ from what it knows of
+        the mirrors, with their positions.
+
         Raises
         ------
         ValueError
             If a value refers to a point or edge of which a part that mirrors it has no copy.
         """
-        ref = self._divided_ref(name)
-        outgoing = {}
+        ref, transport = self._divided_ref(name), self.table.graph.transport
+        known, outgoing, found = self.known.pop(name, {}), {}, {}
         for j, lists in self.sent.items():
             table = self.table.local(j)
-            with table.device.active():
+            device = table.device
+            with device.active():
                 pieces = [table.columns[name].array[rows] for rows in lists]
-            if ref is not None:
-                pieces = [ref._share(j).global_ids(table.device.to_host(a)) for a in pieces]
-            outgoing[j] = [[a.reshape(-1)] for a in pieces]
-        for k, received in self.table.graph.transport.exchange(outgoing).items():
-            for rows, (values,) in zip(self.mirrors(k), received, strict=True):
+                if ref is not None:
+                    pieces = [ref._share(j).global_ids(device.to_host(a)) for a in pieces]
+                before = known.get(j) if transport.copies else None
+                outgoing[j] = [
+                    _changes(device, a, before and before[k]) for k, a in enumerate(pieces)
+                ]
+            found[j] = pieces
+        for k, received in transport.exchange(outgoing).items():
+            for rows, (at, values) in zip(self.mirrors(k), received, strict=True):
                 if ref is not None:
                     values = ref._local_ids(k, values, f"{self.table.name}.{name}")
-                self._set(k, name, rows, values)
+                if values.size:
+                    self._set(k, name, self._rows_at(k, rows, at), values)
+        if transport.copies:
+            self.known[name] = found
         self.table._stale.discard(name)
+
+    def _rows_at(self, k: int, rows: slice | Array, at: Array) -> slice | Array:
+        """Give some of the mirrors of a part in part k; all if there are no positions."""
+        if not at.size:
+            return rows
+        device = self.table.local(k).device
+        with device.active():
+            at = device.asarray(at)
+            return at + rows.start if isinstance(rows, slice) else rows[at]
 
     def combine(self, name: str, op: str) -> None:
         """Combine each row's value with those of its mirrors, in order of parts.
@@ -113,25 +149,28 @@ class Routes:
             A column of numbers.
         op : {"add", "min", "max", "or", "and"}
         """
-        operation, outgoing = OPERATIONS[op], {}
+        operation, outgoing, found = OPERATIONS[op], {}, {}
         for k in self.table.graph.here:
             array = self.table.local(k).columns[name].array
             with self.table.local(k).device.active():
                 outgoing[k] = [[array[rows].reshape(-1)] for rows in self.mirrors(k)]
         for j, received in self.table.graph.transport.exchange(outgoing).items():
             device, array = self.table.local(j).device, self.table.local(j).columns[name].array
+            found[j] = [device.asarray(values) for (values,) in received]
             with device.active():
-                for rows, (values,) in zip(self.sent[j], received, strict=True):
+                for rows, other in zip(self.sent[j], found[j], strict=True):
                     if rows.size:
                         own = array[rows]
-                        other = device.asarray(values).reshape(own.shape)
-                        array[rows] = operation(device.xp, own, other)
+                        array[rows] = operation(device.xp, own, other.reshape(own.shape))
         if op == "add":
             self.fill(name, 0)
+        elif self.table.graph.transport.copies:
+            self.known[name] = found  # mirrors have what they have sent
         self.table._stale.add(name)
 
     def fill(self, name: str, value: Any) -> None:
         """Set all mirrors of a column to one value."""
+        self.forget(name)
         for k in self.table.graph.here:
             for rows in self.mirrors(k):
                 self._set(k, name, rows, value)
@@ -149,3 +188,21 @@ class Routes:
         """The points or edges that a column refers to, None if it does not."""
         ref = self.table.columns[name].ref
         return self.table.graph.tables[ref] if ref in DIVIDED else None
+
+
+def _changes(device: Device, values: Array, known: Array | None) -> list[Array]:
+    """Positions and values of the rows that differ from those known; no positions: all, or none.
+
+    Bits are compared: 0.0 and -0.0 differ.  A list is sent if it has less than two thirds of the
+    bytes of all values.
+    """
+    xp = np if type(values) is np.ndarray else device.xp
+    count, nothing = len(values), xp.zeros(0, np.int32)
+    if known is None or count < FEW:
+        return [nothing, values.reshape(-1)]
+    bits = np.dtype(f"u{values.dtype.itemsize}")
+    differs = values.view(bits) != known.reshape(values.shape).view(bits)
+    at = xp.flatnonzero(differs if values.ndim == 1 else differs.any(1)).astype(np.int32)
+    if 3 * at.size * (POSITION + values.nbytes // count) >= 2 * values.nbytes:
+        return [nothing, values.reshape(-1)]
+    return [at, values[at].reshape(-1)]
