@@ -20,7 +20,7 @@ import numpy as np
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Status
-from morph.compiler.ir.layout import GLOBAL, MAILBOX, Parts, Route
+from morph.compiler.ir.layout import GLOBAL, MAILBOX, MARKED_GROUP, Parts, Route
 from morph.compiler.passes.partitioned_program import (
     NeedsSteps,
     PartitionedProgram,
@@ -114,6 +114,13 @@ class PersistentProgram(LaunchOnParts):
             self.launches.append(launch)
         self.arrays = [d.zeros(layout.size, np.int64) for d in graph.devices]
         self.mailboxes = [d.zeros(MAILBOX, np.int64) for d in graph.devices]
+        self.marks = {
+            (slot, column): [
+                p.device.zeros(len(x) // MARKED_GROUP + 1, np.uint64)
+                for p, x in zip(self.launches, self._objects(slot), strict=True)
+            ]
+            for slot, column in layout.marks
+        }
         self.valid = False  # whether the arrays have what a launch needs
         self.crossings = 0  # since they were written
         steps = ir.walk(program.unit.blocks)
@@ -243,6 +250,7 @@ class PersistentProgram(LaunchOnParts):
         for p, numbers in zip(self.launches, values, strict=True):
             p._prepare(numbers, 1, most)
         if not self.valid:
+            self._clear_marks()
             self._write(graph)
         self.valid = False  # an error may leave anything
         while True:
@@ -353,12 +361,23 @@ class PersistentProgram(LaunchOnParts):
         for (slot, column), at in layout.peers.items():
             objects = self._objects(slot)
             found[:, at : at + count] = [x.address("column", column) for x in objects]
+        for (slot, column), at in layout.marks.items():
+            groups = shared.groups(graph, self._objects(slot)[0].name)
+            arrays = zip(self.launches, self.marks[slot, column], groups, strict=True)
+            found[:, at : at + 2] = [[p.device.pointer(x) for x in two] for p, *two in arrays]
         for k, p in enumerate(self.launches):
             with p.device.active():
                 self.arrays[k][...] = p.device.asarray(found[k])
                 self.mailboxes[k][...] = 0
             p.arguments[p.compiled.index["parts"]] = p.device.pointer(self.arrays[k])
         self._synchronize()
+
+    def _clear_marks(self) -> None:
+        """All mirrors have the values of their owners."""
+        for arrays in self.marks.values():
+            for p, array in zip(self.launches, arrays, strict=True):
+                with p.device.active():
+                    array[...] = 0
 
     def _synchronize(self) -> None:
         for p in self.launches:

@@ -128,7 +128,7 @@ class _Program:
         self.spreads = {c for p in steps for c in p.spreads}
         self.kept = set[tuple[str, str]]()  # not spread after each change
         self._refuse_spreads(steps)
-        self.steps = steps
+        self.steps, self.marked = steps, self._marked(steps)
         blocks = tuple(
             replace(b, steps=tuple(self._steps(b, iter(row))))
             for b, row in zip(blocks, found, strict=True)
@@ -197,8 +197,13 @@ class _Program:
             yield ir.Assign(name=t.before.name, value=load, pos=s.pos)  # type: ignore[attr-defined]
         combines = tuple(_mirrors(c.slot, c.column, s.pos, c.op) for c in p.combines)
         changed = sorted({*p.writes} & self.spreads)
-        spreads = tuple(_mirrors(*c, s.pos) for c in changed if not self._stays_bound(p, c))
-        yield self._local(p.unit, {m.slot for m in p.messages})
+        marked = self.marked if self._is_listed(p) else frozenset()
+        spreads = tuple(
+            replace(_mirrors(*c, s.pos), marked=c in marked)
+            for c in changed
+            if not self._stays_bound(p, c)
+        )
+        yield self._local(p.unit, {m.slot for m in p.messages}, marked)
         waits = bool(p.messages) and not combines  # for the agreement at the first delivery
         exchanges = totals or p.flags or combines or spreads
         if not waits and (exchanges or _needs_agreement(p.unit)):
@@ -211,7 +216,7 @@ class _Program:
             agree = ir.Agree(flags=p.flags, totals=totals if last else (), pos=s.pos)
             yield self._deliver(m, s.pos)
             yield agree
-            yield self._local(m.unit, set())
+            yield self._local(m.unit, set(), marked)
             if last:
                 yield agree
             yield ir.Clear(slot=_outbox(m.slot), pos=s.pos)
@@ -227,6 +232,21 @@ class _Program:
         self.kept.add(c)
         return True
 
+    def _is_listed(self, p: Partitioning) -> bool:
+        """Whether a step runs over a collection of rows, not over all rows."""
+        (block,) = p.unit.blocks
+        (step,) = block.steps
+        return isinstance(step, ir.Foreach) and step.slot in self.rows.lists
+
+    def _marked(self, steps: tuple[Partitioning, ...]) -> frozenset[tuple[str, str]]:
+        """The columns of which steps over collections mark the rows that they change.
+
+        Between steps the mirrors of unmarked rows have the values of their owners: so columns that
+        parts change at mirrors do not count, and other steps send all values.
+        """
+        changed = {c for p in steps if self._is_listed(p) for c in p.writes}
+        return frozenset((changed & self.spreads).difference(*(p.mirrored for p in steps)))
+
     def _deliver(self, m: Message, pos: Pos) -> ir.Deliver:
         table = self.stores[m.slot].columns[0].ref
         assert table is not None
@@ -237,7 +257,9 @@ class _Program:
             outbox=_outbox(m.slot), inbox=m.slot, table=table, points=m.points, ids=ids, pos=pos
         )
 
-    def _local(self, unit: ir.Unit, sent: set[str]) -> ir.Foreach:
+    def _local(
+        self, unit: ir.Unit, sent: set[str], marked: frozenset[tuple[str, str]]
+    ) -> ir.Foreach:
         """The step of a derived unit, whose functions get names that no others have."""
         (block,) = unit.blocks
         (step,) = block.steps
@@ -254,6 +276,8 @@ class _Program:
 
         for f in unit.funcs:  # callees first
             f = ir.rewritten(f, change)
+            if marked:
+                f = ir.rewrite_bodies(f, lambda body: body and _with_marks(body, marked))
             if isinstance(f, ir.Kernel):
                 f = replace(f, where=names[f.where] if f.where else None, ahead=None)
             k, name = 1, f.name
@@ -356,6 +380,21 @@ class _Program:
 def _outbox(slot: str) -> str:
     """The slot of the messages to be sent; no slot of a user ends so."""
     return f"{slot}_sent_"
+
+
+def _with_marks(body: ir.Body, columns: Container[tuple[str, str]]) -> ir.Body:
+    """Statements that mark the rows of which they change columns; writes stay together."""
+    found, first = list[ir.Stmt](), 0  # of the writes at the end
+    for s in body:
+        if not isinstance(s, ir.Write):
+            first = len(found)
+        n: Any = s if s.writes else getattr(s, "value", None)
+        if n is not None and n.writes and (n.place.slot, n.place.column) in columns:
+            p = n.place
+            found.insert(first, ir.Mark(slot=p.slot, column=p.column, row=p.row, pos=s.pos))
+            first += 1
+        found.append(ir.rewrite_bodies(s, lambda x: _with_marks(x, columns)))
+    return tuple(found)
 
 
 def _mirrors(slot: str, column: str, pos: Pos, op: str = "") -> ir.Mirrors:
