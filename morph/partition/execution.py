@@ -146,7 +146,10 @@ class PartitionedLaunch(LaunchOnParts):
     @property
     def text(self) -> str:
         """The C++ of the kernel and of the receivers of messages, after what is exchanged."""
-        lines = ["between the parts:", *describe(self.partitioning)]
+        found = self.partitioning
+        lines = ["between the parts:", *describe(found)]
+        if found.spreads and self.graph.transport.copies:
+            lines.append("of mirrors all values are sent, or a list of those that have changed")
         first = self.parts[0]
         texts = [x.compiled.text for x in (first.launch, *first.receiving)]
         return "".join(f"// {line}\n" for line in lines) + "\n".join(texts)

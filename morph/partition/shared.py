@@ -111,7 +111,6 @@ class Shared:
             self._routes[name] = found
         return self._routes[name]
 
-
     def groups(self, graph: PartitionedGraph, name: str) -> list[Any]:
         """For each part, where the rows of each group of marks begin among those sent.
 

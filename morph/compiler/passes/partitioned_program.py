@@ -4,10 +4,11 @@
 for it alone, followed by what the host does after a step that is launched alone: flags, totals and
 failures are agreed upon at its barrier (`Agree`), messages are delivered and executed (`Deliver`),
 mirrors are combined and spread (`Exchange`).  A column is spread after each step that changes it,
-if any step of the program reads it at other ends of edges.  Where steps only compare offers with
-the mirrors (`Partitioning.bounds`), it is not spread after changes by that operation alone.  All
-parts execute the same blocks, so they meet at the same crossings: conditions depend on what is
-equal in all parts alone.
+if any step of the program reads it at other ends of edges; after a step over a collection only
+the rows that it has changed (`Mark`).  Where steps only compare offers with the mirrors
+(`Partitioning.bounds`), it is not spread after changes by that operation alone.  All parts execute
+the same blocks, so they meet at the same crossings: conditions depend on what is equal in all parts
+alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS, MOST_WORDS
+from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MOST_PARTS, MOST_WORDS
 from morph.compiler.passes.ownership import Ownership
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.compiler.passes.work_sharing import reached
@@ -51,6 +52,8 @@ class PartitionedProgram:
     unit : Unit
     steps : tuple of Partitioning
         Of each ``foreach`` of the program, in order of blocks.
+    sends : tuple of tuple of Mirrors
+        The columns that are spread after each of ``steps``.
     spreads, writes : tuple of (slot, column)
         Columns whose mirrors have to be equal to the owner's values before the launch; columns
         that the program changes.
@@ -66,6 +69,7 @@ class PartitionedProgram:
 
     unit: ir.Unit
     steps: tuple[Partitioning, ...]
+    sends: tuple[tuple[ir.Mirrors, ...], ...]
     spreads: tuple[tuple[str, str], ...]
     writes: tuple[tuple[str, str], ...]
     stale: tuple[tuple[str, str], ...]
@@ -78,12 +82,19 @@ class PartitionedProgram:
 def describe_program(found: PartitionedProgram) -> list[str]:
     """Lines that say what each step of the program exchanges."""
     lines = ["one launch of each part; between the parts:"]
-    for p in found.steps:
+    for p, sends in zip(found.steps, found.sends, strict=True):
         (block,) = p.unit.blocks
         (step,) = block.steps
         assert isinstance(step, ir.Foreach)
-        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in describe(p)]
+        what = [*describe(p), *(_described(m) for m in sends)]
+        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in what]
     return lines
+
+
+def _described(m: ir.Mirrors) -> str:
+    """Which rows of a column are sent after a step."""
+    rows = f"those that have changed, by groups of {MARKED_ROWS}" if m.marked else "all"
+    return f"then: rows of {m.slot}.{m.column} are sent to mirrors, {rows}"
 
 
 def derive_program(
@@ -118,6 +129,7 @@ class _Program:
         self.state = dict(unit.state)
         self.hidden: dict[str, Hidden] = {}
         self.boxes: list[Box] = []
+        self.sends: list[tuple[ir.Mirrors, ...]] = []
         self._refuse_unit()
 
     def derived(self) -> PartitionedProgram:
@@ -146,7 +158,7 @@ class _Program:
         boxes = {slot for box in self.boxes for slot in (box.outbox, box.inbox)}
         writes = {c for p in steps for c in p.writes}
         return PartitionedProgram(
-            unit, steps, tuple(sorted(self.spreads)),
+            unit, steps, tuple(self.sends), tuple(sorted(self.spreads)),
             tuple(sorted(writes)), tuple(sorted(writes - (self.spreads - self.kept))),
             tuple(self.hidden.values()), tuple(self.boxes),
             tuple(s for s in self.rows.lists if s not in boxes),
@@ -203,6 +215,7 @@ class _Program:
             for c in changed
             if not self._stays_bound(p, c)
         )
+        self.sends.append(spreads)
         yield self._local(p.unit, {m.slot for m in p.messages}, marked)
         waits = bool(p.messages) and not combines  # for the agreement at the first delivery
         exchanges = totals or p.flags or combines or spreads
