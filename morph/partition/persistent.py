@@ -20,7 +20,7 @@ import numpy as np
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Status
-from morph.compiler.ir.layout import GLOBAL, MAILBOX, MARKED_GROUP, Parts, Route
+from morph.compiler.ir.layout import GLOBAL, MAILBOX, Parts, Route
 from morph.compiler.passes.partitioned_program import (
     NeedsSteps,
     PartitionedProgram,
@@ -39,7 +39,7 @@ from morph.partition.messages import no_copy
 from morph.partition.objects import LaunchOnParts
 from morph.partition.parts import DIVIDED
 from morph.partition.pool import Call, start
-from morph.partition.shared import shared_by
+from morph.partition.shared import shared_by, words_of_marks
 from morph.partition.transport import raise_together
 
 SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
@@ -116,7 +116,7 @@ class PersistentProgram(LaunchOnParts):
         self.mailboxes = [d.zeros(MAILBOX, np.int64) for d in graph.devices]
         self.marks = {
             (slot, column): [
-                p.device.zeros(len(x) // MARKED_GROUP + 1, np.uint64)
+                p.device.zeros(words_of_marks(len(x)) + 1, np.uint64)
                 for p, x in zip(self.launches, self._objects(slot), strict=True)
             ]
             for slot, column in layout.marks
@@ -362,8 +362,8 @@ class PersistentProgram(LaunchOnParts):
             objects = self._objects(slot)
             found[:, at : at + count] = [x.address("column", column) for x in objects]
         for (slot, column), at in layout.marks.items():
-            groups = shared.groups(graph, self._objects(slot)[0].name)
-            arrays = zip(self.launches, self.marks[slot, column], groups, strict=True)
+            begins = shared.marked(graph, self._objects(slot)[0].name)
+            arrays = zip(self.launches, self.marks[slot, column], begins, strict=True)
             found[:, at : at + 2] = [[p.device.pointer(x) for x in two] for p, *two in arrays]
         for k, p in enumerate(self.launches):
             with p.device.active():

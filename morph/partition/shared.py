@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from morph.compiler.ir.layout import MARKED_GROUP, Route
+from morph.compiler.ir.layout import MARKED_ROWS, Route
 from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
 from morph.data.table import Table
@@ -38,7 +38,7 @@ class Shared:
         self._devices = devices
         self._routes: dict[str, np.ndarray[Any, Any]] = {}
         self._arrays: list[Any] = []  # whose addresses routes have
-        self._groups: dict[str, list[Any]] = {}
+        self._marked: dict[str, list[Any]] = {}
         self._boxes: dict[Any, Collection] = {}
         self.running = self.failed = False
 
@@ -111,22 +111,26 @@ class Shared:
             self._routes[name] = found
         return self._routes[name]
 
-    def groups(self, graph: PartitionedGraph, name: str) -> list[Any]:
-        """For each part, where the rows of each group of marks begin among those sent.
+    def marked(self, graph: PartitionedGraph, name: str) -> list[Any]:
+        """For each part, where the rows of each mark begin among those sent, by receiving part.
 
-        By receiving part, an end beyond the last group, too: see `PartsLayout.marks`.
+        Words of 8 marks are whole, and an end follows: see `PartsLayout.marks`.
         """
-        if name not in self._groups:
+        if name not in self._marked:
             table, found = graph.tables[name], []
             for k, device in enumerate(graph.devices):
                 own = [device.to_host(a) for a in table._routes.sent[k]]
-                last = table._share(k).owned + MARKED_GROUP
-                bounds = np.arange(0, last, MARKED_GROUP)
+                rows = np.arange(8 * words_of_marks(table._share(k).owned) + 1) * MARKED_ROWS
                 starts = np.cumsum([0, *(a.size for a in own)])
-                begins = [s + np.searchsorted(a, bounds) for s, a in zip(starts, own, strict=False)]
+                begins = [s + np.searchsorted(a, rows) for s, a in zip(starts, own, strict=False)]
                 found.append(device.asarray(np.concatenate(begins).astype(np.int32)))
-            self._groups[name] = found
-        return self._groups[name]
+            self._marked[name] = found
+        return self._marked[name]
+
+
+def words_of_marks(rows: int) -> int:
+    """How many words have the marks of so many rows."""
+    return -(-rows // (8 * MARKED_ROWS))
 
 
 _known: WeakKeyDictionary[PartitionedGraph, Shared] = WeakKeyDictionary()

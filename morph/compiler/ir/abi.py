@@ -173,8 +173,8 @@ class PartsLayout:
         The first of the words with the addresses that a column has in each part.
     marks : dict of (slot, column) to int
         The first of two words: the address of the marks of a column's rows (see `ir.Mark`), a byte
-        for `MARKED_ROWS`; and that of where the rows of each `MARKED_GROUP` begin in `Route.SENT`,
-        by receiving part (i32).
+        for `MARKED_ROWS`, in whole words of 8; and that of where the rows of each mark begin in
+        `Route.SENT`, by receiving part (i32).
     size : int
         Number of words of the array.
     """

@@ -79,7 +79,6 @@ class Rebuild(IntEnum):
 
 
 MARKED_ROWS = 8  # that have a mark in common: a byte
-MARKED_GROUP = 8 * MARKED_ROWS  # the rows of a word of marks
 MOST_PARTS = 8  # of one host, that execute a program together
 MOST_WORDS = 48  # that a part sends at a crossing: two of the schedule, then those of the program
 
