@@ -58,21 +58,22 @@ def test_a_list_is_sent_if_it_is_shorter(kind, size):
         values = known.copy()
         rows = np.random.default_rng(1).choice(count, changed, replace=False)
         values.reshape(count, -1)[rows, -1] = 0
-        at, sent = _changes(cpu, values, known.reshape(-1))
+        (at, sent), now = _changes(cpu, values, known.copy().reshape(-1))
+        assert np.array_equal(now, values)
         if changed < most:
             assert np.array_equal(at, np.sort(rows)) and at.dtype == np.int32
             assert np.array_equal(sent, values[at].reshape(-1))
         else:
             assert not at.size and np.array_equal(sent, values.reshape(-1))
     with mock.patch.object(ROUTES, "FEW", count + 1):
-        assert _changes(cpu, known, known)[1].size == known.size
+        assert _changes(cpu, known, known)[0][1].size == known.size
 
 
 def test_bits_are_compared():
     known = np.array([0.0, np.nan, 1.0, 2.0] * 8, np.float32)
     values = known.copy()
     values[0], values[2] = -0.0, np.nan
-    at, sent = _changes(morph.device("cpu"), values, known)
+    (at, sent), _ = _changes(morph.device("cpu"), values, known)
     assert at.tolist() == [0, 2] and np.signbit(sent[0]) and np.isnan(sent[1])
 
 

@@ -13,7 +13,8 @@ from morph.partition.parts import DIVIDED
 from morph.runtime.arrays import to_host
 from morph.runtime.device import Array, Device
 
-FEW = 1024  # rows that one part mirrors of another: fewer are sent whole
+FEW = 8192  # rows that a part mirrors of another: fewer are sent whole
+MORE = 32  # times as many on a GPU
 POSITION = 4  # bytes of a position in a list of changes
 
 # kernels/schedule/parts.h combines within a launch: `combine_mirrors`, `agreed`
@@ -41,7 +42,7 @@ class Routes:
         nothing is sent, and nothing is known.
     """
 
-    __slots__ = ("_mirrors", "_positions", "_sent", "known", "table")
+    __slots__ = ("_mirrors", "_picked", "_positions", "_sent", "known", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -50,6 +51,7 @@ class Routes:
     def changed(self) -> None:
         """Find the routes again at their next use: mirrors have been added."""
         self._sent: dict[int, list[Array]] | None = None
+        self._picked: dict[int, list[Array]] = {}
         self._mirrors: dict[int, list[slice | Array]] = {}
         self._positions: dict[int, Array | None] = {}
         self.known: dict[str, dict[int, list[Array]]] = {}
@@ -77,6 +79,18 @@ class Routes:
                 found[j] = [device.asarray(a) for a in rows]
             self._sent = found
         return self._sent
+
+    def _pick(self, j: int, name: str) -> list[Array]:
+        """Gather from a column of part j, for each part k, the values of the rows in `sent`.
+
+        NumPy's ``take`` is fastest by indices of the width of an address.
+        """
+        table = self.table.local(j)
+        array = table.columns[name].array
+        if j not in self._picked:
+            kind = np.intp if table.device.on_host else np.int32
+            self._picked[j] = [rows.astype(kind, copy=False) for rows in self.sent[j]]
+        return [array.take(rows, 0) for rows in self._picked[j]]
 
     def mirrors(self, k: int) -> list[slice | Array]:
         """Give for each part the rows of part k that are copies of its rows, on part k's device."""
@@ -106,19 +120,17 @@ class Routes:
             If a value refers to a point or edge of which a part that mirrors it has no copy.
         """
         ref, transport = self._divided_ref(name), self.table.graph.transport
-        known, outgoing, found = self.known.pop(name, {}), {}, {}
-        for j, lists in self.sent.items():
-            table = self.table.local(j)
-            device = table.device
+        known = self.known.pop(name, {})
+        outgoing, found = dict[int, Any](), dict[int, Any]()
+        for j in self.sent:
+            device = self.table.local(j).device
             with device.active():
-                pieces = [table.columns[name].array[rows] for rows in lists]
+                pieces = self._pick(j, name)
                 if ref is not None:
                     pieces = [ref._share(j).global_ids(device.to_host(a)) for a in pieces]
-                before = known.get(j) if transport.copies else None
-                outgoing[j] = [
-                    _changes(device, a, before and before[k]) for k, a in enumerate(pieces)
-                ]
-            found[j] = pieces
+                before = known.get(j) or [None] * len(pieces)
+                changes = [_changes(device, *x) for x in zip(pieces, before, strict=True)]
+            outgoing[j], found[j] = zip(*changes, strict=True)
         for k, received in transport.exchange(outgoing).items():
             for rows, (at, values) in zip(self.mirrors(k), received, strict=True):
                 if ref is not None:
@@ -190,19 +202,23 @@ class Routes:
         return self.table.graph.tables[ref] if ref in DIVIDED else None
 
 
-def _changes(device: Device, values: Array, known: Array | None) -> list[Array]:
-    """Positions and values of the rows that differ from those known; no positions: all, or none.
+def _changes(
+    device: Device, values: Array, known: Array | None
+) -> tuple[tuple[Array, Array], Array]:
+    """Positions and values of the rows that differ from those known, and what is known then.
 
-    Bits are compared: 0.0 and -0.0 differ.  A list is sent if it has less than two thirds of the
-    bytes of all values.
+    No positions: all values, or none.  Bits are compared: 0.0 and -0.0 differ.  A list is sent if
+    it has less than two thirds of the bytes of all values; then what is known changes in place.
     """
     xp = np if type(values) is np.ndarray else device.xp
     count, nothing = len(values), xp.zeros(0, np.int32)
-    if known is None or count < FEW:
-        return [nothing, values.reshape(-1)]
-    bits = np.dtype(f"u{values.dtype.itemsize}")
-    differs = values.view(bits) != known.reshape(values.shape).view(bits)
+    everything = (nothing, values.reshape(-1)), values
+    if known is None or count < (FEW if xp is np else MORE * FEW):
+        return everything
+    bits, known = np.dtype(f"u{values.dtype.itemsize}"), known.reshape(values.shape)
+    differs = values.view(bits) != known.view(bits)
     at = xp.flatnonzero(differs if values.ndim == 1 else differs.any(1)).astype(np.int32)
     if 3 * at.size * (POSITION + values.nbytes // count) >= 2 * values.nbytes:
-        return [nothing, values.reshape(-1)]
-    return [at, values[at].reshape(-1)]
+        return everything
+    known[at] = changed = values[at]
+    return (at, changed.reshape(-1)), known
