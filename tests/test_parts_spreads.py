@@ -1,4 +1,4 @@
-"""What parts that share no memory send: all values of a column, or those that have changed."""
+"""What parts on several machines send: all values of a column, or those that have changed."""
 
 import sys
 from unittest import mock
@@ -18,12 +18,12 @@ from morph.prelude import atomic_add, atomic_max, atomic_min, f64, i32, i64, vec
 ROUTES = sys.modules["morph.partition.routes"]
 
 
-class Copies(Local):
-    """Parts of one process, which get copies of what is sent, as ranks do."""
+class Network(Local):
+    """Parts of one process, which get copies of what is sent, as those on other machines do."""
 
     def __init__(self, devices):
         super().__init__(devices)
-        self.copies, self.sent = True, 0
+        self.network, self.sent = True, 0
 
     def exchange(self, sent):
         found = super().exchange(sent)
@@ -37,7 +37,7 @@ class Copies(Local):
 def divided(g, count=3):
     """Parts that send lists of changes, however few their mirrors are."""
     parts = morph.partition(g, ["python"] * count)
-    parts.transport = Copies(parts.devices)
+    parts.transport = Network(parts.devices)
     return parts
 
 

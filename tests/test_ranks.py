@@ -265,6 +265,7 @@ PROGRAMS = """
 import sys
 from test_parts_programs import *
 sys.modules["morph.partition.routes"].FEW = 1  # lists of changes, of few mirrors, too
+sys.modules["morph.partition.ranks"].platform.node = lambda: f"machine {comm.rank}"
 rng = np.random.default_rng(5)
 for directed in (True, False):
     ends, weight = rng.integers(0, 40, (2, 90)), rng.integers(1, 9, 90)

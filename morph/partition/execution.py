@@ -148,7 +148,7 @@ class PartitionedLaunch(LaunchOnParts):
         """The C++ of the kernel and of the receivers of messages, after what is exchanged."""
         found = self.partitioning
         lines = ["between the parts:", *describe(found)]
-        if found.spreads and self.graph.transport.copies:
+        if found.spreads and self.graph.transport.network:
             lines.append("of mirrors all values are sent, or a list of those that have changed")
         first = self.parts[0]
         texts = [x.compiled.text for x in (first.launch, *first.receiving)]

@@ -14,7 +14,8 @@ from morph.runtime.arrays import to_host
 from morph.runtime.device import Array, Device
 
 FEW = 8192  # rows that a part mirrors of another: fewer are sent whole
-MORE = 32  # times as many on a GPU
+MORE = 128  # times as many on a GPU
+CHUNK = 16384  # rows that the host compares at a time, in its caches
 POSITION = 4  # bytes of a position in a list of changes
 
 # kernels/schedule/parts.h combines within a launch: `combine_mirrors`, `agreed`
@@ -38,8 +39,8 @@ class Routes:
     ----------
     known : dict of str to dict
         By column, for each part j of this process and each part k, the values at k's mirrors of
-        j's rows: only what differs from them is sent.  Where parts of one process share memory,
-        nothing is sent, and nothing is known.
+        j's rows: only what differs from them is sent.  On one machine all values are sent, which is
+        faster than to compare them, and nothing is known.
     """
 
     __slots__ = ("_mirrors", "_picked", "_positions", "_sent", "known", "table")
@@ -111,8 +112,8 @@ class Routes:
     def spread(self, name: str) -> None:
         """Set the mirrors of a column to the values of the rows that they are copies of.
 
-        Each part sends to each other part all values, or those that differ from what it knows of
-        the mirrors, with their positions.
+        Each part sends to each other part all values, or, by a network, those that differ from
+        what it knows of the mirrors, with their positions.
 
         Raises
         ------
@@ -137,7 +138,7 @@ class Routes:
                     values = ref._local_ids(k, values, f"{self.table.name}.{name}")
                 if values.size:
                     self._set(k, name, self._rows_at(k, rows, at), values)
-        if transport.copies:
+        if transport.network:
             self.known[name] = found
         self.table._stale.discard(name)
 
@@ -176,7 +177,7 @@ class Routes:
                         array[rows] = operation(device.xp, own, other.reshape(own.shape))
         if op == "add":
             self.fill(name, 0)
-        elif self.table.graph.transport.copies:
+        elif self.table.graph.transport.network:
             self.known[name] = found  # mirrors have what they have sent
         self.table._stale.add(name)
 
@@ -210,15 +211,22 @@ def _changes(
     No positions: all values, or none.  Bits are compared: 0.0 and -0.0 differ.  A list is sent if
     it has less than two thirds of the bytes of all values; then what is known changes in place.
     """
-    xp = np if type(values) is np.ndarray else device.xp
-    count, nothing = len(values), xp.zeros(0, np.int32)
-    everything = (nothing, values.reshape(-1)), values
-    if known is None or count < (FEW if xp is np else MORE * FEW):
+    on_host = type(values) is np.ndarray
+    xp, count = np if on_host else device.xp, len(values)
+    everything = (xp.zeros(0, np.int32), values.reshape(-1)), values
+    if known is None or count < (FEW if on_host else MORE * FEW):
         return everything
     bits, known = np.dtype(f"u{values.dtype.itemsize}"), known.reshape(values.shape)
-    differs = values.view(bits) != known.view(bits)
-    at = xp.flatnonzero(differs if values.ndim == 1 else differs.any(1)).astype(np.int32)
-    if 3 * at.size * (POSITION + values.nbytes // count) >= 2 * values.nbytes:
-        return everything
+    most = 2 * values.nbytes // (3 * (POSITION + values.nbytes // count))
+    found, step = list[Array](), CHUNK if on_host else count
+    for i in range(0, count, step):
+        differs = values[i : i + step].view(bits) != known[i : i + step].view(bits)
+        at = xp.flatnonzero(differs if values.ndim == 1 else differs.any(1)).astype(np.int32)
+        most -= at.size
+        if most < 0:
+            return everything
+        at += np.int32(i)
+        found.append(at)
+    at = xp.concatenate(found)
     known[at] = changed = values[at]
     return (at, changed.reshape(-1)), known
