@@ -18,6 +18,7 @@ from morph import __version__
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import letters
 from morph.cli.common import complain, process_age
+from morph.cli.interrupts import repeated_if_dropped
 from morph.language.messages import shortened
 
 COMMANDS = {
@@ -96,7 +97,7 @@ class Commands(click.Group):
         if not args and kwargs.get("args") is None:  # a process of its own: --time begins with it
             kwargs["obj"] = monotonic() - process_age()
         try:
-            with warnings.catch_warnings():
+            with repeated_if_dropped(), warnings.catch_warnings():
                 warnings.showwarning = _warn
                 code = super().main(*args, **kwargs)
             sys.stdout.flush()

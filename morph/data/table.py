@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, overload
@@ -19,6 +18,7 @@ from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
+from morph.language.weak import WeakObjects
 from morph.runtime.device import Array, Device, device
 
 
@@ -83,7 +83,7 @@ class Table(Store):
         self._held: int | None = None
         self._known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
         # Collections, sets, and tables outside its graph that refer to the rows.
-        self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.dependents: WeakObjects[Any] = WeakObjects()
         self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
         super().__init__(name, _device(getattr(device, "device", device)), capacity)
         for column, spec in columns.items():

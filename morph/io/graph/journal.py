@@ -15,7 +15,6 @@ import errno
 import io
 import os
 import warnings
-import weakref
 from collections.abc import Mapping
 from io import RawIOBase
 from pathlib import Path
@@ -43,12 +42,13 @@ from morph.io.graph.snapshot import (
 )
 from morph.io.text.files import remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
 from morph.updates.fast_path import place_next
 
 READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS
 READS = 8  # attempts to read a snapshot and its log while another process writes checkpoints
-_open: weakref.WeakSet[Journal] = weakref.WeakSet()
+_open: WeakObjects[Journal] = WeakObjects()
 
 
 def _append(file: RawIOBase, data: bytes) -> None:
