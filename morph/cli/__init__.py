@@ -19,6 +19,7 @@ from morph.algorithms.registry import ALGORITHMS
 from morph.cli import letters
 from morph.cli.common import complain, process_age
 from morph.cli.interrupts import repeated_if_dropped
+from morph.cli.logs import logged
 from morph.language.messages import shortened
 
 COMMANDS = {
@@ -126,13 +127,21 @@ def _warn(
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Write to standard error what is compiled, launched and enlarged; before COMMAND.",
+)
 @click.version_option(__version__, prog_name="morph")
 @click.pass_context
-def main(context: click.Context) -> None:
+def main(context: click.Context, verbose: bool) -> None:
     """Graph algorithms that change their graph, on CPUs and GPUs.
 
     Vertices count from 0, whatever a file's own base.
     """
+    if verbose:
+        context.with_resource(logged())
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(2)

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import click
 
+from morph.cli.logs import verbose
 from morph.language.messages import shortened
 from morph.runtime.device import Device, device
 from morph.runtime.timing import Timing
@@ -179,8 +180,8 @@ Shown = TypeVar("Shown", bound=Line)
 
 @contextmanager
 def progress_on(kind: type[Shown]) -> Iterator[Shown | None]:
-    """Give a line for progress, cleared at the end; None if stderr is no terminal."""
-    if not sys.stderr.isatty():
+    """Give a line for progress, cleared at the end; None if stderr is no terminal or has a log."""
+    if not sys.stderr.isatty() or verbose():
         yield None
         return
     line = kind()

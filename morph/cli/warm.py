@@ -25,6 +25,7 @@ from morph.algorithms.refinement.refine import refine
 from morph.algorithms.registry import ALGORITHMS, Algorithm
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.cli.common import BadInput, Line, device_of, device_option, progress_on
+from morph.cli.logs import log_in_worker, verbose
 from morph.graph import Graph
 from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu, cuda, shipped
@@ -194,7 +195,8 @@ def warm(
         for k in range(0, sum(1 for _ in CALLS[name](device)), TOGETHER)
     ]  # fmt: skip
     spawn = multiprocessing.get_context("spawn")
-    with spawn.Pool(min(jobs or os.cpu_count() or 1, len(todo))) as pool, progress_on(Line) as line:
+    processes, log = min(jobs or os.cpu_count() or 1, len(todo)), (verbose(),)
+    with spawn.Pool(processes, log_in_worker, log) as pool, progress_on(Line) as line:
         made = [pool.apply_async(_run, job) for job in todo]
         for done, call in enumerate(made):
             if line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import logging
 import threading
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
 from morph.runtime.device import Array, Device, is_host
 
+_logger = logging.getLogger("morph.memory")
 Word = Meta
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = Word
 TYPES = {"u8": np.uint8, "i32": np.int32, "u64": np.uint64}
@@ -339,6 +341,10 @@ class Store:
         except BaseException:  # an interrupt: half of it would have kernels write beyond its end
             self._take(*before)
             raise
+        if capacity > before[1]:
+            _logger.debug(
+                "%s on %s: capacity %d to %d", self.name, self.device.name, before[1], capacity
+            )
 
     def _take(
         self, buffers: list[Array], capacity: int, hidden: dict[str, Array],

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import warnings
 from collections.abc import Mapping
 from io import RawIOBase
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -46,6 +48,7 @@ from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
 from morph.updates.fast_path import place_next
 
+_logger = logging.getLogger("morph.journal")
 READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS
 READS = 8  # attempts to read a snapshot and its log while another process writes checkpoints
 _open: WeakObjects[Journal] = WeakObjects()
@@ -339,7 +342,11 @@ class Journal:
                 break
         else:
             raise BlockingIOError(errno.EAGAIN, "checkpoints come too fast to read", str(self.path))
+        since, before = perf_counter(), self.number
         self._apply_log(memoryview(data), then)
+        if count := self.number - before:
+            took = 1e3 * (perf_counter() - since)
+            _logger.info("%s: %d batches replayed, %.1f ms", self.log, count, took)
 
     def _log_bytes(self) -> bytes:
         try:
