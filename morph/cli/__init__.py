@@ -9,6 +9,7 @@ import os
 import pkgutil
 import sys
 import warnings
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -17,7 +18,7 @@ import click
 from morph import __version__
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import letters
-from morph.cli.common import complain, process_age
+from morph.cli.common import Run, complain, process_age
 from morph.cli.interrupts import repeated_if_dropped
 from morph.cli.logs import logged
 from morph.language.messages import shortened
@@ -51,6 +52,10 @@ COMMANDS = {
         "Refine the mesh IN until its angles, areas and edges are as asked.",
     ),
     "sat": ("sat:sat", "Look for a model of a formula in DIMACS CNF; made for large random k-SAT."),
+    "schema": (
+        "system:schema",
+        "Print the JSON Schema of what the commands print with --json.",
+    ),
     "sssp": ("updates:sssp_command", ALGORITHMS["sssp"].summary),
     "triangulate": (
         "meshes:triangulate",
@@ -95,11 +100,11 @@ class Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit: 0 done, 1 failed, 2 bad input or setup, 130 interrupted."""
         kwargs["standalone_mode"] = False
-        if not args and kwargs.get("args") is None:  # a process of its own: --time begins with it
-            kwargs["obj"] = monotonic() - process_age()
+        own = not args and kwargs.get("args") is None  # a process of its own: --time begins with it
+        run = kwargs.setdefault("obj", Run(monotonic() - (process_age() if own else 0), []))
         try:
             with repeated_if_dropped(), warnings.catch_warnings():
-                warnings.showwarning = _warn
+                warnings.showwarning = partial(_warn, run.warnings)
                 code = super().main(*args, **kwargs)
             sys.stdout.flush()
         except (click.Abort, KeyboardInterrupt):
@@ -116,9 +121,10 @@ class Commands(click.Group):
 
 
 def _warn(
-    message: Warning | str, category: object, filename: str, lineno: int,
+    shown: list[str], message: Warning | str, category: object, filename: str, lineno: int,
     file: object = None, line: object = None,
 ) -> None:  # fmt: skip
+    shown.append(shortened(str(message)))
     click.echo(shortened(f"morph: {message}"), err=True)
 
 

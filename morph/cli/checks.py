@@ -13,6 +13,7 @@ from morph.algorithms.registry import ALGORITHMS
 from morph.algorithms.sat.simplify import simplify
 from morph.cli.common import BadInput, bad_input, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
+from morph.cli.meshfiles import sizes_of
 from morph.data.formula import Formula
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_cnf, read_edges, read_mesh
@@ -55,6 +56,7 @@ def _check_mesh(path: str, as_json: bool) -> None:
         mesh = read_mesh(path)
     found, quality = mesh.violations(), mesh.quality()
     report = {
+        "input": sizes_of(mesh),
         "good": not found,
         "violations": [{"name": v.name, "message": v.message, "count": len(v.ids)} for v in found],
         "quality": quality.to_dict(),
@@ -90,7 +92,8 @@ def _check_answer(
         message = str(error)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{answer}: {error}") from error
-    report = {"good": not message, "algorithm": algorithm, "message": message}
+    size = {"vertices": edges.n, "edges": len(edges.src)}
+    report = {"input": size, "good": not message, "algorithm": algorithm, "message": message}
     print_report(report, as_json, [f"{algorithm}: {message or 'the answer is right'}"])
     if message:
         raise click.exceptions.Exit(1)
@@ -111,7 +114,9 @@ def _check_model(path: str, answer: str, as_json: bool) -> None:
         except validate.WrongAnswer as error:
             message = str(error)
     missing = said.missing if said.model is not None else 0
-    report = {"good": not message, "status": said.status, "unset": missing, "message": message}
+    size = {"variables": formula.variables, "clauses": formula.clauses}
+    report = {"input": size, "good": not message, "status": said.status, "unset": missing}
+    report["message"] = message
     unset = f" ({missing:,} variables not told were taken as false)" if missing else ""
     print_report(report, as_json, [f"{said.status}: {message or 'the answer is right'}{unset}"])
     if message:

@@ -10,16 +10,37 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import click
 
+from morph import __version__
 from morph.cli.logs import verbose
 from morph.language.messages import shortened
 from morph.runtime.device import Device, device
 from morph.runtime.timing import Timing
 
 Some = TypeVar("Some")
+
+
+class Run(NamedTuple):
+    """The object of the outermost context of `click`.
+
+    Attributes
+    ----------
+    started : float
+        When the process or command began, by `time.monotonic`.
+    warnings : list of str
+    """
+
+    started: float
+    warnings: list[str]
+
+
+def this_run() -> Run:
+    """Return the run of the command."""
+    run: Run = click.get_current_context().find_root().obj
+    return run
 
 
 class BadInput(click.ClickException):
@@ -137,10 +158,24 @@ def times_of(timing: Timing) -> dict[str, float]:
     return {name: round(getattr(timing, name), 6) for name in ("compile", "transfer", "run")}
 
 
+def complete_report(report: dict[str, Any]) -> dict[str, Any]:
+    """Add the fields that the reports of all commands have, see ``schema.json``."""
+    contexts, context = list[str](), click.get_current_context()
+    while context.parent is not None:
+        contexts.insert(0, str(context.info_name))
+        context = context.parent
+    run = this_run()
+    common: dict[str, Any] = {
+        "command": " ".join(contexts), "version": __version__, "device": None, "input": {},
+        "seconds": round(time.monotonic() - run.started, 6), "warnings": run.warnings,
+    }  # fmt: skip
+    return common | report
+
+
 def print_report(report: dict[str, Any], as_json: bool, lines: list[str]) -> None:
     """Print the report for programs, or the lines for people."""
     if as_json:
-        click.echo(json.dumps(report, allow_nan=False))
+        click.echo(json.dumps(complete_report(report), allow_nan=False))
     else:
         click.echo("\n".join(lines))
 

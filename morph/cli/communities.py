@@ -14,6 +14,7 @@ from morph.cli.common import (
     Line,
     bad_input,
     check_writable,
+    complete_report,
     device_of,
     device_option,
     format_times,
@@ -74,11 +75,12 @@ def community_command(
             top=options["top"], progress=show,
         )  # fmt: skip
     results = [_record(q, x) for q, x in zip(queries, found, strict=True)]
+    read = {"vertices": edges.n, "edges": len(edges.src)}
+    report = {"input": read, **read, "size": size, "communities": results}
+    report |= {"times": times_of(spent), "device": where.name}
     if output is not None:
         with replacing(output) as (file,):
-            file.write(json.dumps({"size": size, "communities": results}).encode() + b"\n")
-    report = {"vertices": edges.n, "edges": len(edges.src), "size": size, "communities": results}
-    report |= {"times": times_of(spent), "device": where.name}
+            file.write(json.dumps(complete_report(report), allow_nan=False).encode() + b"\n")
     lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges"]
     lines += [line for x in results for line in _lines(x)]
     lines += [f"{where.name}: {format_times(times_of(spent))}"]

@@ -58,7 +58,8 @@ def max_flow_command(
         with replacing(output) as (file,):
             np.savez(file, flow=flow, cut=found.cut)
     across = _across(edges, found.cut)
-    report: dict[str, Any] = {"vertices": edges.n, "edges": len(edges.src)}
+    size = {"vertices": edges.n, "edges": len(edges.src)}
+    report: dict[str, Any] = {"input": size, **size}
     report |= {"source": source, "sink": sink, "value": found.value}
     report |= {"cut_edges": across, "source_side": int(found.cut.sum())}
     report |= {"times": times_of(spent), "device": where.name}

@@ -194,6 +194,7 @@ def convert(
     _check_output("OUT", graph_out, write_as)
     try:
         edges = read_edges(graph_in, read_as, weight_type)
+        size = {"vertices": edges.n, "edges": len(edges.src)}
         if symmetrize and not edges.symmetric:
             src, dst, weight = arcs_of(edges)
             edges = dataclasses.replace(edges, src=src, dst=dst, weight=weight, undirected=False)
@@ -205,5 +206,5 @@ def convert(
     except (TypeError, ValueError) as error:
         raise BadInput(str(error)) from error
     count, word = len(edges.src), "edges" if edges.undirected else "arcs"
-    report = {"vertices": edges.n, word: count, "output": graph_out}
+    report = {"input": size, "vertices": edges.n, word: count, "output": graph_out}
     print_report(report, as_json, [f"{edges.n:,} vertices, {count:,} {word}: {graph_out}"])

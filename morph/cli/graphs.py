@@ -174,7 +174,8 @@ def run_and_report(row: Algorithm, call: Call, options: Arguments, arguments: Ar
     save_answer(call.output, row, row.answer(found, arguments))
     times, result = times_of(spent), row.report(found)
     where = ",".join(device.name for device in given.devices)
-    report: dict[str, Any] = {"vertices": given.n, "edges": given.edges, **result}
+    size = {"vertices": given.n, "edges": given.edges}
+    report: dict[str, Any] = {"input": size, **size, **result}
     report |= {**source_of(options), "times": times, "device": where}
     shown = ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in result.items())
     lines = [f"{given.n:,} vertices, {given.edges:,} edges", shown]

@@ -23,6 +23,7 @@ from morph.cli.common import (
     progress_on,
     standard_input,
     taken,
+    this_run,
 )
 from morph.data.formula import Formula
 from morph.io import read_cnf
@@ -92,7 +93,7 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
     that occur.  Exit code 10: satisfiable, by a checked model; 20: unsatisfiable, by unit
     propagation, by clauses of two literals, or by CaDiCaL; 0: unknown.
     """
-    started = click.get_current_context().find_root().obj or monotonic()
+    started = this_run().started
     asked = taken(Asked, options)
     method_options = _options(asked.given)
     with bad_input():
@@ -117,6 +118,7 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
         )  # fmt: skip
     times |= found.seconds
     report = {
+        "input": {"variables": formula.variables, "clauses": formula.clauses},
         "status": found.status, "reason": found.reason, "variables": formula.variables,
         "clauses": formula.clauses, "seed": asked.seed, "device": where, **_numbers(found),
         "times": {phase: round(spent, 6) for phase, spent in times.items()},

@@ -1,10 +1,11 @@
-"""``morph info`` and ``morph cache``."""
+"""``morph info``, ``morph cache`` and ``morph schema``."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
+from pathlib import Path
 
 import click
 
@@ -13,6 +14,7 @@ from morph.cli.common import json_option, print_report
 from morph.runtime.device import DeviceError, device
 from morph.runtime.toolchain import BuildError, cache, cpu
 
+SCHEMA = Path(__file__).with_name("schema.json")
 _UNITS = "kMG"
 
 
@@ -88,6 +90,17 @@ def cache_command(clear: bool, as_json: bool) -> None:
     lines = [f"{place}: {len(entries)} entries, {_bytes(size)}"]
     lines += [f"  {e.key[:12]}  {e.target:<6}  {_bytes(e.size):>8}  {e.name}" for e in entries]
     print_report(report, as_json, lines)
+
+
+@click.command()
+def schema() -> None:
+    r"""Print the JSON Schema of what the commands print with --json.
+
+    \b
+    Example:
+        morph schema > morph.schema.json
+    """
+    click.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
 
 
 def _bytes(size: float) -> str:

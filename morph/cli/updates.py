@@ -454,7 +454,8 @@ def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updat
     found = on_host(log.graph, Sssp(dynamic.distance, predecessor))
     save_answer(call.output, row, row.answer(found, {"source": list(sources)}))
     arcs, result = log.graph.edges.live, row.report(found)
-    report: dict[str, Any] = {"vertices": edges.n, "edges": arcs, **result, **source_of(options)}
+    report: dict[str, Any] = {"input": {"vertices": edges.n, "edges": len(edges.src)}}
+    report |= {"vertices": edges.n, "edges": arcs, **result, **source_of(options)}
     if asked.log is not None:
         report["resumed_after"] = log.number
     times = {"graph_and_repair": round(sum(b["seconds"] for b in batches), 6)}
