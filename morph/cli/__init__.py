@@ -18,7 +18,7 @@ import click
 from morph import __version__
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import letters
-from morph.cli.common import Run, complain, process_age
+from morph.cli.common import FullSummaries, Run, complain, examples, process_age
 from morph.cli.interrupts import repeated_if_dropped
 from morph.cli.logs import logged
 from morph.language.messages import shortened
@@ -87,7 +87,7 @@ def _load(place: str) -> Any:
     return pkgutil.resolve_name(f"morph.cli.{place}")
 
 
-class Commands(click.Group):
+class Commands(FullSummaries):
     """A group whose failures are one line on stderr, and an exit code."""
 
     def resolve_command(
@@ -132,6 +132,13 @@ def _warn(
     cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "morph COMMAND --help                  options and examples of a command",
+        "morph triangulate coast.poly -o coast",
+        "morph bfs GRAPH.gr.gz --source 5 --json",
+        "morph -v sat formula.cnf              with a log on standard error",
+        'eval "$(_MORPH_COMPLETE=bash_source morph)"  completion by <Tab>',
+    ),
 )
 @click.option(
     "-v",

@@ -80,10 +80,29 @@ def parts_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return device_option(command, "  Of several, such as cuda:0,cuda:1, each has a part.")
 
 
+class FullSummaries(click.Group):
+    """A group whose help has the whole summary of each command."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, c.get_short_help_str(300)) for name, c in commands if c and not c.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def examples(*lines: str) -> str:
+    """Give the end of a help text: command lines, as they are."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--json`` to a command."""
     return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print one JSON object, see `morph schema`, and nothing else.",
     )(command)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from morph import __version__
-from morph.cli.common import json_option, print_report
+from morph.cli.common import examples, json_option, print_report
 from morph.runtime.device import DeviceError, device
 from morph.runtime.toolchain import BuildError, cache, cpu
 
@@ -18,7 +18,7 @@ SCHEMA = Path(__file__).with_name("schema.json")
 _UNITS = "kMG"
 
 
-@click.command()
+@click.command(epilog=examples("morph info", "morph info --json"))
 @json_option
 def info(as_json: bool) -> None:
     """Show versions, devices, compiler and cache."""
@@ -67,8 +67,8 @@ def _gpus() -> list[str]:
     return [f"cuda:{k} ({name.decode()})" for k, name in enumerate(names)]
 
 
-@click.command("cache")
-@click.option("--clear", is_flag=True, help="Remove every entry.")
+@click.command("cache", epilog=examples("morph cache", "morph cache --clear"))
+@click.option("--clear", is_flag=True, help="Remove all entries.")
 @json_option
 def cache_command(clear: bool, as_json: bool) -> None:
     """Show the cache of compiled kernels, or clear it; MORPH_CACHE moves it."""
@@ -92,13 +92,11 @@ def cache_command(clear: bool, as_json: bool) -> None:
     print_report(report, as_json, lines)
 
 
-@click.command()
+@click.command(epilog=examples("morph schema > morph.schema.json"))
 def schema() -> None:
-    r"""Print the JSON Schema of what the commands print with --json.
+    """Print the JSON Schema of what the commands print with --json.
 
-    \b
-    Example:
-        morph schema > morph.schema.json
+    All have the fields command, version, device, input, seconds and warnings.
     """
     click.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
 
