@@ -201,8 +201,8 @@ class PersistentProgram(LaunchOnParts):
             for x in inboxes:  # parts decide alike whether inboxes are too small
                 if x.capacity < most:
                     x.resize(most)
-        for slot, column in self.program.spreads:
-            if self._table(graph, slot)._refresh(column, self.program.bounds.get((slot, column), "")):
+        for c in self.program.spreads:
+            if self._table(graph, c[0])._refresh(c[1], self.program.bounds.get(c, "")):
                 self._synchronize()  # before a kernel of one part writes into others
         for slot in self.program.collections:
             lists = self._objects(slot)
