@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,12 +21,17 @@ class _OnStderr(logging.Handler):
         click.echo(shortened(f"{record.name}: {record.getMessage()}"), err=True)
 
 
+def _show() -> logging.Handler:
+    handler = _OnStderr()
+    _logger.addHandler(handler)
+    _logger.setLevel(logging.DEBUG)
+    return handler
+
+
 @contextmanager
 def logged() -> Iterator[None]:
     """Show all records within the block."""
-    handler, level = _OnStderr(), _logger.level
-    _logger.addHandler(handler)
-    _logger.setLevel(logging.DEBUG)
+    level, handler = _logger.level, _show()
     try:
         yield
     finally:
@@ -42,5 +46,5 @@ def verbose() -> bool:
 
 def log_in_worker(shown: bool) -> None:
     """Show all records of a process that works for a command, if the command does."""
-    if shown and sys.stderr is not None:
-        logged().__enter__()
+    if shown:
+        _show()
