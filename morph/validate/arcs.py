@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph.graph import Graph
-from morph.language.messages import shown
 
 Ints = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ class Arcs:
         """
         ids = self._graph.ids_of(source, "source")
         if ids.size and ids.dtype.kind not in "iu":
-            raise ValueError(f"source is an id or an array of ids, not {shown(source)}")
+            raise ValueError(f"source is an id or an array of ids, not {reprlib.repr(source)}")
         wrong = [i for i in ids.tolist() if not (0 <= i < self.n and self.alive[i])]
         if wrong:
             raise ValueError(f"source {wrong[0]} is not a vertex: the graph has {self.n}")
