@@ -176,19 +176,24 @@ def call(name: str, g: Any, parts: Any, run: Any, repeat: int) -> dict[str, Any]
     }  # fmt: skip
 
 
+def shape_of(parts: Any) -> tuple[dict[str, float], int]:
+    """Give what the cost model knows of parts, and the most bytes of values that one receives."""
+    sizes = parts.statistics()
+    on = [sum(s.edges for s in sizes if s.device == d) for d in {s.device for s in sizes}]
+    shape = {
+        "parts": len(sizes), "points": len(parts.points),
+        "local": max(s.points + s.mirrors for s in sizes), "share": max(on) / len(parts.edges),
+    }  # fmt: skip
+    return shape, 8 * max(s.mirrors for s in sizes)
+
+
 def features(g: Any, parts: Any, iterations: int) -> dict[str, dict[str, float]]:
     """Give what the cost model of `scaling` knows of programs, by the begin of their names.
 
     An offer or a value takes 8 bytes; in a search each mirror makes at most one offer.
     """
-    sizes, arcs = parts.statistics(), len(g.edges)
-    most = 8 * max(s.mirrors for s in sizes)
-    depth = morph.bfs(g, 0).levels
-    on = [sum(s.edges for s in sizes if s.device == d) for d in {s.device for s in sizes}]
-    shape = {
-        "parts": len(sizes), "points": len(g.points),
-        "local": max(s.points + s.mirrors for s in sizes), "share": max(on) / arcs,
-    }  # fmt: skip
+    shape, most = shape_of(parts)
+    depth, arcs = morph.bfs(g, 0).levels, len(g.edges)
     found = {
         f"{STEPS:,} steps": (STEPS, STEPS // 2, 0, 0),
         "levels": (depth, depth, arcs, most),

@@ -360,12 +360,23 @@ class PartitionedTable(Columns):
         self._begin("read", name)
         with where.active():
             found = where.empty(self._count, column.dtype)
+            writes = []
             for table, share in zip(self._tables(), parts, strict=True):
                 own = slice(share.owned)
                 at = share.ids if share.is_range else where.asarray(table.global_id.array[own])
-                found[at] = where.asarray(table.columns[name].array[own])
+                writes.append((at, table.columns[name].array[own]))
+            if self._copies_at_once(where, writes):
+                where.put(*((found[at], values) for at, values in writes))
+            else:
+                for at, values in writes:
+                    found[at] = where.asarray(values)
         where.synchronize()  # the parts may be written to from here on
         return found
+
+    def _copies_at_once(self, where: Device, writes: list[tuple[Any, Array]]) -> bool:
+        """Whether a kernel of a device can copy arrays of the parts into ranges of another."""
+        plain = (isinstance(at, slice) and a.flags.c_contiguous for at, a in writes)
+        return all(plain) and all(where.reach(t.device) for t in self._tables())
 
     def _piece(self, k: int, name: str, ids: HostArray | None) -> tuple[Any, HostArray]:
         """Copy part k's own values among rows ``ids`` (None: all), and say where they go."""
