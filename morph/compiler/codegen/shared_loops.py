@@ -416,4 +416,5 @@ def _offset(e: Emission, loop: ir.ForEdges) -> str:
 
 
 def values(f: ir.Func) -> list[Any]:
+    """The parameters of a function that are no objects."""
     return [(n, t) for n, t in f.params if not isinstance(t, Object)]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 
 from morph.compiler.codegen.emission import Emission
-from morph.compiler.codegen.names import Names
 from morph.compiler.codegen.expressions import Scope
+from morph.compiler.codegen.names import Names
 from morph.compiler.codegen.shared_loops import Prologue, bound_types, values
 from morph.compiler.codegen.slot_cache import take_all
 from morph.compiler.codegen.statements import Body

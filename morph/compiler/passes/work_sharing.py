@@ -262,7 +262,9 @@ def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.
     """The last loops, one in each branch: what comes before, the loop, what follows."""
     branch = body[-1] if body else None
     if isinstance(branch, ir.If):
-        found = [(replace(branch, then=h), loop, t) for h, loop, t in last_loops(branch.then, tables)]
+        found = [
+            (replace(branch, then=h), loop, t) for h, loop, t in last_loops(branch.then, tables)
+        ]
         found += [
             (replace(branch, orelse=h), loop, t) for h, loop, t in last_loops(branch.orelse, tables)
         ]
