@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 import click
 
 from morph.language.messages import shortened
-from morph.runtime.device import Device, device
+from morph.runtime.device import Device, device, get_device
 from morph.runtime.timing import Timing
 
 Some = TypeVar("Some")
@@ -46,11 +46,20 @@ def device_option(command: Callable[..., Any], more: str = "") -> Callable[..., 
     return click.option(
         "--device",
         "spec",
-        default="auto",
-        show_default=True,
+        callback=_spec,
+        show_default="MORPH_DEVICE, else auto",
         metavar="auto|cpu|cuda|cuda:N",
         help=f"Where to run; auto takes a GPU if one answers.{more}",
     )(command)
+
+
+def _spec(context: click.Context, option: click.Parameter, given: str | None) -> str:
+    """Take the default device if ``--device`` is not given."""
+    if given is not None:
+        return given
+    with bad_input():
+        default = get_device()
+    return "auto" if default is None else default.name
 
 
 def parts_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -239,7 +239,7 @@ def sync_folder(path: StrPath) -> None:
         os.close(folder)
 
 
-def read_snapshot(path: StrPath, device: str | Device = "cpu") -> Graph:
+def read_snapshot(path: StrPath, device: str | Device | None = None) -> Graph:
     """Read a graph that `write_snapshot` wrote: the same ids, and the same ids to come.
 
     Raises
@@ -252,7 +252,7 @@ def read_snapshot(path: StrPath, device: str | Device = "cpu") -> Graph:
     return restored(path, device)[0]
 
 
-def restored(path: StrPath, device: str | Device) -> tuple[Graph, int, dict[str, Any]]:
+def restored(path: StrPath, device: str | Device | None) -> tuple[Graph, int, dict[str, Any]]:
     """Read a snapshot: the graph, the number of its last batch, and the note."""
     data = memoryview(Path(path).read_bytes())
     if bytes(data[:8]) != SNAPSHOT:
