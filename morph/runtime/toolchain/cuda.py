@@ -13,7 +13,8 @@ from morph.runtime.toolchain import CompileError, CompilerNotFound, cache, shipp
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
 
 _HELP = """no CUDA compiler: NVRTC, reached through CuPy, is not usable ({reason}).
-Install both: `pip install "morph-engine[gpu]"` (cupy-cuda13x and nvidia-cuda-nvrtc)."""
+Install both: `pip install "morph-engine[gpu]"` (cupy-cuda13x and nvidia-cuda-nvrtc), or, with a
+driver of CUDA 12, `pip install "morph-engine[gpu12]"`."""
 
 
 def build(
