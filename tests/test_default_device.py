@@ -1,4 +1,4 @@
-"""The device of a call: its argument, its data, `set_device`, MORPH_DEVICE, the built-in default."""
+"""The device of a call: by argument, data, `set_device`, MORPH_DEVICE, or the built-in default."""
 
 import inspect
 import json

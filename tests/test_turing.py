@@ -1,4 +1,4 @@
-"""GPUs below sm_80: reductions over lanes without instructions for them, and GPUs that are too old."""
+"""GPUs below sm_80: reductions over lanes by shuffles; GPUs that are too old."""
 
 import os
 import re
@@ -46,13 +46,16 @@ u32 __shfl_xor_sync(u32 lanes, u32 x, i32 by) { return __shfl_sync(lanes, x, lan
 i32 __ffs(u32 x) { return __builtin_ffs(x); }
 FUNCTIONS
 int main() {
-    u32 random = 12345, wrong = 0, masks[] = {ALL_LANES, 1, 1u << 31, 0x80000001, 0x0f0f00f0, 0xfffffffe};
-    for (u32 lanes : masks) {
+    u32 random = 12345, wrong = 0;
+    for (u32 lanes : {ALL_LANES, 1u, 1u << 31, 0x80000001u, 0x0f0f00f0u, 0xfffffffeu}) {
         u32 x[32], sum = 0, any = 0;
         i32 most = -2147483647 - 1;
         for (i32 i = 0; i < 32; i++) {
             x[i] = random = random * 1664525 + 1013904223;
-            if (lanes >> i & 1) sum += x[i], any |= x[i] & 0x01010101, most = i32(x[i]) > most ? x[i] : most;
+            if (lanes >> i & 1) {
+                sum += x[i], any |= x[i] & 0x01010101;
+                if (i32(x[i]) > most) most = x[i];
+            }
         }
         std::atomic<u32> bad{0};
         std::vector<std::thread> threads;
