@@ -231,7 +231,9 @@ def check_name(path: StrPath) -> None:
 
 
 def sync_folder(path: StrPath) -> None:
-    """Have the name of a file on the disk."""
+    """Have the name of a file on the disk; Windows, which opens no folders, does so by itself."""
+    if os.name == "nt":
+        return
     folder = os.open(Path(path).parent, os.O_RDONLY)
     try:
         os.fsync(folder)

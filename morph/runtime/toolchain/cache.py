@@ -26,7 +26,7 @@ from functools import cache as memoised
 from pathlib import Path
 from typing import Any
 
-from morph.runtime.toolchain import time_left
+from morph.runtime.toolchain import CacheUnusable, time_left
 
 try:
     import fcntl
@@ -88,17 +88,52 @@ def path() -> Path:
     """Return the cache directory, created if need be.
 
     ``$MORPH_CACHE``, else ``morph`` in the platform's cache directory. If nothing can be written
-    there, a temporary directory that lasts as long as the process, with one warning.
+    there, or the file system forbids to execute what is written, a temporary directory that lasts
+    as long as the process, with one warning.
+
+    Raises
+    ------
+    CacheUnusable
+        If there is no temporary directory either.
     """
-    wanted = Path(os.environ.get("MORPH_CACHE") or _platform()).expanduser().absolute()
+    wanted = Path(os.environ.get("MORPH_CACHE") or _platform())
     try:
+        wanted = wanted.expanduser().absolute()
         wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(wanted, os.R_OK | os.W_OK | os.X_OK):
+        if not os.access(wanted, os.R_OK | os.W_OK | os.X_OK):
+            reason = "not writable"
+        elif _is_noexec(wanted):
+            reason = "mounted noexec"
+        else:
             return wanted
-        reason = "not writable"
+    except RuntimeError:  # HOME is not set, and the user has no entry in /etc/passwd
+        reason = "no home directory"
     except OSError as error:
         reason = error.strerror or str(error)
     return _fallback(wanted, reason)
+
+
+def _is_noexec(folder: Path) -> bool:
+    """Whether libraries in a folder cannot be loaded; false where the system does not tell."""
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_NOEXEC)
+    except (AttributeError, OSError):
+        return False
+
+
+def require_execution(folder: Path) -> None:
+    """Refuse a folder whose libraries cannot be loaded.
+
+    Raises
+    ------
+    CacheUnusable
+        If it is mounted ``noexec``.
+    """
+    if _is_noexec(folder):
+        raise CacheUnusable(
+            f"{folder} is mounted noexec, so that no kernel there can be executed: "
+            "set MORPH_CACHE to a directory that is not"
+        )
 
 
 def _platform() -> str:
@@ -111,11 +146,17 @@ def _platform() -> str:
 
 @memoised
 def _fallback(wanted: Path, reason: str) -> Path:
-    made = Path(tempfile.mkdtemp(prefix="morph-"))
+    try:
+        made = Path(tempfile.mkdtemp(prefix="morph-"))
+    except OSError as error:
+        raise CacheUnusable(
+            f"compiled kernels cannot be stored: {wanted} is unusable ({reason}), and there is no "
+            "temporary directory: set MORPH_CACHE to a directory that can be written"
+        ) from error
     atexit.register(_remove, made, os.getpid())
     warnings.warn(
         f"kernels are compiled anew in each process: the cache {wanted} is unusable ({reason}); "
-        "set MORPH_CACHE to a directory that can be written",
+        "set MORPH_CACHE to a directory that can be written, and is not mounted noexec",
         RuntimeWarning,
         stacklevel=4,
     )

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache as memoised
 from pathlib import Path
@@ -36,7 +37,18 @@ FLAGS = (
     "-fno-math-errno", "-shared", "-fPIC", "-w",
 )  # fmt: skip
 
-_NATIVE = (("-march=native",), ("-mcpu=native",), ())
+
+
+def _native_flags(machine: str) -> tuple[tuple[str, ...], ...]:
+    """Give the flags to try; other processors than x86 are named by ``-mcpu``, not ``-march``."""
+    flags = ("-march=native",), ("-mcpu=native",)
+    x86 = machine.lower() in ("x86_64", "amd64", "i386", "i686")
+    return (*(flags if x86 else flags[::-1]), ())
+
+
+_EXE = ".exe" if os.name == "nt" else ""
+_NATIVE = _native_flags(platform.machine())
+_BARE = tuple((*flags, "-nostdlib++") for flags in _NATIVE)  # without libstdc++: none is used
 
 _TRIAL = """
 extern "C" void morph_trial(int *a, int n) {
@@ -169,6 +181,7 @@ def _compile(
     done = _run(command, text, seconds)
     if done.returncode:
         return done.stderr.strip() or f"{shlex.join(command)}: exit status {done.returncode}"
+    cache.require_execution(out.parent)
     return _load_error(out)
 
 
@@ -198,18 +211,32 @@ def _load_error(library: Path) -> str:
 
 
 def _check(using: Compiler) -> Compiler:
-    """Find the best machine-dependent flags that build a library which loads."""
+    """Find the best machine-dependent flags that build a library which loads.
+
+    Raises
+    ------
+    CompilerNotFound
+        If there are none: a header, a library or a program of the compiler is missing.
+    """
+    log = ""
 
     def works(*flags: str) -> bool:
+        nonlocal log
         made = cache.temporary("so")  # never the same file twice: the last one is still loaded
         try:
-            return not _compile(using, (*FLAGS, *flags), _TRIAL, made)
+            log = _compile(using, (*FLAGS, *flags), _TRIAL, made)
+            return not log
         finally:
-            made.unlink(missing_ok=True)
+            with suppress(OSError):  # Windows keeps a loaded library
+                made.unlink(missing_ok=True)
 
-    native = next((f for f in _NATIVE if works(*f)), None)
-    if native is None:  # nothing works: leave the flags, the message will tell
-        return using
+    native = next((f for f in (*_NATIVE, *_BARE) if works(*f)), None)
+    if native is None:
+        command, first = shlex.join(using.command), log.partition("\n")[0]
+        raise CompilerNotFound(
+            f"{command[:40]!r} cannot build a library: {first[:90]!r}; "
+            "install g++, or set MORPH_CXX to another compiler"
+        )
     found = replace(using, flags=native, checked=True)
     _remember(found)
     return found
@@ -266,7 +293,7 @@ def _identify(command: tuple[str, ...]) -> Compiler | str:
         spec = importlib.util.find_spec("ziglang")
         if spec is None or not spec.submodule_search_locations:
             return "the package ziglang is not installed"
-        program: str | None = str(Path(spec.submodule_search_locations[0]) / "zig")
+        program: str | None = str(Path(spec.submodule_search_locations[0]) / f"zig{_EXE}")
     else:
         program = shutil.which(command[0])
     if program is None or not os.path.exists(program):
