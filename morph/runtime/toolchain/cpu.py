@@ -38,7 +38,6 @@ FLAGS = (
 )  # fmt: skip
 
 
-
 def _native_flags(machine: str) -> tuple[tuple[str, ...], ...]:
     """Give the flags to try; other processors than x86 are named by ``-mcpu``, not ``-march``."""
     flags = ("-march=native",), ("-mcpu=native",)
