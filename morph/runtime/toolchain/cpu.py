@@ -194,11 +194,16 @@ def _run(
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            env=os.environ | {"LC_ALL": "C"},  # messages that can be read by `CompileError`
+            env=_zig_folder() | os.environ | {"LC_ALL": "C"},  # messages for `CompileError`
             timeout=seconds,
         )
     except subprocess.TimeoutExpired as error:
         raise OutOfTime(f"{shlex.join(command[:1])} was still compiling") from error
+
+
+def _zig_folder() -> dict[str, str]:
+    """Give zig a folder for its own cache where there is no home directory."""
+    return {} if "HOME" in os.environ else {"ZIG_GLOBAL_CACHE_DIR": str(cache.path() / "zig")}
 
 
 def _load_error(library: Path) -> str:
