@@ -153,8 +153,11 @@ def noexec(monkeypatch, *folders):
 def test_a_directory_that_forbids_execution_falls_back(directory, tmp_path, monkeypatch):
     noexec(monkeypatch, directory)
     with pytest.warns(RuntimeWarning, match="mounted noexec"):
-        assert run(cpu.build(ADD)) == 42
+        built = cpu.build(ADD)
+    assert run(built) == 42 and built.parent != directory and cpu.build(ADD) == built
+    assert cache.path("cubin") == directory  # a GPU loads files from anywhere
     noexec(monkeypatch, tmp_path, tempfile.gettempdir())
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "another"))
     with pytest.raises(CacheUnusable, match="noexec.*set MORPH_CACHE to a directory that is not"):
         cpu.build(ADD + "// another")
 

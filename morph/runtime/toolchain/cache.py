@@ -36,6 +36,7 @@ except ImportError:  # Windows
 _LINE = re.compile(r"^[ \t]*#[ \t]*line\b.*\n?", re.MULTILINE)
 _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = "tmp-"
+_NOEXEC = "mounted noexec"
 _RECORD = "compiler-"
 _ABANDONED = 3600.0  # seconds after which a temporary file has no owner any more
 
@@ -76,7 +77,7 @@ class Entry:
     @property
     def binary(self) -> Path:
         """Path of the binary."""
-        return path() / f"{self.key}.{self.suffix}"
+        return path(self.suffix) / f"{self.key}.{self.suffix}"
 
     @property
     def source(self) -> Path:
@@ -84,17 +85,22 @@ class Entry:
         return path() / f"{self.key}.cpp"
 
 
-def path() -> Path:
+def path(suffix: str = "") -> Path:
     """Return the cache directory, created if need be.
 
     ``$MORPH_CACHE``, else ``morph`` in the platform's cache directory. If nothing can be written
-    there, or the file system forbids to execute what is written, a temporary directory that lasts
-    as long as the process, with one warning.
+    there, a temporary directory that lasts as long as the process, with one warning; also for
+    libraries, if the file system forbids to execute files.
+
+    Parameters
+    ----------
+    suffix : str
+        Of the binary that is to be written or loaded: ``"so"`` or ``"cubin"``.
 
     Raises
     ------
     CacheUnusable
-        If there is no temporary directory either.
+        If there is no such temporary directory either.
     """
     wanted = Path(os.environ.get("MORPH_CACHE") or _platform())
     try:
@@ -102,8 +108,8 @@ def path() -> Path:
         wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(wanted, os.R_OK | os.W_OK | os.X_OK):
             reason = "not writable"
-        elif _is_noexec(wanted):
-            reason = "mounted noexec"
+        elif suffix == "so" and _is_noexec(wanted):
+            reason = _NOEXEC
         else:
             return wanted
     except RuntimeError:  # HOME is not set, and the user has no entry in /etc/passwd
@@ -131,7 +137,7 @@ def require_execution(folder: Path) -> None:
     """
     if _is_noexec(folder):
         raise CacheUnusable(
-            f"{folder} is mounted noexec, so that no kernel there can be executed: "
+            f"{folder} is {_NOEXEC}, so that no kernel there can be executed: "
             "set MORPH_CACHE to a directory that is not"
         )
 
@@ -154,6 +160,8 @@ def _fallback(wanted: Path, reason: str) -> Path:
             "temporary directory: set MORPH_CACHE to a directory that can be written"
         ) from error
     atexit.register(_remove, made, os.getpid())
+    if reason == _NOEXEC:
+        require_execution(made)
     warnings.warn(
         f"kernels are compiled anew in each process: the cache {wanted} is unusable ({reason}); "
         "set MORPH_CACHE to a directory that can be written, and is not mounted noexec",
@@ -254,7 +262,7 @@ def write_text(key: str, text: str) -> Path:
 
 def temporary(suffix: str) -> Path:
     """Return a new, empty file in the cache directory, whose name no other process uses."""
-    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, path())
+    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, path(suffix))
     os.close(handle)
     return Path(name)
 
