@@ -40,6 +40,7 @@ from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.inlining import inline_effects
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
+from morph.data.versions import moved
 from morph.language.bundles import (
     field_name,
     flat,
@@ -94,6 +95,7 @@ class Compiled:
     rebuilds : graphs whose adjacency a program rebuilds, and in which directions
     domains : stores over which the steps run
     together : domains whose items claim all in one round
+    builds : how many binaries there have been; the latest is that of full optimisation
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Compiled:
         self.dependencies: list[Callable[[], bool]] = []
         self._text: str | None = None
         self._binary: Any = None
+        self.builds = 0
         self._wider: Compiled | None = None
         self.getters = getters
         self.fields = abi.fields(unit)
@@ -169,11 +172,16 @@ class Compiled:
 
     def binary(self, faults: bool, seed: int) -> Any:
         """The launcher of the unit."""
-        key = (faults, seed)
+        key = (faults, seed, self.builds)
         if self._binary is None or self._binary[0] != key:
             with counting("compile"):
                 self._binary = (key, self.device.load(self.unit, self, faults, seed))
         return self._binary[1]
+
+    def rebuilt(self) -> None:
+        """Have launches load the binary again: that of full optimisation is in the cache."""
+        self.builds += 1
+        moved()
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
         """Replace the text; if the new one does not compile, the old one stays."""
