@@ -12,7 +12,6 @@ from typing import Any
 import morph
 from morph.runtime.timing import synchronize
 
-
 # a median of launches by binaries of the same optimisation
 os.environ.setdefault("MORPH_OPTIMIZE", "full")
 

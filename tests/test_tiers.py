@@ -1,4 +1,4 @@
-"""Quick binaries first, those of full optimisation in the background, and what the terminal shows."""
+"""Quick binaries first, full optimisation in the background, and the line on the terminal."""
 
 import errno
 import os

@@ -2,7 +2,7 @@
 
 ``MORPH_OPTIMIZE`` is ``auto`` (the default), ``quick`` or ``full``.  With ``auto``, a unit that is
 not in the cache is compiled quickly.  Threads of this process then have it compiled again by
-processes at the lowest priority, which end with this one, and tell those who launch it.
+processes at the lowest priority, which end with this one; the next launch loads the new binary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DELAY = 2.0  # seconds after the first quick binary; commands that end sooner st
 MOST = 4  # compilers in the background at the same time, and at most one for `CORES`
 CORES = 4
 
-Told = Callable[[], object]
+Notify = Callable[[], object]
 
 
 def mode() -> str:
@@ -41,7 +41,7 @@ class Background:
     Attributes
     ----------
     jobs : dict
-        By the key of a binary what makes it, and who is told.
+        By the key of a binary what makes it, and what is called then.
     threads : list of Thread
         They end when nothing is left to do.
     ended : Event
@@ -49,17 +49,17 @@ class Background:
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    jobs: dict[str, tuple[Callable[[], bool], list[Told]]] = field(default_factory=dict)
+    jobs: dict[str, tuple[Callable[[], bool], list[Notify]]] = field(default_factory=dict)
     threads: list[threading.Thread] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def add(self, key: str, make: Callable[[], bool], told: Told) -> None:
-        """Have a binary made: ``make`` returns whether it is there, then ``told`` is called."""
+    def add(self, key: str, make: Callable[[], bool], notify: Notify) -> None:
+        """Have a binary made: ``make`` returns whether it is there, then ``notify`` is called."""
         with self.lock:
-            self.jobs.setdefault(key, (make, []))[1].append(told)
+            self.jobs.setdefault(key, (make, []))[1].append(notify)
             if self.threads or self.ended.is_set():
                 return
-            for k in range(max(min((os.cpu_count() or 1) // CORES, MOST), 1)):
+            for k in range(_threads()):
                 thread = threading.Thread(target=self._work, args=(k,), daemon=True)
                 with contextlib.suppress(RuntimeError):  # no more threads
                     thread.start()
@@ -69,14 +69,14 @@ class Background:
         """Make one binary after the other."""
         wait = DELAY
         while not self.ended.wait(wait) and (job := self._next()) is not None:
-            wait, (make, told) = 0.0, job
+            wait, (make, waiting) = 0.0, job
             with contextlib.suppress(Exception):  # whatever fails, the quick binary stays
-                with self._turn(number):
+                with self._locked(number):
                     made = not self.ended.is_set() and make()
-                for tell in told if made else ():
-                    tell()
+                for notify in waiting if made else ():
+                    notify()
 
-    def _next(self) -> tuple[Callable[[], bool], list[Told]] | None:
+    def _next(self) -> tuple[Callable[[], bool], list[Notify]] | None:
         with self.lock:
             if not self.jobs:
                 self.threads.remove(threading.current_thread())
@@ -84,8 +84,8 @@ class Background:
             return self.jobs.pop(next(iter(self.jobs)))
 
     @contextlib.contextmanager
-    def _turn(self, number: int) -> Iterator[None]:
-        """Wait until no other process that shares the cache has this thread's turn."""
+    def _locked(self, number: int) -> Iterator[None]:
+        """Wait until no thread of this number in another process that shares the cache compiles."""
         with open(cache.path() / f"{cache.BACKGROUND}{number}", "ab") as file:
             with contextlib.suppress(OSError):  # a file system without locks
                 while not cache.lock_file(file.fileno(), wait=False) and not self.ended.wait(0.1):
@@ -98,6 +98,13 @@ class Background:
         processes.end_background()
         for thread in list(self.threads):
             thread.join(1.0)
+
+
+def _threads() -> int:
+    """Return how many compilers may run in the background."""
+    known = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    return max(min(cores // CORES, MOST), 1)
 
 
 background = Background()
