@@ -169,8 +169,9 @@ case "$*" in
 *-O1*) exec {real} "$@";;
 esac
 for last; do true; done
-echo $$ > {pid}
 echo half > "$last"
+echo $$ > {pid}.part
+mv {pid}.part {pid}
 {end}
 """
 

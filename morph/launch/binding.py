@@ -111,6 +111,7 @@ class Compiled:
         self.dependencies: list[Callable[[], bool]] = []
         self._text: str | None = None
         self._binary: Any = None
+        self._replaced: Any = None
         self.builds = 0
         self._wider: Compiled | None = None
         self.getters = getters
@@ -180,6 +181,7 @@ class Compiled:
 
     def rebuilt(self) -> None:
         """Have launches load the binary again: that of full optimisation is in the cache."""
+        self._replaced = self._binary  # a GPU may still run it
         self.builds += 1
         moved()
 
