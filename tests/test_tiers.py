@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from pretend import pretended
 
 import morph
 from morph.prelude import i32
+from morph.runtime.cuda import launch as gpu
 from morph.runtime.toolchain import cache, cpu, cuda, processes, progress, tiers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="no background")
@@ -159,6 +162,26 @@ def test_a_launch_takes_the_full_binary(device, optimised, monkeypatch):
     assert launch.binary is full
     assert t.steps.array.tolist() == [4] * 5 and t.x.array.tolist() == [1, 8, 2, 2, 16]
     assert len(done) == 3
+
+
+def test_which_units_of_a_gpu_are_rebuilt(monkeypatch):
+    t = morph.Table("t", "python", x=i32, steps=i32)
+    collatz.launches.clear()
+    morph.foreach(t, collatz, morph.Collection(t))
+    (launch,) = collatz.launches.values()
+    unit = launch.compiled.unit
+    (block,) = unit.blocks
+    step = replace(block.steps[0], together=True)
+    together = replace(unit, blocks=(replace(block, steps=(step,)),))
+    seen, here = [], SimpleNamespace(compute_capability="90")
+    cupy = SimpleNamespace(cuda=SimpleNamespace(Device=lambda index: here))
+    monkeypatch.setattr(gpu, "import_cupy", lambda: cupy)
+    monkeypatch.setattr(gpu, "CudaLaunch", lambda *given: None)
+    monkeypatch.setattr(cuda, "build", lambda *a, rebuilt, **k: seen.append(rebuilt))
+    long = "x" * cuda.WORTH
+    for made, text in ((unit, long), (unit, long[1:]), (together, long)):
+        gpu.load(made, text, rebuilt=print)
+    assert seen == [print, None, None]
 
 
 # -- when something ends too early
