@@ -20,11 +20,13 @@ from dataclasses import dataclass, replace
 from functools import cache as memoised
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 from morph.runtime.toolchain import (
     CompileError,
     CompilerNotFound,
     cache,
+    log_build,
     processes,
     progress,
     shipped,
@@ -116,7 +118,9 @@ def build(
     CompileError
         If the compiler rejects the text.
     """
+    since = perf_counter()
     if not defines and (found := _portable(text, name)):
+        log_build(name, "cpu", "installed", since, found)
         return found
     # a build of the tests, or a checked one: never rebuilt
     mode = "quick" if defines else tiers.mode()
@@ -125,11 +129,11 @@ def build(
     using, macros = compiler(), tuple(f"-D{d}" for d in defines)
     while True:
         full = _unit(text, name, using, macros)
-        if found := _stored(full.key):
+        if found := _stored(full, since):
             return found
         unit = full if mode == "full" else _unit(text, name, using, (*macros, QUICK))
         with progress.compiling(name):
-            found, log = _build(unit, text)
+            found, log = _build(unit, text, since)
         if found:
             if mode == "auto" and rebuilt:
                 tiers.background.add(full.key, partial(_rebuild, full, unit.key), rebuilt)
@@ -150,10 +154,12 @@ class _Unit:
     flags: tuple[str, ...]
     key: str
 
-    def store(self, made: Path, text: str) -> Path:
+    def store(self, made: Path, text: str, how: str, since: float) -> Path:
         """Move the library into the cache."""
         facts = {"name": self.name, "target": "cpu", "compiler": self.using.name}
-        return cache.store(self.key, "so", made, text, **facts).binary
+        binary = cache.store(self.key, "so", made, text, **facts).binary
+        log_build(self.name, "cpu", how, since, binary)
+        return binary
 
 
 def _unit(text: str, name: str, using: Compiler, more: tuple[str, ...]) -> _Unit:
@@ -162,31 +168,32 @@ def _unit(text: str, name: str, using: Compiler, more: tuple[str, ...]) -> _Unit
     return _Unit(name, using, flags, key)
 
 
-def _build(unit: _Unit, text: str) -> tuple[Path | None, str]:
+def _build(unit: _Unit, text: str, since: float) -> tuple[Path | None, str]:
     """Return the library of the cache, or else compile it; None, and the messages, if it fails."""
-    if found := _stored(unit.key):
+    if found := _stored(unit, since):
         return found, ""
     with cache.building(unit.key, unit.name):
-        if found := _stored(unit.key):
+        if found := _stored(unit, since):
             return found, ""
         made = cache.temporary("so")
         try:
             log = _compile(unit.using, unit.flags, text, made, time_left(f"compile {unit.name}"))
-            return (None, log) if log else (unit.store(made, text), "")
+            return (None, log) if log else (unit.store(made, text, "cache miss", since), "")
         finally:
             made.unlink(missing_ok=True)
 
 
 def _rebuild(unit: _Unit, quick: str) -> bool:
     """Compile the text of the quick library again, in the background; whether that succeeds."""
-    if _stored(unit.key):
+    since = perf_counter()
+    if _stored(unit, since):
         return True
     text = (cache.path() / f"{quick}.cpp").read_text(encoding="utf-8")
     made = cache.temporary("so")
     try:
         if _compile(unit.using, unit.flags, text, made, None, True):
             return False
-        unit.store(made, text)
+        unit.store(made, text, "rebuilt", since)
     finally:
         made.unlink(missing_ok=True)
     return True
@@ -213,10 +220,13 @@ def _portable(text: str, name: str) -> Path | None:
     return made
 
 
-def _stored(key: str) -> Path | None:
+def _stored(unit: _Unit, since: float) -> Path | None:
     """Return the library that the cache has, if it can be loaded."""
-    hit = cache.load(key)
-    return hit.binary if hit and not _load_error(hit.binary) else None
+    hit = cache.load(unit.key)
+    if hit is None or _load_error(hit.binary):
+        return None
+    log_build(unit.name, "cpu", "cache hit", since, hit.binary)
+    return hit.binary
 
 
 def _compile(

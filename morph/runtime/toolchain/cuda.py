@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import cache as memoised
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from morph.runtime.toolchain import (
     CompileError,
     CompilerNotFound,
     cache,
+    log_build,
     processes,
     progress,
     shipped,
@@ -65,15 +67,17 @@ def build(
         If NVRTC rejects the text.
     """
     flags = (*FLAGS, f"--gpu-architecture={arch}", *(f"-D{d}" for d in defines))
+    since = perf_counter()
     if own := shipped.find("cubin", text, "cuda", *flags):
+        log_build(name, arch, "installed", since, own)
         return own.read_bytes()
     full = _unit(text, name, arch, flags)
-    if found := cache.load(full.key):
-        return found.binary.read_bytes()
+    if found := _stored(full, since):
+        return found
     mode = tiers.mode() if rebuilt and _is_quick_known() else "full"
     unit = full if mode == "full" else _unit(text, name, arch, (*flags, QUICK))
     with progress.compiling(name):
-        cubin = _build(unit, text)
+        cubin = _build(unit, text, since)
     if mode == "auto" and rebuilt:
         tiers.background.add(full.key, partial(_rebuild, full, unit.key), rebuilt)
     return cubin
@@ -88,13 +92,14 @@ class _Unit:
     flags: tuple[str, ...]
     key: str
 
-    def store(self, cubin: bytes, text: str) -> None:
+    def store(self, cubin: bytes, text: str, how: str, since: float) -> None:
         """Write the cubin to the cache."""
         made = cache.temporary("cubin")
         try:
             made.write_bytes(cubin)
             facts = {"name": self.name, "target": self.arch, "compiler": version()}
-            cache.store(self.key, "cubin", made, text, **facts)
+            binary = cache.store(self.key, "cubin", made, text, **facts).binary
+            log_build(self.name, self.arch, how, since, binary)
         finally:
             made.unlink(missing_ok=True)
 
@@ -103,32 +108,41 @@ def _unit(text: str, name: str, arch: str, flags: tuple[str, ...]) -> _Unit:
     return _Unit(name, arch, flags, cache.key(text, "cuda", *flags, version()))
 
 
-def _build(unit: _Unit, text: str) -> bytes:
+def _build(unit: _Unit, text: str, since: float) -> bytes:
     """Return the cubin of the cache, or else compile it."""
-    if found := cache.load(unit.key):
-        return found.binary.read_bytes()
+    if found := _stored(unit, since):
+        return found
     with cache.building(unit.key, unit.name):
-        if found := cache.load(unit.key):
-            return found.binary.read_bytes()
+        if found := _stored(unit, since):
+            return found
         seconds = time_left(f"compile {unit.name}")
         cubin, log = _compile(text, unit.flags, f"{unit.key}.cpp", seconds)
         if not cubin:
             source = cache.write_text(unit.key, text)
             log = log.replace(source.name, str(source))
             raise CompileError(log, unit.arch, source, unit.name)
-        unit.store(cubin, text)
+        unit.store(cubin, text, "cache miss", since)
     return cubin
 
 
 def _rebuild(unit: _Unit, quick: str) -> bool:
     """Compile the text of the quick cubin again, in the background; whether that succeeds."""
-    if cache.load(unit.key):
+    since = perf_counter()
+    if _stored(unit, since):
         return True
     text = (cache.path() / f"{quick}.cpp").read_text(encoding="utf-8")
     cubin, _ = _compile(text, unit.flags, f"{unit.key}.cpp", background=True)
     if cubin:
-        unit.store(cubin, text)
+        unit.store(cubin, text, "rebuilt", since)
     return bool(cubin)
+
+
+def _stored(unit: _Unit, since: float) -> bytes | None:
+    """Return the cubin that the cache has."""
+    if (hit := cache.load(unit.key)) is None:
+        return None
+    log_build(unit.name, unit.arch, "cache hit", since, hit.binary)
+    return hit.binary.read_bytes()
 
 
 def ship(text: str, arch: str, folder: Path) -> Path:

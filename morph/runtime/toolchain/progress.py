@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -46,7 +47,12 @@ def _put(text: str) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether standard error is a terminal, and this process is the one that writes there."""
+    """Whether standard error is a terminal, and this process is the one that writes there.
+
+    A log of what is compiled takes the place of a line.
+    """
+    if logging.getLogger("morph.compile").isEnabledFor(logging.INFO):
+        return False
     if sys.stderr is None or not sys.stderr.isatty():
         return False
     process = sys.modules.get("multiprocessing.process")
