@@ -102,6 +102,8 @@ class Compiled:
     builds : how many binaries there have been; the latest is that of full optimisation
     """
 
+    _replaced: Any = None  # the binary before the latest, which a GPU may still run
+
     def __init__(
         self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
     ) -> None:
@@ -116,7 +118,6 @@ class Compiled:
         self.typed = 0.0
         self._text: str | None = None
         self._binary: Any = None
-        self._replaced: Any = None
         self.builds = 0
         self._wider: Compiled | None = None
         self.getters = getters
@@ -194,7 +195,7 @@ class Compiled:
 
     def rebuilt(self) -> None:
         """Have launches load the binary again: that of full optimisation is in the cache."""
-        self._replaced = self._binary  # a GPU may still run it
+        self._replaced = self._binary
         self.builds += 1
         moved()
 
