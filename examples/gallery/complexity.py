@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 import morph
 
-VARIABLES, THRESHOLD = 3000, 4.267
-RATIOS = np.arange(3.98, 4.27, 0.04)
+VARIABLES, THRESHOLD = 2000, 4.267
+RATIOS = np.arange(3.9, 4.21, 0.05)
 
 
 def main(picture="complexity.png", device="auto"):

@@ -53,7 +53,8 @@ def main(picture="overland.png", device="auto"):
     for name, town in towns.items():
         way = np.asarray(graph.device.to_host(morph.path(graph, found, town).vertices))
         ax.plot(*mesh.points[way].T, color="#c1121f", linewidth=1.5)
-        ax.text(*mesh.points[town], f" {name}", fontsize=9, fontweight="bold")
+        side = "right" if name == "Kirkenes" else "left"
+        ax.text(*mesh.points[town], f" {name} ", fontsize=9, fontweight="bold", ha=side)
         print(f"{name:10} {distance[town]:6.0f} km, {straight[town]:6.0f} as the crow flies")
     figure.savefig(picture, dpi=80)
     print(f"drawn: {picture}")

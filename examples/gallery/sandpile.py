@@ -14,7 +14,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 import morph
-from morph.prelude import *
+from morph.prelude import atomic_add, atomic_sub, i32
 
 SIDE, GRAINS = 101, 16_000
 
