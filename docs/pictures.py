@@ -13,7 +13,8 @@ from pathlib import Path
 from PIL import Image
 
 GALLERY = Path(__file__).parent.parent / "examples" / "gallery"
-COLOURS = 48
+COLOURS = (160, 48)  # the fewer for pictures that would be large
+LARGE = 30_000  # bytes
 
 
 def remake(script: Path) -> Path:
@@ -23,8 +24,11 @@ def remake(script: Path) -> Path:
     main(picture)
     if picture.suffix == ".png":
         drawn = Image.open(picture).convert("RGB")
-        reduced = drawn.quantize(COLOURS, dither=Image.Dither.NONE)
-        reduced.save(picture, optimize=True)
+        for colours in COLOURS:
+            reduced = drawn.quantize(colours, dither=Image.Dither.NONE)
+            reduced.save(picture, optimize=True)
+            if picture.stat().st_size < LARGE:
+                break
     return picture
 
 

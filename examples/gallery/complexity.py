@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 import morph
 
-VARIABLES, THRESHOLD = 2000, 4.267
-RATIOS = np.arange(3.9, 4.21, 0.05)
+VARIABLES, THRESHOLD = 4000, 4.267
+RATIOS = np.arange(4.0, 4.21, 0.04)
 
 
 def main(picture="complexity.png", device="auto"):
