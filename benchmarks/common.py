@@ -22,6 +22,11 @@ def devices(choice: str) -> list[str]:
     return found
 
 
+def places(choice: str) -> Any:
+    """A device, or the devices of parts, from their names with commas between."""
+    return choice.split(",") if "," in choice else choice
+
+
 def median(run: Callable[[], Any], repeat: int = 5, warm: int = 1) -> tuple[float, Any]:
     """Median seconds of a run that ends with the device idle, and its last result."""
     result = None

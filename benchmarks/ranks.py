@@ -2,6 +2,7 @@
 
     python benchmarks/ranks.py --scale 20 --ranks 1,2,4        # starts mpiexec for each number
     python benchmarks/ranks.py --scale 22 --device cuda        # a GPU for each rank: NCCL
+    python benchmarks/ranks.py --scale 20 --rows ROWS          # for scaling.py
 
 Each rank has one thread, or one GPU; the time of a call is that of the slowest rank.  With one rank
 the graph is an ordinary one.  With ``--beside`` a column for as many parts in one process.
@@ -10,6 +11,7 @@ the graph is an ordinary one.  With ``--beside`` a column for as many parts in o
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -18,14 +20,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import median, table
+from common import append, median, table
+from partitions import shape_of
 
 import morph
 from morph import generate
 from morph.runtime.arrays import to_host
 
+ITERATIONS = 20
+PAGERANK = f"morph.pagerank, {ITERATIONS} iterations"
 ALGORITHMS = {
-    "morph.pagerank, 20 iterations": lambda g: morph.pagerank(g, tolerance=0, iterations=20)[0],
+    PAGERANK: lambda g: morph.pagerank(g, tolerance=0, iterations=ITERATIONS)[0],
     "morph.bfs": lambda g: morph.bfs(g, 0).distance,
     "morph.sssp": lambda g: morph.sssp(g, 0).distance,
 }
@@ -35,10 +40,11 @@ SETTINGS = {  # for root, and for more ranks than cores
 }  # fmt: skip
 
 
-def measure(o: argparse.Namespace) -> list[tuple[float, float]]:
-    """Give milliseconds and a checksum of each algorithm; the same on all ranks.
+def measure(o: argparse.Namespace) -> None:
+    """Print, on the first rank, milliseconds and a checksum of each algorithm.
 
-    With ``o.parts`` the graph has so many in this process, the only rank.
+    A second line has what `scaling` knows of PageRank on parts on devices of their own.  With
+    ``o.parts`` the graph has so many in this process, the only rank.
     """
     from mpi4py import MPI
 
@@ -57,18 +63,28 @@ def measure(o: argparse.Namespace) -> list[tuple[float, float]]:
             lambda run=run: (comm.Barrier(), run(g), comm.Barrier())[1], o.repeat
         )
         found.append((1e3 * comm.allreduce(seconds, MPI.MAX), float(to_host(result).sum())))
-    return found
+    known: dict[str, float] = {}
+    if size > 1:
+        known, most = shape_of(g)
+        largest = max(s.edges for s in g.statistics())
+        known |= {"share": largest / len(g.edges), "visits": len(g.edges) * ITERATIONS,
+                  "steps": 2 * ITERATIONS, "crossings": ITERATIONS,
+                  "bytes": most * ITERATIONS}  # fmt: skip
+    if comm.rank == 0:
+        numbers = " ".join(f"{ms} {checksum}" for ms, checksum in found)
+        print(f"{numbers}\n{json.dumps(known)}", flush=True)
 
 
-def started(ranks: int, o: argparse.Namespace, *more: str) -> list[float]:
-    """Start ranks; give what the first prints: milliseconds, checksum of each algorithm."""
+def started(ranks: int, o: argparse.Namespace, *more: str) -> tuple[list[float], dict[str, float]]:
+    """Start ranks; give what the first prints: milliseconds, checksums, and what it knows."""
     mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
     command = [mpiexec, "-n", str(ranks), sys.executable, __file__, "--here", "--device", o.device,
                "--scale", str(o.scale), "--by", o.by, "--repeat", str(o.repeat), *more]  # fmt: skip
     done = subprocess.run(
         command, env=os.environ | SETTINGS, stdout=subprocess.PIPE, text=True, check=True
     )
-    return [float(x) for x in done.stdout.splitlines()[0].split()]
+    numbers, known = done.stdout.splitlines()[:2]
+    return [float(x) for x in numbers.split()], json.loads(known)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -80,16 +96,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--by", default="degree", choices=["range", "degree"])
     parser.add_argument("--beside", action="store_true", help="as many parts in one process, too")
+    parser.add_argument("--rows", help="file to append rows for scaling.py to")
     parser.add_argument("--here", action="store_true", help="this is a rank: measure")
     parser.add_argument("--parts", type=int, default=0, help="of a rank that has all of them")
     o = parser.parse_args(arguments)
     if o.here:
-        found = measure(o)
-        print(*(f"{ms} {checksum}" for ms, checksum in found), flush=True)
+        measure(o)
         return
     rows, one = list[dict[str, Any]](), dict[str, tuple[float, float]]()
+    known = list[dict[str, Any]]()
     for ranks in map(int, o.ranks.split(",")):
-        numbers = started(ranks, o)
+        numbers, shape = started(ranks, o)
+        if shape and one:
+            seconds = {"one": one[PAGERANK][0] / 1e3, "seconds": numbers[0] / 1e3}
+            known.append({"program": "pagerank", "executor": "ranks", **shape, **seconds})
         for name, ms, checksum in zip(ALGORITHMS, numbers[::2], numbers[1::2], strict=True):
             first, wanted = one.setdefault(name, (ms, checksum))
             equal = abs(checksum - wanted) <= 1e-9 * abs(wanted)
@@ -97,10 +117,11 @@ def main(arguments: list[str] | None = None) -> None:
                          "equal": "yes" if equal else "NO",
                          **({"one process ms": ""} if o.beside else {})})  # fmt: skip
         if o.beside and ranks > 1:
-            beside = started(1, o, "--parts", str(ranks))
+            beside, _ = started(1, o, "--parts", str(ranks))
             for x, ms in zip(rows[-len(ALGORITHMS) :], beside[::2], strict=True):
                 x["one process ms"] = ms
     table(rows)
+    append(o.rows, known)
 
 
 if __name__ == "__main__":

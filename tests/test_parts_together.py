@@ -25,6 +25,7 @@ from test_parts_programs import (
 import morph
 from morph.data.collection import Collection
 from morph.partition.graph import PartitionedGraph
+from morph.partition.routes import Routes
 from morph.partition.shared import shared_by
 from morph.prelude import (
     atomic_add,
@@ -73,6 +74,47 @@ def reach_all(g, now, following):
         now, following = following, now
         following.clear()
     return level
+
+
+@morph.kernel
+def visit(p, level, following):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, level) > level:
+            following.add(t)
+
+
+@morph.program
+def visit_all(g, now, following):
+    level = i32(0)
+    while not now.empty:
+        level += 1
+        morph.foreach(now, visit, level, following)
+        now, following = following, now
+        following.clear()
+
+
+@morph.kernel
+def farther(p):
+    p.dist = p.dist + 1
+
+
+def test_columns_changed_by_offers_alone_are_not_copied_before_the_next_program():
+    wanted, parts = small_graph(), morph.partition(small_graph(), ["cpu"] * 3)
+    spread = mock.Mock(side_effect=Routes.spread)
+    with mock.patch.object(Routes, "spread", lambda routes, name: spread(routes, name)):
+        for g in (wanted, parts):
+            g.points.add("dist", i32, fill=FAR)
+        for source in (0, 5, 9):
+            for g in (wanted, parts):
+                if source == 9:
+                    morph.foreach(g.points, farther)  # mirrors may be too near now
+                g.points[source].dist = 0
+                now, following = morph.Collection(g.points), morph.Collection(g.points)
+                now.add(g.points[source])
+                visit_all(g, now, following)
+            assert np.array_equal(parts.points.dist[:], wanted.points.dist[:])
+            copied = [call.args[1] for call in spread.call_args_list]
+            assert copied == (["dist"] if source == 9 else [])
 
 
 def tree(g):

@@ -23,7 +23,8 @@ from morph.runtime.device import device
 
 ON_CPU = [["cpu", "cpu"], ["cpu", "cpu", "cpu"]]
 GPU = pytest.param(["cuda:0", "cuda:0", "cpu"], marks=pytest.mark.gpu)
-DEVICES = [*ON_CPU, ["cpu", "python"], GPU]
+GPU_ALONE = pytest.param(["cuda:0", "cuda:0", "cuda:0"], marks=pytest.mark.gpu)
+DEVICES = [*ON_CPU, ["cpu", "python"], GPU, GPU_ALONE]
 FULL = morph.Formula.of([[1, 2, 3, 4], [-1, 3], [2, -4, 5], [1, -2, 6, 7, 8], [4, 9]])
 
 

@@ -17,7 +17,7 @@ from morph.compiler.codegen.unit import entry, prelude_of
 from morph.compiler.frontend import program
 from morph.launch import binding
 from morph.launch.checked import is_checked
-from morph.runtime.cuda import small_copies
+from morph.runtime.cuda import combining, small_copies
 from morph.runtime.toolchain import cuda
 
 pytestmark = pytest.mark.nvrtc
@@ -96,3 +96,6 @@ def test_language(units, name):
 
 def test_what_writes_a_few_words():
     assert b"put" in cuda.build(small_copies.TEXT, "sm_90", name="put")
+    for op in combining.OPERATIONS:
+        text = combining.text("i8", op)
+        assert b"combine" in cuda.build(text, "sm_90", name="combine")

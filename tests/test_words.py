@@ -13,6 +13,7 @@ BLOCK, BLOCKS = 4, 3
 SHIM = """
 struct Place { unsigned x; };
 static Place blockIdx, threadIdx, blockDim, gridDim;
+#define __device__
 #define __global__
 #define __grid_constant__
 """
@@ -84,3 +85,16 @@ def test_of_no_rows_nothing_is_launched():
 def test_what_does_not_fit_in_one_launch_is_said_to():
     many = [(made(5, np.int32), k) for k in range(small_copies.COMMANDS + 1)]
     assert not small_copies.CudaWriter(Here(), many, None).fits
+
+
+@pytest.mark.parametrize("to, first", [(0, 0), (8, 0), (4, 8), (3, 0), (2, 5), (4, 4)])
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 61])
+def test_copies_between_arrays_of_any_alignment(to, first, size):
+    given, found = np.arange(100, dtype=np.uint8).view(There), made(100, np.uint8)
+    writer = small_copies.CudaWriter(
+        Here(), [(found[to : to + size], given[first : first + size])], None
+    )
+    writer.write(None, None)
+    expected = np.full(100, 99)
+    expected[to : to + size] = np.arange(first, first + size)
+    assert found.tolist() == expected.tolist()

@@ -23,7 +23,7 @@ from morph.runtime.arrays import all_true
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
 
-SHORT = 1 << 16  # entries of a list that are allocated at once when it is full in a launch
+SHORT = 1 << 20  # entries of a list that are allocated at once when it is full in a launch
 
 
 class Collection(Store):

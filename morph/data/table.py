@@ -442,12 +442,13 @@ class Table(Store):
         """Copy the rows of ``other``, whose columns and layout are the same."""
         self.resize(other.capacity)
         by_names = {r.names: r for r in other._records}
-        for rec in self._records:
-            used = len(other) * rec.stride
-            rec.buffer[:used] = self.device.asarray(by_names[rec.names].buffer[:used])
-        if other.deletes:
-            for kind in ("dead", "free"):
-                self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
+        with self.device.active():
+            for rec in self._records:
+                used = len(other) * rec.stride
+                rec.buffer[:used] = self.device.asarray(by_names[rec.names].buffer[:used])
+            if other.deletes:
+                for kind in ("dead", "free"):
+                    self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
         self._host_meta[:] = other._host_meta  # deleted rows stay: references may follow
         self._send_counters()
 

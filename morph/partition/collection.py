@@ -82,7 +82,8 @@ class PartitionedCollection(OnParts):
                 values[name] = self._target(known[name])._local_ids(k, picked, f"collection.{name}")
             pieces.append((k, own[at], values))
         for k, items, values in pieces:
-            self.local(k).extend(items, items.size, **values)
+            if items.size:
+                self.local(k).extend(items, items.size, **values)
 
     def _target(self, ref: str) -> Any:
         return self.graph.tables[ref]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from morph.partition.partition import devices_of
@@ -44,6 +45,8 @@ class DeviceGroup(Local):
         """
         n, size = len(arrays[0]), len(arrays)
         rows = [slice(n * k // size, n * (k + 1) // size) for k in range(size)]
+        if self._combined(arrays, rows, op):
+            return
         sent = {k: [[a[r].reshape(-1)] for r in rows] for k, a in enumerate(arrays)}
         results = {}
         for k, received in self.exchange(sent).items():
@@ -56,3 +59,17 @@ class DeviceGroup(Local):
             with self.devices[k].active():
                 for r, (values,) in zip(rows, received, strict=True):
                     arrays[k][r] = values.reshape(arrays[k][r].shape)
+
+    @cached_property
+    def _adjoining(self) -> bool:
+        """Whether kernels of each device can access the memory of all."""
+        return all(d.reach(other) for d in self.devices for other in self.devices)
+
+    def _combined(self, arrays: list[Array], rows: list[slice], op: str) -> bool:
+        """Combine arrays by a kernel on each device, if the devices have one."""
+        if not self._adjoining:
+            return False
+        self._synchronize()  # the arrays have been computed
+        done = [d.combine(arrays, own, op) for d, own in zip(self.devices, rows, strict=True)]
+        self._synchronize()
+        return all(done)

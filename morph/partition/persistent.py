@@ -201,10 +201,8 @@ class PersistentProgram(LaunchOnParts):
             for x in inboxes:  # parts decide alike whether inboxes are too small
                 if x.capacity < most:
                     x.resize(most)
-        for slot, column in self.program.spreads:
-            table = self._table(graph, slot)
-            if column in table._stale:
-                table._routes.spread(column)
+        for c in self.program.spreads:
+            if self._table(graph, c[0])._refresh(c[1], self.program.bounds.get(c, "")):
                 self._synchronize()  # before a kernel of one part writes into others
         for slot in self.program.collections:
             lists = self._objects(slot)
@@ -225,8 +223,9 @@ class PersistentProgram(LaunchOnParts):
         """End the launches on the host; note which mirrors may differ from their rows."""
         for x in busy:
             x.running = False
+        moves = {} if failed else self.program.moves
         for slot, column in self.program.writes if failed else self.program.stale:
-            self._table(graph, slot)._stale.add(column)
+            self._table(graph, slot)._stale.add(column, moves.get((slot, column), ""))
         for p in self.launches:
             p._end((), failed)
         if failed:

@@ -10,6 +10,7 @@ import numpy as np
 
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.collection import Collection
+from morph.data.column import few_places
 from morph.data.conversion import cast, converted, raw
 from morph.data.layout import Column
 from morph.data.row import Row
@@ -308,10 +309,15 @@ class PartitionedTable(Columns):
         """Give the local id of a row, own or mirror, in part k; -1 if it is not there."""
         return int(self._share(k).rows(np.array([id]))[0])
 
-    def _refresh(self, name: str, bound: str = "") -> None:
-        """Bring the mirrors of a column up to date, or to a ``bound`` (`Partitioning.bounds`)."""
-        if name in self._stale and not (bound and self._stale.moved.get(name) == bound):
-            self._routes.spread(name)
+    def _refresh(self, name: str, bound: str = "") -> bool:
+        """Bring the mirrors of a column up to date, or to a ``bound`` (`Partitioning.bounds`).
+
+        Returns whether values were copied.
+        """
+        if name not in self._stale or (bound and self._stale.moved.get(name) == bound):
+            return False
+        self._routes.spread(name)
+        return True
 
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
         """Give the first of part k's own rows among the rows of a range, and the one after."""
@@ -354,12 +360,23 @@ class PartitionedTable(Columns):
         self._begin("read", name)
         with where.active():
             found = where.empty(self._count, column.dtype)
+            writes = []
             for table, share in zip(self._tables(), parts, strict=True):
                 own = slice(share.owned)
                 at = share.ids if share.is_range else where.asarray(table.global_id.array[own])
-                found[at] = where.asarray(table.columns[name].array[own])
+                writes.append((at, table.columns[name].array[own]))
+            if self._copies_at_once(where, writes):
+                where.put(*((found[at], values) for at, values in writes))
+            else:
+                for at, values in writes:
+                    found[at] = where.asarray(values)
         where.synchronize()  # the parts may be written to from here on
         return found
+
+    def _copies_at_once(self, where: Device, writes: list[tuple[Any, Array]]) -> bool:
+        """Whether a kernel of a device can copy arrays of the parts into ranges of another."""
+        plain = (isinstance(at, slice) and a.flags.c_contiguous for at, a in writes)
+        return all(plain) and all(where.reach(t.device) for t in self._tables())
 
     def _piece(self, k: int, name: str, ids: HostArray | None) -> tuple[Any, HostArray]:
         """Copy part k's own values among rows ``ids`` (None: all), and say where they go."""
@@ -408,15 +425,26 @@ class PartitionedTable(Columns):
                 f"{where}: shape {a.shape} does not fit {wanted or 'one value'}"
             ) from error
         pieces = [self._local_values(k, column, ids, values) for k in self.graph.here]
+        equal = None if a.ndim or inner or column.ref in DIVIDED else a[()]
         for k, (rows, local) in zip(self.graph.here, pieces, strict=True):
-            table = self.local(k)
-            with table.device.active():
-                at = rows if isinstance(rows, slice) else table.device.asarray(rows)
-                table.columns[name].array[(at, *inner)] = table.device.asarray(local)
+            if len(local):
+                self._write_piece(k, name, rows, inner, local, equal)
         if column.ref in DIVIDED:
             self._stale.add(name)
         elif ids is None and not inner:
             self._stale.discard(name)
+
+    def _write_piece(
+        self, k: int, name: str, rows: Any, inner: tuple[Any, ...], values: HostArray, equal: Any
+    ) -> None:
+        """Write values to rows of part k; all of them are ``equal``, unless that is None."""
+        device, array = self.local(k).device, self.local(k).columns[name].array
+        if equal is not None and (places := few_places(array, rows)) is not None:
+            device.put(*((place, equal) for place in places))
+            return
+        with device.active():
+            at = rows if isinstance(rows, slice) else device.asarray(rows)
+            array[(at, *inner)] = device.asarray(values)
 
     def _local_values(
         self, k: int, column: Column, ids: HostArray | None, values: HostArray

@@ -226,6 +226,17 @@ class Backend(Protocol):
         Does not wait.  Values of the host are copied before the call returns.
         """
 
+    def combine(self, arrays: Sequence[Array], rows: slice, op: str) -> bool:
+        """Combine rows of arrays, in their order, into all of them.
+
+        Kernels of this device can access the arrays, which have one shape and type.  Does not
+        wait.  Returns whether the device has such a kernel; if not, nothing is done.
+
+        Parameters
+        ----------
+        op : {"add", "min", "max", "or", "and"}
+        """
+
     def prepared(self, writes: Sequence[Write], seeds: Sequence[Any] | None = None) -> Writer:
         """Prepare writes that an algorithm makes at each of its calls.
 

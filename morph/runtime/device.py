@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from morph.language.messages import shown
@@ -65,6 +66,10 @@ class Device(Backend):
     def reach(self, other: Any) -> bool:
         """Let kernels of this device access the memory of another; return whether they can."""
         return self.on_host and other.on_host
+
+    def combine(self, arrays: Sequence[Array], rows: slice, op: str) -> bool:
+        """Combine rows of arrays into all of them, see `Backend.combine`: here do nothing."""
+        return False
 
 
 _known: dict[str, Device] = {}

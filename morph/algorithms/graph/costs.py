@@ -95,7 +95,9 @@ def measured(graph: Graph) -> Weights:
     real = kind.kind == "f"
     if isinstance(graph, PartitionedGraph):
         graph.edges._refresh("weight")
-        sums = np.array(graph.gather(lambda k: _sums(graph.local(k))))
+        found: dict[int, list[float]] = {}
+        graph.each_part(lambda k: found.update({k: _sums(graph.local(k))}))
+        sums = np.array(graph.gather(found.__getitem__))
         m, total, _, bad, _ = sums.sum(0).tolist()
         most, odd = sums[:, 2].max(), 1.0
     else:

@@ -12,7 +12,7 @@ equal in all parts alone.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,6 +56,8 @@ class PartitionedProgram:
         that the program changes.
     stale : tuple of (slot, column)
         Changed columns whose mirrors may differ from the owner's values after the launch.
+    bounds, moves : dict of (slot, column) to str
+        Those of all steps, see `Partitioning`, where the steps agree.
     hidden : tuple of Hidden
     boxes : tuple of Box
     collections : tuple of str
@@ -69,6 +71,8 @@ class PartitionedProgram:
     spreads: tuple[tuple[str, str], ...]
     writes: tuple[tuple[str, str], ...]
     stale: tuple[tuple[str, str], ...]
+    bounds: Mapping[tuple[str, str], str]
+    moves: Mapping[tuple[str, str], str]
     hidden: tuple[Hidden, ...]
     boxes: tuple[Box, ...]
     collections: tuple[str, ...]
@@ -148,6 +152,9 @@ class _Program:
         return PartitionedProgram(
             unit, steps, tuple(sorted(self.spreads)),
             tuple(sorted(writes)), tuple(sorted(writes - (self.spreads - self.kept))),
+            {c: how for c in self.spreads if (how := self._bound(c))},
+            {c: how for c in writes if (how := _only(p.moves.get(c) for p in steps
+                                                     if c in p.writes))},
             tuple(self.hidden.values()), tuple(self.boxes),
             tuple(s for s in self.rows.lists if s not in boxes),
             tuple(sorted({t.slot for p in steps for t in p.totals} - {*self.unit.made})),
@@ -219,10 +226,13 @@ class _Program:
         if combines or spreads:
             yield ir.Exchange(combines=combines, spreads=spreads, pos=s.pos)
 
+    def _bound(self, c: tuple[str, str]) -> str:
+        """The operation by which all steps that read mirrors compare offers with them, if any."""
+        return _only(p.bounds.get(c) for p in self.steps if c in p.spreads)
+
     def _stays_bound(self, p: Partitioning, c: tuple[str, str]) -> bool:
         """Whether mirrors serve all steps of the program as before the step."""
-        found = {x.bounds.get(c, "") for x in self.steps if c in x.spreads}
-        if found != {p.moves.get(c)}:
+        if not (how := self._bound(c)) or p.moves.get(c) != how:
             return False
         self.kept.add(c)
         return True
@@ -351,6 +361,12 @@ class _Program:
             number = sum(max(c.size, 1) for c in sizes if c is not None)
             if number + lists + 1 + OWN_VALUES + MOST_PARTS > MOST_WORDS or len(p.flags) > 64:
                 raise NeedsSteps("a step changes more numbers than parts send at once")
+
+
+def _only(operations: Iterable[str | None]) -> str:
+    """The operation that all are; empty if they differ or one has none."""
+    found = set(operations)
+    return (found.pop() or "") if len(found) == 1 else ""
 
 
 def _outbox(slot: str) -> str:

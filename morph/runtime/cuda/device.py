@@ -14,6 +14,7 @@ from morph.language.hooks import Hook
 from morph.runtime import arrays
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
 from morph.runtime.backend import Launch, Seeds, Write
+from morph.runtime.cuda.combining import combine
 from morph.runtime.cuda.small_copies import SMALL, CudaReport, CudaWriter, SmallCopies
 from morph.runtime.device import Device, DeviceError
 
@@ -110,6 +111,10 @@ class CudaDevice(Device):
 
     def put(self, *writes: Write) -> None:
         _small_copies(self.index).put(writes)
+
+    def combine(self, arrays: Sequence[Array], rows: slice, op: str) -> bool:
+        with self.active():
+            return combine(self.index, arrays, rows, op)
 
     def prepared(self, writes: Sequence[Write], seeds: Sequence[Any] | None = None) -> CudaWriter:
         return CudaWriter(

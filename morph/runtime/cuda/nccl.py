@@ -34,18 +34,24 @@ def connect(comm: Any, gpu: Device) -> Nccl | None:
     Returns
     -------
     Nccl or None
-        None if NCCL is missing, does not connect the GPUs, or two ranks have the same GPU.
+        None if NCCL is missing, does not connect the GPUs, which is a warning, or two ranks have
+        the same GPU.
     """
     with gpu.active():
         nccl = _nccl()
         found = comm.allgather(_place(gpu, comm.rank == 0) if nccl.available else None)
         if None in found or len({place for place, _ in found}) < len(found):
             return None
+        made, problem = None, ""
         try:
             made = Nccl(nccl.NcclCommunicator(comm.size, found[0][1], comm.rank), gpu)
-        except Exception:  # what NCCL lacks shows in many ways
-            made = None
-        return made if all(comm.allgather(made is not None)) else None
+        except Exception as error:  # what NCCL lacks shows in many ways
+            problem = f"rank {comm.rank}: {type(error).__name__}: {error}"
+        if problems := [x for x in comm.allgather(problem) if x]:
+            shown = f"NCCL does not connect the GPUs, so arrays go by MPI; {problems[0]}"
+            warnings.warn(shown[:200], RuntimeWarning, stacklevel=2)
+            return None
+        return made
 
 
 def _place(gpu: Device, first: bool) -> tuple[Any, Any] | None:

@@ -46,6 +46,12 @@ struct Commands {{
     Command command[{COMMANDS}];
     u64 word[{VALUES}];
 }};
+template <class T>  // in units of T, then the remaining bytes
+__device__ void copy(char* to, const char* from, long long bytes, long long first, long long step) {{
+    long long units = bytes / sizeof(T);
+    for (long long i = first; i < units; i += step) ((T*)to)[i] = ((const T*)from)[i];
+    for (long long i = units * sizeof(T) + first; i < bytes; i += step) to[i] = from[i];
+}}
 extern "C" __global__ void put(const __grid_constant__ Commands a) {{
     long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
     for (u64 k = 0; k < a.n; k++) {{
@@ -57,11 +63,12 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
             begin = first == c.count % step ? 0 : 1;
             end = 1;
         }}
-        if (c.how & {FROM}) {{  // of 8 bytes each, then the remaining bytes
-            u64* to = (u64*)c.at;
-            const u64* from = (const u64*)a.word[c.from];
-            for (long long i = first; i < c.count / 8; i += step) to[i] = from[i];
-            if (first < c.count % 8) c.at[c.count / 8 * 8 + first] = ((const char*)from)[c.count / 8 * 8 + first];
+        if (c.how & {FROM}) {{
+            const char* from = (const char*)a.word[c.from];
+            u64 addresses = u64(c.at) | u64(from);
+            if (addresses % 8 == 0) copy<u64>(c.at, from, c.count, first, step);
+            else if (addresses % 4 == 0) copy<unsigned>(c.at, from, c.count, first, step);
+            else copy<char>(c.at, from, c.count, first, step);
             continue;
         }}
         for (long long i = begin; i < end; i += step) {{

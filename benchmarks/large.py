@@ -1,0 +1,115 @@
+"""Searches on R-MAT graphs that are made in parts, and may fit no single device.
+
+    python benchmarks/large.py --scale 30 --devices cuda:0,cuda:1,cuda:2,cuda:3
+
+A result is held against the rules of distances at every edge and point, by a kernel on the parts:
+the ends of an edge differ by at most one (by at most the weight of the edge), and each point but
+the source has a neighbour that is nearer by one (by that weight).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+from common import synchronize, table
+
+import morph
+from morph import generate
+from morph.prelude import atomic_add, i32, i64
+
+
+@morph.kernel
+def check_levels(p, counts):
+    nearer = False
+    for t in p.outnbrs:
+        if (t.found < 0) != (p.found < 0) or abs(t.found - p.found) > 1:
+            atomic_add(counts.wrong, 1)
+        nearer = nearer or t.found == p.found - 1
+    if p.found > 0 and not nearer:
+        atomic_add(counts.wrong, 1)
+    if p.found >= 0:
+        atomic_add(counts.reached, 1)
+        atomic_add(counts.arcs, p.out_degree)
+
+
+@morph.kernel
+def check_paths(p, g, counts):
+    nearer = False
+    for t in p.outnbrs:
+        w = g.weight(p, t)
+        if (t.found < 0) != (p.found < 0) or abs(t.found - p.found) > w:
+            atomic_add(counts.wrong, 1)
+        nearer = nearer or t.found >= 0 and t.found + w == p.found
+    if p.found > 0 and not nearer:
+        atomic_add(counts.wrong, 1)
+    if p.found >= 0:
+        atomic_add(counts.reached, 1)
+        atomic_add(counts.arcs, p.out_degree)
+
+
+def checked(parts: Any, distance: Any, source: int, weighted: bool) -> tuple[int, int, int]:
+    """Count violations of the rules, points reached, and their arcs."""
+    counts = morph.Scalars(parts, wrong=i64(0), reached=i64(0), arcs=i64(0))
+    unreached = np.iinfo(np.int64).max  # of `sssp`; of `bfs` -1
+    distance[distance == unreached] = -1
+    parts.points.found[:] = distance
+    if weighted:
+        morph.foreach(parts.points, check_paths, parts, counts)
+    else:
+        morph.foreach(parts.points, check_levels, counts)
+    wrong = int(counts.wrong) + int(distance[source] != 0) + int((distance == 0).sum() != 1)
+    return wrong, int(counts.reached), int(counts.arcs)
+
+
+def timed(run: Any) -> tuple[float, Any]:
+    """Seconds of a run that ends with all devices idle, and its result."""
+    synchronize()
+    start = time.perf_counter()
+    result = run()
+    synchronize()
+    return time.perf_counter() - start, result
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, and print a row for each algorithm."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=int, default=16)
+    parser.add_argument("--devices", default="cpu,cpu", help="one for each part")
+    parser.add_argument("--permute", action="store_true", help="ids at random: parts of equal size")
+    parser.add_argument("--only", nargs="+", default=["bfs", "sssp"], choices=["bfs", "sssp"])
+    parser.add_argument("--sources", type=int, default=5)
+    o = parser.parse_args(arguments)
+    weight = (1, 255) if "sssp" in o.only else None
+    devices = o.devices.split(",")
+
+    def make(scale: int) -> Any:
+        return generate.rmat(scale, 16, permute=o.permute, weight=weight, device=devices)
+
+    make(10)  # compiles
+    made, parts = timed(lambda: make(o.scale))
+    print(parts, f"\nmade in {made:.2f} s", flush=True)
+    draw = np.random.default_rng(0).integers(0, len(parts.edges), o.sources + 1)
+    sources = [int(parts.edges[int(e)].src) for e in draw]  # points with edges
+    parts.points.add("found", i32)
+    reading, _ = timed(lambda: (parts.points.found[:], parts.points.found[:]))
+    rows = []
+    for name in o.only:
+        run, times, result = getattr(morph, name), [], None
+        for s in sources:
+            seconds, result = timed(lambda run=run, s=s: run(parts, s))
+            times.append(seconds)
+        wrong, reached, arcs = checked(parts, result.distance, sources[-1], name == "sssp")
+        middle = sorted(times[1:])[o.sources // 2]
+        rows.append({
+            "algorithm": name, "call ms": middle * 1e3, "least ms": min(times[1:]) * 1e3,
+            "reading two columns ms": reading * 1e3, "G arcs/s": arcs / middle / 1e9,
+            "reached": reached, "violations": wrong,
+        })  # fmt: skip
+    table(rows)
+
+
+if __name__ == "__main__":
+    main()
