@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from quotes import remade
 
+from morph import __version__
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import main
 
@@ -123,3 +124,7 @@ def test_page_of_json_has_the_fields_of_commands(graph):
     for table, command in JSON.items():
         wanted = {name for row in fields(table) for name in row[0]}
         assert set(report(*command.split())) == wanted, table
+
+
+def test_citation_has_the_version():
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -42,8 +42,8 @@ def main(picture="bridges.png", device="auto"):
     bridge = RIVER * SIDE + BRIDGES[1]
     done = times.apply(deletes=([bridge], [bridge + SIDE]))
     after = minutes()
-    anew = morph.sssp(graph, 5 * SIDE + 31).distance
-    assert (graph.device.to_host(times.distance == anew)).all()
+    from_scratch = morph.sssp(graph, 5 * SIDE + 31).distance
+    assert (graph.device.to_host(times.distance == from_scratch)).all()
     late = after - before
     print(f"{done.decision}: {done.affected:,} of {SIDE**2:,} crossings affected")
     print(f"later than before: {(late > 0).sum():,}, by {late.max():.1f} minutes at most")

@@ -1,6 +1,6 @@
-"""A maze: the minimum spanning tree of a grid with random weights, and the way out.
+"""A maze: the minimum spanning tree of a grid with random weights, and the path out.
 
-The edges of the tree are the passages of the maze, so that one way leads from each cell to each
+The edges of the tree are the passages of the maze, so that one path leads from each cell to each
 other one.  `morph.bfs` on the passages gives the numbers of steps from the entrance.
 
 python examples/gallery/maze.py [PICTURE [DEVICE]]
@@ -27,8 +27,8 @@ def main(picture="maze.png", device="auto"):
     )
     found = morph.bfs(passages, 0)
     steps = np.asarray(host(found.distance))
-    way = np.asarray(host(morph.path(passages, found, ROWS * COLUMNS - 1).vertices))
-    print(f"{len(way) - 1} steps from corner to corner; the farthest cell is at {steps.max()}")
+    route = np.asarray(host(morph.path(passages, found, ROWS * COLUMNS - 1).vertices))
+    print(f"{len(route) - 1} steps from corner to corner; the farthest cell is at {steps.max()}")
 
     # cells at odd rows and columns of an image, the passages between them, walls elsewhere
     image = np.full((2 * ROWS + 1, 2 * COLUMNS + 1), np.nan)
@@ -40,7 +40,7 @@ def main(picture="maze.png", device="auto"):
     ax = figure.add_subplot()
     ax.set_facecolor("#1d2233")
     ax.imshow(image, cmap="YlGnBu", interpolation="nearest")
-    ax.plot(2 * column[way] + 1, 2 * row[way] + 1, color="#d62828", linewidth=1.6)
+    ax.plot(2 * column[route] + 1, 2 * row[route] + 1, color="#d62828", linewidth=1.6)
     ax.set(xticks=[], yticks=[])
     figure.savefig(picture, dpi=80)
     print(f"drawn: {picture}")

@@ -1,4 +1,4 @@
-"""Ways across Norway without a boat: shortest paths along the edges of a mesh.
+"""Routes across Norway over land: shortest paths along the edges of a mesh.
 
 The coast is refined to small triangles, whose edges, with their lengths in km, are a graph.
 `morph.sssp` finds the distances from Oslo; `morph.path` follows the predecessors back.
@@ -51,8 +51,8 @@ def main(picture="overland.png", device="auto"):
     mesh.plot(values=overland, label="km from Oslo, overland", cmap="viridis_r", ax=ax)
     ax.set_ylim(top=on_a_plane((15.0, 72.0))[1])  # Svalbard lies farther north
     for name, town in towns.items():
-        way = np.asarray(graph.device.to_host(morph.path(graph, found, town).vertices))
-        ax.plot(*mesh.points[way].T, color="#c1121f", linewidth=1.5)
+        route = np.asarray(graph.device.to_host(morph.path(graph, found, town).vertices))
+        ax.plot(*mesh.points[route].T, color="#c1121f", linewidth=1.5)
         side = "right" if name == "Kirkenes" else "left"
         ax.text(*mesh.points[town], f" {name} ", fontsize=9, fontweight="bold", ha=side)
         print(f"{name:10} {distance[town]:6.0f} km, {straight[town]:6.0f} as the crow flies")

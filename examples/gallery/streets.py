@@ -1,7 +1,7 @@
 """Streets that carry the traffic: the betweenness of edges.
 
 A town's streets are the edges of a Delaunay triangulation that no other crossing is near: the
-Gabriel graph.  `morph.edge_betweenness` counts the shortest ways, by length, that lead along each.
+Gabriel graph.  `morph.edge_betweenness` counts the shortest paths, by length, that lead along each.
 
 python examples/gallery/streets.py [PICTURE [DEVICE]]
 """
@@ -35,7 +35,7 @@ def main(picture="streets.png", device="auto"):
     once = arcs[:, 0] < arcs[:, 1]  # both arcs of a street have one value
     share = np.asarray(host(found.centrality))[once]
     top = share.argmax()
-    print(f"{len(ends)} streets; one of them is on {share[top]:.1%} of all shortest ways")
+    print(f"{len(ends)} streets; one of them is on {share[top]:.1%} of all shortest paths")
     assert share.min() >= 0 and share[top] > 10 * np.median(share)
 
     figure = Figure(figsize=(7, 5), layout="constrained")
@@ -49,7 +49,7 @@ def main(picture="streets.png", device="auto"):
     ax.autoscale()
     ax.set_aspect("equal")
     ax.axis("off")
-    figure.colorbar(lines, ax=ax, shrink=0.7, label="part of all shortest ways")
+    figure.colorbar(lines, ax=ax, shrink=0.7, label="part of all shortest paths")
     figure.savefig(picture, dpi=80)
     print(f"drawn: {picture}")
 
