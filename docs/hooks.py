@@ -112,6 +112,13 @@ def notebook(book: Path) -> str:
     return "\n\n".join([title, link, rest.strip(), *parts[1:]]) + "\n"
 
 
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let links to notebooks lead to their pages, which have links to the files."""
+    if page.file.src_uri.startswith("examples/notebooks/"):
+        return markdown
+    return re.sub(r"\]\((\S*notebooks/\w+)\.ipynb\)", r"](\1.md)", markdown)
+
+
 def _title(page: Path) -> str:
     return page.read_text().partition("\n")[0].lstrip("# ")
 
