@@ -19,17 +19,6 @@
 
 constexpr i32 PREFETCHED = 4;  // entries of each lane whose other ends are loaded together
 
-template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
-    constexpr i32 N = __is_empty(T) ? 0 : (sizeof(T) + 3) / 4;
-    union Registers {
-        u32 word[N + 1];
-        T value;
-        MORPH_FN Registers() {}
-    } give, take;
-    give.value = x;
-    MORPH_UNROLL_ALL for (i32 i = 0; i < N; i++) take.word[i] = shuffle(ALL_LANES, give.word[i], lane);
-    return take.value;
-}
 template <class T> MORPH_FN T sum_up_to(T x) {  // inclusive prefix sum over the lanes
     MORPH_UNROLL_ALL for (i32 by = 1; by < 32; by *= 2) {
         T below = shuffle_up(x, by);
@@ -158,6 +147,13 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
     end_item(a, it);
 }
 
+// Runs a tile of items whose last loop is shared.
+template <class A, class R, class Step, class I>
+MORPH_FN void run_tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
+    if constexpr (SEARCHES<Step>) search_tile(a, s, it, here);
+    else tile(a, t, s, it, here, by);
+}
+
 // Tile sizes: 1 to 8 items while there are too few items for all warps (each tile costs a few contended atomics),
 // then as many as give every warp one tile.  Asynchronous steps create items, so their tiles begin with 1 or 2.
 template <class A, class R, class Step>
@@ -175,7 +171,7 @@ MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i
         } else if constexpr (Step::ASYNCHRONOUS) {
             run_asynchronously(a, t, s, it, mine, size, last, (base - first) / size, by);
         } else {
-            tile(a, t, s, it, mine && open(a, t, s, it), by);
+            run_tile(a, t, s, it, mine && open(a, t, s, it), by);
         }
     }
     by.end(a, s);

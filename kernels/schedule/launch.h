@@ -6,7 +6,7 @@
 //     find(a, it)      sets the row with which the kernel is called
 //     open(a, it)      the same; returns whether the item is to be run (the row is live, and passes the filter)
 //     run(a, it)       the kernel; with single(collection): returns whether it claims anything
-//     WORK_SHARING          whether threads share its last loop: then see balance.h and sweep.h
+//     WORK_SHARING          whether threads share its last loop: then see balance.h, search.h and sweep.h
 //     claim, wins, commit, abort    only with single(collection)
 // `end_item(a, it)` gives back the item's unused reservations, and records a failure.
 
@@ -124,7 +124,8 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
     i64 warps = t.threads / 32, parts = (last - first + 32 * SIEVE - 1) / (32 * SIEVE);
     Runner<Step> by(a, t, s, min_of(parts, warps));
     i32 lane = lane_id();
-    for (i64 base = first + t.thread / 32 * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
+    i64 warp = SEARCHES<Step> ? warp_id() : t.thread / 32;  // long rows are often of adjacent items
+    for (i64 base = first + warp * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
         if (by.it.failed) {
             for (i32 k = 0; k < SIEVE && !t.replay; k++) {
                 I it(a, t, base + 32 * k + lane);
@@ -138,7 +139,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
             I it(a, t, base + queue[here ? k + lane : 0]);
             if (here) s.find(a, it);
             if constexpr (Step::WORK_SHARING) {
-                if (!by.it.failed) tile(a, t, s, it, here, by);
+                if (!by.it.failed) run_tile(a, t, s, it, here, by);
                 else if (here) mark_deferred(a.status, a.deferred, it);
             } else if (here) {
                 s.run(a, it);

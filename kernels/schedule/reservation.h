@@ -30,6 +30,17 @@ MORPH_FN i32 take_capacity(i64* meta, i32 least, i32 most, i64 apart) {
     return taken;
 }
 
+template <class T> MORPH_FN T from_lane(const T& x, i32 lane) {
+    constexpr i32 N = __is_empty(T) ? 0 : (sizeof(T) + 3) / 4;
+    union Registers {
+        u32 word[N + 1];
+        T value;
+        MORPH_FN Registers() {}
+    } give, take;
+    give.value = x;
+    MORPH_UNROLL_ALL for (i32 i = 0; i < N; i++) take.word[i] = shuffle(ALL_LANES, give.word[i], lane);
+    return take.value;
+}
 MORPH_FN i32 sum_of_lanes(i32 x) { return i32(add_lanes(ALL_LANES, u32(x))); }
 
 // A warp that runs entries: `it` holds the reservations; `it.failed` says that a store is full.

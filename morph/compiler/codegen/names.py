@@ -31,12 +31,12 @@ OWN = frozenset(  # what the printer calls things inside functions
 )
 MEMBERS = frozenset(  # of the structs that the printer makes
     """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS HAS_EPILOGUE KNOWS_ROWS LIMIT LiveIn
-    LiveOut PLACES REPLAYS Reach Reductions SWEEPS SlotCache TOTALS WHICH WORK_SHARING abort add
-    all asynchronous begin behind block body buffers caches claim clear_staged commit edge end
-    entries epilogue find flush flush_staged from front iterations join key launch list live_in
+    LiveOut PLACES REPLAYS Reach Reductions SWEEPS Searches SlotCache TOTALS WHICH WORK_SHARING
+    abort add all asynchronous begin behind block body buffers caches claim clear_staged commit edge
+    end entries epilogue find flush flush_staged from front iterations join key launch list live_in
     live_out master meta open owner part permutation permutations position priority prologue reach
     reductions release replay reservation reservations round row row_of run sense serve slot_cache
-    step take_all thread threads to wins write x""".split()
+    step take_all test thread threads to wins write x""".split()
 )
 SUFFIXED = frozenset("live_in live_out reductions row".split())  # the printer's own, as in ``row_``
 PARTS = [
@@ -51,6 +51,7 @@ PARTS = [
     "prologue",
     "body",
     "epilogue",
+    "test",
 ]
 UNBOUNDED = {float("inf"): "infinity()", float("-inf"): "-infinity()"}
 TEMPORARY = re.compile(r"(b|both|c|e|k|n|p|r|rows|s|skip|v|w|x)\d+_")  # made by `Body.temp`

@@ -18,6 +18,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, Sharing, StepPlan
+from morph.compiler.passes.search import SharedSearch
 from morph.compiler.passes.work_sharing import SharedLoop, bound, of_edge, over
 from morph.language.types import Handle, Object, Scalar, Type
 
@@ -28,7 +29,9 @@ LIMITS = {"auto": "HIGH_DEGREE", "warp": "NO_LIST", "grid": "0"}
 class Prologue(Body):
     """A kernel up to its last loop: of that, only which entries it runs over."""
 
-    def __init__(self, names: Names, scope: Scope, body: BodyPlan, shared: SharedLoop) -> None:
+    def __init__(
+        self, names: Names, scope: Scope, body: BodyPlan, shared: SharedLoop | SharedSearch
+    ) -> None:
         super().__init__(names, scope, body)
         self.shared = shared
 
@@ -147,7 +150,7 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
     if first := sharing.preloaded:
         e.put("", f"struct {name}_reach {{  // where an entry leads, and what is read of its edge")
-        edge = n.type(_bound_types(shared.loop)[0])
+        edge = n.type(bound_types(shared.loop)[0])
         e.put(*(["    i32 edge, end;"] if edge == "i32" else [f"    {edge} edge;", "    i32 end;"]))
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(x)};" for x, c in first.items()), "};")
     for which, (slot, (at, places)) in enumerate(sharing.staged.items()):
@@ -206,7 +209,7 @@ def _adds(e: Emission, shared: SharedLoop, to: str = "") -> str:
 def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     """Add the parts of a kernel."""
     k, shared, name = plan.func, sharing.loop, e.names.funcs[plan.func.name]
-    item, *given = _values(k)
+    item, *given = values(k)
     rest = f", {name}_live_out& live_out_" if shared.completes else ""
     head = (
         f"MORPH_BODY bool {name}_prologue(const Args& a, Item& it"
@@ -215,7 +218,7 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     head = f"{head}, {name}_live_in& live_in_{rest})"
     first = partial(Prologue, shared=shared)
     e.define(k, head, sharing.prologue, gives=" false", make=first)
-    around = list(zip(bound(shared.loop), _bound_types(shared.loop), strict=False))
+    around = list(zip(bound(shared.loop), bound_types(shared.loop), strict=False))
     sums = f", {name}_reductions& reductions_" if shared.completes else ""
     head = (
         f"MORPH_BODY void {name}_body(const Args& a, Item& it, const {name}_live_in& live_in_{sums}"
@@ -248,7 +251,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
     assert isinstance(s, ir.Foreach)
     shared = sharing.loop
     n, name, loop = e.names, e.names.funcs[s.kernel], shared.loop
-    row = n.type(_bound_types(loop)[0])
+    row = n.type(bound_types(loop)[0])
     edge, end = f"{row}(k)", "-1"
     if isinstance(loop, ir.ForEdges):
         edge = n.edge(loop.graph, loop.direction, "k")
@@ -308,7 +311,7 @@ def _epilogue(e: Emission, shared: SharedLoop, kernel: str, args: str) -> list[s
     ]
 
 
-def _bound_types(loop: ir.ForEdges | ir.ForRows) -> tuple[Type, ...]:
+def bound_types(loop: ir.ForEdges | ir.ForRows) -> tuple[Type, ...]:
     """The types of what a loop binds, see `bound`."""
     if isinstance(loop, ir.ForEdges):
         return Handle(f"{loop.graph}.edges"), Handle(f"{loop.graph}.points")
@@ -412,5 +415,6 @@ def _offset(e: Emission, loop: ir.ForEdges) -> str:
     return f"a.{e.names.prefix[loop.graph]}_{loop.direction}_offset"
 
 
-def _values(f: ir.Func) -> list[Any]:
+def values(f: ir.Func) -> list[Any]:
+    """The parameters of a function that are no objects."""
     return [(n, t) for n, t in f.params if not isinstance(t, Object)]

@@ -429,10 +429,15 @@ class Body(Expressions):
         found = f"{k}found_"
         self.put(f"const bool {found} = {k} < {last};")
         self.put(f"if (!{found}) {k} = {last} - 1;  // the loop's locals are then of the last")
-        self.put(f"if ({first} <= {k}) {{")
+        self._end_search(s, then, k, found, f"{first} <= {k}")
+
+    def _end_search(self, s: ir.ForEdges, then: ir.Body, k: str, found: str, some: str) -> None:
+        """What follows a search that ended at entry ``k``, if there are ``some``."""
+        n, edge = self.names, self.resolve(s.edge)
+        self.put(f"if ({some}) {{")
         self.put(f"    {edge} = {n.edge(s.graph, s.direction, k)};")
         if s.var:
-            self.put(f"    {var} = {n.end(s.graph, s.direction, k, edge)};")
+            self.put(f"    {self.resolve(s.var)} = {n.end(s.graph, s.direction, k, edge)};")
         self.put("}")
         self.block(f"if ({found})", then)
 

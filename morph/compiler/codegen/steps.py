@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.shared_loops import step_members
+from morph.compiler.codegen.shared_searches import search_members
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import StepPlan
 from morph.language.types import Handle, Local, Object, Type
@@ -55,7 +56,7 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
     call, head = f"(a, it, it.row{args});", "(const Args& a, I& it) const"
     if k.commit is None:
         lines.append(f"    MORPH_FN void run{head} {{ {func}{call} }}")
-        lines += step_members(e, step, args)
+        lines += (search_members if step.searching else step_members)(e, step, args)
     else:
         lines.append(f"    MORPH_FN bool run{head} {{ return {func}{call} }}")
         behind = "it.step++; " if e.unit.checked else ""  # the barrier, that is another step

@@ -12,6 +12,7 @@ from pathlib import Path
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
+from morph.compiler.codegen.shared_searches import search_functions, search_structs
 from morph.compiler.codegen.slot_cache import slot_caches
 from morph.compiler.codegen.steps import step_text
 from morph.compiler.ir import abi, layout
@@ -25,9 +26,8 @@ from morph.language.types import Local
 HEADERS = """core/scalars layout target core/types core/half core/math core/atomics
              storage/column schedule/team storage/store storage/collection schedule/single
              storage/set storage/graph geometry/predicates schedule/staging schedule/high_degree
-             schedule/reservation schedule/balance schedule/asynchronous schedule/sweep
-             schedule/launch schedule/queue
-             schedule/deterministic""".split()
+             schedule/reservation schedule/search schedule/balance schedule/asynchronous
+             schedule/sweep schedule/launch schedule/queue schedule/deterministic""".split()
 # in place of "target"
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#endif\n"
 
@@ -95,6 +95,8 @@ def source(unit: ir.Unit) -> str:
             _live(e, f)
         if f.sharing:
             shared_structs(e, f, f.sharing)
+        if f.searching:
+            search_structs(e, f, f.searching)
     _end_item(e)
     e.put(*functions)
     return "\n".join(e.lines) + "\n"
@@ -257,6 +259,8 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
     e.define(f, f"{kind} {head}", plan.main, gives=gives)
     if plan.sharing:
         shared_functions(e, plan, plan.sharing)
+    if plan.searching:
+        search_functions(e, plan, plan.searching)
 
 
 # --- steps ---------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@
    last barrier, which stores need reservations or per-thread slot caches, how many blocks a GPU
    runs at once;
 2. for each function (`FunctionPlan`): whether it is inlined, whether it needs the item, and whether
-   its last loop is shared among threads (`Sharing`, see `work_sharing`);
+   its last loop is shared among threads (`Sharing`, see `work_sharing`; `Searching`, see `search`);
 3. for each *text*, a C++ function that it becomes (`BodyPlan`: the whole function, the commit of a
-   kernel that claims, or prologue, body and epilogue of a shared loop): which loads are
+   kernel that claims, or prologue, body and epilogue of a shared loop or search): which loads are
    barrier-stable, which atomics need no loop, which locals are declared;
 4. for each step of a program (`StepPlan`): what happens at its barrier and which variants exist.
 
@@ -40,6 +40,7 @@ from morph.compiler.passes.liveness import (
     standing,
     unstable_columns,
 )
+from morph.compiler.passes.search import SharedSearch, shared_searches
 from morph.compiler.passes.work_sharing import (
     LISTS,
     SharedLoop,
@@ -99,6 +100,16 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
+class Searching:
+    """A search that a GPU's warp shares, and the texts that its kernel becomes there."""
+
+    loop: SharedSearch
+    prologue: BodyPlan
+    test: BodyPlan
+    epilogue: BodyPlan
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionPlan:
     """One function or kernel."""
 
@@ -112,6 +123,7 @@ class FunctionPlan:
     commit: BodyPlan | None
     abort: BodyPlan | None
     sharing: Sharing | None
+    searching: Searching | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +142,7 @@ class StepPlan:
     reads_memory: bool  # its own expressions read memory that steps may write, or call functions
     varies: bool = False  # its arguments read memory that the step may write
     sharing: Sharing | None = None
+    searching: Searching | None = None
     lists_rows: bool = False  # long rows are put on a list, which all threads share
     fetch_adds: bool = False  # adds floats, or uses the old value: slow for several threads
     own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
@@ -258,6 +271,7 @@ class _Planner:
         self.changed = changed(unit, self.nodes)
         self.unstable = unstable_columns(unit, self.reached.__getitem__)
         self.shared, self.ahead = shared_loops(unit), runs_ahead(unit)
+        self.searched = shared_searches(unit)
         self.stable = standing(unit, self.ahead)
         self.sections = abi.sections(unit)
         self.concurrent = concurrent(unit)
@@ -384,16 +398,18 @@ class _Planner:
             commit=commit,
             abort=abort,
             sharing=self._sharing(f),
+            searching=self._searching(f),
         )
 
     def _text(
         self, f: ir.Func, body: ir.Body, live: Sequence[str] = (), nodes: Iterable[ir.Node] = (),
-        unstable: Columns | None = None, hidden: Sequence[str] = (),
+        unstable: Columns | None = None, hidden: Iterable[str] = (), split: ir.Node | None = None,
     ) -> BodyPlan:  # fmt: skip
         """The plan of a text with the statements ``body``.
 
         ``live`` are locals that are members of a struct that the text takes, ``hidden`` are its
         parameters.  ``nodes`` are the nodes that it prints, if these are not all of ``body``.
+        ``split`` is a search of which it prints what follows.
         """
         mine, ahead = named(body) - {*live, *hidden}, self.ahead.get(f.name)
         beside = [o for name in self.concurrent.get(f.name, ()) for o in self.reached[name]]
@@ -405,6 +421,7 @@ class _Planner:
         found = ((n, total_place(n, rows)) for n in ir.walk(body))
         return self._printed(
             [body],
+            split=split,
             body=body,
             totals={id(n): self._total(place) for n, place in found if place is not None},
             unstable=self.unstable[f.name] if unstable is None else unstable,
@@ -426,13 +443,16 @@ class _Planner:
         live = frozenset(n for n, _ in self.unit.state)
         return self._printed([s.body for s in alone], unstable=self.changed, live=live)
 
-    def _printed(self, bodies: list[ir.Body], live: frozenset[str], **more: Any) -> BodyPlan:
+    def _printed(
+        self, bodies: list[ir.Body], live: frozenset[str], split: ir.Node | None = None,
+        **more: Any,
+    ) -> BodyPlan:  # fmt: skip
         """The plan of a text: groups of its statements, and loops that search for an edge."""
         nodes = list(ir.walk(tuple(bodies)))
         searches = {
             id(s): test.then[:-1]
             for s in nodes
-            if isinstance(s, ir.ForEdges) and live.isdisjoint((s.edge, s.var))
+            if isinstance(s, ir.ForEdges) and (s is split or live.isdisjoint((s.edge, s.var)))
             if not self.unit.checked and (test := search.condition(s))
         }
         bodies = [*bodies, *searches.values(), *(b for n in nodes for b in ir.bodies(n))]
@@ -495,6 +515,29 @@ class _Planner:
                 item="", stable=frozenset(),
             ),
             epilogue=self._text(f, s.epilogue, live=s.live_out),
+        )  # fmt: skip
+
+    def _searching(self, f: ir.Func) -> Searching | None:
+        if f.name not in self.searched:
+            return None
+        s = self.searched[f.name]
+        inside = {id(n) for n in ir.walk(s.loop.body)}
+        before = [n for n in ir.walk(s.prologue) if id(n) not in inside]
+        ends = s.prologue[-1] is not s.loop
+        test = ir.Return(value=s.test, pos=s.loop.pos)
+        given = bound(s.loop)
+        # the epilogue names of the loop only what it reads itself
+        apart = named((test,)) - named((*s.then, *s.tail)) - {*given}
+        return Searching(
+            loop=s,
+            prologue=replace(self._text(f, s.prologue, nodes=before), ends=ends),
+            test=replace(
+                self._text(f, (test,), live=s.live_in, hidden=given), item="", stable=frozenset()
+            ),
+            epilogue=self._text(
+                f, (s.loop, *s.tail), live=s.live_out, split=s.loop, hidden=apart,
+                nodes=[s.loop, *ir.walk((s.then, s.tail))],
+            ),
         )  # fmt: skip
 
     # --- steps -----------------------------------------------------------------------------------
@@ -598,6 +641,7 @@ class _Planner:
             found,
             varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
             sharing=sharing,
+            searching=functions[s.kernel].searching if search.is_shared(s) else None,
             lists_rows=sharing is not None and s.balance in LISTS,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel]),
             own_row=own_row,

@@ -2,11 +2,21 @@
 
 ``for t in p.outnbrs: if t.seen: ...; break`` tests one edge after another.  The test has no side
 effect, so a GPU's thread may test several edges at once: their loads are then in flight together.
+
+If the search is the last loop of a kernel, the threads of a GPU's warp share the long ones: the
+kernel becomes a *prologue*, the *test*, and an *epilogue*, which gets the first edge that passes;
+see kernels/schedule/search.h.  On a CPU, and with ``balance="thread"``, the kernel is not split.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
 from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.liveness import read_first
+from morph.compiler.passes.work_sharing import last_loops, shared_loop
+from morph.language.types import Local, Object
 
 PURE = (
     ir.Const, ir.Var, ir.Load, ir.Place, ir.Unary, ir.Binary, ir.Compare, ir.Logic, ir.Cast,
@@ -30,3 +40,74 @@ def condition(s: ir.ForEdges) -> ir.If | None:
     pure = pure and not any(isinstance(n, ir.Var) and n.name in (s.edge, s.var) for n in parts)
     inner = any(isinstance(n, ir.Break | ir.Continue) for n in ir.walk(test.then[:-1]))
     return test if ends and reads and pure and not inner else None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSearch:
+    """The parts of a kernel whose last loop is a search, and the locals live between them.
+
+    Attributes
+    ----------
+    then : what is done with the edge that passes
+    tail : what follows the loop in any case
+    live_in : the locals (the item among them) that the test reads
+    live_out : the locals that ``then`` and ``tail`` read
+    """
+
+    prologue: ir.Body  # up to and with the loop
+    loop: ir.ForEdges
+    test: ir.Expr
+    then: ir.Body
+    tail: ir.Body
+    live_in: tuple[str, ...]
+    live_out: tuple[str, ...]
+    batched = False  # the epilogue uses what the prologue has reserved
+    capacity = ()
+
+
+def shared_searches(unit: ir.Unit) -> dict[str, SharedSearch]:
+    """The searches that a warp shares, by the name of their kernel; none in a checked unit."""
+    if unit.checked:
+        return {}
+    funcs = {f.name: f for f in unit.funcs}
+    tables = {s.slot for s in unit.stores if s.kind == "table"}
+    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if is_shared(s)]
+    found = {s.kernel: shared_search(funcs[s.kernel], funcs, tables) for s in steps}
+    return {name: s for name, s in found.items() if s is not None}
+
+
+def is_shared(step: ir.Foreach) -> bool:
+    """Whether a step's warps run its items together, so that they may share searches."""
+    return step.balance != "thread" and not step.until_empty and not step.together
+
+
+def shared_search(
+    kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]
+) -> SharedSearch | None:
+    """The parts of a kernel whose last loop is a search, unless another loop is shared."""
+    if not isinstance(kernel, ir.Kernel) or kernel.commit is not None or kernel.ahead:
+        return None
+    if shared_loop(kernel, funcs, tables) is not None:
+        return None
+    for head, loop, tail in last_loops(kernel.body, tables):
+        if isinstance(loop, ir.ForEdges) and (test := condition(loop)) is not None:
+            found = _split(kernel, head, loop, test, tail)
+            types = dict(kernel.params) | dict(kernel.locals)
+            live = (types[n] for n in (*found.live_in, *found.live_out))
+            if not any(isinstance(t, Local | Object) for t in live):
+                return found
+    return None
+
+
+def _split(
+    kernel: ir.Kernel, head: ir.Body, loop: ir.ForEdges, test: ir.If, tail: ir.Body
+) -> SharedSearch:
+    then, bound = test.then[:-1], {loop.edge, loop.var}
+    params = {n for n, _ in kernel.params[1:]}  # the same for all items
+    kept = {n for n, _ in (*kernel.params, *kernel.locals)} - params
+    live_in = set(ir.used(ir.walk(test.cond))) - bound
+    live_out = (read_first(then) - bound) | read_first(tail)
+    return SharedSearch(
+        head, loop, test.cond, then, tail,
+        tuple(sorted(live_in & kept)), tuple(sorted(live_out & kept)),
+    )  # fmt: skip

@@ -251,20 +251,22 @@ def shared_loop(
     """The parts of a kernel whose last loop can be shared, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
-    for head, loop, tail in _last(kernel.body, tables):
+    for head, loop, tail in last_loops(kernel.body, tables):
         facts = _Loop(loop, tail, kernel, funcs)
         if facts.holds():
             return facts.split(head)
     return None
 
 
-def _last(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
+def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
     """The last loops, one in each branch: what comes before, the loop, what follows."""
     branch = body[-1] if body else None
     if isinstance(branch, ir.If):
-        found = [(replace(branch, then=h), loop, t) for h, loop, t in _last(branch.then, tables)]
+        found = [
+            (replace(branch, then=h), loop, t) for h, loop, t in last_loops(branch.then, tables)
+        ]
         found += [
-            (replace(branch, orelse=h), loop, t) for h, loop, t in _last(branch.orelse, tables)
+            (replace(branch, orelse=h), loop, t) for h, loop, t in last_loops(branch.orelse, tables)
         ]
         if found:
             return [((*body[:-1], h), loop, t) for h, loop, t in found]

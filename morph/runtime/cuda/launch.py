@@ -8,6 +8,7 @@ from typing import Any
 from morph.compiler.codegen.unit import cooperative, entry, prelude_of
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.search import shared_searches
 from morph.compiler.passes.work_sharing import lists, shared_loops
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import ArgumentBlock
@@ -48,7 +49,8 @@ class CudaLaunch:
         self._blocks = device.attributes["MultiProcessorCount"] * each
         # one item may have work for all
         self._least = self._blocks if lists(unit) or abi.queues(unit) else 1
-        self._lanes = 32 if shared_loops(unit) else 1  # that share an item
+        shares = shared_loops(unit) or shared_searches(unit)
+        self._lanes = 32 if shares else 1  # that share an item
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr

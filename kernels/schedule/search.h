@@ -1,0 +1,74 @@
+// Searches: the last loop of a kernel ends at the first entry of its item's row that passes a test.  The lanes of a
+// GPU's warp share long searches; a CPU's thread runs the kernel unsplit.
+//
+// The `Step` of such a kernel has the member type `Searches`, LiveIn, LiveOut, prologue and reach (see balance.h), and
+//     test(a, it, live_in, reached)      whether an entry passes; without side effects, so `it` may be another item
+//     epilogue(a, it, live_out, k, found)    the statements after the test.  Entry k of the adjacency passed; if not
+//                                        `found`, k is the row's last entry, or -1 if the row is empty
+//
+// Each lane first tests entries of its own row.  The warp goes on with the rows that are left, one after the other, as
+// soon as that takes fewer rounds of loads even if no entry passes.  Groups of entries grow while none passes, so that
+// at most about as many entries are tested in vain as a sequential search tests.
+
+constexpr i32 OWN_ENTRIES = 16;    // entries that a lane tests of its own row before rows are shared,
+constexpr i32 OWN_GROUP = 4;       // and then between two decisions; `find_first` loads so many together
+constexpr i32 SHARED_AT_ONCE = 8;  // entries of a shared row that each lane loads together, at most
+
+template <class Step, class = void> constexpr bool SEARCHES = false;
+template <class Step> constexpr bool SEARCHES<Step, typename Step::Searches> = true;
+
+// The first entry for which `test(edge, end)` holds, or `last`.  Called by all lanes, with the same arguments.
+template <class Reach, class Test>
+MORPH_FN i64 find_first_by_warp(i64 first, i64 last, const Reach& reach, const Test& test) {
+    for (i32 each = 1; first < last; each = min_of(2 * each, SHARED_AT_ONCE)) {
+        i64 upto = min_of(last, first + 32 * each), k = first + lane_id();
+        Reached r[SHARED_AT_ONCE];
+        bool hit[SHARED_AT_ONCE];
+        MORPH_UNROLL_ALL for (i32 j = 0; j < SHARED_AT_ONCE; j++)
+            if (k + 32 * j < upto) r[j] = reach(k + 32 * j);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < SHARED_AT_ONCE; j++)
+            hit[j] = k + 32 * j < upto && test(r[j].edge, r[j].end);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < SHARED_AT_ONCE; j++) {
+            u32 those = ballot(ALL_LANES, hit[j]);
+            if (those) return first + 32 * j + first_lane(those);
+        }
+        first = upto;
+    }
+    return last;
+}
+
+// Whether the warp tests all entries that are left, `rest` of this lane's row, in fewer rounds of loads than its lanes.
+MORPH_FN bool sharing_is_faster(i64 rest) {
+    i32 left = i32(min_of(rest, i64(1 << 24))), whole = (left + 32 * SHARED_AT_ONCE - 1) / (32 * SHARED_AT_ONCE);
+    return sum_of_lanes(min_of((left + 31) / 32, whole + 3)) * OWN_GROUP < max_of_lanes(left);
+}
+
+// Runs the items of a warp's lanes; `here` is set on lanes with an item that passed the filter.
+template <class A, class Step, class I> MORPH_FN void search_tile(const A& a, const Step& s, I& it, bool here) {
+    Entries row;
+    typename Step::LiveIn live_in{};
+    typename Step::LiveOut live_out{};
+    bool came = here && s.prologue(a, it, row, live_in, live_out), found = false;
+    if (!here) it.failed = 0;  // the item has ended; its lane tests other items' entries
+    auto reach = [&](i64 k) { return s.reach(a, k); };
+    i64 k = row.begin;
+    for (i32 n = OWN_ENTRIES; any_lane(!found && k < row.end); n = OWN_GROUP) {  // all lanes go round together
+        if (n == OWN_GROUP && sharing_is_faster(found ? 0 : row.end - k)) break;
+        if (found) continue;
+        i64 upto = min_of(row.end, k + n);
+        k = find_first(k, upto, reach, [&](RowId edge, i32 end) { return s.test(a, it, live_in, Reached{edge, end}); });
+        found = k < upto;
+    }
+    for (u32 left = ballot(ALL_LANES, !found && k < row.end); left; left &= left - 1) {
+        i32 whose = first_lane(left);
+        typename Step::LiveIn its = from_lane(live_in, whose);
+        i64 last = shuffle(ALL_LANES, row.end, whose);
+        i64 at = find_first_by_warp(shuffle(ALL_LANES, k, whose), last, reach, [&](RowId edge, i32 end) {
+            return s.test(a, it, its, Reached{edge, end});
+        });
+        if (lane_id() == whose) k = at, found = at < last;
+    }
+    if (!found) k = row.begin < row.end ? row.end - 1 : -1;
+    if (came) s.epilogue(a, it, live_out, k, found);
+    end_item(a, it);
+}
