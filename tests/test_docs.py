@@ -3,8 +3,10 @@
 import json
 import re
 import runpy
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from quotes import remade
@@ -65,6 +67,21 @@ def test_links_lead_somewhere(page):
         for path in target:
             if path and "://" not in path:
                 assert (page.parent / path).exists(), path
+
+
+def commands(page):
+    """The calls of `morph` in indented lines of a page."""
+    for line in re.findall(r"^ {4}(?:.*&& )?morph (.+)$", page.read_text(), re.MULTILINE):
+        yield shlex.split(re.split(r" (?:[>|&#]|2>)", line)[0])
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if [*commands(p)]], ids=name_of)
+def test_commands_have_these_options(page):
+    for words in commands(page):
+        context, command = click.Context(main), main
+        while isinstance(command, click.Group):
+            _, command, words = command.resolve_command(context, words)
+        command.parse_args(click.Context(command), words)
 
 
 def fields(table):
