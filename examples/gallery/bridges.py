@@ -24,10 +24,10 @@ def city(device):
     low, high = np.minimum(src, dst), np.maximum(src, dst)
     crosses = (low // SIDE == RIVER) & (high // SIDE == RIVER + 1)
     kept = (src < dst) & (~crosses | np.isin(src % SIDE, BRIDGES))
-    seconds = weight[kept].astype(np.int64)
     return morph.Graph.from_edges(
-        src[kept], dst[kept], seconds, n=SIDE * SIDE, symmetrize=True, directed=False, device=device
-    )
+        src[kept], dst[kept], weight[kept], n=SIDE * SIDE, symmetrize=True, directed=False,
+        device=device,
+    )  # fmt: skip
 
 
 def main(picture="bridges.png", device="auto"):

@@ -42,7 +42,7 @@ def main(picture="refinement.gif", device="auto"):
     frames, before = [frame(mesh, area)], 0
     while len(mesh.points) > before:
         before = len(mesh.points)
-        mesh = morph.refine(mesh, ANGLE, area, max_points=STEP, deterministic=True, device=device)
+        mesh = morph.refine(mesh, ANGLE, area, max_points=STEP, device=device)
         frames.append(frame(mesh, area))
     mesh.check()
     assert (mesh.areas() <= area).all()
