@@ -492,7 +492,7 @@ def test_zig_on_windows(tmp_path, monkeypatch):
     assert isinstance(cpu._identify(command), str)
     script(tmp_path / "zig.exe", "")
     asked = subprocess.CompletedProcess([], 0, "clang version 19", "")
-    monkeypatch.setattr(subprocess, "run", lambda *args, **options: asked)
+    monkeypatch.setattr(cpu.processes, "run", lambda command: asked)
     assert cpu._identify(command).name == "clang version 19"
 
 

@@ -38,6 +38,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = "tmp-"
 _NOEXEC = "mounted noexec"
 _RECORD = "compiler-"
+BACKGROUND = "background-"  # begins the names of the files that `tiers` locks
 _ABANDONED = 3600.0  # seconds after which a temporary file has no owner any more
 
 
@@ -315,7 +316,7 @@ def _ours() -> list[Path]:
     return [
         file
         for file in path().iterdir()
-        if _KEY.fullmatch(file.stem) or file.name.startswith((_RECORD, _TEMPORARY))
+        if _KEY.fullmatch(file.stem) or file.name.startswith((_RECORD, _TEMPORARY, BACKGROUND))
     ]
 
 
