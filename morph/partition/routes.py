@@ -128,7 +128,7 @@ class Routes:
                         array[rows] = operation(device.xp, own, other)
         if op == "add":
             self.fill(name, 0)
-        self.table._stale.add(name)
+        self.table._stale.add(name, "" if op == "add" else op)
 
     def fill(self, name: str, value: Any) -> None:
         """Set all mirrors of a column to one value."""
