@@ -1,6 +1,7 @@
 """Morph: graph algorithms that change their graph, in parallel on a GPU or on a CPU's cores."""
 
 import importlib
+import logging
 
 from morph import providers
 from morph.algorithms.community.community import community
@@ -74,6 +75,7 @@ __all__ = [
     "topological_order", "triangle_count", "triangulate", "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # the program decides
 
 __version__ = "0.2.0"
 LAZY = ("generate", "io", "survey", "validate", "worklists")

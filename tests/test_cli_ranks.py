@@ -54,7 +54,9 @@ def on_one_device(name, graph, out):
 
 
 def same_answer(name, report, path, wanted, answer):
-    for key in wanted.keys() - {"times", "device"}:
+    same = "command version input warnings".split()
+    assert [report[key] for key in same] == [wanted[key] for key in same]
+    for key in wanted.keys() - {"times", "device", "seconds", *same}:
         assert report[key] == pytest.approx(wanted[key], rel=1e-9), key
     saved = dict(np.load(path))
     assert saved.keys() == answer.keys() and saved["algorithm"] == name

@@ -18,7 +18,7 @@ def test_pages_quote_what_the_compiler_makes():
         assert text == page.read_text(), "run python tests/quotes.py, and read what changed"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/partitions.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/partitions.md", "docs/commands.md"])
 def test_examples_run(page, tmp_path):
     (tmp_path / "meshes").symlink_to(ROOT / "meshes")
     text = (ROOT / page).read_text()

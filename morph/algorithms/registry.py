@@ -48,6 +48,7 @@ class Option(NamedTuple):
     default: Any = None
     metavar: str | None = None
     repeated: bool = False  # its value is a tuple
+    hidden: bool = False  # from help texts: accepted, and without effect
 
 
 class Benchmark(NamedTuple):
@@ -216,20 +217,25 @@ SOURCE = Option(
 )  # fmt: skip
 ROWS_OPTION = Option("rows", "Find the distances from each source: a row for each.", default=False)
 SAMPLING = (
-    Option("source", "Only paths from these vertices, scaled to all.", int, default=(),
+    Option("source", "Only paths from these vertices, scaled to all; by default from all.",
+           int, default=(),
            metavar="S", repeated=True),
     Option("sample", "Only paths from so many vertices, drawn at random, scaled to all.",
            int, least=1, metavar="K"),
-    Option("raw", "Count paths, instead of dividing by all pairs.", default=False),
+    Option("raw", "Count paths, instead of dividing by the number of pairs of vertices.",
+           default=False),
     Option("weighted", "The length of an edge is its weight, above 0; 1 if there are none.",
            default=False),
 )  # fmt: skip
 NO_SOURCE = Option(
     "source", "A vertex; it makes no difference to the result.", int, default=(),
-    metavar="S", repeated=True,
+    metavar="S", repeated=True, hidden=True,
 )  # fmt: skip
 
-SEED = Option("seed", "Of the random priorities or decisions.", int, least=0, default=0)
+SEED = Option(
+    "seed", "Of the random priorities or decisions; the same seed gives the same result.", int,
+    least=0, default=0, metavar="N",
+)  # fmt: skip
 
 ROWS = (
     Algorithm(
@@ -237,8 +243,12 @@ ROWS = (
         "Count the edges from the source to every vertex of GRAPH; -1 where no path leads.",
         result="distance predecessor", conditions="source cutoff rows",
         report=lambda found: distances(found.distance),
-        options=(SOURCE, Option("cutoff", "Go no farther than this.", int, least=0),
-                 ROWS_OPTION),
+        options=(
+            SOURCE,
+            Option("cutoff", "Go no farther than so many edges; by default there is no limit.",
+                   int, least=0, metavar="EDGES"),
+            ROWS_OPTION,
+        ),
         arguments=_from_source,
         examples=({}, {"source": (0, 6), "cutoff": 2}, {"source": (3, 0, 3), "rows": True}),
         benchmarks=(Benchmark(4, 8 + 4, steps="levels"),),
@@ -250,8 +260,12 @@ ROWS = (
         " 64-bit integer, or infinity if weights are not integers.",
         result="distance predecessor", conditions="source cutoff rows",
         report=lambda found: distances(found.distance),
-        options=(SOURCE, Option("cutoff", "Go no farther than this.", float, least=0),
-                 ROWS_OPTION),
+        options=(
+            SOURCE,
+            Option("cutoff", "Go no farther than this, in units of the weights; by default there"
+                   " is no limit.", float, least=0, metavar="LENGTH"),
+            ROWS_OPTION,
+        ),
         arguments=_from_source, complete={"predecessors": True}, weights="nonnegative",
         examples=({}, {"source": (1,), "cutoff": 6}, {"source": (3, 0, 3), "rows": True}),
         benchmarks=(
@@ -276,8 +290,8 @@ ROWS = (
         "  Distances are as those of `morph sssp`.",
         result="distance predecessor", conditions="sources",
         report=lambda found: distances(found.distance),
-        options=(Option("source", "Only paths from these vertices.", int, default=(),
-                        metavar="S", repeated=True),),
+        options=(Option("source", "Only paths from these vertices; by default from all.", int,
+                        default=(), metavar="S", repeated=True),),
         arguments=_from_sources, complete={"predecessors": True}, source="sources",
         weights="numbers", inputs="", examples=({}, {"source": (4, 1)}),
         benchmarks=(Benchmark(8, 8 + 8, ", 4 sources", sources=4, passes=4),),
@@ -318,7 +332,8 @@ ROWS = (
     ),
     Algorithm(
         "core", core_number,
-        "Find the core number of every vertex of GRAPH, ignoring edge directions, one per line.",
+        "Find the core number of every vertex of GRAPH, ignoring edge directions.\n\n"
+        "It is the largest k of a subgraph each of whose vertices has k edges in it or more.",
         result="core", conditions="",
         report=lambda found: {
             "largest": found.largest,
@@ -410,7 +425,7 @@ ROWS = (
         options=(
             NO_SOURCE,
             Option("resolution", "With larger values communities are smaller.", float, least=0,
-                   default=1.0),
+                   default=1.0, metavar="R"),
             SEED,
         ),
         arguments=_without_source, weights="nonnegative",
@@ -454,7 +469,8 @@ ROWS = (
         report=lambda found: _largest(found.rank, "top_rank"),
         options=(
             NO_SOURCE,
-            Option("damping", "Probability of following a link.", float, 0, 1, default=0.85),
+            Option("damping", "Probability of following a link.", float, 0, 1, default=0.85,
+                   metavar="P"),
             Option(
                 "weighted", "Follow links in proportion to their weights, 1 if there are none.",
                 default=False,

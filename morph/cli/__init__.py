@@ -9,6 +9,7 @@ import os
 import pkgutil
 import sys
 import warnings
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -17,7 +18,9 @@ import click
 from morph import __version__
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import letters
-from morph.cli.common import complain, process_age
+from morph.cli.common import FullSummaries, Run, complain, examples, process_age
+from morph.cli.interrupts import repeated_if_dropped
+from morph.cli.logs import logged
 from morph.language.messages import shortened
 
 COMMANDS = {
@@ -49,6 +52,10 @@ COMMANDS = {
         "Refine the mesh IN until its angles, areas and edges are as asked.",
     ),
     "sat": ("sat:sat", "Look for a model of a formula in DIMACS CNF; made for large random k-SAT."),
+    "schema": (
+        "system:schema",
+        "Print the JSON Schema of what the commands print with --json.",
+    ),
     "sssp": ("updates:sssp_command", ALGORITHMS["sssp"].summary),
     "triangulate": (
         "meshes:triangulate",
@@ -80,7 +87,7 @@ def _load(place: str) -> Any:
     return pkgutil.resolve_name(f"morph.cli.{place}")
 
 
-class Commands(click.Group):
+class Commands(FullSummaries):
     """A group whose failures are one line on stderr, and an exit code."""
 
     def resolve_command(
@@ -93,11 +100,11 @@ class Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit: 0 done, 1 failed, 2 bad input or setup, 130 interrupted."""
         kwargs["standalone_mode"] = False
-        if not args and kwargs.get("args") is None:  # a process of its own: --time begins with it
-            kwargs["obj"] = monotonic() - process_age()
+        own = not args and kwargs.get("args") is None  # a process of its own: --time begins with it
+        run = kwargs.setdefault("obj", Run(monotonic() - (process_age() if own else 0), []))
         try:
-            with warnings.catch_warnings():
-                warnings.showwarning = _warn
+            with repeated_if_dropped(), warnings.catch_warnings():
+                warnings.showwarning = partial(_warn, run.warnings)
                 code = super().main(*args, **kwargs)
             sys.stdout.flush()
         except (click.Abort, KeyboardInterrupt):
@@ -114,9 +121,10 @@ class Commands(click.Group):
 
 
 def _warn(
-    message: Warning | str, category: object, filename: str, lineno: int,
+    shown: list[str], message: Warning | str, category: object, filename: str, lineno: int,
     file: object = None, line: object = None,
 ) -> None:  # fmt: skip
+    shown.append(shortened(str(message)))
     click.echo(shortened(f"morph: {message}"), err=True)
 
 
@@ -124,14 +132,29 @@ def _warn(
     cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "morph COMMAND --help                  options and examples of a command",
+        "morph triangulate coast.poly -o coast",
+        "morph bfs GRAPH.gr.gz --source 5 --json",
+        "morph -v sat formula.cnf              with a log on standard error",
+        'eval "$(_MORPH_COMPLETE=bash_source morph)"  completion by <Tab>',
+    ),
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Write to standard error what is compiled, launched and enlarged; before COMMAND.",
 )
 @click.version_option(__version__, prog_name="morph")
 @click.pass_context
-def main(context: click.Context) -> None:
+def main(context: click.Context, verbose: bool) -> None:
     """Graph algorithms that change their graph, on CPUs and GPUs.
 
     Vertices count from 0, whatever a file's own base.
     """
+    if verbose:
+        context.with_resource(logged())
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(2)

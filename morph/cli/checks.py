@@ -11,8 +11,9 @@ import numpy as np
 from morph import validate
 from morph.algorithms.registry import ALGORITHMS
 from morph.algorithms.sat.simplify import simplify
-from morph.cli.common import BadInput, bad_input, json_option, print_report
+from morph.cli.common import BadInput, bad_input, examples, json_option, print_report
 from morph.cli.graphs import check_sources, graph_of
+from morph.cli.meshfiles import sizes_of
 from morph.data.formula import Formula
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_cnf, read_edges, read_mesh
@@ -21,13 +22,21 @@ from morph.io.sat.models import read_answer
 from morph.io.text.files import split_compression
 
 
-@click.command()
-@click.argument("checked", metavar="MESH|GRAPH|CNF")
-@click.argument("answer", metavar="ANSWER", required=False)
-@click.option("--as", "algorithm", type=click.Choice(list(ALGORITHMS)),
-              help="What the array in a .npy is the answer of.")  # fmt: skip
+@click.command(
+    epilog=examples(
+        "morph check fine",
+        "morph check GRAPH.gr ANSWER.npz",
+        "morph check GRAPH.gr distances.npy --as sssp --source 5",
+        "morph check formula.cnf answer.txt",
+    )
+)
+@click.argument("checked", type=click.Path(), metavar="MESH|GRAPH|CNF")
+@click.argument("answer", type=click.Path(), metavar="ANSWER", required=False)
+@click.option("--as", "algorithm", type=click.Choice(list(ALGORITHMS)), metavar="ALGORITHM",
+              help="The command whose answer the array in a .npy is: bfs, sssp, mst.")  # fmt: skip
 @click.option("--source", type=int, multiple=True, metavar="S",
-              help="What it started at, if not at 0; an .npz tells itself.")  # fmt: skip
+              help="The vertex that the search started at; repeatable.  An .npz has it."
+              "  [default: 0]")  # fmt: skip
 @json_option
 def check(
     checked: str, answer: str | None, algorithm: str | None, source: tuple[int, ...], as_json: bool
@@ -36,7 +45,7 @@ def check(
 
     Of a graph, ANSWER is what `morph bfs GRAPH -o ANSWER.npz`, or another of the graph commands,
     saved, or an array of any origin in a .npy, whose meaning `--as` tells.  Of a .cnf, it is what a
-    SAT solver printed.  Exit code 1 if the answer is wrong.
+    SAT solver printed.  Exit code 0 if all is right, 1 if not.
     """
     if answer is None:
         if algorithm or source:
@@ -55,6 +64,7 @@ def _check_mesh(path: str, as_json: bool) -> None:
         mesh = read_mesh(path)
     found, quality = mesh.violations(), mesh.quality()
     report = {
+        "input": sizes_of(mesh),
         "good": not found,
         "violations": [{"name": v.name, "message": v.message, "count": len(v.ids)} for v in found],
         "quality": quality.to_dict(),
@@ -90,7 +100,8 @@ def _check_answer(
         message = str(error)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{answer}: {error}") from error
-    report = {"good": not message, "algorithm": algorithm, "message": message}
+    size = {"vertices": edges.n, "edges": len(edges.src)}
+    report = {"input": size, "good": not message, "algorithm": algorithm, "message": message}
     print_report(report, as_json, [f"{algorithm}: {message or 'the answer is right'}"])
     if message:
         raise click.exceptions.Exit(1)
@@ -111,7 +122,9 @@ def _check_model(path: str, answer: str, as_json: bool) -> None:
         except validate.WrongAnswer as error:
             message = str(error)
     missing = said.missing if said.model is not None else 0
-    report = {"good": not message, "status": said.status, "unset": missing, "message": message}
+    size = {"variables": formula.variables, "clauses": formula.clauses}
+    report = {"input": size, "good": not message, "status": said.status, "unset": missing}
+    report["message"] = message
     unset = f" ({missing:,} variables not told were taken as false)" if missing else ""
     print_report(report, as_json, [f"{said.status}: {message or 'the answer is right'}{unset}"])
     if message:

@@ -10,15 +10,37 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import click
 
+from morph import __version__
+from morph.cli.logs import verbose
 from morph.language.messages import shortened
 from morph.runtime.device import Device, device
 from morph.runtime.timing import Timing
 
 Some = TypeVar("Some")
+
+
+class Run(NamedTuple):
+    """The object of the outermost context of `click`.
+
+    Attributes
+    ----------
+    started : float
+        When the process or command began, by `time.monotonic`.
+    warnings : list of str
+    """
+
+    started: float
+    warnings: list[str]
+
+
+def this_run() -> Run:
+    """Return the run of the command."""
+    run: Run = click.get_current_context().find_root().obj
+    return run
 
 
 class BadInput(click.ClickException):
@@ -58,10 +80,29 @@ def parts_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return device_option(command, "  Of several, such as cuda:0,cuda:1, each has a part.")
 
 
+class FullSummaries(click.Group):
+    """A group whose help has the whole summary of each command."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, c.get_short_help_str(300)) for name, c in commands if c and not c.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def examples(*lines: str) -> str:
+    """Give the end of a help text: command lines, as they are."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--json`` to a command."""
     return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print one JSON object, see `morph schema`, and nothing else.",
     )(command)
 
 
@@ -136,10 +177,24 @@ def times_of(timing: Timing) -> dict[str, float]:
     return {name: round(getattr(timing, name), 6) for name in ("compile", "transfer", "run")}
 
 
+def complete_report(report: dict[str, Any]) -> dict[str, Any]:
+    """Add the fields that the reports of all commands have, see ``schema.json``."""
+    contexts, context = list[str](), click.get_current_context()
+    while context.parent is not None:
+        contexts.insert(0, str(context.info_name))
+        context = context.parent
+    run = this_run()
+    common: dict[str, Any] = {
+        "command": " ".join(contexts), "version": __version__, "device": None, "input": {},
+        "seconds": round(time.monotonic() - run.started, 6), "warnings": run.warnings,
+    }  # fmt: skip
+    return common | report
+
+
 def print_report(report: dict[str, Any], as_json: bool, lines: list[str]) -> None:
     """Print the report for programs, or the lines for people."""
     if as_json:
-        click.echo(json.dumps(report, allow_nan=False))
+        click.echo(json.dumps(complete_report(report), allow_nan=False))
     else:
         click.echo("\n".join(lines))
 
@@ -179,8 +234,8 @@ Shown = TypeVar("Shown", bound=Line)
 
 @contextmanager
 def progress_on(kind: type[Shown]) -> Iterator[Shown | None]:
-    """Give a line for progress, cleared at the end; None if stderr is no terminal."""
-    if not sys.stderr.isatty():
+    """Give a line for progress, cleared at the end; None if stderr is no terminal or has a log."""
+    if not sys.stderr.isatty() or verbose():
         yield None
         return
     line = kind()

@@ -14,14 +14,17 @@ from morph.cli.common import (
     Line,
     bad_input,
     check_writable,
+    complete_report,
     device_of,
     device_option,
+    examples,
     format_times,
     json_option,
     print_report,
     progress_on,
     times_of,
 )
+from morph.cli.numbers import Integer, Number
 from morph.graph import Graph
 from morph.io import read_edges
 from morph.io.text.files import replacing
@@ -36,18 +39,28 @@ class Progress(Line):
         self.write_throttled(f"{decided:,} of {queries:,} queries decided, {nodes:,} nodes")
 
 
-@click.command("community")
-@click.argument("path", metavar="GRAPH")
+@click.command(
+    "community",
+    epilog=examples(
+        "morph community GRAPH.el.gz --query 7 --size 5 20",
+        "morph community GRAPH.el.gz --query 7 --query 12 --size 5 20 --time 10 -o OUT.json",
+    ),
+)
+@click.argument("path", type=click.Path(), metavar="GRAPH")
 @click.option("--query", "queries", type=int, multiple=True, required=True, metavar="Q",
-              help="A vertex of the subgraph; of several, one is found for each.")  # fmt: skip
+              help="A vertex of the subgraph; repeatable: one is found for each.")  # fmt: skip
 @click.option("--size", type=int, nargs=2, required=True, metavar="L H",
               help="The least and the largest number of vertices.")  # fmt: skip
-@click.option("--all", "every", is_flag=True, help="Find all subgraphs of the best degree.")
-@click.option("--top", type=click.IntRange(1), metavar="K",
+@click.option(
+    "--all", "every", is_flag=True, help="Find all subgraphs whose minimum degree is the largest."
+)
+@click.option("--top", type=Integer(1), metavar="K",
               help="Find the K best subgraphs, by minimum degree, then by vertices.")  # fmt: skip
-@click.option("--time", "seconds", type=click.FloatRange(0), metavar="SECONDS",
-              help="End the search then; results may be unproved.")  # fmt: skip
-@click.option("-o", "--output", metavar="OUT.json", help="Save the vertices of all results.")
+@click.option("--time", "seconds", type=Number(0), metavar="SECONDS",
+              help="End the search after so much time; results may then be unproved.")  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="OUT.json", help="Save what --json prints."
+)
 @json_option
 @device_option
 def community_command(
@@ -55,7 +68,8 @@ def community_command(
 ) -> None:  # fmt: skip
     """Find a connected subgraph around a vertex, of bounded size and large minimum degree.
 
-    Directions, parallel edges, loops and weights of GRAPH are ignored.
+    Directions, parallel edges, loops and weights of GRAPH are ignored, which is a file as of
+    `morph bfs`.
     """
     where, queries, size = device_of(spec), options["queries"], options["size"]
     check_writable("-o", output, [".json"])
@@ -74,11 +88,12 @@ def community_command(
             top=options["top"], progress=show,
         )  # fmt: skip
     results = [_record(q, x) for q, x in zip(queries, found, strict=True)]
+    read = {"vertices": edges.n, "edges": len(edges.src)}
+    report = {"input": read, **read, "size": size, "communities": results}
+    report |= {"times": times_of(spent), "device": where.name}
     if output is not None:
         with replacing(output) as (file,):
-            file.write(json.dumps({"size": size, "communities": results}).encode() + b"\n")
-    report = {"vertices": edges.n, "edges": len(edges.src), "size": size, "communities": results}
-    report |= {"times": times_of(spent), "device": where.name}
+            file.write(json.dumps(complete_report(report), allow_nan=False).encode() + b"\n")
     lines = [f"{edges.n:,} vertices, {len(edges.src):,} edges"]
     lines += [line for x in results for line in _lines(x)]
     lines += [f"{where.name}: {format_times(times_of(spent))}"]

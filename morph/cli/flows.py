@@ -13,6 +13,7 @@ from morph.cli.common import (
     check_writable,
     device_of,
     device_option,
+    examples,
     format_times,
     json_option,
     print_report,
@@ -26,11 +27,27 @@ from morph.launch.foreach import timing
 from morph.runtime.timing import counting
 
 
-@click.command("max-flow")
-@click.argument("path", metavar="GRAPH")
-@click.option("--source", type=int, required=True, metavar="S", help="Where the flow begins.")
-@click.option("--sink", type=int, required=True, metavar="T", help="Where the flow ends.")
-@click.option("-o", "--output", metavar="OUT.npz", help="Save the arrays `flow` and `cut`.")
+@click.command(
+    "max-flow",
+    epilog=examples(
+        "morph max-flow GRAPH.gr --source 0 --sink 9",
+        "morph max-flow GRAPH.gr --source 0 --sink 9 -o FLOW.npz --json",
+    ),
+)
+@click.argument("path", type=click.Path(), metavar="GRAPH")
+@click.option(
+    "--source", type=int, required=True, metavar="S", help="The vertex where the flow begins."
+)
+@click.option(
+    "--sink", type=int, required=True, metavar="T", help="The vertex where the flow ends."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="OUT.npz",
+    help="Save the arrays `flow`, of each edge, and `cut`, of each vertex.",
+)
 @json_option
 @device_option
 def max_flow_command(
@@ -41,6 +58,7 @@ def max_flow_command(
     Weights are capacities, integers of 0 or more; edges without weights have capacity 1.  An
     undirected edge carries flow either way: a negative flow is from its second vertex to its first.
     Flows have the order of the file; the cut is true for the vertices on the side of the source.
+    GRAPH is a file as of `morph bfs`.
     """
     where = device_of(spec)
     check_writable("-o", output, [".npz"])
@@ -58,7 +76,8 @@ def max_flow_command(
         with replacing(output) as (file,):
             np.savez(file, flow=flow, cut=found.cut)
     across = _across(edges, found.cut)
-    report: dict[str, Any] = {"vertices": edges.n, "edges": len(edges.src)}
+    size = {"vertices": edges.n, "edges": len(edges.src)}
+    report: dict[str, Any] = {"input": size, **size}
     report |= {"source": source, "sink": sink, "value": found.value}
     report |= {"cut_edges": across, "source_side": int(found.cut.sum())}
     report |= {"times": times_of(spent), "device": where.name}

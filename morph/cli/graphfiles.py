@@ -9,7 +9,16 @@ from typing import Any
 import click
 
 from morph import generate
-from morph.cli.common import BadInput, check_writable, json_option, print_report
+from morph.cli.common import (
+    BadInput,
+    FullSummaries,
+    check_writable,
+    examples,
+    json_option,
+    print_report,
+)
+from morph.cli.graphs import SUFFIXES
+from morph.cli.numbers import Integer
 from morph.graph import Graph
 from morph.io import FormatError, read_edges, write_cnf, write_graph
 from morph.io.graph.edges import arcs_of
@@ -17,7 +26,6 @@ from morph.io.graph.formats import FORMATS
 from morph.io.graph.graphs import format_of
 
 _FORMATS = f"{', '.join(list(FORMATS)[:-1])} or {list(FORMATS)[-1]}"
-_SUFFIXES = " ".join(s for row in FORMATS.values() for s in row.suffixes[: row.common])
 
 
 def _check_output(option: str, path: str, form: str | None) -> None:
@@ -29,7 +37,16 @@ def _check_output(option: str, path: str, form: str | None) -> None:
         raise BadInput(f"{option}: {error}") from error
 
 
-@click.group("generate", no_args_is_help=True)
+@click.group(
+    "generate",
+    no_args_is_help=True,
+    cls=FullSummaries,
+    epilog=examples(
+        "morph generate rmat 16 --weight 1 100 -o rmat16.gr.gz",
+        "morph generate geometric 10000 --degree 6 --length -o near.gr",
+        "morph generate ksat 3 1000 4.2 -o random.cnf",
+    ),
+)
 def generate_group() -> None:
     """Make a graph or a formula and write it.
 
@@ -41,27 +58,34 @@ def _made(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that all kinds have."""
     command = json_option(command)
     command = click.option(
-        "--format", "form", metavar="FORMAT", help=f"{_FORMATS}, whatever the suffix of FILE."
+        "--format",
+        "form",
+        metavar="FORMAT",
+        help=f"Format of FILE, by default by its suffix: {_FORMATS}.",
     )(command)
     command = click.option(
-        "-o", "--output", required=True, metavar="FILE",
-        help=f"Where to write: {_SUFFIXES}, and .gz behind them.",
+        "-o", "--output", required=True, type=click.Path(), metavar="FILE",
+        help=f"The file to write: {SUFFIXES}, and .gz behind them.",
     )(command)  # fmt: skip
     command = click.option(
-        "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S"
-    )(command)
+        "--seed", type=Integer(0), default=0, show_default=True, metavar="N",
+        help="Of the random draws.",
+    )(command)  # fmt: skip
     return click.option(
         "--weight", nargs=2, metavar="LOW HIGH",
-        help="Random weights: integers from LOW to HIGH, or reals if one has a point.",
+        help="Random weights: integers from LOW to HIGH, or reals if one has a decimal point; by"
+        " default there are no weights.",
     )(command)  # fmt: skip
 
 
 def _drawn(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of the kinds whose edges are drawn one by one."""
     command = click.option(
-        "--multi", is_flag=True, help="Keep loops and edges that were drawn twice."
+        "--multi",
+        is_flag=True,
+        help="Keep loops and edges that were drawn twice; by default they are dropped.",
     )(command)
-    return click.option("--directed", is_flag=True, help="Leave the reverse edges out.")(command)
+    return click.option("--directed", is_flag=True, help="Write each edge one way only.")(command)
 
 
 def _write(
@@ -95,7 +119,9 @@ def _number(word: str) -> float:
             raise BadInput(f"--weight: {word!r} is not a number") from None
 
 
-@generate_group.command()
+@generate_group.command(
+    epilog=examples("morph generate uniform 1000 5000 --weight 1 100 -o made.gr")
+)
 @click.argument("n", type=int)
 @click.argument("m", type=int)
 @_drawn
@@ -105,12 +131,18 @@ def uniform(output: str, form: str | None, as_json: bool, **options: Any) -> Non
     _write(generate.uniform, options, output, form, as_json)
 
 
-@generate_group.command()
+@generate_group.command(
+    epilog=examples(
+        "morph generate rmat 16 -o rmat16.gr.gz",
+        "morph generate rmat 16 --parameters 0.45,0.15,0.15 --permute --seed 7 -o made.npz",
+    )
+)
 @click.argument("scale", type=int)
 @click.option("--edge-factor", type=float, default=16, show_default=True, metavar="F",
               help="Edges to draw for each vertex.")  # fmt: skip
 @click.option("--parameters", default="graph500", show_default=True, metavar="A,B,C",
-              help="Probabilities of three quarters, or graph500 or gtgraph.")  # fmt: skip
+              help="Probabilities of three of the four quarters of the adjacency"
+              " matrix, or graph500 (0.57,0.19,0.19) or gtgraph (0.45,0.15,0.15).")  # fmt: skip
 @click.option("--permute", is_flag=True, help="Number vertices at random, as Graph500 does.")
 @_drawn
 @_made
@@ -126,7 +158,7 @@ def rmat(output: str, form: str | None, as_json: bool, parameters: str, **option
     _write(generate.rmat, {**options, "a": a, "b": b, "c": c}, output, form, as_json)
 
 
-@generate_group.command()
+@generate_group.command(epilog=examples("morph generate grid 1000 1000 --torus -o torus.graph"))
 @click.argument("rows", type=int)
 @click.argument("columns", type=int)
 @click.option("--torus", is_flag=True, help="Join the last row and column with the first.")
@@ -136,11 +168,21 @@ def grid(output: str, form: str | None, as_json: bool, **options: Any) -> None:
     _write(generate.grid, options, output, form, as_json)
 
 
-@generate_group.command()
+@generate_group.command(
+    epilog=examples(
+        "morph generate geometric 10000 --degree 6 --length -o near.gr",
+        "morph generate geometric 10000 --radius 0.01 -o near.el",
+    )
+)
 @click.argument("n", type=int)
-@click.option("--radius", type=float, metavar="R", help="The largest distance of neighbours.")
-@click.option("--degree", type=float, metavar="D", help="Or the neighbours wanted of a vertex.")
-@click.option("--length", is_flag=True, help="Weigh edges by their length.")
+@click.option("--radius", type=float, metavar="R", help="The largest distance between neighbours.")
+@click.option(
+    "--degree",
+    type=float,
+    metavar="D",
+    help="Instead of --radius: the mean number of neighbours of a vertex.",
+)
+@click.option("--length", is_flag=True, help="Give edges their lengths as weights.")
 @_made
 def geometric(output: str, form: str | None, as_json: bool, length: bool, **options: Any) -> None:
     """Join N random points of the unit square that are near each other."""
@@ -154,12 +196,14 @@ def geometric(output: str, form: str | None, as_json: bool, length: bool, **opti
     _write(make, options, output, form, as_json)
 
 
-@generate_group.command()
+@generate_group.command(epilog=examples("morph generate ksat 3 1000 4.2 --seed 1 -o random.cnf"))
 @click.argument("k", type=int)
 @click.argument("n", type=int)
 @click.argument("ratio", type=float)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S")
-@click.option("-o", "--output", required=True, metavar="FILE.cnf", help="Where to write.")
+@click.option("--seed", type=Integer(0), default=0, show_default=True, metavar="N",
+              help="Of the random draws.")  # fmt: skip
+@click.option("-o", "--output", required=True, type=click.Path(), metavar="FILE.cnf",
+              help="The file to write.")  # fmt: skip
 @json_option
 def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) -> None:
     """Draw RATIO x N clauses of K different variables of N."""
@@ -173,15 +217,22 @@ def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) ->
     print_report(report, as_json, [f"{n:,} variables, {formula.clauses:,} clauses: {output}"])
 
 
-@click.command()
-@click.argument("graph_in", metavar="IN")
-@click.argument("graph_out", metavar="OUT")
-@click.option("--from", "read_as", metavar="FORMAT", help=f"{_FORMATS}, whatever IN's suffix.")
-@click.option("--to", "write_as", metavar="FORMAT", help="The same of OUT.")
+@click.command(
+    epilog=examples(
+        "morph convert roads.gr.gz roads.npz",
+        "morph convert links.txt links.graph --from edges --symmetrize",
+    )
+)
+@click.argument("graph_in", type=click.Path(), metavar="IN")
+@click.argument("graph_out", type=click.Path(), metavar="OUT")
+@click.option("--from", "read_as", metavar="FORMAT",
+              help=f"Format of IN, by default by its suffix: {_FORMATS}.")  # fmt: skip
+@click.option("--to", "write_as", metavar="FORMAT", help="Format of OUT, likewise.")
 @click.option("--weight-type", metavar="TYPE",
-              help="What a Galois file's weights are: float32, say.")  # fmt: skip
-@click.option("--symmetrize", is_flag=True, help="Write every edge both ways, loops once.")
-@click.option("--edges-only", is_flag=True, help="Drop the weights and sizes of METIS's vertices.")
+              help="The type of the weights in a Galois file, which does not tell it.")  # fmt: skip
+@click.option("--symmetrize", is_flag=True, help="Write every edge both ways, and loops once.")
+@click.option("--edges-only", is_flag=True,
+              help="Drop the weights and sizes of vertices, which METIS files have.")  # fmt: skip
 @json_option
 def convert(
     graph_in: str, graph_out: str, read_as: str | None, write_as: str | None,
@@ -194,6 +245,7 @@ def convert(
     _check_output("OUT", graph_out, write_as)
     try:
         edges = read_edges(graph_in, read_as, weight_type)
+        size = {"vertices": edges.n, "edges": len(edges.src)}
         if symmetrize and not edges.symmetric:
             src, dst, weight = arcs_of(edges)
             edges = dataclasses.replace(edges, src=src, dst=dst, weight=weight, undirected=False)
@@ -205,5 +257,5 @@ def convert(
     except (TypeError, ValueError) as error:
         raise BadInput(str(error)) from error
     count, word = len(edges.src), "edges" if edges.undirected else "arcs"
-    report = {"vertices": edges.n, word: count, "output": graph_out}
+    report = {"input": size, "vertices": edges.n, word: count, "output": graph_out}
     print_report(report, as_json, [f"{edges.n:,} vertices, {count:,} {word}: {graph_out}"])

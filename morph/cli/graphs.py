@@ -16,15 +16,19 @@ from morph.cli.common import (
     bad_input,
     check_writable,
     device_of,
+    device_option,
+    examples,
     format_times,
     json_option,
     parts_option,
     print_report,
     times_of,
 )
+from morph.cli.numbers import Integer, Number
 from morph.cli.parts import ranks_of, world
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_edges
+from morph.io.graph.formats import FORMATS
 from morph.io.graph.graphs import graph_of_shares, read_edges_of_parts
 from morph.io.text.files import replacing
 from morph.language.errors import LanguageError
@@ -51,6 +55,8 @@ class Call(NamedTuple):
         return self.output is not None and self.output.endswith(".npz")
 
 
+SUFFIXES = " ".join(s for row in FORMATS.values() for s in row.suffixes[: row.common])
+GRAPHS = f"GRAPH is a file: {SUFFIXES}, and .gz, .xz or .bz2 behind them."
 ANSWERS = (".npy", ".npz")  # suffixes of results
 # refuses wrong options, and gives what is to run: on all ranks, if there are several
 Prepare = Callable[[Algorithm, Call, Arguments], Callable[[], None]]
@@ -74,31 +80,47 @@ def make_command(row: Algorithm, prepare: Prepare, others: Iterable[Any] = ()) -
     output = click.option(
         "-o",
         "--output",
-        metavar="OUT.npy",
-        help="Save the result as a NumPy array; as .npz, all of it, for `morph check`.",
+        type=click.Path(),
+        metavar="OUT",
+        help="Save the result: as OUT.npy its main array, as OUT.npz all of it, for `morph check`.",
     )
     ranks = click.option(
-        "--mpi", is_flag=True, help="Run on the ranks of `mpiexec -n N`, each with a part of GRAPH."
-    )
-    given: Any = output(ranks(json_option(parts_option(command))))
+        "--mpi", is_flag=True, hidden=not row.in_parts,
+        help="Run on the ranks of `mpiexec -n N`, each with a part of GRAPH.",
+    )  # fmt: skip
+    on = parts_option if row.in_parts else device_option
+    given: Any = output(ranks(json_option(on(command))))
     for option in reversed([*map(_option, row.options), *others]):
         given = option(given)
-    given = click.argument("path", metavar="GRAPH")(given)
-    made: click.Command = click.command(row.name, help=row.help)(given)
+    given = click.argument("path", type=click.Path(), metavar="GRAPH")(given)
+    text = f"{row.help}\n\n{GRAPHS}"
+    made: click.Command = click.command(row.name, help=text, epilog=_examples(row))(given)
     return made
+
+
+def _examples(row: Algorithm) -> str:
+    """Show the command with some options, and the check of its answer."""
+    options = [f"--{name}" + ("" if value is True else f" {v}")
+               for name, value in (row.examples[1:] or ({},))[0].items()
+               for v in (value if isinstance(value, tuple) else (value,))]  # fmt: skip
+    return examples(
+        " ".join(["morph", row.name, "GRAPH.gr.gz", *options, "--json"]),
+        f"morph {row.name} GRAPH.gr.gz -o ANSWER.npz",
+        "morph check GRAPH.gr.gz ANSWER.npz",
+    )
 
 
 def _option(option: Option) -> Any:
     kind: Any = option.type
     if (option.least, option.most) != (None, None):
-        ranges: dict[Any, Any] = {int: click.IntRange, float: click.FloatRange}
+        ranges: dict[Any, Any] = {int: Integer, float: Number}
         kind = ranges[kind](option.least, option.most)
     how: dict[str, Any] = {"type": kind} if kind is not bool else {"is_flag": True}
-    if option.default and kind is not bool:
-        how["show_default"] = str(option.default[0]) if option.repeated else True
+    if option.default not in (None, ()) and kind is not bool:
+        how["show_default"] = True
     return click.option(
         f"--{option.name}", default=option.default, multiple=option.repeated,
-        metavar=option.metavar, help=option.help, **how,
+        metavar=option.metavar, help=option.help, hidden=option.hidden, **how,
     )  # fmt: skip
 
 
@@ -174,7 +196,8 @@ def run_and_report(row: Algorithm, call: Call, options: Arguments, arguments: Ar
     save_answer(call.output, row, row.answer(found, arguments))
     times, result = times_of(spent), row.report(found)
     where = ",".join(device.name for device in given.devices)
-    report: dict[str, Any] = {"vertices": given.n, "edges": given.edges, **result}
+    size = {"vertices": given.n, "edges": given.edges}
+    report: dict[str, Any] = {"input": size, **size, **result}
     report |= {**source_of(options), "times": times, "device": where}
     shown = ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in result.items())
     lines = [f"{given.n:,} vertices, {given.edges:,} edges", shown]

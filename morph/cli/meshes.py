@@ -18,6 +18,7 @@ from morph.cli.common import (
     device_of,
     device_option,
     devices_of,
+    examples,
     format_times,
     json_option,
     parts_option,
@@ -42,6 +43,7 @@ from morph.cli.meshfiles import (
     triangulation_options,
     write_outputs,
 )
+from morph.cli.numbers import Integer, Number
 from morph.io import read_area
 from morph.io.mesh.pslgs import file_base
 from morph.launch.foreach import timing
@@ -51,7 +53,7 @@ from morph.runtime.device import Device
 OWN = "own"  # an option without its value: limits that belong to IN
 
 
-class Degrees(click.FloatRange):
+class Degrees(Number):
     """An angle; other letters of Triangle may follow ``-q``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -62,8 +64,13 @@ class Degrees(click.FloatRange):
             self.fail(f"{value!r} is not a number; letters stand apart: -q30 -a0.1", param, ctx)
 
 
-@click.command()
-@click.argument("mesh_in", metavar="IN")
+@click.command(
+    epilog=examples(
+        "morph triangulate coast.poly -o coast",
+        "morph triangulate coast.poly --crossing split -o coast.vtu --plot coast.png",
+    )
+)
+@click.argument("mesh_in", type=click.Path(), metavar="IN")
 @triangulation_options
 @output_options
 @device_option
@@ -71,7 +78,8 @@ class Degrees(click.FloatRange):
 def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).
 
-    Messages count points and segments from 0.
+    Files of other formats (.msh, .vtu and more) are written by meshio.  The letters are those of
+    Triangle.  Messages count points and segments from 0.
     """
     where = device_of(spec)
     files, asked = taken(Outputs, options), taken(Input, options)
@@ -99,8 +107,14 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     print_report(report, as_json, lines)
 
 
-@click.command()
-@click.argument("mesh_in", metavar="IN")
+@click.command(
+    epilog=examples(
+        "morph refine coast.poly -q 30 -a 0.5 -o fine",
+        "morph refine coast.poly --size 0.1 --conforming -o fine.vtu",
+        "morph refine fine -a -o finer      (by the areas in fine.area)",
+    )
+)
+@click.argument("mesh_in", type=click.Path(), metavar="IN")
 @click.option(
     "-q",
     "--min-angle",
@@ -111,19 +125,19 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     default=20.0,
     show_default=True,
     metavar="[DEGREES]",
-    help="Smallest angle wanted, up to 34 degrees.",
+    help="Smallest angle wanted, in degrees; -q without a number is -q 20.",
 )
 @click.option(
     "--max-angle",
     type=Degrees(112, 180),
     callback=finite,
     metavar="DEGREES",
-    help="Largest angle wanted, 112 degrees or more.",
+    help="Largest angle wanted, in degrees; by default there is no limit but that of -q.",
 )
 @click.option(
-    "--max-radius-edge", type=click.FloatRange(LEAST_RATIO), callback=finite, metavar="RATIO",
-    help="Largest circumradius by shortest edge wanted, 0.8942 or more: B is a smallest angle of"
-    " arcsin(1 / (2 B)). The stricter one of this and -q counts.",
+    "--max-radius-edge", type=Number(LEAST_RATIO), callback=finite, metavar="RATIO",
+    help="Largest ratio of circumradius to shortest edge wanted, another measure of the smallest"
+    " angle, which is arcsin(1 / (2 RATIO)). The stricter one of this and -q counts.",
 )  # fmt: skip
 @click.option(
     "-a",
@@ -133,30 +147,35 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     is_flag=False,
     flag_value=OWN,
     metavar="[AREA]",
-    help="Largest triangle wanted, in squared units of the coordinates; without a number, that of"
-    " IN.area, or of the regions in IN.poly. Several may be given: the least counts.",
+    help="Largest area of a triangle wanted, in squared units of the coordinates; without a number,"
+    " that of IN.area, or of the regions in IN.poly. Several may be given: the least counts.",
 )
 @click.option(
     "-u",
     "--size",
     metavar="LENGTH|FILE",
-    help="Longest edge wanted: a number, or a .npy or text file of one number for each vertex.",
+    help="Longest edge wanted, in units of the coordinates: a number, or a .npy or text file of one"
+    " number for each vertex.",
 )
 @click.option(
     "-A",
     "--attributes",
     is_flag=True,
-    help="Give triangles their region's attribute; those of IN.ele are kept without it.",
+    help="Give triangles the attributes of their regions in IN.poly, instead of those in IN.ele.",
 )
 @click.option(
     "-Y",
     "--keep-boundary",
     "keep",
     count=True,
-    help="No new points on the boundary; twice (-YY): on no segment.",
+    help="Insert no points on the boundary; twice (-YY), on no segment.",
 )
 @click.option(
-    "-S", "--max-points", type=click.IntRange(0), metavar="N", help="Add N points at most."
+    "-S",
+    "--max-points",
+    type=Integer(0),
+    metavar="N",
+    help="Insert at most N points; by default there is no limit.",
 )
 @click.option(
     "-D",
@@ -165,12 +184,16 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     help="Conforming Delaunay: no vertex in the diametral circle of a segment.",
 )
 @click.option(
-    "--deterministic", is_flag=True, help="The same bytes for any number of threads and on a GPU."
+    "--deterministic",
+    is_flag=True,
+    help="Make the same mesh, to the last byte, with any number of threads and on a GPU.",
 )
-@click.option("-p", "--poly", is_flag=True, help="Triangulate IN even if it has triangles.")
+@click.option("-p", "--poly", is_flag=True, help="Triangulate IN anew, even if it has triangles.")
 @triangulation_options
 @output_options
-@click.option("--report", "long", is_flag=True, help="Tell more of the mesh's quality.")
+@click.option(
+    "--report", "long", is_flag=True, help="Also print areas, edges, aspect ratios and angles."
+)
 @parts_option
 @json_option
 def refine(
@@ -179,8 +202,8 @@ def refine(
     """Refine the mesh IN until its angles, areas and edges are as asked.
 
     IN is a base name, or its .node, .ele or .poly file; without an .ele file it is triangulated
-    first. Files of other formats (.msh, .vtu and more) are read by meshio. Without -q, angles of
-    20 degrees are asked for; -q 0 asks for none.
+    first.  Files of other formats (.msh, .vtu and more) are read by meshio.  Without -q, angles of
+    20 degrees are asked for; -q 0 asks for none.  The letters are those of Triangle.
     """
     devices = devices_of(spec)
     where, names = devices[0], ",".join(d.name for d in devices)

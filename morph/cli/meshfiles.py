@@ -43,25 +43,41 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--color",
             type=click.Choice(KINDS),
-            help="What the colours of --plot tell; the density of triangles for more than 20,000,"
-            " else their smallest angles.",
+            help="Colours of --plot: the smallest angle, area or region of each triangle, or the"
+            " density of triangles; by default density for more than 20,000 triangles, else angle.",
         ),
-        click.option("--plot", metavar="PNG", help="Draw the mesh."),
+        click.option(
+            "--plot",
+            type=click.Path(),
+            metavar="FILE",
+            help="Draw the mesh: .png, .svg, .pdf and more, by matplotlib.",
+        ),
         click.option(
             "-j", "--jettison", is_flag=True, help="Leave out vertices that are in no triangle."
         ),
         click.option(
-            "-v", "--voronoi", is_flag=True, help="Write OUT.v.node and OUT.v.edge, too: the dual."
+            "-v",
+            "--voronoi",
+            is_flag=True,
+            help="Also write OUT.v.node and OUT.v.edge: the Voronoi diagram.",
         ),
-        click.option("-e", "--edges", is_flag=True, help="Write OUT.edge, too."),
-        click.option("-n", "--neigh", is_flag=True, help="Write OUT.neigh, too."),
-        click.option("--order2", is_flag=True, help="Elements of second order: 6 nodes."),
+        click.option("-e", "--edges", is_flag=True, help="Also write OUT.edge: the edges."),
+        click.option(
+            "-n",
+            "--neigh",
+            is_flag=True,
+            help="Also write OUT.neigh: the neighbours of each triangle.",
+        ),
+        click.option(
+            "--order2", is_flag=True, help="Write elements of second order: 6 nodes a triangle."
+        ),
         click.option(
             "-o",
             "--output",
+            type=click.Path(),
             metavar="OUT",
             help="Write OUT.node, OUT.ele and OUT.poly; with the suffix of another format, as"
-            " OUT.msh or OUT.vtu, that file.",
+            " OUT.msh or OUT.vtu, that file.  Without -o the mesh is measured only.",
         ),
     ):
         command = option(command)
@@ -80,14 +96,19 @@ def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--duplicates",
             type=click.Choice(["refuse", "merge"]),
-            help="Vertices in one place: an error, or one vertex.",
+            help="Vertices in one place: an error (the default), or merge them into one.",
         ),
         click.option(
             "--crossing",
             type=click.Choice(["refuse", "split"]),
-            help="Segments that cross: an error, or split there.",
+            help="Segments that cross: an error (the default), or split them there.",
         ),
-        click.option("-c", "--hull", is_flag=True, help="Keep the convex hull: no concavities."),
+        click.option(
+            "-c",
+            "--hull",
+            is_flag=True,
+            help="Triangulate the whole convex hull, concavities of the boundary included.",
+        ),
     ):
         command = option(command)
     return command

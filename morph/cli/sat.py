@@ -16,6 +16,7 @@ from morph.cli.common import (
     check_plot,
     check_writable,
     devices_of,
+    examples,
     format_times,
     json_option,
     parts_option,
@@ -23,7 +24,9 @@ from morph.cli.common import (
     progress_on,
     standard_input,
     taken,
+    this_run,
 )
+from morph.cli.numbers import Integer, Number
 from morph.data.formula import Formula
 from morph.io import read_cnf
 from morph.io.sat.models import model_lines
@@ -60,27 +63,39 @@ class _Course(Line):
         show(f"{phase}: {', '.join(shown)}")
 
 
-@click.command()
-@click.argument("cnf", metavar="FILE.cnf")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
-              metavar="S", help="The same gives the same answer, unless time is up.")  # fmt: skip
-@click.option("--time", "seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-              help="When to give up, reading included; else after four attempts.")  # fmt: skip
-@click.option("--max-rounds", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
-              help="Of decimation; with 0 there is local search alone.")  # fmt: skip
+@click.command(
+    epilog=examples(
+        "morph generate ksat 3 100000 4.2 -o random.cnf",
+        "morph sat random.cnf --time 60 > answer.txt",
+        "morph check random.cnf answer.txt",
+        "morph sat random.cnf --method decimation -O fraction=0.01 -O max_sweeps=2000",
+    )
+)
+@click.argument("cnf", type=click.Path(allow_dash=True), metavar="FILE.cnf")
+@click.option("--seed", type=Integer(0, 2**32 - 1), default=0, show_default=True,
+              metavar="N",
+              help="Of random decisions: the same seed gives the same answer, unless time is"
+              " up.")  # fmt: skip
+@click.option("--time", "seconds", type=Number(0, min_open=True), metavar="SECONDS",
+              help="Give up after so much time, reading included; by default after four"
+              " attempts.")  # fmt: skip
+@click.option("--max-rounds", type=Integer(0), default=1000, show_default=True, metavar="N",
+              help="Rounds of decimation at most; with 0 there is local search alone.")  # fmt: skip
 @click.option("--method", default="auto", show_default=True,
               metavar="auto|decimation|backtracking|reinforcement|search",
-              help="How to look for a model.")  # fmt: skip
+              help="How to look for a model: auto chooses by the formula.")  # fmt: skip
 @click.option("-O", "--option", "given", multiple=True, metavar="NAME=VALUE",
-              help="Of the method: fraction, tolerance, max_sweeps, undo, rho, least_complexity,"
-              " ratio, intensity, decay, max_flips.")  # fmt: skip
+              help="A parameter of the method, a number: fraction, tolerance, max_sweeps, undo,"
+              " rho, least_complexity, ratio, intensity, decay, max_flips.")  # fmt: skip
 @click.option(
     "--complete/--no-complete",
     default=None,
-    help="Whether CaDiCaL (the extra sat) may be used; else if it is installed.",
+    help="Whether CaDiCaL (the extra `sat`) may be used; by default if it is installed.",
 )
 @click.option("--strict", is_flag=True, help="Refuse files that are not strict DIMACS.")
-@click.option("--plot", metavar="PNG", help="Draw complexity against decimation.")
+@click.option("--plot", type=click.Path(), metavar="FILE",
+              help="Draw the complexity against the fraction of variables that are fixed: .png,"
+              " .svg, .pdf and more, by matplotlib.")  # fmt: skip
 @parts_option
 @json_option
 def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
@@ -92,7 +107,7 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
     that occur.  Exit code 10: satisfiable, by a checked model; 20: unsatisfiable, by unit
     propagation, by clauses of two literals, or by CaDiCaL; 0: unknown.
     """
-    started = click.get_current_context().find_root().obj or monotonic()
+    started = this_run().started
     asked = taken(Asked, options)
     method_options = _options(asked.given)
     with bad_input():
@@ -117,6 +132,7 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
         )  # fmt: skip
     times |= found.seconds
     report = {
+        "input": {"variables": formula.variables, "clauses": formula.clauses},
         "status": found.status, "reason": found.reason, "variables": formula.variables,
         "clauses": formula.clauses, "seed": asked.seed, "device": where, **_numbers(found),
         "times": {phase: round(spent, 6) for phase, spent in times.items()},

@@ -1,22 +1,24 @@
-"""``morph info`` and ``morph cache``."""
+"""``morph info``, ``morph cache`` and ``morph schema``."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
+from pathlib import Path
 
 import click
 
 from morph import __version__
-from morph.cli.common import json_option, print_report
+from morph.cli.common import examples, json_option, print_report
 from morph.runtime.device import DeviceError, device
 from morph.runtime.toolchain import BuildError, cache, cpu
 
+SCHEMA = Path(__file__).with_name("schema.json")
 _UNITS = "kMG"
 
 
-@click.command()
+@click.command(epilog=examples("morph info", "morph info --json"))
 @json_option
 def info(as_json: bool) -> None:
     """Show versions, devices, compiler and cache."""
@@ -65,8 +67,8 @@ def _gpus() -> list[str]:
     return [f"cuda:{k} ({name.decode()})" for k, name in enumerate(names)]
 
 
-@click.command("cache")
-@click.option("--clear", is_flag=True, help="Remove every entry.")
+@click.command("cache", epilog=examples("morph cache", "morph cache --clear"))
+@click.option("--clear", is_flag=True, help="Remove all entries.")
 @json_option
 def cache_command(clear: bool, as_json: bool) -> None:
     """Show the cache of compiled kernels, or clear it; MORPH_CACHE moves it."""
@@ -88,6 +90,15 @@ def cache_command(clear: bool, as_json: bool) -> None:
     lines = [f"{place}: {len(entries)} entries, {_bytes(size)}"]
     lines += [f"  {e.key[:12]}  {e.target:<6}  {_bytes(e.size):>8}  {e.name}" for e in entries]
     print_report(report, as_json, lines)
+
+
+@click.command(epilog=examples("morph schema > morph.schema.json"))
+def schema() -> None:
+    """Print the JSON Schema of what the commands print with --json.
+
+    All have the fields command, version, device, input, seconds and warnings.
+    """
+    click.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
 
 
 def _bytes(size: float) -> str:

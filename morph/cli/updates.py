@@ -38,6 +38,7 @@ from morph.cli.graphs import (
     save_answer,
     source_of,
 )
+from morph.cli.numbers import Integer
 from morph.graph import Graph
 from morph.io import FormatError, read_edges
 from morph.io.graph.edges import EdgeArrays
@@ -385,21 +386,27 @@ def _verify(dynamic: DynamicSSSP, where: str) -> None:
 OPTIONS = (
     click.option(
         "--updates", metavar="FILE",
-        help="Then apply batches of '+ u v w', '- u v [id]', '= u v w [id]' lines, parted by blank"
-        " lines, and keep the distances exact; '-' reads them as they come.",
+        help="Then apply batches of lines '+ u v w' (insert), '- u v [id]' (delete), '= u v w [id]'"
+        " (change the weight), parted by blank lines, and keep the distances exact; '-' reads"
+        " standard input, batch by batch.",
     ),
-    click.option("--batch", type=click.IntRange(1), metavar="N", help="End a batch after N lines."),
     click.option(
-        "--verify", is_flag=True, help="Recompute everything after each batch; compare."
+        "--batch", type=Integer(1), metavar="N",
+        help="With --updates: end a batch after N lines; by default at blank lines only.",
+    ),
+    click.option(
+        "--verify", is_flag=True,
+        help="With --updates: compare with a computation from scratch after each batch.",
     ),
     click.option(
         "--log", metavar="PATH",
-        help="Keep the graph in PATH, and a write-ahead log of the batches in PATH.log.",
+        help="With --updates: keep the graph in PATH, and a write-ahead log of the batches in"
+        " PATH.log.",
     ),
     click.option(
         "--resume", is_flag=True,
-        help="Go on with --log, if it is there: the batches that it has are passed over in FILE;"
-        " '-' is to send those that come next.",
+        help="With --log: continue it, if it exists.  The batches that it has are skipped in FILE;"
+        " '-' is to send those that follow.",
     ),
 )  # fmt: skip
 
@@ -454,7 +461,8 @@ def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updat
     found = on_host(log.graph, Sssp(dynamic.distance, predecessor))
     save_answer(call.output, row, row.answer(found, {"source": list(sources)}))
     arcs, result = log.graph.edges.live, row.report(found)
-    report: dict[str, Any] = {"vertices": edges.n, "edges": arcs, **result, **source_of(options)}
+    report: dict[str, Any] = {"input": {"vertices": edges.n, "edges": len(edges.src)}}
+    report |= {"vertices": edges.n, "edges": arcs, **result, **source_of(options)}
     if asked.log is not None:
         report["resumed_after"] = log.number
     times = {"graph_and_repair": round(sum(b["seconds"] for b in batches), 6)}

@@ -24,7 +24,9 @@ from morph.algorithms.graph.max_flow import max_flow
 from morph.algorithms.refinement.refine import refine
 from morph.algorithms.registry import ALGORITHMS, Algorithm
 from morph.algorithms.triangulation.triangulate import triangulate
-from morph.cli.common import BadInput, Line, device_of, device_option, progress_on
+from morph.cli.common import BadInput, Line, device_of, device_option, examples, progress_on
+from morph.cli.logs import log_in_worker, verbose
+from morph.cli.numbers import Integer
 from morph.graph import Graph
 from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu, cuda, shipped
@@ -158,10 +160,14 @@ def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
         file.unlink()
 
 
-@click.command("warm")
+@click.command(
+    "warm",
+    epilog=examples("morph warm", "morph warm refine triangulate --jobs 4 --device cuda"),
+)
 @click.argument("names", metavar="[ALGORITHM]...", nargs=-1)
-@click.option("--jobs", type=click.IntRange(1), default=None,
-              help="Processes that compile at the same time; one a core by default.")  # fmt: skip
+@click.option("--jobs", type=Integer(1), default=None,
+              metavar="N",
+              help="Processes that compile at the same time; by default one a core.")  # fmt: skip
 @click.option("--ship", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
               help="Compile for a wheel into FOLDER, for all x86-64-v3 processors.")  # fmt: skip
 @click.option("--arch", "architectures", multiple=True, metavar="sm_XX",
@@ -173,8 +179,8 @@ def warm(
 ) -> None:  # fmt: skip
     """Compile the kernels of algorithms, so that later calls start at once.
 
-    Without an ALGORITHM, of all.  Kernels depend on the types of weights and on some options; the
-    common ones are compiled.
+    ALGORITHM is the name of a command, such as bfs, or `dynamic`; by default all are compiled.
+    Kernels depend on the types of weights and on some options; the common ones are compiled.
     """
     if unknown := [n for n in names if n not in CALLS]:
         raise BadInput(f"there is no algorithm {unknown[0]!r}: {', '.join(sorted(CALLS))}")
@@ -194,7 +200,8 @@ def warm(
         for k in range(0, sum(1 for _ in CALLS[name](device)), TOGETHER)
     ]  # fmt: skip
     spawn = multiprocessing.get_context("spawn")
-    with spawn.Pool(min(jobs or os.cpu_count() or 1, len(todo))) as pool, progress_on(Line) as line:
+    processes, log = min(jobs or os.cpu_count() or 1, len(todo)), (verbose(),)
+    with spawn.Pool(processes, log_in_worker, log) as pool, progress_on(Line) as line:
         made = [pool.apply_async(_run, job) for job in todo]
         for done, call in enumerate(made):
             if line:

@@ -19,6 +19,7 @@ from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import Ref, vec
 from morph.language.intrinsics import scalar_of
+from morph.language.messages import shown
 from morph.runtime.arrays import all_true
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device, is_host
@@ -72,7 +73,9 @@ class Collection(Store):
         if scalar_of(table) is not None:
             table, columns = None, {"item": table, **columns}
         if table is not None and not isinstance(table, Table):
-            raise TypeError(f"a collection is of rows of a table or of numbers, not of {table!r}")
+            raise TypeError(
+                f"a collection is of rows of a table or of numbers, not of {shown(table)}"
+            )
         targets = [] if table is None else [table]
         targets += [s.table for s in columns.values() if isinstance(s, Ref) and s.table is not None]
         graphs = {id(t.graph or t) for t in targets}
@@ -243,7 +246,7 @@ class Collection(Store):
     def _check_ref(self, ref: str | None, table: Any, where: str) -> None:
         known = self.graph.tables if self.graph is not None else self._targets
         if ref is not None and (ref not in known or known[ref] is not (table or known[ref])):
-            raise ValueError(f"{where}: no table {ref!r} here; say Ref(table)")
+            raise ValueError(f"{where}: no table {shown(ref)} here; say Ref(table)")
 
     def _derive_counters(self, counters: np.ndarray[Any, Any]) -> None:
         counters[HEAD] = min(counters[HEAD], counters[COUNT])
@@ -346,7 +349,7 @@ class Set:
         if not isinstance(table, Table):
             on_parts = getattr(type(table), "on_parts", None)
             hint = " (in parts: connect rows by labels)" if on_parts is not None else ""
-            raise TypeError(f"a set is of rows of a table, not of {table!r}{hint}")
+            raise TypeError(f"a set is of rows of a table, not of {shown(table)}{hint}")
         self.table = table
         self.graph = table.graph
         self.device = table.device
@@ -407,7 +410,7 @@ class Set:
     def address(self, kind: str, column: str = "") -> int:
         """Give the device address of ``parent`` (i32, shape (capacity,)), while `version` stays."""
         if kind != "parent":
-            raise ValueError(f"a set has no {kind!r} array")
+            raise ValueError(f"a set has no {shown(kind)} array")
         return self.device.pointer(self._parent)
 
     def touched(self) -> None:
@@ -514,7 +517,7 @@ class Flag:
     def address(self, kind: str, column: str = "") -> int:
         """Give the device address of the flag's four words (i32)."""
         if kind != "flag":
-            raise ValueError(f"a flag has no {kind!r} array")
+            raise ValueError(f"a flag has no {shown(kind)} array")
         return self.device.pointer(self._buffers)
 
     def touched(self) -> None:

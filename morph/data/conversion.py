@@ -21,7 +21,7 @@ def column_from(name: str, spec: Spec, fill: Any) -> Column:
     """Make a column; ``fill`` None is 0, or no row for a reference."""
     column = Column(name, spec.dtype, spec.size, spec.ref, spec.dtype.type(-1 if spec.ref else 0))
     if fill is not None:
-        where = f"fill of {name!r}"
+        where = f"fill of {shown(name)}"
         value = cast(raw(fill, column, spec.table, where), column, ID_LIMIT, where)
         shape = (spec.size,) if spec.size else ()
         if value.shape not in ((), shape):
@@ -182,11 +182,11 @@ def bind(store: StoreLike, values: tuple[Any, ...], named: Mapping[str, Any]) ->
         if name not in store.columns:
             raise TypeError(store.no_column(name))
         if name in bound:
-            raise TypeError(f"column {name!r} of {store.name} is given twice")
+            raise TypeError(f"column {shown(name)} of {store.name} is given twice")
         bound[name] = value
     for name, value in bound.items():
         if isinstance(value, (list, tuple)) and not store.columns[name].size:
-            raise ValueError(f"{store.name}.{name} holds one value a row, not {value!r}")
+            raise ValueError(f"{store.name}.{name} holds one value a row, not {shown(value)}")
     return bound
 
 

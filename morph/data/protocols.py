@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from morph.data.layout import Column, Record
+from morph.language.weak import WeakObjects
 from morph.runtime.device import Array, Device
 
 
@@ -71,7 +71,7 @@ class TableLike(StoreLike, Protocol):
 
     graph: Any
     deletes: bool
-    dependents: weakref.WeakSet[Any]
+    dependents: WeakObjects[Any]
     _known: tuple[int, bool]
 
     @property

@@ -10,6 +10,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from morph.data.layout import Column
 from morph.data.protocols import StoreLike
+from morph.language.messages import shown
 from morph.runtime.device import is_host
 
 
@@ -257,8 +258,8 @@ def as_id(value: Any, target: StoreLike | None, where: str) -> int:
         return -1
     if isinstance(value, Row):
         if target is not None and value.table is not target:
-            raise TypeError(f"{where}: {value!r} is not a row of {target!r}")
+            raise TypeError(f"{where}: {shown(value)} is not a row of {shown(target)}")
         return value.id
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
-    raise TypeError(f"{where}: expected a row or its id, not {value!r}")
+    raise TypeError(f"{where}: expected a row or its id, not {shown(value)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import logging
 import threading
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -19,8 +20,10 @@ from morph.data.protocols import TableLike
 from morph.data.row import Row
 from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import ID_LIMIT, checked_capacity, parse
+from morph.language.messages import shortened, shown
 from morph.runtime.device import Array, Device, is_host
 
+_logger = logging.getLogger("morph.memory")
 Word = Meta
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = Word
 TYPES = {"u8": np.uint8, "i32": np.int32, "u64": np.uint64}
@@ -177,7 +180,7 @@ class Store:
         self._changed()
 
     def _check_name(self, name: str) -> None:
-        where = f"column {name!r} of {self.name}"
+        where = f"column {shown(name)} of {self.name}"
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"{where}: the name of a column is an identifier")
         if name.startswith("_") or name in self.reserved:
@@ -265,7 +268,8 @@ class Store:
 
     def no_column(self, name: str) -> str:
         """Say that there is no such column, and which there are."""
-        return f"{self.name} has no column {name!r}; it has {', '.join(self.columns) or 'none'}"
+        known = shortened(", ".join(self.columns) or "none", 100)
+        return f"{self.name} has no column {shown(name)}; it has {known}"
 
     def target(self, column: Column) -> TableLike | None:
         """The table that a reference column refers to, None if it is not known."""
@@ -339,6 +343,10 @@ class Store:
         except BaseException:  # an interrupt: half of it would have kernels write beyond its end
             self._take(*before)
             raise
+        if capacity > before[1]:
+            _logger.debug(
+                "%s on %s: capacity %d to %d", self.name, self.device.name, before[1], capacity
+            )
 
     def _take(
         self, buffers: list[Array], capacity: int, hidden: dict[str, Array],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, overload
@@ -19,6 +18,8 @@ from morph.data.row import Row, RowRange, as_id
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
 from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
+from morph.language.messages import shown
+from morph.language.weak import WeakObjects
 from morph.runtime.device import Array, Device, device
 
 
@@ -83,7 +84,7 @@ class Table(Store):
         self._held: int | None = None
         self._known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
         # Collections, sets, and tables outside its graph that refer to the rows.
-        self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.dependents: WeakObjects[Any] = WeakObjects()
         self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
         super().__init__(name, _device(getattr(device, "device", device)), capacity)
         for column, spec in columns.items():
@@ -464,13 +465,13 @@ class Table(Store):
         if table is None or table is self or tables.get(ref or "") is table:
             return
         if self.graph is not None:
-            raise ValueError(f"{where}: {table!r} is not a table of the same graph")
+            raise ValueError(f"{where}: {shown(table)} is not a table of the same graph")
         if table.device != self.device:
             raise ValueError(
-                f"{where}: {table!r} is on {table.device.name}, not on {self.device.name}"
+                f"{where}: {shown(table)} is on {table.device.name}, not on {self.device.name}"
             )
         if ref == self.name or self._targets.get(table.name, table) is not table:
-            raise ValueError(f"{where}: two tables are named {ref!r}")
+            raise ValueError(f"{where}: two tables are named {shown(ref)}")
         self._refer_to(table)
 
     def _refer_to(self, table: Table) -> None:

@@ -33,6 +33,7 @@ from morph.graph.gapped import (
 from morph.graph.rebuild import RebuiltRows
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.language.hooks import Hook
+from morph.language.messages import shown
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Array, Device
 
@@ -212,7 +213,7 @@ class Adjacency:
             If there is no such direction, or an edge has an end that is not a point.
         """
         if direction not in ("out", "in"):
-            raise ValueError(f"direction {direction!r}: expected 'out' or 'in'")
+            raise ValueError(f"direction {shown(direction)}: expected 'out' or 'in'")
         found = self._built.get(direction)
         if found is None and self.gapped:
             found = self.rows(direction).packed(len(self.points))

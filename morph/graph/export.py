@@ -9,6 +9,7 @@ import numpy as np
 from morph.data.table import Table
 from morph.data.versions import exclusive
 from morph.graph.labels import Labelled
+from morph.language.messages import shown
 from morph.runtime.device import Array
 
 
@@ -168,7 +169,9 @@ class Exporting(Labelled):
             if weight not in columns:
                 raise ValueError(self.edges.no_column(weight))
             if columns[weight].size:
-                raise ValueError(f"weight={weight!r} is a vector: expected a number for each edge")
+                raise ValueError(
+                    f"weight={shown(weight)} is a vector: expected a number for each edge"
+                )
             names.append(weight)
         _, ids = self.adjacency("out")
         pick = slice(len(self.edges)) if ids is None else ids

@@ -22,6 +22,7 @@ from morph.graph.construction import Making
 from morph.graph.export import Exporting
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
+from morph.language.messages import shown
 from morph.runtime.device import Array, Device, device
 
 apply: Hook[Applied] = Hook()  # updates.changes
@@ -122,9 +123,9 @@ class Graph(Making, Exporting):
             If the name is taken or not an identifier.
         """
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-            raise ValueError(f"table {name!r}: the name of a table is an identifier")
+            raise ValueError(f"table {shown(name)}: the name of a table is an identifier")
         if name in self.tables or (name not in ("points", "edges") and hasattr(type(self), name)):
-            raise ValueError(f"table {name!r}: the graph has this name already")
+            raise ValueError(f"table {shown(name)}: the graph has this name already")
         table = Table(name, self.device, capacity)
         table.graph, table._lock = self, self._lock
         for column, spec in columns.items():
@@ -137,7 +138,7 @@ class Graph(Making, Exporting):
     def __getattr__(self, name: str) -> Table:
         if not name.startswith("_") and name != "tables" and name in self.tables:
             return self.tables[name]
-        raise AttributeError(f"the graph has no table {name!r}")
+        raise AttributeError(f"the graph has no table {shown(name)}")
 
     # --- adjacency -------------------------------------------------------------------------------
 
@@ -262,7 +263,7 @@ class Graph(Making, Exporting):
             direction not in ("out", "in")
             or part not in ("offset", "edge", "end")[: 2 + self.gapped]
         ):
-            raise ValueError(f"a graph has no {kind!r} array")
+            raise ValueError(f"a graph has no {shown(kind)} array")
         if self.gapped:
             rows = self._adjacency.rows(direction)
             if part == "offset":
@@ -288,7 +289,7 @@ class Graph(Making, Exporting):
         if by is not None and by not in self.edges.columns:
             raise ValueError(self.edges.no_column(by))
         if by is not None and self.edges.columns[by].size:
-            raise ValueError(f"edges cannot be sorted by {by!r}, which is a vector")
+            raise ValueError(f"edges cannot be sorted by {shown(by)}, which is a vector")
         self.may_change()
         self._adjacency.sort_by(by)
         self.out_identity = False
@@ -465,7 +466,7 @@ class Graph(Making, Exporting):
         """
         edge = self.edge(src, dst)
         if edge is None:
-            raise KeyError(f"no edge from {src!r} to {dst!r}")
+            raise KeyError(f"no edge from {shown(src)} to {shown(dst)}")
         return edge.weight if "weight" in self.edges.columns else 1
 
     def _point(self, p: Any) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-import weakref
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import CodeType
 from typing import Any
 
 from morph.language.intrinsics import name_of, static
 from morph.language.source import Source, read
+from morph.language.weak import WeakMap
 
 
 def static_params(function: Any) -> tuple[int, ...]:
@@ -78,7 +79,7 @@ def definition_of(obj: Any) -> Definition | None:
     return found if isinstance(found, Definition) else None
 
 
-_filters: weakref.WeakKeyDictionary[Any, Definition] = weakref.WeakKeyDictionary()
+_filters: WeakMap[CodeType, Definition] = WeakMap()
 
 
 def filter_of(where: Any) -> Definition:
@@ -86,9 +87,9 @@ def filter_of(where: Any) -> Definition:
     if made := definition_of(where):
         return made
     code = where.__code__
-    if code not in _filters:
-        _filters[code] = Definition("where", read(where))
-    found = _filters[code]
+    found = _filters.get(code)
+    if found is None:
+        found = _filters.setdefault(code, Definition("where", read(where)))
     if found.source.function is not where:
         found = replace(found, source=replace(found.source, function=where))
     return found

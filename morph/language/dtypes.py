@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from morph.language.messages import shortened, shown
+
 bool_ = np.bool_
 i8, i16, i32, i64 = np.int8, np.int16, np.int32, np.int64
 u8, u16, u32, u64 = np.uint8, np.uint16, np.uint32, np.uint64
@@ -51,7 +53,7 @@ class Ref:
 
     def __init__(self, table: Any, size: int = 0) -> None:
         if getattr(table, "kind", "table") != "table":
-            raise TypeError(f"Ref takes a table or its name, not {table!r}")
+            raise TypeError(f"Ref takes a table or its name, not {shown(table)}")
         self.name: str = table if isinstance(table, str) else table.name
         self.table: Any = None if isinstance(table, str) else table
         self.size = size
@@ -105,15 +107,15 @@ def parse(spec: Any, where: str) -> Spec:
     native = dtype.newbyteorder("=") if dtype is not None else None
     if native not in NAMES:
         raise TypeError(
-            f"{where}: {spec!r} is not a column type; accepted are {', '.join(NAMES.values())}, "
-            "vec(type, n) and Ref(table)"
+            f"{shortened(where, 60)}: {shown(spec, 40)} is not a column type; accepted are"
+            f" {', '.join(NAMES.values())}, vec(type, n) and Ref(table)"
         )
     return Spec(np.dtype(native.name))
 
 
 def _checked_size(size: Any, where: str) -> int:
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-        raise TypeError(f"{where}: the length of a vector is an int, not {size!r}")
+        raise TypeError(f"{where}: the length of a vector is an int, not {shown(size)}")
     if size < 1:
         raise ValueError(f"{where}: a vector has at least 1 value, not {size}")
     return int(size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from typing import NoReturn
 
+from morph.language.messages import shortened
 from morph.language.position import Pos
 
 
@@ -22,8 +23,8 @@ class LanguageError(Exception):
     """
 
     def __init__(self, problem: str, pos: Pos, hint: str = "") -> None:
-        self.problem, self.pos, self.hint = problem, pos, hint
-        super().__init__(problem)
+        self.problem, self.pos, self.hint = shortened(problem), pos, shortened(hint)
+        super().__init__(self.problem)
 
     def __str__(self) -> str:
         text = f"{self.pos.file}:{self.pos.line}: {self.problem}{_pointed(self.pos)}"
@@ -47,8 +48,8 @@ class CheckError(RuntimeError):
     """
 
     def __init__(self, problem: str, pos: Pos, other: Pos | None = None) -> None:
-        self.problem, self.pos, self.other = problem, pos, other
-        super().__init__(problem, pos, other)
+        self.problem, self.pos, self.other = shortened(problem), pos, other
+        super().__init__(self.problem, pos, other)
 
     def __str__(self) -> str:
         text = f"{self.pos.file}:{self.pos.line}: {self.problem}{_pointed(self.pos)}"

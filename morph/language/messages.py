@@ -7,12 +7,14 @@ from typing import Any
 
 LONGEST = 200  # characters of a message
 _VALUE = 60
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _VALUE
 _WORD = 40  # characters that a word keeps, so that the name at the end of a path stays
 
 
 def shown(value: Any, most: int = _VALUE) -> str:
     """Return the ``repr`` of a value on one line of at most ``most`` characters."""
-    return shortened(" ".join(reprlib.repr(value).split()), most)
+    return shortened(" ".join(_REPR.repr(value).split()), most)
 
 
 def shortened(text: str, most: int = LONGEST) -> str:

@@ -6,10 +6,12 @@ serves every graph of the same columns.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from time import perf_counter
 from types import CellType
 from typing import Any
 
@@ -59,6 +61,7 @@ from morph.launch.slots import OBJECTS, VIEWS, Slots
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
 
+_logger = logging.getLogger("morph.launch")
 Where = Callable[[Any], Any] | None
 Origin = int | tuple[str, str]  # an argument, or a number in the closure of "kernel" or "where"
 CODES = {"b": "?", "i": "bhiq", "u": "BHIQ", "f": "-efd"}  # of `struct`, for 1, 2, 4, 8 bytes
@@ -92,6 +95,7 @@ class Compiled:
     cuts : tables of points for which a program runs launch by launch, see `by_steps`
     stepwise : whether a program always runs launch by launch: it walks edges whose ends it changes
     rebuilds : graphs whose adjacency a program rebuilds, and in which directions
+    typed : milliseconds that the checker took
     domains : stores over which the steps run
     together : domains whose items claim all in one round
     """
@@ -107,6 +111,7 @@ class Compiled:
             )
         self.unit, self.device, self.interruptible = unit, device, interruptible
         self.dependencies: list[Callable[[], bool]] = []
+        self.typed = 0.0
         self._text: str | None = None
         self._binary: Any = None
         self._wider: Compiled | None = None
@@ -161,6 +166,11 @@ class Compiled:
         self.rebuilds = {s: [d for g, d in self.adjacency if g == s] for s in sorted(rebuilt)}
 
     @property
+    def title(self) -> str:
+        """The name of the kernel or program and the device, for messages."""
+        return f"{self.unit.name.removeprefix('morph_')} on {self.device.name}"
+
+    @property
     def text(self) -> str:
         """The generated C++, without the prelude."""
         if self._text is None:
@@ -171,8 +181,11 @@ class Compiled:
         """The launcher of the unit."""
         key = (faults, seed)
         if self._binary is None or self._binary[0] != key:
+            since = perf_counter()
             with counting("compile"):
                 self._binary = (key, self.device.load(self.unit, self, faults, seed))
+            took = self.typed, 1e3 * (perf_counter() - since)
+            _logger.debug("first launch of %s: types %.1f ms, binary %.1f ms", self.title, *took)
         return self._binary[1]
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
@@ -249,8 +262,9 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         if known is not None and known.holds():
             # compiled perhaps for a graph on which the program runs launch by launch
             return bind(request) if _allow_rebuilds(known, slots) else (known, slots)
-        before = len(slots.objects)
+        before, since = len(slots.objects), perf_counter()
         made = _compile(request, slots)
+        made.typed = 1e3 * (perf_counter() - since)
         if _let_rows_die(made.unit, slots) or _allow_rebuilds(made, slots):
             return bind(request)
         if len(slots.objects) == before:  # else a captured object has a slot: not known by the key

@@ -15,6 +15,7 @@ from morph.data.scalars import Scalars
 from morph.data.versions import Outdated
 from morph.language.bundles import flat
 from morph.language.hooks import Hook
+from morph.language.messages import shown
 from morph.launch.checked import checked, is_checked
 from morph.launch.kernels import Function, Kernel, Launchable
 from morph.launch.threads import get_num_threads, set_num_threads
@@ -217,15 +218,17 @@ def foreach(
     One foreach is one launch and one barrier: all its changes are seen by the next.
     """
     if kernel.__class__ is not Kernel:
-        raise TypeError(f"foreach runs a @kernel, not {kernel!r}")
+        raise TypeError(f"foreach runs a @kernel, not {shown(kernel)}")
     if items.__class__ in (Set, Scalars):
         items = items.table
     if where is not None and where.__class__ not in (FunctionType, Function):
-        raise TypeError(f"where is a lambda or a @func of the item, not {where!r}")
+        raise TypeError(f"where is a lambda or a @func of the item, not {shown(where)}")
     if balance not in BALANCE:
-        raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {balance!r}")
+        raise ValueError(f"balance is one of {', '.join(map(repr, BALANCE))}, not {shown(balance)}")
     if ahead is not None and not any(ahead is x for x in flat(args)):
-        raise ValueError(f"ahead is one of the collections that the kernel is given, not {ahead!r}")
+        raise ValueError(
+            f"ahead is one of the collections that the kernel is given, not {shown(ahead)}"
+        )
     if until_empty and (together or balance != "auto" or ahead is not None):
         raise ValueError("until_empty goes without balance, ahead and together")
     if until_empty and items.__class__ is RowRange:

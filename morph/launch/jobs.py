@@ -12,6 +12,7 @@ from typing import Any
 from morph.data.row import RowRange
 from morph.language.bundles import flat
 from morph.language.hooks import Hook
+from morph.language.messages import shown
 from morph.launch.slots import in_parts, owner
 from morph.runtime.device import Device
 
@@ -100,7 +101,7 @@ class Sections:
             After the block, ``result()`` gives what the function returned.
         """
         if not callable(function):
-            raise TypeError(f"run takes a function and its arguments, not {function!r}")
+            raise TypeError(f"run takes a function and its arguments, not {shown(function)}")
         frame = sys._getframe(1)
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         objects = (*args, *options.values())
@@ -143,8 +144,8 @@ def run_together(sections: Sequence[Section]) -> None:
             other = users.setdefault(id(x._lock), s)
             if other is not s:
                 raise ValueError(
-                    f"the sections at {other.place} and {s.place} both use {x!r}: sections that"
-                    " run at the same time need graphs of their own"
+                    f"the sections at {other.place} and {s.place} both use {shown(x)}: sections"
+                    " that run at the same time need graphs of their own"
                 )
     here = [s for s in sections if s.is_here]
     others = [s for s in sections if not s.is_here]

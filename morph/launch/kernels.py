@@ -11,6 +11,7 @@ from typing import Any, Self
 from morph.language.definition import Definition, static_params
 from morph.language.hooks import Hook
 from morph.language.lines import remember
+from morph.language.messages import shown
 from morph.language.source import read
 
 TARGETS = ("cpu", "cuda")  # of generated C++
@@ -31,7 +32,9 @@ class Function:
 
     def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:
         if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
-            raise TypeError(f"@{self.kind} decorates a function made by `def`, not {function!r}")
+            raise TypeError(
+                f"@{self.kind} decorates a function made by `def`, not {shown(function)}"
+            )
         self.__wrapped__, self.cpp = function, cpp
         self.__name__ = getattr(function, "__name__", "?")
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
@@ -105,7 +108,7 @@ class Launchable(Function):
             If nothing has been launched yet, or ``target`` is neither.
         """
         if target not in TARGETS:
-            raise ValueError(f"target is 'cpu' or 'cuda', not {target!r}")
+            raise ValueError(f"target is 'cpu' or 'cuda', not {shown(target)}")
         text: str = self._latest().compiled.text
         return text
 

@@ -7,6 +7,7 @@ for these deferred items only.
 
 from __future__ import annotations
 
+import logging
 import struct
 import weakref
 from collections.abc import Iterable, Sequence
@@ -44,6 +45,7 @@ from morph.launch.threads import get_num_threads
 from morph.launch.violations import error
 from morph.runtime.device import Device
 
+_logger = logging.getLogger("morph.launch")
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
 RUN = struct.Struct("=3q")  # replay, launch, threads
@@ -426,6 +428,7 @@ class Launch:
         if place := int(status[Status.EXCEEDED]):
             raise past_limit(ir.exceeds(self.compiled.unit)[place - 1])
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
+        _logger.debug("%s: %d items are executed again", self.compiled.title, failed)
         for slot in self.compiled.touches:
             objects[slot].touched()
         for g in self._rebuilt():

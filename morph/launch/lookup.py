@@ -17,6 +17,7 @@ from morph.data.versions import latest
 from morph.language.bundles import flat, flattener, is_bundle
 from morph.language.depth import deep
 from morph.language.errors import LanguageError
+from morph.language.messages import shown
 from morph.launch.binding import (
     Compiled,
     Request,
@@ -160,7 +161,7 @@ def _other_key(a: Any) -> Any:
 
 def _device(what: Launchable, items: Any, args: tuple[Any, ...]) -> Device:
     if what.kind == "kernel" and not isinstance(items, Table | Collection):
-        raise TypeError(f"foreach runs over a table or a collection, not {items!r}")
+        raise TypeError(f"foreach runs over a table or a collection, not {shown(items)}")
     objects = _objects(items, args)
     if not objects:
         raise TypeError("a program needs a graph, table or collection among its arguments")
@@ -177,7 +178,7 @@ def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
 def _same_device(objects: Iterable[Any], device: Device) -> None:
     for x in objects:
         if x.device != device:
-            raise TypeError(f"{x!r} is on {x.device.name}, but the launch is on {device.name}")
+            raise TypeError(f"{shown(x)} is on {x.device.name}, but the launch is on {device.name}")
 
 
 def _forked() -> None:

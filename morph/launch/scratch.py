@@ -6,7 +6,6 @@ import ctypes
 import os
 import threading
 import time
-import weakref
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from morph.compiler.ir.abi import Status
 from morph.data.store import HIDDEN
+from morph.language.weak import WeakObjects
 from morph.launch.threads import get_num_threads
 from morph.launch.violations import Checks
 from morph.runtime.device import Device, device
@@ -42,7 +42,7 @@ class Scratch:
         self.lock = threading.RLock()
         self.dirty = False  # a launch that can fail has begun, and not ended as it should
         self.running = False  # a launch is under way; one thread at a time launches
-        self.claimed: weakref.WeakSet[Any] = weakref.WeakSet()  # stores whose rows have owners
+        self.claimed: WeakObjects[Any] = WeakObjects()  # stores whose rows have owners
         self.results = device.zeros(STATUS + STATE, np.int64)  # fetched together
         self.status = self.results[:STATUS]
         self.report = device.report(self.results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def _held(array: np.ndarray[Any, Any], name: str, device: Device) -> Table:
         kind = dtype if array.ndim == 1 else vec(dtype, array.shape[1])
         table = Table(name, device, value=kind)
         table.extend(value=array)
-        _arrays[key] = weakref.ref(array, lambda _: _arrays.pop(key, None)), table
+        _arrays[key] = weakref.ref(array, partial(_arrays.pop, key)), table
     return _arrays[key][1]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from morph.data.collection import Collection
 from morph.data.conversion import number
 from morph.data.table import Table
+from morph.language.messages import shown
 from morph.launch.foreach import Function, Kernel, foreach, func, kernel, program
 from morph.prelude import atomic_min
 from morph.runtime.arrays import rough_mean
@@ -240,11 +241,11 @@ def in_order(
     """
     if [*items.columns] != ["item", key]:
         raise ValueError(
-            f"in_order needs items with one column {key!r}, but these have {[*items.columns]}"
+            f"in_order needs items with one column {shown(key)}, but these have {[*items.columns]}"
         )
     dtype = np.dtype(items.columns[key].dtype)
     if items.columns[key].size or dtype.kind not in "iuf":
-        raise ValueError(f"the key {key!r} is no number")
+        raise ValueError(f"the key {shown(key)} is no number")
     if delta is not None:
         check_delta(delta)
     if items.empty:

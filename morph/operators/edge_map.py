@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from itertools import count
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 from morph.data.table import Table
+from morph.language.weak import WeakMap
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, i64, single, u8
 
@@ -185,7 +186,7 @@ def _state(graph: Any) -> Table:
 
 
 # by table of points: the columns of marks by name, each with the state of its mapping
-_marked: WeakKeyDictionary[Table, dict[str, tuple[ref[Table], Any]]] = WeakKeyDictionary()
+_marked: WeakMap[Table, dict[str, tuple[ref[Table], Any]]] = WeakMap()
 
 
 def _marks(points: Table, state: Table) -> Any:

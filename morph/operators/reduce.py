@@ -7,6 +7,7 @@ from typing import Any
 from morph.data.column import ColumnView
 from morph.data.row import Row
 from morph.data.table import Table
+from morph.language.messages import shown
 from morph.launch.foreach import Function, foreach, kernel, program
 from morph.launch.slots import in_parts
 from morph.operators.values import values_of
@@ -44,7 +45,7 @@ def reduce(column: Any, op: str | Function) -> Any:
         If ``op`` is unknown, or the column is empty and ``op`` has no neutral element.
     """
     if isinstance(op, str) and op not in REDUCTIONS:
-        raise ValueError(f"no reduction {op!r}; there are {', '.join(REDUCTIONS)}")
+        raise ValueError(f"no reduction {shown(op)}; there are {', '.join(REDUCTIONS)}")
     where, live, _ = values_of(column, vectors=isinstance(op, str))
     n = len(live)
     if isinstance(op, str):
@@ -53,7 +54,7 @@ def reduce(column: Any, op: str | Function) -> Any:
         with where.active():
             return where.to_host(getattr(live, op)(axis=0))[()]
     if n == 0:
-        raise ValueError(f"{column!r} is empty, and {op!r} has no neutral element")
+        raise ValueError(f"{column!r} is empty, and {shown(op)} has no neutral element")
     while n > 1:
         half = -(-n // 2)
         values = Table("values", where, capacity=n, x=live.dtype)

@@ -15,6 +15,7 @@ import numpy as np
 
 from morph.data.column import ColumnView
 from morph.data.table import Table
+from morph.language.messages import shown
 from morph.launch.foreach import Function, foreach, func, kernel, program
 from morph.operators.reduce import REDUCTIONS
 from morph.operators.values import values_of
@@ -201,9 +202,9 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
     if values.dtype.kind not in "biuf":
         raise ValueError(f"a scan takes numbers, not an array of {values.dtype}")
     if isinstance(op, str) and op not in REDUCTIONS:
-        raise ValueError(f"no reduction {op!r}; there are {', '.join(REDUCTIONS)}")
+        raise ValueError(f"no reduction {shown(op)}; there are {', '.join(REDUCTIONS)}")
     if exclusive and not isinstance(op, str):
-        raise ValueError(f"{op!r} has no neutral element, so its scan is not exclusive")
+        raise ValueError(f"{shown(op)} has no neutral element, so its scan is not exclusive")
     f = FUNCTIONS.get(op) if isinstance(op, str) else op
     with where.active():
         if f is None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import numpy as np
 
 from morph.compiler.passes.partitioning import Message, Partitioning, derive, describe
 from morph.data.versions import latest
 from morph.language.bundles import flat
+from morph.language.weak import WeakMap
 from morph.launch import lookup
 from morph.launch.binding import Compiled, Request, Where, captured
 from morph.launch.kernels import Launchable
@@ -81,7 +83,7 @@ def launch_on_parts(
             call = Call(what, items, args, where, options)
             made = PartitionedLaunch if what.kind == "kernel" else program_on_parts
             found = what.launches[key] = made(graph, call)
-            found.forgotten = ref(graph, lambda _: what.launches.pop(key, None))
+            found.forgotten = ref(graph, partial(what.launches.pop, key))
     return None if isinstance(found, BySteps) else found
 
 
@@ -322,7 +324,7 @@ def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slot
 
 
 # of units, by the tables of which each part has its own rows
-_derivations: WeakKeyDictionary[Compiled, dict[frozenset[str], Derived]] = WeakKeyDictionary()
+_derivations: WeakMap[Compiled, dict[frozenset[str], Derived]] = WeakMap()
 
 
 def _part(k: int, graph: PartitionedGraph, call: Call, derived: Derived, slots: Slots) -> PartStep:

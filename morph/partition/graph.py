@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any, ClassVar, NamedTuple, Protocol
-from weakref import WeakValueDictionary
 
 from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS
 from morph.data.collection import Flag
@@ -18,6 +17,7 @@ from morph.data.versions import exclusive
 from morph.graph import Graph
 from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
+from morph.language.weak import WeakMap
 from morph.partition.batches import apply
 from morph.partition.parts import DIVIDED, FIXED, POINT_COST, Part, add_like
 from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, ReplicatedTable
@@ -95,8 +95,9 @@ class PartitionedGraph:
         The parts of this process.
     changes : int
         Increases whenever edges come or go.
-    made : WeakValueDictionary
-        The collections, flags and replicated tables of the graph, by number in order of making.
+    made : WeakMap
+        The collections, flags and replicated tables of the graph, in order of making, each with
+        its number.
     recorder : Recorder or None
         Of a `checkpoint`.
     """
@@ -123,7 +124,7 @@ class PartitionedGraph:
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
         self.recorder: Recorder | None = None
-        self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self.made: WeakMap[Any, int] = WeakMap()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.here
         self._steps = 0  # of kernels and programs so far
@@ -163,7 +164,7 @@ class PartitionedGraph:
 
     def register(self, made: Any) -> None:
         """Number a new collection, flag or replicated table."""
-        self.made[next(self._numbers)] = made
+        self.made.setdefault(made, next(self._numbers))
 
     def checkpoint(
         self, path: str | os.PathLike[str], every: float = 600.0

@@ -10,6 +10,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.partitioning import Hidden
 from morph.data.row import Row
 from morph.language.bundles import flat, is_bundle
+from morph.language.messages import shown
 from morph.launch.binding import Compiled, Where, captured, closure_key, content, filter_key
 from morph.launch.kernels import Launchable
 from morph.launch.slots import OBJECTS, VIEWS, Slots, in_parts, owner
@@ -83,7 +84,7 @@ def common_graph(what: Launchable, objects: tuple[Any, ...]) -> PartitionedGraph
     for x in objects:
         if isinstance(x, (*OBJECTS, *VIEWS)):
             place = owner(x).device.name
-            raise TypeError(f"{x!r} is on {place}, but the launch is on {graphs[0]!r}")
+            raise TypeError(f"{shown(x)} is on {place}, but the launch is on {shown(graphs[0])}")
         if what.kind == "kernel" and is_divided(x):
             raise TypeError(f"{name} takes no row of a partitioned table: pass its id")
     if any(g is not graphs[0] for g in graphs):
@@ -143,7 +144,9 @@ def owners_of(k: int, graph: PartitionedGraph, call: Call, slots: Slots) -> dict
         known[id(x.local(k))] = x
     for slot, x in slots.objects.items():
         if id(x) not in known and slot not in slots.arrays:
-            raise TypeError(f"{x!r} is on {x.device.name}, but the launch is on {graph!r}")
+            raise TypeError(
+                f"{shown(x)} is on {x.device.name}, but the launch is on {shown(graph)}"
+            )
     return {slot: known[id(x)] for slot, x in slots.objects.items() if id(x) in known}
 
 

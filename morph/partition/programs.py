@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from morph.compiler.passes.partitioned_program import NeedsSteps, PartitionedProgram, derive_program
 from morph.language.bundles import flat
 from morph.language.errors import LanguageError
+from morph.language.weak import WeakMap
 from morph.launch import lookup
 from morph.launch.binding import Compiled, Request
 from morph.launch.slots import Slots
@@ -78,4 +77,4 @@ def _derived_program(
 
 # by the unit on one device, and by the tables that have one row
 _Known = dict[frozenset[str], tuple[PartitionedProgram, Compiled] | str]
-_programs: WeakKeyDictionary[Compiled, _Known] = WeakKeyDictionary()
+_programs: WeakMap[Compiled, _Known] = WeakMap()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.language.types import Column
+from morph.language.weak import WeakMap
 from morph.launch.scratch import Scratch, scratch
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import message_box
@@ -111,11 +111,10 @@ class Shared:
         return self._routes[name]
 
 
-_known: WeakKeyDictionary[PartitionedGraph, Shared] = WeakKeyDictionary()
+_known: WeakMap[PartitionedGraph, Shared] = WeakMap()
 
 
 def shared_by(graph: PartitionedGraph) -> Shared:
     """What the launches on a graph share."""
-    if graph not in _known:
-        _known[graph] = Shared(graph.devices)
-    return _known[graph]
+    found = _known.get(graph)
+    return _known.setdefault(graph, Shared(graph.devices)) if found is None else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Arcs:
         """
         ids = self._graph.ids_of(source, "source")
         if ids.size and ids.dtype.kind not in "iu":
-            raise ValueError(f"source is an id or an array of ids, not {source!r}")
+            raise ValueError(f"source is an id or an array of ids, not {reprlib.repr(source)}")
         wrong = [i for i in ids.tolist() if not (0 <= i < self.n and self.alive[i])]
         if wrong:
             raise ValueError(f"source {wrong[0]} is not a vertex: the graph has {self.n}")

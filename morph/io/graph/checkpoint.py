@@ -269,7 +269,7 @@ class Recorder:
         """Give the names of all objects: those of others than points and edges are numbers."""
         for name in DIVIDED:
             yield name, self.graph.tables[name]
-        for i, x in sorted(self.graph.made.items()):
+        for x, i in self.graph.made.items():
             yield str(i), x
 
 

@@ -16,6 +16,7 @@ from morph.io.graph.formats import FORMATS, ROWS, GraphFormat
 from morph.io.graph.shares import read_shares
 from morph.io.text.files import read_start, replacing, split_compression
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.messages import shortened, shown
 from morph.partition.graph import PartitionedGraph
 from morph.partition.ranges import Division, Ends, division, partitioned_edges, places
 from morph.partition.transport import Transport
@@ -30,7 +31,7 @@ def _rows(path: StrPath, format: str | None) -> tuple[list[GraphFormat], str]:
     if format is None:
         return [row for row in ROWS if suffix in row.suffixes], suffix
     if format not in FORMATS:
-        raise ValueError(f"format {format!r}: known are {', '.join(FORMATS)}")
+        raise ValueError(f"format {shown(format)}: known are {', '.join(FORMATS)}")
     return [FORMATS[format]], suffix
 
 
@@ -45,7 +46,8 @@ def format_of(path: StrPath, format: str | None = None) -> GraphFormat:
     rows, suffix = _rows(path, format)
     if not rows:
         known = " ".join(dict.fromkeys(s for row in ROWS for s in row.suffixes))
-        raise ValueError(f"{os.fspath(path)}: unknown suffix {suffix!r}; known are {known}")
+        name = shortened(os.fspath(path), 60)
+        raise ValueError(f"{name}: unknown suffix {shown(suffix)}; known are {known}")
     return rows[0]
 
 

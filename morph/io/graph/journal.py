@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import warnings
-import weakref
 from collections.abc import Mapping
 from io import RawIOBase
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -43,12 +44,14 @@ from morph.io.graph.snapshot import (
 )
 from morph.io.text.files import remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
+from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
 from morph.updates.fast_path import place_next
 
+_logger = logging.getLogger("morph.journal")
 READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS
 READS = 8  # attempts to read a snapshot and its log while another process writes checkpoints
-_open: weakref.WeakSet[Journal] = weakref.WeakSet()
+_open: WeakObjects[Journal] = WeakObjects()
 
 
 def _append(file: RawIOBase, data: bytes) -> None:
@@ -339,7 +342,11 @@ class Journal:
                 break
         else:
             raise BlockingIOError(errno.EAGAIN, "checkpoints come too fast to read", str(self.path))
+        since, before = perf_counter(), self.number
         self._apply_log(memoryview(data), then)
+        if count := self.number - before:
+            took = 1e3 * (perf_counter() - since)
+            _logger.info("%s: %d batches replayed, %.1f ms", self.log, count, took)
 
     def _log_bytes(self) -> bytes:
         try:

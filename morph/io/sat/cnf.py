@@ -21,6 +21,7 @@ from morph.io.text.files import decompressed, read_bytes, write_chunks
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.dtypes import ID_LIMIT
+from morph.language.messages import shown
 
 CHUNK = 1 << 20  # clauses formatted at a time
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # of UTF-8 and UTF-16
@@ -107,7 +108,7 @@ def _all_of(file: BinaryIO) -> tuple[str, bytes]:
     """Return the name of an open file, and its contents."""
     name, data = getattr(file, "name", None), file.read() if hasattr(file, "read") else None
     if not isinstance(data, bytes):
-        raise TypeError(f'{file!r} is no path, and no file opened with "rb"')
+        raise TypeError(f'{shown(file)} is no path, and no file opened with "rb"')
     name = name if isinstance(name, str) and name[:1] != "<" else "standard input"
     return name, decompressed(name, data)
 

@@ -6,12 +6,13 @@ Imports nothing else of the package.
 from __future__ import annotations
 
 import linecache
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from time import monotonic
+from time import monotonic, perf_counter
 
 # "file:12:5: error: ..." (g++, clang++) and "file(12): error: ..." (NVRTC)
 _POSITION = re.compile(
@@ -19,6 +20,17 @@ _POSITION = re.compile(
     r"(?:fatal |catastrophic )?error\b",
     re.MULTILINE,
 )
+
+
+_logger = logging.getLogger("morph.compile")
+
+
+def log_build(name: str, target: str, how: str, since: float, binary: Path) -> None:
+    """Log that a binary was made or found since a time of `perf_counter`."""
+    level = logging.INFO if how == "cache miss" else logging.DEBUG
+    ms = 1e3 * (perf_counter() - since)
+    kernel = name.removeprefix("morph_") or "text"
+    _logger.log(level, "%s for %s: %s, %.1f ms: %s", kernel, target, how, ms, binary)
 
 
 class BuildError(RuntimeError):

@@ -20,12 +20,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache as memoised
 from pathlib import Path
+from time import perf_counter
 
 from morph.runtime.toolchain import (
     CompileError,
     CompilerNotFound,
     OutOfTime,
     cache,
+    log_build,
     shipped,
     time_left,
 )
@@ -105,24 +107,28 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
     CompileError
         If the compiler rejects the text.
     """
+    since = perf_counter()
     if not defines and (found := _portable(text, name)):
+        log_build(name, "cpu", "installed", since, found)
         return found
     using = compiler()
     while True:
         # a build of the tests, or a checked one: compiled in half the time
         flags = (*FLAGS, *using.flags, *(f"-D{d}" for d in defines), *(("-O1",) if defines else ()))
         key = cache.key(text, "cpu", *flags, *using.command, using.version, processor())
-        if found := _stored(key):
+        if found := _stored(key, name, since):
             return found
         with cache.building(key, name):
-            if found := _stored(key):
+            if found := _stored(key, name, since):
                 return found
             made = cache.temporary("so")
             try:
                 log = _compile(using, flags, text, made, time_left(f"compile {name}"))
                 if not log:
                     facts = {"name": name, "target": "cpu", "compiler": using.name}
-                    return cache.store(key, "so", made, text, **facts).binary
+                    binary = cache.store(key, "so", made, text, **facts).binary
+                    log_build(name, "cpu", "cache miss", since, binary)
+                    return binary
             finally:
                 made.unlink(missing_ok=True)
         checked = using if using.checked else _check(using)
@@ -153,10 +159,13 @@ def _portable(text: str, name: str) -> Path | None:
     return made
 
 
-def _stored(key: str) -> Path | None:
+def _stored(key: str, name: str, since: float) -> Path | None:
     """Return the library that the cache has, if it can be loaded."""
     hit = cache.load(key)
-    return hit.binary if hit and not _load_error(hit.binary) else None
+    if hit is None or _load_error(hit.binary):
+        return None
+    log_build(name, "cpu", "cache hit", since, hit.binary)
+    return hit.binary
 
 
 def _compile(

@@ -5,9 +5,17 @@ from __future__ import annotations
 import importlib.util
 from functools import cache as memoised
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from morph.runtime.toolchain import CompileError, CompilerNotFound, cache, shipped, time_left
+from morph.runtime.toolchain import (
+    CompileError,
+    CompilerNotFound,
+    cache,
+    log_build,
+    shipped,
+    time_left,
+)
 
 # no contraction (exact predicates); functions without a space are __device__
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
@@ -45,14 +53,16 @@ def build(
         If NVRTC rejects the text.
     """
     flags = (*FLAGS, f"--gpu-architecture={arch}", *(f"-D{d}" for d in defines))
+    since = perf_counter()
     if own := shipped.find("cubin", text, "cuda", *flags):
+        log_build(name, arch, "installed", since, own)
         return own.read_bytes()
     key = cache.key(text, "cuda", *flags, version())
-    if found := cache.load(key):
-        return found.binary.read_bytes()
+    if found := _stored(key, name, arch, since):
+        return found
     with cache.building(key, name):
-        if found := cache.load(key):
-            return found.binary.read_bytes()
+        if found := _stored(key, name, arch, since):
+            return found
         time_left(f"compile {name}")
         cubin, log = _compile(text, flags, f"{key}.cpp")
         if not cubin:
@@ -61,10 +71,21 @@ def build(
         made = cache.temporary("cubin")
         try:
             made.write_bytes(cubin)
-            cache.store(key, "cubin", made, text, name=name, target=arch, compiler=version())
+            entry = cache.store(
+                key, "cubin", made, text, name=name, target=arch, compiler=version()
+            )
+            log_build(name, arch, "cache miss", since, entry.binary)
         finally:
             made.unlink(missing_ok=True)
     return cubin
+
+
+def _stored(key: str, name: str, arch: str, since: float) -> bytes | None:
+    """Return the cubin that the cache has."""
+    if (hit := cache.load(key)) is None:
+        return None
+    log_build(name, arch, "cache hit", since, hit.binary)
+    return hit.binary.read_bytes()
 
 
 def ship(text: str, arch: str, folder: Path) -> Path:
