@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -16,9 +17,10 @@ from mkdocs.structure.files import File, Files
 import morph
 
 ROOT = Path(__file__).parent.parent
-SUFFIXES = (".md", ".png", ".py", ".css", ".ipynb")
+SUFFIXES = (".md", ".png", ".gif", ".py", ".css", ".ipynb")
 FOLDERS = ("docs", "examples", "benchmarks", "meshes")
-PAGES = ("README.md", "CHANGELOG.md")
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 # the reference: a page for each group of public names, by where they are defined; the first fits
 GROUPS = {
@@ -39,8 +41,11 @@ MODULES = {
 
 def on_config(config: Any) -> None:
     """Complete the navigation by the pages that are generated."""
-    pages = [{title: name} for title, name, _ in generated()]
-    _fill(config.nav, "Reference", [p for p in pages if "Notes" not in p])
+    pages = {name: title for title, name, _ in generated()}
+    reference = [name for name in pages if name.startswith("reference/")]
+    _fill(config.nav, "Reference", [{pages[name]: name} for name in reference])
+    books = [name for name in pages if name.startswith("examples/")]
+    _fill(config.nav, "Notebooks", [{pages[name]: name} for name in books])
     notes = sorted((ROOT / "benchmarks" / "notes").glob("*.md"), reverse=True)
     _fill(config.nav, "Notes", [str(note.relative_to(ROOT)) for note in notes])
 
@@ -73,7 +78,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def generated() -> Iterator[tuple[str, str, str]]:
-    """The pages of the reference: title, path, text."""
+    """The pages that are no files: title, path, text."""
     groups: dict[str, list[str]] = {title: [] for title in GROUPS}
     for name in morph.__all__:
         module = getattr(getattr(morph, name), "__module__", "morph")
@@ -86,9 +91,32 @@ def generated() -> Iterator[tuple[str, str, str]]:
         about = re.sub(r"\nImports .*", "", found.__doc__ or "", flags=re.DOTALL).strip()
         yield _reference(title, f"`{module}`: {about}", [f"{module}.{n}" for n in found.__all__])
     yield "Errors of kernels", "reference/errors.md", rejections()
+    for book in NOTEBOOKS:
+        text = notebook(book)
+        title = text.partition("\n")[0].lstrip("# ")
+        yield title, str(book.relative_to(ROOT).with_suffix(".md")), text
     notes = sorted((ROOT / "benchmarks" / "notes").glob("*.md"), reverse=True)
     links = (f"- [{_title(note)}]({note.name}), {note.name[:10]}" for note in notes)
     yield "Notes", "benchmarks/notes/index.md", "# Notes\n\n" + "\n".join(links) + "\n"
+
+
+def notebook(book: Path) -> str:
+    """The cells of a notebook as a page, with a link to the notebook below its title."""
+    parts = []
+    for cell in json.loads(book.read_text())["cells"]:
+        source = "".join(cell["source"])
+        code = cell["cell_type"] == "code"
+        parts.append(f"```python\n{source}\n```" if code else source)
+    title, _, rest = parts[0].partition("\n")
+    link = f"A notebook: [{book.name}]({book.name})"
+    return "\n\n".join([title, link, rest.strip(), *parts[1:]]) + "\n"
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let links to notebooks lead to their pages, which have links to the files."""
+    if page.file.src_uri.startswith("examples/notebooks/"):
+        return markdown
+    return re.sub(r"\]\((\S*notebooks/\w+)\.ipynb\)", r"](\1.md)", markdown)
 
 
 def _title(page: Path) -> str:

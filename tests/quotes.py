@@ -15,6 +15,7 @@ a registry.
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import tempfile
@@ -30,8 +31,17 @@ from morph.io.graph.formats import ROWS as graph_rows
 from morph.networkx_info import functions
 
 DOCS = Path(__file__).parent.parent / "docs"
-NAMES = ("ARCHITECTURE.md", "internals.md", "files.md", "networkx.md", "../README.md")
-PAGES = tuple(DOCS / name for name in NAMES)
+NAMES = "ARCHITECTURE internals files networkx commands ../README".split()
+PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
+SCHEMA = json.loads((DOCS.parent / "morph" / "cli" / "schema.json").read_text())["$defs"]
+# objects within the output of commands: the fields that hold them
+OBJECTS = {
+    "batch": "an entry of `batches`",
+    "found_community": "an entry of `communities` of `community`",
+    "mesh_sizes": "`input`, `output` of `triangulate`, `refine`",
+    "quality": "`quality`",
+    "decimation_round": "an entry of `rounds` of `sat`",
+}
 TABLE = re.compile(r"<!-- table (.+?) -->\n(?:\|.*\n)*")
 KINDS = r"file|IR of|C\+\+ of|words of"
 BLOCK = re.compile(rf"<!-- ({KINDS}) (.+?) -->\n```([\w+]*)\n(.*?)```\n", re.DOTALL)
@@ -97,7 +107,38 @@ def mesh_formats() -> Iterator[tuple[str, ...]]:
             yield ", ".join(shown), row.about, row.reader, row.writer
 
 
+def json_fields() -> Iterator[tuple[str, ...]]:
+    """The fields that commands print with --json."""
+    yield "command", "fields"
+    usual = SCHEMA["distances"]["properties"]
+    usual = {name: usual[name] for name in ("vertices", "edges", "source", "times", "device")}
+    for kind in SCHEMA.values():
+        fields = dict(kind.get("properties", {}))
+        named = fields.pop("command", {})
+        if named:
+            own = {name: about for name, about in fields.items() if usual.get(name) != about}
+            commands = named.get("enum") or [named["const"]]
+            yield ", ".join(f"`{name}`" for name in commands), _described(own)
+
+
+def json_objects() -> Iterator[tuple[str, ...]]:
+    """The fields of objects within the output of commands."""
+    yield "object", "fields"
+    yield from ((held, _described(SCHEMA[name]["properties"])) for name, held in OBJECTS.items())
+
+
+def _described(properties: dict[str, Any]) -> str:
+    """Names and descriptions of fields."""
+    texts = {name: about.get("description", "").rstrip(".") for name, about in properties.items()}
+    return "; ".join(
+        f"`{name}`: {text[:1].lower()}{text[1:]}" if text else f"`{name}`"
+        for name, text in texts.items()
+    )
+
+
 TABLES = {
+    "json fields": json_fields,
+    "json objects": json_objects,
     "algorithms": algorithms,
     "graph formats": graph_formats,
     "mesh formats": mesh_formats,

@@ -310,6 +310,7 @@ def test_algorithms_use_public_names_only(module):
                "real_array"}  # fmt: skip
     public |= {"all_true", "any_true", "count_true", "rough_mean"}
     public |= {"available_threads", "mix32", "mix64", "shortened", "shown", "truth", "as_integer"}
+    public |= {"device_for"}
     broken = [
         f"{MODULES[module].relative_to(ROOT)}:{line}: {used}.{name}"
         for used, name, line in own_imports(MODULES[module])
@@ -338,7 +339,7 @@ def test_files_have_one_subject():  # a length above 1,000 lines shows that they
 def test_top_level():
     wanted = set("morph kernels meshes tests examples docs benchmarks".split())
     wanted |= {"pyproject.toml", "hatch_build.py", "mkdocs.yml"}
-    wanted |= {"README.md", "CHANGELOG.md", "LICENSE"}
+    wanted |= {"README.md", "CHANGELOG.md", "LICENSE", "CONTRIBUTING.md", "CITATION.cff"}
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)

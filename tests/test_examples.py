@@ -80,8 +80,15 @@ def test_coast(target, tmp_path):
 @pytest.mark.parametrize("name", GALLERY)
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_gallery(name, device, tmp_path):
-    runpy.run_path(str(EXAMPLES / "gallery" / f"{name}.py"))["main"](tmp_path / "it.png", device)
-    assert (tmp_path / "it.png").stat().st_size > 10_000
-    picture = EXAMPLES / "gallery" / f"{name}.png"
-    assert picture.stat().st_size < 250_000
-    assert picture.name in (EXAMPLES / "gallery" / "README.md").read_text()
+    main = runpy.run_path(str(EXAMPLES / "gallery" / f"{name}.py"))["main"]
+    picture = EXAMPLES / "gallery" / main.__defaults__[0]
+    main(tmp_path / picture.name, device)
+    assert (tmp_path / picture.name).stat().st_size > 4_000
+    assert f"]({picture.name})" in (EXAMPLES / "gallery" / "README.md").read_text()
+    assert f"]({name}.py)" in (EXAMPLES / "gallery" / "README.md").read_text()
+
+
+def test_pictures_are_small():
+    sizes = {p.name: p.stat().st_size for p in (EXAMPLES / "gallery").glob("*.png")}
+    assert sizes and sum(sizes.values()) < 600_000, sizes
+    assert all(p.stat().st_size < 400_000 for p in (EXAMPLES / "gallery").glob("*.gif"))

@@ -56,7 +56,7 @@ def main(picture="coast_size_field.png", device="auto"):
     print(f"edges of up to {quality.max_edge:.0f} km, none longer than asked at its place")
 
     figure = fine.plot(color="area", label="area (km²)")
-    figure.savefig(picture, dpi=100)
+    figure.savefig(picture, dpi=80)
     print(f"drawn: {picture}")
 
 

@@ -83,7 +83,7 @@ def main(picture="heat.png", device="auto"):
         errors.append(error)
         if scale == 1.0:
             figure = mesh.plot(values=u, label="temperature", cmap="inferno")
-            figure.savefig(picture, dpi=100)
+            figure.savefig(picture, dpi=80)
     assert errors[0] < 0.01 and errors[1] < 0.3 * errors[0]
     print(f"drawn: {picture}")
 
