@@ -175,6 +175,13 @@ def test_set_against_a_model(case):
     assert s.labels().tolist() == list(range(len(alive)))
 
 
+def test_a_full_list_grows_to_fewer_entries_of_many_columns():
+    for columns, capacity in (({}, 1 << 17), ({"x": vec(f64, 64)}, 1 << 16)):
+        c = Collection(i32, device="cpu", capacity=1 << 13, **columns)
+        c._extend_capacity(1)
+        assert c.capacity == capacity
+
+
 def test_set_grows_with_its_table():
     t = Table("t", x=f64)
     s = Set(t)

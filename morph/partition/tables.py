@@ -370,6 +370,8 @@ class PartitionedTable(Columns):
                 at = share.ids if share.is_range else where.asarray(table.global_id.array[own])
                 writes.append((at, table.columns[name].array[own]))
             if self._copies_at_once(where, writes):
+                for device in {t.device for t in self._tables()} - {where}:
+                    device.synchronize()  # the values have been computed, on other streams
                 where.put(*((found[at], values) for at, values in writes))
             else:
                 for at, values in writes:
