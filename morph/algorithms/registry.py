@@ -333,7 +333,7 @@ ROWS = (
     Algorithm(
         "core", core_number,
         "Find the core number of every vertex of GRAPH, ignoring edge directions.\n\n"
-        "It is the largest k of a subgraph each of whose vertices has k edges in it or more.",
+        "It is the largest k such that the vertex is in a subgraph of minimum degree k.",
         result="core", conditions="",
         report=lambda found: {
             "largest": found.largest,
@@ -434,7 +434,7 @@ ROWS = (
     ),
     Algorithm(
         "densest", densest_subgraph,
-        "Find the vertices of GRAPH with the most edges among them per vertex.\n\n"
+        "Find the densest subgraph of GRAPH: that with the most edges per vertex.\n\n"
         "Edge directions, weights and duplicates are ignored.  The result is the largest of the"
         " densest subgraphs.",
         result="points", conditions="exact",

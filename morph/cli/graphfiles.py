@@ -229,7 +229,7 @@ def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) ->
               help=f"Format of IN, by default by its suffix: {_FORMATS}.")  # fmt: skip
 @click.option("--to", "write_as", metavar="FORMAT", help="Format of OUT, likewise.")
 @click.option("--weight-type", metavar="TYPE",
-              help="The type of the weights in a Galois file, which does not tell it.")  # fmt: skip
+              help="The type of the weights in a Galois file, which lacks it.")  # fmt: skip
 @click.option("--symmetrize", is_flag=True, help="Write every edge both ways, and loops once.")
 @click.option("--edges-only", is_flag=True,
               help="Drop the weights and sizes of vertices, which METIS files have.")  # fmt: skip

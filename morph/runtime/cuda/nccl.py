@@ -34,8 +34,8 @@ def connect(comm: Any, gpu: Device) -> Nccl | None:
     Returns
     -------
     Nccl or None
-        None if NCCL is missing, does not connect the GPUs, which is a warning, or two ranks have
-        the same GPU.
+        None if NCCL is missing, if two ranks have the same GPU, or, with a warning, if NCCL does
+        not connect the GPUs.
     """
     with gpu.active():
         nccl = _nccl()
