@@ -38,10 +38,10 @@ def search_structs(e: Emission, plan: FunctionPlan, searching: Searching) -> Non
     k, shared, n, name = plan.func, searching.search, e.names, e.names.funcs[plan.func.name]
     types = dict(k.params) | dict(k.locals)
     for part, what, live in (
-        ("live_in", "its test reads of the item", shared.live_in),
-        ("live_out", "is read behind its search", shared.live_out),
+        ("live_in", "the locals that its test reads", shared.live_in),
+        ("live_out", "the locals that are read after its search", shared.live_out),
     ):
-        e.put("", f"struct {name}_{part} {{  // what {what}")
+        e.put("", f"struct {name}_{part} {{  // {what}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in live), "};")
 
 
