@@ -47,7 +47,7 @@ def child(code: str, device: str, cache: str) -> list[float]:
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(code)
         file.flush()
-        env = {**os.environ, "MORPH_CACHE": cache}
+        env = {**os.environ, "MORPH_CACHE": cache, "MORPH_OPTIMIZE": "auto"}  # as users do
         out = subprocess.run(
             [sys.executable, file.name, device], env=env, check=True, capture_output=True, text=True
         ).stdout

@@ -208,6 +208,28 @@ MORPH_RED(f64, f64, "d")
 // --- lanes, warps, blocks ---------------------------------------------------------------------------
 
 constexpr u32 ALL_LANES = ~0u;
+#if __CUDA_ARCH__ < 800
+// Turing has no instructions that reduce over lanes.  `lanes` are any set, the same in each of them.
+template <class F> MORPH_FN u32 reduce_lanes(u32 lanes, u32 x, F combine) {
+    if (lanes == ALL_LANES) {
+        for (i32 by = 16; by; by /= 2) x = combine(x, __shfl_xor_sync(ALL_LANES, x, by));
+        return x;
+    }
+    u32 all = __shfl_sync(lanes, x, __ffs(lanes) - 1);
+    for (u32 left = lanes & (lanes - 1); left; left &= left - 1)
+        all = combine(all, __shfl_sync(lanes, x, __ffs(left) - 1));
+    return all;
+}
+MORPH_FN u32 __reduce_add_sync(u32 lanes, u32 x) {
+    return reduce_lanes(lanes, x, [](u32 a, u32 b) { return a + b; });
+}
+MORPH_FN u32 __reduce_or_sync(u32 lanes, u32 x) {
+    return reduce_lanes(lanes, x, [](u32 a, u32 b) { return a | b; });
+}
+MORPH_FN i32 __reduce_max_sync(u32 lanes, i32 x) {
+    return reduce_lanes(lanes, x, [](u32 a, u32 b) { return i32(a) > i32(b) ? a : b; });
+}
+#endif
 MORPH_FN i32 lane_id() { return threadIdx.x & 31; }
 MORPH_FN i32 warp_of_block() { return threadIdx.x / 32; }
 MORPH_FN i32 warps_of_block() { return blockDim.x / 32; }

@@ -59,7 +59,7 @@ from morph.operators.scan import scan
 from morph.operators.sort import argsort, compact, sort
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 from morph.partition.partition import partition
-from morph.runtime.device import device
+from morph.runtime.device import device, get_device, set_device
 
 __all__ = [
     "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicCores",
@@ -68,11 +68,11 @@ __all__ = [
     "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "bellman_ford", "betweenness", "bfs",
     "checked", "cliques", "colouring", "community", "compact", "connected_components",
     "core_number", "densest_subgraph", "device", "edge_betweenness", "foreach", "func",
-    "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "label_propagation", "louvain",
-    "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "mst",
+    "get_device", "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "label_propagation",
+    "louvain", "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "mst",
     "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan",
-    "sections", "set_num_threads", "sort", "sssp", "strongly_connected_components", "timing",
-    "topological_order", "triangle_count", "triangulate", "truss_number", "vec",
+    "sections", "set_device", "set_num_threads", "sort", "sssp", "strongly_connected_components",
+    "timing", "topological_order", "triangle_count", "triangulate", "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # the program decides

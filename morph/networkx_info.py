@@ -17,7 +17,7 @@ def backend_info() -> dict[str, Any]:
         "project": "morph-engine",
         "package": "morph",
         "short_summary": "Parallel graph algorithms on the cores of a CPU or on an NVIDIA GPU.",
-        "default_config": {"device": "cpu"},
+        "default_config": {"device": None},
         "functions": {name: {"additional_docs": text} for name, text in functions().items()},
     }
 

@@ -11,7 +11,7 @@ from morph.compiler.ir.abi import Status
 from morph.launch import launcher
 from morph.launch import threads as limits
 from morph.launch.scratch import scratch
-from morph.runtime.device import Device, device
+from morph.runtime.device import Device, device_for
 
 
 class Fault:
@@ -24,15 +24,15 @@ class Fault:
 
 
 @contextlib.contextmanager
-def fail_allocation(n: int, where: str | Device = "cpu") -> Iterator[Fault]:
+def fail_allocation(n: int, where: str | Device | None = None) -> Iterator[Fault]:
     """Make the ``n``-th attempt to allocate inside the block fail, as if the store were full.
 
     Parameters
     ----------
     n : int
         From 1.  Reservations of rows and additions to local collections count, on every launch.
-    where : str or Device
-        The device of the launches.
+    where : str or Device, optional
+        The device of the launches; see `morph.set_device` for the default.
 
     Yields
     ------
@@ -46,7 +46,7 @@ def fail_allocation(n: int, where: str | Device = "cpu") -> Iterator[Fault]:
     """
     if n < 1:
         raise ValueError(f"attempts count from 1, not from {n}")
-    on, fault, before = device(where), Fault(), launcher.faults
+    on, fault, before = device_for(where), Fault(), launcher.faults
     status = scratch(on).status
     launcher.faults = True
     with on.active():

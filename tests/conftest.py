@@ -82,14 +82,17 @@ COMPUTING = re.compile(  # with -O1
     "test_(cli_sat|cliques|decimation|fixpoints|interrupts|refine_inorder|sat_parts"
     "|solve|surveys|triangulate_hard)"
 )
+OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
 WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    name = item.path.name
+    # compiled once, nothing in the background
+    os.environ["MORPH_OPTIMIZE"] = OPTIMIZE or ("full" if AS_USERS_DO.match(name) else "quick")
     if os.environ.get("CI") and COMPILER:
-        name = item.path.name
         level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(name)))} "
         os.environ["MORPH_CXX"] = ("" if AS_USERS_DO.match(name) else level) + COMPILER
 

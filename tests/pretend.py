@@ -229,7 +229,7 @@ class Pretended(HostDevice):
 
     def load(self, unit: Any, code: Any, faults: bool, seed: int) -> Any:
         """Load a copy of the library: the CPU may run the unit at the same time."""
-        library = cpu.load(unit, code.text, faults)._library
+        library = cpu.load(unit, code.text, faults, rebuilt=code.rebuilt)._library
         with tempfile.TemporaryDirectory() as folder:
             path = shutil.copy(library._name, folder)
             launch = cpu.HostLaunch(ctypes.PyDLL(path), entry(unit), interruptible=True)

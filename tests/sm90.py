@@ -33,5 +33,9 @@ def compile_one(
     Long functions without loops take less time with ``fast="min"``.
     """
     flags = (f"--Ofast-compile={fast}",) if cuda._nvrtc().getVersion() >= (13, 0) else ()
-    with mock.patch.object(cuda, "FLAGS", (*cuda.FLAGS, *flags)):
+    # in this process, which loads NVRTC once
+    with (
+        mock.patch.object(cuda, "FLAGS", (*cuda.FLAGS, *flags)),
+        mock.patch.object(cuda, "_library", lambda: None),
+    ):
         return cuda.build(text, "sm_90", name=name, defines=defines)

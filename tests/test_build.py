@@ -8,12 +8,17 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
+from morph.cli import main
 from morph.runtime.toolchain import (
+    CacheUnusable,
     CompileError,
     CompilerNotFound,
     OutOfTime,
@@ -131,6 +136,54 @@ def test_read_only_directory_falls_back(tmp_path, monkeypatch):
     with pytest.warns(RuntimeWarning, match="not writable"):
         assert run(cpu.build(ADD)) == 42
     assert not list((tmp_path / "cache").iterdir())
+
+
+def noexec(monkeypatch, *folders):
+    """Have the system say that these are mounted ``noexec``."""
+    flags = os.ST_NOEXEC if hasattr(os, "ST_NOEXEC") else pytest.skip("Linux only")
+    real = os.statvfs
+
+    def statvfs(folder):
+        inside = any(Path(folder).is_relative_to(f) for f in folders)
+        return SimpleNamespace(f_flag=flags) if inside else real(folder)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+
+
+def test_a_directory_that_forbids_execution_falls_back(directory, tmp_path, monkeypatch):
+    noexec(monkeypatch, directory)
+    with pytest.warns(RuntimeWarning, match="mounted noexec"):
+        built = cpu.build(ADD)
+    assert run(built) == 42 and built.parent != directory and cpu.build(ADD) == built
+    assert cache.path("cubin") == directory  # a GPU loads files from anywhere
+    noexec(monkeypatch, tmp_path, tempfile.gettempdir())
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "another"))
+    with pytest.raises(CacheUnusable, match="noexec.*set MORPH_CACHE to a directory that is not"):
+        cpu.build(ADD + "// another")
+
+
+def test_a_user_without_a_home(tmp_path, monkeypatch):
+    def unknown(uid):
+        raise KeyError(uid)
+
+    for name in ("MORPH_CACHE", "HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pytest.importorskip("pwd"), "getpwuid", unknown)
+    with pytest.warns(RuntimeWarning, match=r"\(no home directory\); set MORPH_CACHE"):
+        assert run(cpu.build(ADD)) == 42
+
+
+def test_no_directory_at_all(tmp_path, monkeypatch):
+    def none(prefix):
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "file" / "y"))
+    monkeypatch.setattr(tempfile, "mkdtemp", none)
+    done = CliRunner().invoke(main, ["cache"])
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("morph: compiled kernels cannot be stored: ")
+    assert done.stderr.endswith("set MORPH_CACHE to a directory that can be written\n")
 
 
 def test_fallback_is_removed_at_exit(tmp_path):
@@ -401,6 +454,48 @@ def test_without_march_native(tmp_path, monkeypatch):
     assert cpu.compiler().flags == ()
 
 
+def test_other_processors_than_x86():
+    assert cpu._native_flags("x86_64")[0] == ("-march=native",)
+    assert cpu._native_flags("AMD64")[0] == ("-march=native",)
+    for machine in ("aarch64", "arm64", "ppc64le", "riscv64"):
+        assert cpu._native_flags(machine) == (("-mcpu=native",), ("-march=native",), ())
+
+
+def test_without_libstdcxx(tmp_path, monkeypatch):
+    """Kernels need no C++ library, which clang++ then leaves out."""
+    body = f"""bare=; n=$#
+    while [ $n -gt 0 ]; do
+        a=$1; shift; n=$((n - 1))
+        case "$a" in -nostdlib++|--version) bare=1;; esac
+        [ "$a" = -nostdlib++ ] || set -- "$@" "$a"
+    done
+    [ "$bare" ] || {{ echo "ld: cannot find -lstdc++" >&2; exit 1; }}
+    exec {REAL} "$@" """
+    monkeypatch.setenv("MORPH_CXX", script(tmp_path / "cxx", body))
+    assert run(cpu.build(ADD)) == 42
+    assert cpu.compiler().flags[-1] == "-nostdlib++"
+
+
+def test_a_compiler_that_builds_nothing(tmp_path, monkeypatch):
+    body = f"""[ "$1" = --version ] && exec {REAL} "$@"
+    echo "gcc: fatal error: cannot execute 'cc1plus'" >&2; exit 1"""
+    monkeypatch.setenv("MORPH_CXX", script(tmp_path / "cxx", body))
+    with pytest.raises(CompilerNotFound, match="cannot build a library: .*cc1plus.*install g"):
+        cpu.build(ADD)
+
+
+def test_zig_on_windows(tmp_path, monkeypatch):
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(cpu.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(cpu, "_EXE", ".exe")
+    command = (sys.executable, "-m", "ziglang", "c++")
+    assert isinstance(cpu._identify(command), str)
+    script(tmp_path / "zig.exe", "")
+    asked = subprocess.CompletedProcess([], 0, "clang version 19", "")
+    monkeypatch.setattr(cpu.processes, "run", lambda command: asked)
+    assert cpu._identify(command).name == "clang version 19"
+
+
 def test_users_error_is_not_blamed_on_the_flags(compilations):
     for _ in range(2):
         with pytest.raises(CompileError, match="nowhere"):
@@ -518,6 +613,7 @@ def test_an_installed_wheel_needs_no_compiler(wheel, monkeypatch, directory):
 
 def test_a_library_of_a_wheel_that_does_not_load_is_compiled(wheel, compilations):
     for file in wheel.glob("*.so"):
+        file.unlink()  # it is mapped: never overwritten in place
         file.write_bytes(b"of another system")
     found = cpu.build(ADD)
     assert found.parent != wheel and run(found) == 42 and len(compilations) == 1

@@ -107,7 +107,7 @@ def test_mesh(name, value):
 
 @pytest.mark.parametrize("call", [morph.triangulate, morph.refine])
 def test_devices(call):
-    assert refusal(call, source=SQUARE, device=LONG).startswith("no device 'xxx")
+    assert refusal(call, source=SQUARE, device=LONG).startswith("device: no device 'xxx")
 
 
 def test_what_is_understood():

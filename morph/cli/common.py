@@ -17,8 +17,10 @@ import click
 from morph import __version__
 from morph.cli.logs import verbose
 from morph.language.messages import shortened
-from morph.runtime.device import Device, device
+from morph.runtime.device import Device, device, get_device
 from morph.runtime.timing import Timing
+from morph.runtime.toolchain.progress import Line as Line
+from morph.runtime.toolchain.progress import on_terminal
 
 Some = TypeVar("Some")
 
@@ -68,11 +70,20 @@ def device_option(command: Callable[..., Any], more: str = "") -> Callable[..., 
     return click.option(
         "--device",
         "spec",
-        default="auto",
-        show_default=True,
+        callback=_spec,
+        show_default="MORPH_DEVICE, else auto",
         metavar="auto|cpu|cuda|cuda:N",
         help=f"Where to run; auto takes a GPU if one answers.{more}",
     )(command)
+
+
+def _spec(context: click.Context, option: click.Parameter, given: str | None) -> str:
+    """Take the default device if ``--device`` is not given."""
+    if given is not None:
+        return given
+    with bad_input():
+        default = get_device()
+    return "auto" if default is None else default.name
 
 
 def parts_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,38 +215,13 @@ def format_times(times: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.3f} s" for name, value in times.items())
 
 
-class Line:
-    """One line on the terminal, rewritten a few times a second."""
-
-    def __init__(self) -> None:
-        self.shown = 0.0
-        self.width = 0
-
-    def write_throttled(self, text: str) -> None:
-        """Show a text, if the last one has been there for a while."""
-        now = time.monotonic()
-        if now - self.shown > 0.1:
-            self.shown = now
-            self.write(text)
-
-    def write(self, text: str) -> None:
-        """Show a text in place of the last one."""
-        click.echo("\r" + text.ljust(self.width), nl=False, err=True)
-        self.width = len(text)
-
-    def clear(self) -> None:
-        """Leave an empty line behind."""
-        if self.width:
-            click.echo("\r" + " " * self.width + "\r", nl=False, err=True)
-
-
 Shown = TypeVar("Shown", bound=Line)
 
 
 @contextmanager
 def progress_on(kind: type[Shown]) -> Iterator[Shown | None]:
     """Give a line for progress, cleared at the end; None if stderr is no terminal or has a log."""
-    if not sys.stderr.isatty() or verbose():
+    if not on_terminal() or verbose():
         yield None
         return
     line = kind()

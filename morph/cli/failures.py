@@ -9,7 +9,7 @@ from morph.io import FormatError
 from morph.mesh import MeshError
 from morph.partition.transport import PartError
 from morph.runtime.device import DeviceError
-from morph.runtime.toolchain import CompilerNotFound
+from morph.runtime.toolchain import CacheUnusable, CompilerNotFound
 
 
 def explain(error: Exception) -> int:
@@ -17,6 +17,8 @@ def explain(error: Exception) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         return complain(f"{error.filename}: {error.strerror}", 2)
     if isinstance(error, FormatError | MeshError | DeviceError | PartError | OSError):
+        return complain(str(error), 2)
+    if isinstance(error, CacheUnusable):
         return complain(str(error), 2)
     if isinstance(error, CompilerNotFound):  # its message is help in several lines
         click.echo(f"morph: {error}", err=True)

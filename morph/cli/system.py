@@ -46,9 +46,8 @@ def info(as_json: bool) -> None:
 
 
 def _version(package: str) -> str | None:
-    """Version of an installed package; CuPy's distributions are named after a CUDA version."""
-    names = [package] if package != "cupy" else ["cupy", "cupy-cuda13x", "cupy-cuda12x"]
-    for name in names:
+    """Version of an installed package; some distributions are named after a CUDA version."""
+    for name in (package, f"{package}-cuda13x", f"{package}-cuda12x", f"{package}-cu12"):
         try:
             return importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

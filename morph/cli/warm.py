@@ -29,7 +29,7 @@ from morph.cli.logs import log_in_worker, verbose
 from morph.cli.numbers import Integer
 from morph.graph import Graph
 from morph.runtime.cuda import small_copies
-from morph.runtime.toolchain import cpu, cuda, shipped
+from morph.runtime.toolchain import cpu, cuda, shipped, tiers
 
 Calls = Iterator[Callable[[], Any]]
 
@@ -187,6 +187,7 @@ def warm(
     for arch in architectures:
         if ship is None or not re.fullmatch(r"sm_\d+[af]?", arch):
             raise BadInput(f"--arch: {arch!r}: wanted is sm_XX, with --ship")
+    os.environ.setdefault(tiers.VARIABLE, "full")  # nothing is left to the background
     if ship is not None:
         if shipped.portable_flags(cpu.processor()) is None:
             raise BadInput("--ship: this is not Linux on x86-64-v3")

@@ -22,7 +22,7 @@ from morph.language.intrinsics import scalar_of
 from morph.language.messages import shown
 from morph.runtime.arrays import all_true
 from morph.runtime.backend import FEW, IOTA
-from morph.runtime.device import Array, Device, device, is_host
+from morph.runtime.device import Array, Device, device_for, is_host
 
 SHORT = 1 << 20  # entries of a list that are allocated at once when it is full in a launch
 
@@ -34,12 +34,11 @@ class Collection(Store):
     ----------
     table : Table or scalar type, optional
         The items are rows of this table, or numbers of this type, in column ``item``.  Without it
-        an entry has only the other columns, one of which refers to a table or ``device`` says
-        where they live.
+        an entry has only the other columns.
     capacity : int
         Entries to have memory for; the collection grows when they are used up.
     device : str or Device, optional
-        By default the table's.
+        By default that of the tables it refers to; without any see `morph.set_device`.
     name : str
         For messages.
     **columns
@@ -80,12 +79,10 @@ class Collection(Store):
         graphs = {id(t.graph or t) for t in targets}
         if len(graphs) > 1:
             raise ValueError("a collection refers to tables of one graph only")
-        if not targets and device is None:
-            raise TypeError("a collection without a table needs a device")
         self.table = table
         self.graph: Any = targets[0].graph if targets else None
         self._targets: dict[str, Table] = {t.name: t for t in targets}
-        where = _device(targets[0].device if device is None else device)
+        where = device_for(device, *targets)
         if targets and where != targets[0].device:
             raise ValueError(f"the collection's table is on {targets[0].device.name}, not {where}")
         super().__init__(name, where, capacity)
@@ -463,20 +460,20 @@ class Flag:
 
     Parameters
     ----------
-    where : str, Device, Graph or Table
-        The device, or something on it.
+    where : str, Device, Graph or Table, optional
+        The device, or something on it; see `morph.set_device` for the default.
     """
 
     kind: ClassVar[str] = "flag"
     __slots__ = ("__weakref__", "_buffers", "columns", "device", "graph", "name", "version")
 
-    def __new__(cls, where: Any = "cpu") -> Any:
+    def __new__(cls, where: Any = None) -> Any:
         """Make a flag; of a partitioned graph, one on each part."""
         on_parts = getattr(type(where), "on_parts", None)
         return object.__new__(cls) if on_parts is None else on_parts(where, cls)
 
-    def __init__(self, where: Any = "cpu") -> None:
-        self.device = _device(getattr(where, "device", where))
+    def __init__(self, where: Any = None) -> None:
+        self.device = device_for(getattr(where, "device", where))
         self.graph = None
         self.name = "flag"
         self.columns: dict[str, Column] = {}
@@ -528,7 +525,3 @@ class Flag:
 
     def __repr__(self) -> str:
         return f"<Flag on {self.device.name}>"
-
-
-def _device(spec: str | Device) -> Device:
-    return device(spec)

@@ -8,7 +8,7 @@ import numpy as np
 
 from morph.data.row import Row
 from morph.data.table import Table
-from morph.runtime.device import Device, device
+from morph.runtime.device import Device
 
 
 class Scalars(Row):
@@ -20,8 +20,8 @@ class Scalars(Row):
 
     Parameters
     ----------
-    where : str, Device, or Graph, Table or other object on a device
-        The device.
+    where : str, Device, or Graph, Table or other object on a device, optional
+        The device; see `morph.set_device` for the default.
     **values : number, or array of shape (size,)
         Initial values by name: a Python ``int`` makes an ``i64``, a ``float`` an ``f64``, a NumPy
         scalar a number of its type, an array a vector.
@@ -42,8 +42,8 @@ class Scalars(Row):
         on_parts = getattr(type(where), "on_parts", None)
         return object.__new__(cls) if on_parts is None else on_parts(where, cls, **values)
 
-    def __init__(self, where: Any, **values: Any) -> None:
-        table = Table("scalars", device(getattr(where, "device", where)))
+    def __init__(self, where: Any = None, **values: Any) -> None:
+        table = Table("scalars", where)
         for name, value in values.items():
             a = np.asarray(value)
             if a.ndim > 1 or a.dtype.kind not in "biuf":

@@ -20,7 +20,7 @@ from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
 from morph.language.messages import shown
 from morph.language.weak import WeakObjects
-from morph.runtime.device import Array, Device, device
+from morph.runtime.device import Array, Device, device_for
 
 
 class Table(Store):
@@ -29,8 +29,8 @@ class Table(Store):
     Parameters
     ----------
     name : str
-    device : str, Device, Graph or Table
-        The device, see `morph.device`, or something on it.
+    device : str, Device, Graph or Table, optional
+        The device, see `morph.device`, or something on it; `morph.set_device` for the default.
     capacity : int
         Rows to have memory for; the table grows when they are used up.
     pack : iterable of str, or of groups of them
@@ -60,7 +60,7 @@ class Table(Store):
     kind: ClassVar[str] = "table"
     __slots__ = ("_held", "_known", "_targets", "deletes", "dependents", "graph")
 
-    def __new__(cls, name: str = "", device: Any = "cpu", *args: Any, **columns: Any) -> Any:
+    def __new__(cls, name: str = "", device: Any = None, *args: Any, **columns: Any) -> Any:
         """Make a table; on a partitioned graph, a copy on each part."""
         on_parts = getattr(type(device), "on_parts", None)
         return (
@@ -72,7 +72,7 @@ class Table(Store):
     def __init__(
         self,
         name: str,
-        device: Any = "cpu",
+        device: Any = None,
         capacity: int = 0,
         pack: Iterable[Any] | None = None,
         **columns: Any,
@@ -86,7 +86,7 @@ class Table(Store):
         # Collections, sets, and tables outside its graph that refer to the rows.
         self.dependents: WeakObjects[Any] = WeakObjects()
         self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
-        super().__init__(name, _device(getattr(device, "device", device)), capacity)
+        super().__init__(name, device_for(getattr(device, "device", device)), capacity)
         for column, spec in columns.items():
             self.add(column, spec)
         if pack is not None:
@@ -602,10 +602,6 @@ def _connected(x: Any) -> set[Any]:
             if x.graph is None:
                 todo += [*getattr(x, "dependents", ()), *getattr(x, "_targets", {}).values()]
     return found
-
-
-def _device(spec: str | Device) -> Device:
-    return device(spec)
 
 
 def _bools(values: Any) -> bool:

@@ -30,7 +30,7 @@ from morph.language.messages import shown
 from morph.partition.partition import partition
 from morph.partition.ranges import partitioned, places
 from morph.partition.transport import agree
-from morph.runtime.device import Array, Device, device
+from morph.runtime.device import Array, Device, device, device_for
 
 GRAPH500 = (0.57, 0.19, 0.19)
 """Parameters a, b, c of the Graph500 benchmark's R-MAT graphs; d is the rest, 0.05."""
@@ -39,7 +39,7 @@ GTGRAPH = (0.45, 0.15, 0.15)
 
 Ints = NDArray[np.int64]
 Pair = tuple[Array, Array]  # ends of edges
-Place = str | Device | list[Any] | tuple[Any, ...]
+Place = str | Device | list[Any] | tuple[Any, ...] | None
 Weight = tuple[float, float] | None
 
 _HOST = device("cpu")
@@ -56,7 +56,7 @@ def uniform(
     directed: bool = False,
     simple: bool = True,
     seed: int = 0,
-    device: Place = "cpu",
+    device: Place = None,
     comm: Any = None,
 ) -> Any:
     """Draw both ends of ``m`` edges at random.
@@ -76,7 +76,8 @@ def uniform(
         Leave loops out, and all but one of equal edges.
     seed : int
         0 or more; another one gives another graph.
-    device : str or Device, or a list of them
+    device : str or Device, or a list of them, optional
+        See `morph.set_device` for the default.
         Of a list the graph is partitioned, with equally many points on each of the devices, where
         each part is made.
     comm : mpi4py.MPI.Comm, optional
@@ -119,7 +120,7 @@ def rmat(
     directed: bool = False,
     simple: bool = True,
     seed: int = 0,
-    device: Place = "cpu",
+    device: Place = None,
     comm: Any = None,
 ) -> Any:
     """Draw edges by the recursive matrix model: few points have most of them.
@@ -188,7 +189,7 @@ def grid(
     torus: bool = False,
     weight: Weight = None,
     seed: int = 0,
-    device: Place = "cpu",
+    device: Place = None,
     comm: Any = None,
 ) -> Any:
     """Join each point of a grid with those beside, above and below it, both ways.
@@ -241,7 +242,7 @@ def geometric(
     degree: float | None = None,
     weight: Weight | str = None,
     seed: int = 0,
-    device: Place = "cpu",
+    device: Place = None,
     comm: Any = None,
 ) -> Any:
     """Join random points of the unit square that are no farther apart than a radius, both ways.
@@ -377,7 +378,7 @@ def _graph(
 
     if transport is not None:
         return partitioned(devices, n, edges_of, directed, transport)
-    where = device(devices)
+    where = device_for(devices)
     return Graph._of_rows(where, edges_of(where, range(n)), directed)
 
 

@@ -27,7 +27,7 @@ from morph.graph.interop import (
     networkx_edges,
     table_edges,
 )
-from morph.runtime.device import Array, Device, device
+from morph.runtime.device import Array, Device, device_for
 
 
 class Making:
@@ -54,7 +54,7 @@ class Making:
         symmetric: bool = False,
         symmetrize: bool = False,
         copy: bool = True,
-        device: str | Device = "cpu",
+        device: str | Device | None = None,
     ) -> Self:
         """Make a graph of an edge list.
 
@@ -77,7 +77,8 @@ class Making:
             False lets the graph keep arrays as its columns' memory, where they lie on the device,
             contiguous and writable, sorted by ``src``, and of the columns' types (int32 ids): what
             changes in one then changes in the other, until the table grows.
-        device : str or Device
+        device : str or Device, optional
+            By default that of arrays on a GPU, else see `morph.set_device`.
 
         Returns
         -------
@@ -94,7 +95,7 @@ class Making:
         """
         directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
         symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
-        where = _device(device)
+        where = device_for(device, src, dst, weight)
         a, b, w, rows = checked_edges(where, src, dst, weight, n)
         both = not symmetric and (symmetrize or not directed)
         dtype = None if w is None else w.dtype
@@ -121,7 +122,7 @@ class Making:
         *,
         symmetric: bool = False,
         copy: bool = True,
-        device: str | Device = "cpu",
+        device: str | Device | None = None,
     ) -> Self:
         """Make a graph of compressed rows: point p's edges are ``offsets[p]`` to ``offsets[p+1]``.
 
@@ -142,7 +143,7 @@ class Making:
             As in `from_edges`.
         """
         symmetric, copy = truth(symmetric, "symmetric"), truth(copy, "copy")
-        where = _device(device)
+        where = device_for(device, dst, offsets, weight)
         with where.active():
             b = where.asarray(dst)
             at = checked_offsets(where, offsets, b.size)
@@ -168,7 +169,7 @@ class Making:
         weight: bool = True,
         symmetric: bool | None = None,
         copy: bool = True,
-        device: str | Device = "cpu",
+        device: str | Device | None = None,
     ) -> Self:
         """Make a graph of a square sparse matrix (SciPy's or CuPy's): entry (i, j) is an edge.
 
@@ -202,7 +203,7 @@ class Making:
 
     @classmethod
     def from_networkx(
-        cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu"
+        cls, graph: Any, *, weight: str | None = "weight", device: str | Device | None = None
     ) -> Self:
         """Make a graph of a NetworkX graph; point i is the i-th node of ``list(graph)``.
 
@@ -220,7 +221,7 @@ class Making:
 
     @classmethod
     def from_igraph(
-        cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu"
+        cls, graph: Any, *, weight: str | None = "weight", device: str | Device | None = None
     ) -> Self:
         """Make a graph of an ``igraph.Graph``; point i is vertex i.
 
@@ -240,7 +241,7 @@ class Making:
     def from_table(
         cls, table: Any, source: str = "source", target: str = "target",
         weight: str | None = "weight", *, directed: bool = True, labels: bool = False,
-        device: str | Device = "cpu",
+        device: str | Device | None = None,
     ) -> Self:  # fmt: skip
         """Make a graph of a table that has a row for each edge.
 
@@ -257,7 +258,8 @@ class Making:
             As in `from_edges`.
         labels : bool
             Take integers as labels too, such as ids with large gaps.
-        device : str or Device
+        device : str or Device, optional
+            By default that of arrays on a GPU, else see `morph.set_device`.
 
         Raises
         ------
@@ -269,7 +271,7 @@ class Making:
         return cls._of_data(table_edges(table, source, target, weight, labels), directed, device)
 
     @classmethod
-    def _of_data(cls, data: EdgeData, directed: bool, device: str | Device) -> Self:
+    def _of_data(cls, data: EdgeData, directed: bool, device: str | Device | None) -> Self:
         src, dst, weight, n, labels = data
         g = cls.from_edges(src, dst, weight, n, directed=directed, device=device)
         if labels is not None:
@@ -277,7 +279,9 @@ class Making:
         return g
 
     @classmethod
-    def of(cls, graph: Any, *, weight: str | None = "weight", device: str | Device = "cpu") -> Self:
+    def of(
+        cls, graph: Any, *, weight: str | None = "weight", device: str | Device | None = None
+    ) -> Self:
         """Make a graph of another library's, whichever it is: see the ``from_...`` of each.
 
         Parameters
@@ -289,7 +293,8 @@ class Making:
         weight : str or None
             The edge attribute that becomes column ``weight``; of a matrix it is its values.  None
             leaves it out.
-        device : str or Device
+        device : str or Device, optional
+            By default that of arrays on a GPU, else see `morph.set_device`.
 
         Raises
         ------
@@ -355,7 +360,3 @@ def _with_ends(
         keep = keep and not where.xp.may_share_memory(values, made.dst)
         made.weight = contiguous(where, given, values, values.dtype, keep, src)
     return made
-
-
-def _device(spec: str | Device) -> Device:
-    return device(spec)

@@ -23,7 +23,7 @@ from morph.graph.export import Exporting
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.language.messages import shown
-from morph.runtime.device import Array, Device, device
+from morph.runtime.device import Array, Device, device_for
 
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
@@ -36,8 +36,8 @@ class Graph(Making, Exporting):
 
     Parameters
     ----------
-    device : str or Device
-        See `morph.device`.
+    device : str or Device, optional
+        See `morph.device`, and `morph.set_device` for the default.
     directed : bool
         False says that every edge has its reverse among the edges, so that a point's neighbours,
         ``innbrs`` too, are those its out-edges lead to.
@@ -73,8 +73,8 @@ class Graph(Making, Exporting):
         "points", "tables", "undoable", "version",
     )  # fmt: skip
 
-    def __init__(self, device: str | Device = "cpu", directed: bool = True) -> None:
-        self.device = _device(device)
+    def __init__(self, device: str | Device | None = None, directed: bool = True) -> None:
+        self.device = device_for(device)
         self._lock = threading.RLock()  # held while a thread changes, reads or copies the graph
         self.name = "graph"
         self.directed = directed
@@ -611,7 +611,3 @@ def _rebuilt(
         g._adjacency.set_out(offsets)
         g.out_identity = True
     return g
-
-
-def _device(spec: str | Device) -> Device:
-    return device(spec)

@@ -42,6 +42,7 @@ from morph.compiler.ir.spelling import ir_name, user_name
 from morph.compiler.passes.inlining import inline_effects
 from morph.compiler.passes.work_sharing import lists
 from morph.data.row import Row
+from morph.data.versions import moved
 from morph.language.bundles import (
     field_name,
     flat,
@@ -98,7 +99,10 @@ class Compiled:
     typing_ms : milliseconds that the checker took to find the types
     domains : stores over which the steps run
     together : domains whose items claim all in one round
+    builds : how many binaries there have been; the latest is that of full optimisation
     """
+
+    _replaced: Any = None  # the binary before the latest, which a GPU may still run
 
     def __init__(
         self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
@@ -114,6 +118,7 @@ class Compiled:
         self.typing_ms = 0.0
         self._text: str | None = None
         self._binary: Any = None
+        self.builds = 0
         self._wider: Compiled | None = None
         self.getters = getters
         self.fields = abi.fields(unit)
@@ -179,7 +184,7 @@ class Compiled:
 
     def binary(self, faults: bool, seed: int) -> Any:
         """The launcher of the unit."""
-        key = (faults, seed)
+        key = (faults, seed, self.builds)
         if self._binary is None or self._binary[0] != key:
             since = perf_counter()
             with counting("compile"):
@@ -187,6 +192,12 @@ class Compiled:
             took = self.typing_ms, 1e3 * (perf_counter() - since)
             _logger.debug("first launch of %s: types %.1f ms, binary %.1f ms", self.title, *took)
         return self._binary[1]
+
+    def rebuilt(self) -> None:
+        """Have launches load the binary again: that of full optimisation is in the cache."""
+        self._replaced = self._binary
+        self.builds += 1
+        moved()
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
         """Replace the text; if the new one does not compile, the old one stays."""

@@ -83,8 +83,8 @@ class Launch:
     def _use(self, compiled: Compiled) -> None:
         """Make this the unit that is launched, and resolve the slots that its launches handle."""
         self.compiled = compiled
-        self.binary = compiled.binary(faults, seed)
         self.mode = (faults, seed)
+        self._load()
         self.arguments = np.zeros(len(compiled.fields), np.uint64)
         self.buffer = self.arguments.data
         self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
@@ -101,6 +101,11 @@ class Launch:
         self.reshapes = [(self.refs[s], s in compiled.redirects) for s in compiled.reshapes]
         self.rebuilds = [(self.refs[s], ds) for s, ds in compiled.rebuilds.items()]
         self.deletes = [self.refs[slot] for slot in compiled.deletes]
+
+    def _load(self) -> None:
+        """Take the latest binary of the unit."""
+        self.builds = self.compiled.builds
+        self.binary = self.compiled.binary(*self.mode)
 
     @property
     def objects(self) -> dict[str, Any]:
@@ -141,6 +146,8 @@ class Launch:
             if not self.versions or self.versions != list(map(VERSION, map(CALL, self.bound))):
                 return False
         except AttributeError:  # an object no longer exists
+            return False
+        if self.builds != self.compiled.builds:
             return False
         self.epoch = epoch
         return True
@@ -213,6 +220,8 @@ class Launch:
         """
         if self._outdated():
             raise Outdated
+        if self.builds != self.compiled.builds:
+            self._load()
         self._fill()
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:

@@ -333,7 +333,7 @@ class Mesh:
         ----------
         points : (k, 2) array
         device : str or Device, optional
-            Where to search; by default where the mesh is.
+            Where to search; by default where a mesh on a GPU is, else see `morph.set_device`.
 
         Returns
         -------

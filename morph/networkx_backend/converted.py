@@ -26,13 +26,13 @@ class Converted:
         The nodes in their order; point i is ``nodes[i]``.
     index : dict
         The points by node.
-    device : str
-        Where Morph calculates: ``nx.config.backends.morph.device``.
+    device : str or None
+        Where Morph calculates: ``nx.config.backends.morph.device``; None: see `morph.set_device`.
     """
 
     __networkx_backend__ = "morph"
 
-    def __init__(self, original: Any, device: str = "cpu") -> None:
+    def __init__(self, original: Any, device: str | None = None) -> None:
         self.original = original
         self.device = device
         self.nodes = np.fromiter(original, object, len(original))

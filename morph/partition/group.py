@@ -10,7 +10,7 @@ from morph.partition.partition import devices_of
 from morph.partition.pool import each_part
 from morph.partition.routes import OPERATIONS
 from morph.partition.transport import Local
-from morph.runtime.device import Array, device
+from morph.runtime.device import Array, device_for
 
 
 class DeviceGroup(Local):
@@ -18,7 +18,9 @@ class DeviceGroup(Local):
 
     Parameters
     ----------
-    devices : str, Device or list of these
+    devices : str, Device or list of these, or None
+    otherwise : str
+        See `morph.runtime.device.device_for`.
 
     Raises
     ------
@@ -26,9 +28,10 @@ class DeviceGroup(Local):
         If a device is not there, or the list is empty.
     """
 
-    def __init__(self, devices: Any) -> None:
+    def __init__(self, devices: Any, otherwise: str = "cpu") -> None:
         several = isinstance(devices, list | tuple)
-        super().__init__(devices_of(None, devices) if several else [device(devices)])
+        one = None if several else [device_for(devices, otherwise=otherwise)]
+        super().__init__(devices_of(None, devices) if one is None else one)
 
     def each(self, run: Callable[[int], Any]) -> None:
         """Call a function with the number of each part, in a thread for each GPU."""

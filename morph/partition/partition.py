@@ -27,7 +27,7 @@ from morph.partition.tables import refuse_divided
 from morph.partition.transport import Local, Transport, agree, on_all
 from morph.partition.views import refuse_name
 from morph.runtime.arrays import all_true
-from morph.runtime.device import Array, Device, device
+from morph.runtime.device import Array, Device, device_for
 
 BY = ("range", "degree", "hilbert")
 MAX_PARTS = 1 << 10  # of a graph; `layout.MOST_PARTS` is the limit of one launch of a program
@@ -50,7 +50,7 @@ def partition(
         Without deleted rows.  It is copied.
     devices : sequence of str or Device
         One for each part; a device may have several.  Of ranks, one may stand for all; by default
-        the CPU.
+        the graph's.
     by : {"range", "degree", "hilbert"} or array of int, shape (n,)
         Ranges of equally many points; ranges of equal work: a point counts as four out-edges;
         sections of the Hilbert curve through the points' columns ``x`` and ``y``, of equal size
@@ -74,7 +74,7 @@ def partition(
     ranks = None if comm is None else Ranks(comm)
 
     def checked() -> list[Device]:
-        where = devices_of(ranks, "cpu" if ranks and devices is None else devices)
+        where = devices_of(ranks, device_for(None, g) if ranks and devices is None else devices)
         _check_graph(g)
         return where
 
@@ -200,7 +200,7 @@ def _checked_devices(devices: Sequence[str | Device] | None) -> list[Device]:
         raise TypeError(f"devices is a list with a device for each part, not {shown(devices)}")
     if not 0 < len(devices) <= MAX_PARTS:
         raise ValueError(f"a graph has 1 to {MAX_PARTS} parts, not {len(devices)}")
-    return [device(d) for d in devices]
+    return [device_for(d) for d in devices]
 
 
 def _check_graph(g: Graph) -> None:

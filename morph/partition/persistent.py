@@ -48,8 +48,8 @@ SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
 class PartLaunch(Launch):
     """The launch of one part; several threads of the host launch the same unit at once."""
 
-    def _use(self, compiled: Compiled) -> None:
-        super()._use(compiled)
+    def _load(self) -> None:
+        super()._load()
         if self.on_host:  # a binary keeps the arguments of its latest call
             self.binary = copy(self.binary)
 

@@ -24,7 +24,7 @@ from morph.partition.parts import Arcs, HostArray, Maker, Part, Placement
 from morph.partition.ranks import Ranks
 from morph.partition.transport import Local, Transport
 from morph.runtime.arrays import to_host
-from morph.runtime.device import Device, device
+from morph.runtime.device import Device, device, device_for
 
 EdgesOf = Callable[[Device, range, int], Rows]
 
@@ -80,7 +80,7 @@ def places(devices: Any, comm: Any) -> tuple[list[Device], Transport]:
 
     Parameters
     ----------
-    devices : str, Device, or sequence of these
+    devices : str, Device, or sequence of these, or None
         One stands for the device of all ranks.
     comm : mpi4py.MPI.Comm or None
         The ranks of the parts; None: all parts lie in this process.
@@ -91,7 +91,7 @@ def places(devices: Any, comm: Any) -> tuple[list[Device], Transport]:
         If there is no such device, or the ranks have another number.
     """
     ranks = None if comm is None else Ranks(comm)
-    where = devices_of(ranks, devices)
+    where = devices_of(ranks, device_for(None) if devices is None else devices)
     return where, Local(where) if ranks is None else ranks
 
 

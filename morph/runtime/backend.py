@@ -253,7 +253,8 @@ class Backend(Protocol):
         unit : ir.Unit
         code : object
             ``code.text`` is the unit's C++ (generated when asked for); ``code.interruptible`` says
-            whether signal handlers run during a launch.
+            whether signal handlers run during a launch; ``code.rebuilt()`` is called by another
+            thread when a better binary can be loaded.
         faults : bool
             Compile in the injection of failing allocations (tests).
         seed : int

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, is_host
+from morph.runtime.arrays import Array, imported, is_host
 from morph.runtime.backend import BACKENDS, Backend
 
-__all__ = ["Array", "Device", "DeviceError", "device", "is_host"]
+__all__ = [
+    "Array", "Device", "DeviceError", "device", "device_for", "get_device", "is_host", "set_device",
+]  # fmt: skip
+
+VARIABLE = "MORPH_DEVICE"
+"""Environment variable: the default device of processes that do not call `set_device`."""
 
 
 class DeviceError(RuntimeError):
@@ -73,16 +79,18 @@ class Device(Backend):
 
 
 _known: dict[str, Device] = {}
+_default: Device | None = None  # of `set_device`
 
 
-def device(spec: str | Device = "auto") -> Device:
+def device(spec: str | Device | None = None) -> Device:
     """Find a device.
 
     Parameters
     ----------
-    spec : str or Device
+    spec : str or Device, optional
         ``"cpu"``; ``"python"`` (host memory, kernels interpreted); ``"cuda"`` or ``"cuda:N"``;
-        ``"auto"``, which is ``"cuda:0"`` if CuPy imports and a GPU answers, else ``"cpu"``.
+        ``"auto"``, which is ``"cuda:0"`` if CuPy imports and a GPU answers, else ``"cpu"``.  None
+        is the default device, see `set_device`, or ``"auto"`` if none is set.
 
     Raises
     ------
@@ -93,6 +101,8 @@ def device(spec: str | Device = "auto") -> Device:
     """
     if isinstance(spec, Device):
         return spec
+    if spec is None:
+        return get_device() or device("auto")
     if not isinstance(spec, str):
         several = "; several: morph.partition(g, devices)" if isinstance(spec, list | tuple) else ""
         raise TypeError(f"a device is named by a string, not {shown(spec)}{several}")
@@ -113,6 +123,98 @@ def device(spec: str | Device = "auto") -> Device:
     if name not in _known:
         _known[name] = backend.find(index)
     return _known[name]
+
+
+def set_device(spec: str | Device | None) -> None:
+    """Set the default device of this process: of all calls with ``device=None`` from the next one.
+
+    Parameters
+    ----------
+    spec : str or Device or None
+        See `morph.device`; ``"auto"`` chooses now.  None for what it was: the environment variable
+        ``MORPH_DEVICE``, or none.
+
+    Raises
+    ------
+    ValueError, DeviceError
+        As by `morph.device`; the default stays as it was.
+
+    Notes
+    -----
+    With ``device=None`` a call takes, in this order:
+
+    1. the device on which its data lies: a `Graph`, `Table` or other object of Morph, an array in
+       the memory of a GPU, a mesh of such arrays.  Data of the host has no place in this order: it
+       is copied to wherever the call runs;
+    2. the device of `set_device`;
+    3. that of ``MORPH_DEVICE``;
+    4. the CPU; but a GPU if one answers for `triangulate`, `refine`, `survey.solve`,
+       `survey.walksat`, `survey.surveys`, `survey.beliefs`, `survey.Solver`, the option
+       ``--device`` of the command line and ``morph.device()``.
+
+    The default belongs to the process, not to a thread: a change affects calls of all threads.
+    Threads that want different devices pass ``device=``.
+    """
+    global _default
+    _default = None if spec is None else device(spec)
+
+
+def get_device() -> Device | None:
+    """Return the default device: of `set_device`, else of ``MORPH_DEVICE``; None if neither is set.
+
+    Raises
+    ------
+    ValueError, DeviceError
+        If ``MORPH_DEVICE`` names no device, or one that cannot be used here.
+    """
+    if _default is not None:
+        return _default
+    spec = os.environ.get(VARIABLE)
+    if not spec:
+        return None
+    try:
+        return device(spec)
+    except (ValueError, DeviceError) as e:
+        raise type(e)(f"{VARIABLE}: {e}") from e
+
+
+def device_for(spec: str | Device | None, *data: Any, otherwise: str = "cpu") -> Device:
+    """Choose the device of a call, by the rule in `set_device`.
+
+    Parameters
+    ----------
+    spec : str or Device or None
+        The call's argument ``device``.
+    *data : object
+        What the call is given: the first that lies on a device decides.
+    otherwise : str
+        If nothing else says where: ``"cpu"`` or ``"auto"``.
+
+    Raises
+    ------
+    ValueError, DeviceError
+        As by `morph.device`; names the argument or the variable.
+    """
+    if isinstance(spec, Device):
+        return spec
+    if spec is not None:
+        try:
+            return device(spec)
+        except ValueError as e:
+            raise ValueError(f"device: {e}") from e
+    for x in data:
+        if (found := _home(x)) is not None:
+            return found
+    return get_device() or device(otherwise)
+
+
+def _home(x: Any) -> Device | None:
+    """Where an object lies; None of arrays and all else in host memory."""
+    found = getattr(x, "device", None)
+    if isinstance(found, Device):
+        return found
+    x = imported(x)
+    return None if is_host(x) else device_of(x)
 
 
 def device_of(x: Any) -> Device:

@@ -52,7 +52,7 @@ from morph.graph import Graph
 from morph.language.hooks import Hook
 from morph.launch.foreach import foreach
 from morph.mesh import Mesh, MeshError
-from morph.runtime.device import Device
+from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 from morph.runtime.timing import counting
 
@@ -83,7 +83,7 @@ class Refined(NamedTuple):
     unmet: dict[str, int]
 
 
-Devices = str | Device | Sequence[str | Device]
+Devices = str | Device | Sequence[str | Device] | None
 
 
 def refine(
@@ -98,7 +98,7 @@ def refine(
     max_points: int | None = None,
     conforming: bool = False,
     deterministic: bool = False,
-    device: Devices = "auto",
+    device: Devices = None,
     progress: Progress | None = None,
 ) -> Mesh:
     """Refine a constrained Delaunay triangulation until its angles, areas and edges are good.
@@ -138,8 +138,9 @@ def refine(
     deterministic : bool
         Whether the result is the same to the last byte for any number of threads and on a GPU, its
         triangles sorted; it takes two to three times as long on a CPU.
-    device : str or Device, or list of these
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.  Of a list, each refines a
+    device : str or Device, or list of these, optional
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.  By default that of a mesh
+        or points on a GPU, else see `morph.set_device`, else ``"auto"``.  Of a list, each refines a
         part of the mesh at a time, and the whole mesh lies on the first one, or on the host if that
         one has too little memory; ``deterministic`` results depend on the number of devices.
     progress : callable, optional
@@ -179,7 +180,7 @@ def refine_with_report(
     max_points: int | None = None,
     conforming: bool = False,
     deterministic: bool = False,
-    device: Devices = "auto",
+    device: Devices = None,
     progress: Progress | None = None,
 ) -> Refined:
     """Refine as `refine` does; report the number of rounds and what could not be met.
@@ -194,7 +195,7 @@ def refine_with_report(
     conforming = truth("conforming", conforming)
     max_points = None if max_points is None else int(max_points)
     function("progress", progress)
-    devices = _devices(device)
+    devices = _devices(device, source)
     where = devices[0]
     mesh = as_mesh(source, where)
     if deterministic and mesh is not source:
@@ -245,13 +246,14 @@ def _refined(
     return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
 
 
-def _devices(device: Devices) -> list[Device]:
+def _devices(device: Devices, source: Any) -> list[Device]:
     """Give the devices that refine."""
     if isinstance(device, str | Device) or not isinstance(device, Sequence):
-        return [device_of(device)]
+        array = source.points if isinstance(source, Mesh) else source
+        return [device_for(device, array, otherwise="auto")]
     if not device:
         raise ValueError("device is a list of no devices")
-    return [device_of(d) for d in device]
+    return [device_for(d) for d in device]
 
 
 def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: int) -> int:

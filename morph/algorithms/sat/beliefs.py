@@ -31,7 +31,7 @@ LEAST_PART = 1 / 8  # of the fraction: the least that such a round leaves
 def believe(
     formula: Formula,
     seed: int = 0,
-    device: Any = "cpu",
+    device: Any = None,
     max_rounds: int = 100,
     *,
     fraction: float = 0.1,
@@ -48,7 +48,7 @@ def believe(
         One whose surveys are trivial.
     seed : int
         The same seed gives the same answer, on any device.
-    device : str, Device or list of these
+    device : str, Device or list of these, optional
         As of `decimate`.
     max_rounds : int
     fraction : float

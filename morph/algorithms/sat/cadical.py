@@ -23,7 +23,7 @@ _CHILD = """
 import ctypes, signal, sys
 try:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux: do not outlive the parent
-except (AttributeError, OSError):
+except (AttributeError, OSError, TypeError):
     pass
 import numpy as np
 try:

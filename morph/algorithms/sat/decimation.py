@@ -52,7 +52,7 @@ def forget(p, answers):
 def decimate(
     formula: Formula,
     seed: int = 0,
-    device: Any = "cpu",
+    device: Any = None,
     max_rounds: int = 1000,
     *,
     fraction: float = 0.03,
@@ -71,9 +71,9 @@ def decimate(
     formula : Formula, or what `Formula.of` takes
     seed : int
         The same seed gives the same answer, on any device.
-    device : str, Device or list of these
-        Of several devices each has a range of the clauses, and all variables; or one device several
-        parts.
+    device : str, Device or list of these, optional
+        See `morph.set_device` for the default.  Of several devices each has a range of the clauses,
+        and all variables; or one device several parts.
     max_rounds : int
     fraction : float
         Of all variables, fixed in a round at most.

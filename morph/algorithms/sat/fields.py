@@ -45,7 +45,7 @@ from morph.data.formula import Formula
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.prelude import atomic_add, f32, i32, i64, log2, u32, vector
-from morph.runtime.device import device as device_of
+from morph.runtime.device import device_for
 
 FIXED = 40  # bits of the field of a fixed variable; the scale leaves room for them, see `factors`
 PATIENCE = 8  # rounds without convergence, one after the other
@@ -158,7 +158,7 @@ def with_fields(formula: Formula, where: Any, seed: int) -> Factors:
 def backtrack(
     formula: Formula,
     seed: int = 0,
-    device: Any = "cpu",
+    device: Any = None,
     max_rounds: int = 2000,
     *,
     fraction: float = 0.02,
@@ -194,7 +194,7 @@ def backtrack(
     number(ratio, "ratio")
     if not 0 <= ratio < 1:
         raise ValueError(f"ratio is from 0 to less than 1, not {ratio}")
-    clock, where, n = Clock(max_seconds), device_of(device), formula.variables
+    clock, where, n = Clock(max_seconds), device_for(device), formula.variables
     rounds: list[Round] = []
     rollbacks, unconverged, level, part, status = 0, 0, 0, fraction, "rounds"
     try:
@@ -279,7 +279,7 @@ def _change(
 def reinforce(
     formula: Formula,
     seed: int = 0,
-    device: Any = "cpu",
+    device: Any = None,
     max_sweeps: int = 1000,
     *,
     intensity: float = 0.7,
@@ -312,7 +312,7 @@ def reinforce(
     number(decay, "decay")
     if not (0 < intensity < 1 and 0 < decay < 1):
         raise ValueError(f"intensity {intensity} and decay {decay} must lie between 0 and 1")
-    clock, where, n = Clock(max_seconds), device_of(device), formula.variables
+    clock, where, n = Clock(max_seconds), device_for(device), formula.variables
     try:
         f = with_fields(formula, where, seed)
     except Contradiction:

@@ -22,7 +22,7 @@ from morph.algorithms.sat.surveys import converge
 from morph.data.conversion import number, truth
 from morph.data.formula import Formula
 from morph.language.messages import shown
-from morph.runtime.device import Device
+from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 
 Floats = NDArray[np.float64]
@@ -96,7 +96,7 @@ class Beliefs:
 def surveys(
     cnf: Any,
     seed: int = 0,
-    device: str | Device = "auto",
+    device: str | Device | None = None,
     *,
     rho: float = 1.0,
     tolerance: float = 1e-3,
@@ -113,7 +113,8 @@ def surveys(
         As `morph.Formula.of` takes it.
     seed : int
         Of the first messages, uniform at random; the same gives the same bits on any device.
-    device : str or Device
+    device : str or Device, optional
+        See `morph.set_device` for the default.
     rho : float
         1 for survey propagation, 0 for belief propagation, and what lies between.
     tolerance : float
@@ -136,7 +137,7 @@ def surveys(
     ValueError, TypeError
         If an argument is wrong, or a clause is empty; names it.
     """
-    state = _State(Formula.of(cnf), seed, device_of(device), rho, start)
+    state = _State(Formula.of(cnf), seed, device_for(device, otherwise="auto"), rho, start)
     run = state.iterate(tolerance, max_sweeps, inertia, history)
     return Surveys(*state.weights(), state.messages(), state.complexity(), *run)
 
@@ -144,7 +145,7 @@ def surveys(
 def beliefs(
     cnf: Any,
     seed: int = 0,
-    device: str | Device = "auto",
+    device: str | Device | None = None,
     *,
     tolerance: float = 1e-3,
     max_sweeps: int = 1000,
@@ -168,7 +169,7 @@ def beliefs(
     ValueError, TypeError
         As by `surveys`.
     """
-    state = _State(Formula.of(cnf), seed, device_of(device), 0.0, start)
+    state = _State(Formula.of(cnf), seed, device_for(device, otherwise="auto"), 0.0, start)
     run = state.iterate(tolerance, max_sweeps, inertia, history)
     return Beliefs(state.weights()[0], state.messages(), state.complexity(), *run)
 

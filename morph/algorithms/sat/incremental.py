@@ -37,7 +37,7 @@ class Solver:
         bootstrap_with: Any = None,
         *,
         seed: int = 0,
-        device: str | Device | Sequence[str | Device] = "auto",
+        device: str | Device | Sequence[str | Device] | None = None,
         complete: bool | None = None,
     ) -> None:
         self._formula = Formula.of([] if bootstrap_with is None else bootstrap_with)

@@ -46,7 +46,7 @@ from morph.prelude import (
     u64,
 )
 from morph.runtime.arrays import count_true
-from morph.runtime.device import Device
+from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
@@ -355,7 +355,7 @@ def walksat(
     *,
     max_flips: int | None = None,
     time: float | None = None,
-    device: str | Device = "auto",
+    device: str | Device | None = None,
     progress: Any = None,
 ) -> Walk:
     """Look for a model by local search, which may fail though there is one.
@@ -374,8 +374,8 @@ def walksat(
         many that flips are dear.
     time : float, optional
         Seconds after which to give up; looked at after every `STEPS` steps.
-    device : str or Device
-        Where to flip many variables at once.
+    device : str or Device, optional
+        Where to flip many variables at once; see `morph.set_device` for the default.
     progress : callable, optional
         Called with flips made and clauses left unsatisfied, a few times a second at most.
 
@@ -395,7 +395,7 @@ def walksat(
     A. Balint, U. Schoening: Choosing probability distributions for stochastic local search and the
     role of make versus break.  SAT 2012.
     """
-    formula, where = Formula.of(formula), device_of(device)
+    formula, where = Formula.of(formula), device_for(device, otherwise="auto")
     max_flips = None if max_flips is None else min(as_integer(max_flips, "max_flips"), 2**62)
     seed = _check(seed, max_flips, time, progress)
     n, empty = formula.variables, count_true(np.diff(formula.offsets) == 0)

@@ -24,7 +24,7 @@ from morph.data.table import Table
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
 from morph.prelude import i32, i64
-from morph.runtime.device import Device
+from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 
 Check = Callable[[], object]
@@ -246,13 +246,13 @@ class _Tables:
         return self.run
 
 
-def simplify(formula: Formula, device: Any = "cpu", check: Check = lambda: None) -> Simplified:
+def simplify(formula: Formula, device: Any = None, check: Check = lambda: None) -> Simplified:
     """Assign what is implied by units and purity, and split the rest; O(literals) but for sorting.
 
     Parameters
     ----------
     formula : Formula
-    device : str or Device
+    device : str or Device, optional
         ``"python"`` interprets; all others compute on the host.
     check : callable
         Called before each pass over the formula; an exception ends the simplification.
@@ -261,7 +261,7 @@ def simplify(formula: Formula, device: Any = "cpu", check: Check = lambda: None)
     -------
     Simplified
     """
-    chosen = device_of(device)
+    chosen = device_for(device)
     where = chosen if chosen.on_host else device_of("cpu")
     model = np.zeros(formula.variables, bool)
     try:

@@ -132,7 +132,7 @@ def solve(
     seed: int = 0,
     *,
     time: float | None = None,
-    device: str | Device | Sequence[str | Device] = "auto",
+    device: str | Device | Sequence[str | Device] | None = None,
     max_rounds: int = 1000,
     method: str = "auto",
     options: Mapping[str, Any] | None = None,
@@ -152,11 +152,11 @@ def solve(
         local search from the best assignment so far.  The time includes compiling.  Without a limit
         `solve` gives up after four attempts: decimation, decimation in smaller steps, and twice
         decimation with backtracking.
-    device : str, Device or list of these
-        Of several devices each has a range of the clauses, and all variables, in decimation and
-        belief propagation; or one device has several parts.  All else takes the first device alone:
-        local search, and the methods ``"backtracking"`` and ``"reinforcement"``.  The model is that
-        of one device.
+    device : str, Device or list of these, optional
+        See `morph.set_device` for the default.  Of several devices each has a range of the clauses,
+        and all variables, in decimation and belief propagation; or one device has several parts.
+        All else takes the first device alone: local search, and the methods ``"backtracking"`` and
+        ``"reinforcement"``.  The model is that of one device.
     max_rounds : int
         Largest number of rounds of one decimation; 0: no decimation, only local search.
     method : str
@@ -200,7 +200,7 @@ def solve(
     Random Structures & Algorithms 27, 2005.
     """
     started = monotonic()
-    devices = list(DeviceGroup(device).devices)
+    devices = list(DeviceGroup(device, otherwise="auto").devices)
     if time is not None:
         number(time, "time")
     if time is not None and not time > 0:

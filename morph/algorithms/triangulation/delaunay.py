@@ -28,8 +28,7 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import available_threads, foreach, func, kernel
 from morph.prelude import atomic_min, f64, i32, orient2d, vector
 from morph.runtime.arrays import all_true
-from morph.runtime.device import Device
-from morph.runtime.device import device as find_device
+from morph.runtime.device import Device, device_for
 
 TEAM = 4  # from so many threads on, claiming triangles is faster than one thread without claims
 SEQUENTIAL = 2**14  # points inserted one after another, before several CPU threads find enough work
@@ -117,14 +116,15 @@ def move(entry):
     entry.new_row.opposite = entry.item.opposite
 
 
-def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
+def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     """Triangulate points, and leave the result in tables on the device.
 
     Parameters
     ----------
     points : (n, 2) array of float64, NumPy's or CuPy's
         At least three, finite, not all on one line.  Of any magnitude.
-    device : str or Device
+    device : str or Device, optional
+        As of `triangulate`.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def delaunay_tables(points: Any, device: str | Device = "auto") -> Graph:
         If there are fewer than three points, one is not finite, all lie on one line, or there are
         more than 2**28.
     """
-    where = find_device(device)
+    where = device_for(device, points, otherwise="auto")
     xy = where.asarray(points, np.float64)
     if xy.ndim != 2 or xy.shape[1] != 2:
         raise ValueError(f"points: shape {xy.shape}, expected (n, 2)")

@@ -25,8 +25,7 @@ from morph.launch.foreach import foreach, kernel
 from morph.mesh import Mesh
 from morph.prelude import ctz, f64, i32, i64, orient2d
 from morph.runtime.arrays import all_true
-from morph.runtime.device import Device
-from morph.runtime.device import device as find_device
+from morph.runtime.device import Device, device_for
 
 BLOCK = 4  # triangles below each leaf of the tree, a power of two
 MOST = 1 << 21  # queries in a launch: Ctrl-C waits for copies of so many, which take little memory
@@ -78,7 +77,7 @@ def interpolate_linearly(q, sorted_triangles, values):
 
 def find_simplex(mesh: Mesh, points: Any, device: str | Device | None = None) -> Any:
     """Find the triangle that contains each point.  See `morph.Mesh.find_simplex`."""
-    where = mesh.device if device is None else find_device(device)
+    where = device_for(device, mesh.points)
     queries = _rows(where, points)
     with where.active():
         found = where.xp.full(len(queries), -1, np.int32)
@@ -170,7 +169,7 @@ def _tree(mesh: Mesh, scale: float, where: Device) -> tuple[Table, Table, int]:
 
 def interpolate(mesh: Mesh, values: Any, points: Any, device: str | Device | None = None) -> Any:
     """Interpolate values at the points of a mesh.  See `morph.Mesh.interpolate`."""
-    where = mesh.device if device is None else find_device(device)
+    where = device_for(device, mesh.points)
     with where.active():
         xp, given = where.xp, where.asarray(_real("values", values))
         if given.ndim not in (1, 2) or len(given) != len(mesh.points):

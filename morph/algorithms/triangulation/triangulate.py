@@ -24,8 +24,7 @@ from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
 from morph.mesh import Mesh, Pslg, RepairWarning
 from morph.runtime.arrays import all_true
-from morph.runtime.device import Device
-from morph.runtime.device import device as find_device
+from morph.runtime.device import Device, device_for
 
 
 def triangulate(
@@ -38,7 +37,7 @@ def triangulate(
     crossing: str = "refuse",
     duplicates: str = "refuse",
     hull: bool = False,
-    device: str | Device = "auto",
+    device: str | Device | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> Mesh:
     """Triangulate points, or the domain that segments bound: constrained Delaunay.
@@ -68,8 +67,9 @@ def triangulate(
     hull : bool
         Keep all of the convex hull but for the holes.  Else the concavities outside of the segments
         are carved out; if segments enclose nothing, the hull is kept, too.
-    device : str or Device
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.
+    device : str or Device, optional
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.  By default that of points
+        on a GPU, else see `morph.set_device`, else ``"auto"``.
     progress : callable, optional
         Called with what begins, and of how many: ``("points", n)``, ``("segments", s)``,
         ``("domain", m)``; the first two again when crossings were split.
@@ -97,7 +97,7 @@ def triangulate(
     named = {"segments": segments, "holes": holes, "regions": regions}
     named["segment_markers"] = segment_markers
     graph = _graph(source, named, merge=duplicates == "merge")
-    where = find_device(device)
+    where = device_for(device, source, otherwise="auto")
     n = len(graph.points)
     # the least row of the segments along an edge decides: those with a marker come first
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)

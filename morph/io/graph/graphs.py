@@ -102,7 +102,7 @@ def _format_for(path: StrPath, format: str | None, weight_type: Any) -> GraphFor
 
 def read_graph(
     path: StrPath,
-    device: Any = "cpu",
+    device: Any = None,
     symmetrize: bool = False,
     format: str | None = None,
     weight_type: Any = None,
@@ -117,8 +117,9 @@ def read_graph(
     ----------
     path, format, weight_type
         As in `read_edges`, which tells the formats.
-    device : str or Device, or a list of them
-        Where the graph is to live.  Of a list the graph is partitioned, with a part on each.
+    device : str or Device, or a list of them, optional
+        Where the graph is to live, see `morph.set_device` for the default.  Of a list the graph is
+        partitioned, with a part on each.
     symmetrize : bool
         Add the reverse of every edge.  Formats whose edges are undirected (``p tw``, symmetric
         ``.mtx``, METIS) always give both arcs, and are taken as they are.

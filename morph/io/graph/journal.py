@@ -76,8 +76,8 @@ class Journal:
         added.
     graph : Graph, optional
         Initial graph; existing files of these names are replaced.  None resumes.
-    device : str or Device
-        Where the graph is to be, if it is resumed.
+    device : str or Device, optional
+        Where the graph is to be, if it is resumed; see `morph.set_device` for the default.
     then : callable, optional
         Called with the result of each batch that is applied again when the journal is resumed.
         ``told`` is its deprecated name.
@@ -118,7 +118,7 @@ class Journal:
     """
 
     def __init__(
-        self, path: StrPath, graph: Graph | None = None, device: str | Device = "cpu",
+        self, path: StrPath, graph: Graph | None = None, device: str | Device | None = None,
         then: Then = None, note: dict[str, Any] | None = None, *, readonly: bool = False,
         told: Then = None,
     ) -> None:  # fmt: skip
@@ -332,7 +332,7 @@ class Journal:
                 arrays[f"{name} {k}"] = a
         return {"shapes": shapes}, arrays
 
-    def _resume(self, device: str | Device, then: Then) -> None:
+    def _resume(self, device: str | Device | None, then: Then) -> None:
         """Read the snapshot, and apply the batches of the log that it lacks."""
         for _ in range(READS):
             stamp = _stamp(self.path)

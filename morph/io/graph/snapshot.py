@@ -231,7 +231,9 @@ def check_name(path: StrPath) -> None:
 
 
 def sync_folder(path: StrPath) -> None:
-    """Have the name of a file on the disk."""
+    """Have the name of a file on the disk; Windows, which opens no folders, does so by itself."""
+    if os.name == "nt":
+        return
     folder = os.open(Path(path).parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -239,7 +241,7 @@ def sync_folder(path: StrPath) -> None:
         os.close(folder)
 
 
-def read_snapshot(path: StrPath, device: str | Device = "cpu") -> Graph:
+def read_snapshot(path: StrPath, device: str | Device | None = None) -> Graph:
     """Read a graph that `write_snapshot` wrote: the same ids, and the same ids to come.
 
     Raises
@@ -252,7 +254,7 @@ def read_snapshot(path: StrPath, device: str | Device = "cpu") -> Graph:
     return restored(path, device)[0]
 
 
-def restored(path: StrPath, device: str | Device) -> tuple[Graph, int, dict[str, Any]]:
+def restored(path: StrPath, device: str | Device | None) -> tuple[Graph, int, dict[str, Any]]:
     """Read a snapshot: the graph, the number of its last batch, and the note."""
     data = memoryview(Path(path).read_bytes())
     if bytes(data[:8]) != SNAPSHOT:

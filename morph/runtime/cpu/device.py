@@ -89,7 +89,7 @@ class HostDevice(Device):
         return HostWriter(self, writes, None if seeds is None else Seeds(*seeds))
 
     def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        return _load(unit, code.text, faults, code.interruptible)
+        return _load(unit, code.text, faults, code.interruptible, code.rebuilt)
 
     def report(self, values: Array) -> HostReport:
         return HostReport(values)

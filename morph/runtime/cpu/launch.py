@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from morph.compiler.codegen.unit import entry, prelude_of
@@ -55,7 +56,10 @@ class HostLaunch:
         self._function(self._address, items)
 
 
-def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True) -> HostLaunch:
+def load(
+    unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True,
+    rebuilt: Callable[[], object] | None = None,
+) -> HostLaunch:  # fmt: skip
     """Compile a unit's text and return its launcher.
 
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
@@ -63,5 +67,5 @@ def load(unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = T
     """
     name = entry(unit)
     defines = ("MORPH_FAULTS",) * faults
-    path = cpu.build(prelude_of(unit) + text, name=name, defines=defines)
+    path = cpu.build(prelude_of(unit) + text, name=name, defines=defines, rebuilt=rebuilt)
     return HostLaunch(ctypes.PyDLL(str(path)), name, interruptible)

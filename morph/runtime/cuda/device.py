@@ -21,6 +21,7 @@ from morph.runtime.device import Device, DeviceError
 if TYPE_CHECKING:
     from morph.compiler.ir import nodes as ir
 
+LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
 PEER_ACCESS_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 _CURRENT: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cuda.launch:load")
@@ -122,7 +123,7 @@ class CudaDevice(Device):
         )
 
     def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        return _load(unit, code.text, faults, self.index)
+        return _load(unit, code.text, faults, self.index, code.rebuilt)
 
     def report(self, values: Array) -> CudaReport:
         return CudaReport(_small_copies(self.index), values)
@@ -143,16 +144,24 @@ def find(index: int) -> CudaDevice:
     Raises
     ------
     DeviceError
-        If CuPy is not installed, the driver does not answer, or there are fewer GPUs.
+        If CuPy is not installed, the driver does not answer, there are fewer GPUs, or the GPU is
+        too old.
     """
     name = f"cuda:{index}"
     if importlib.util.find_spec("cupy") is None:
-        raise DeviceError(f"{name} needs CuPy: pip install 'morph-engine[gpu]'")
+        extras = "'morph-engine[gpu]' (CUDA 13) or 'morph-engine[gpu12]' (CUDA 12)"
+        raise DeviceError(f"{name} needs CuPy: pip install {extras}")
     try:
         cupy = import_cupy()
         count = cupy.cuda.runtime.getDeviceCount()
+        capability = cupy.cuda.Device(index).compute_capability if index < count else ""
     except Exception as e:  # a broken install and a missing driver fail in many ways
-        raise DeviceError(f"{name} does not answer: {e}") from e
+        old = "insufficient" in str(e) and "; a driver of CUDA 12 needs 'morph-engine[gpu12]'"
+        raise DeviceError(f"{name} does not answer: {e}{old or ''}") from e
     if index >= count:
         raise DeviceError(f"{name} does not exist: this machine has {count} GPU(s)")
+    if int(capability) < LEAST_CAPABILITY:
+        model = cupy.cuda.runtime.getDeviceProperties(index)["name"].decode()
+        has = f"a {model} of compute capability {capability[:-1]}.{capability[-1]}"
+        raise DeviceError(f"{name} is {has}: Morph needs 7.5 (Turing) or later")
     return CudaDevice("cuda", index, cupy)

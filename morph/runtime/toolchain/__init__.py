@@ -71,6 +71,10 @@ def time_left(task: str) -> float | None:
     return None if left == float("inf") else left
 
 
+class CacheUnusable(BuildError):
+    """No folder for binaries can be written, or none whose files may be executed."""
+
+
 class CompilerNotFound(BuildError):
     """No usable compiler for a target; the message names those tried and how to get one."""
 

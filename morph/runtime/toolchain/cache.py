@@ -26,7 +26,7 @@ from functools import cache as memoised
 from pathlib import Path
 from typing import Any
 
-from morph.runtime.toolchain import time_left
+from morph.runtime.toolchain import CacheUnusable, time_left
 
 try:
     import fcntl
@@ -36,7 +36,9 @@ except ImportError:  # Windows
 _LINE = re.compile(r"^[ \t]*#[ \t]*line\b.*\n?", re.MULTILINE)
 _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = "tmp-"
+_NOEXEC = "mounted noexec"
 _RECORD = "compiler-"
+BACKGROUND = "background-"  # begins the names of the files that `tiers` locks
 _ABANDONED = 3600.0  # seconds after which a temporary file has no owner any more
 
 
@@ -76,7 +78,7 @@ class Entry:
     @property
     def binary(self) -> Path:
         """Path of the binary."""
-        return path() / f"{self.key}.{self.suffix}"
+        return path(self.suffix) / f"{self.key}.{self.suffix}"
 
     @property
     def source(self) -> Path:
@@ -84,21 +86,61 @@ class Entry:
         return path() / f"{self.key}.cpp"
 
 
-def path() -> Path:
+def path(suffix: str = "") -> Path:
     """Return the cache directory, created if need be.
 
     ``$MORPH_CACHE``, else ``morph`` in the platform's cache directory. If nothing can be written
-    there, a temporary directory that lasts as long as the process, with one warning.
+    there, a temporary directory that lasts as long as the process, with one warning; also for
+    libraries, if the file system forbids to execute files.
+
+    Parameters
+    ----------
+    suffix : str
+        Of the binary that is to be written or loaded: ``"so"`` or ``"cubin"``.
+
+    Raises
+    ------
+    CacheUnusable
+        If there is no such temporary directory either.
     """
-    wanted = Path(os.environ.get("MORPH_CACHE") or _platform()).expanduser().absolute()
+    wanted = Path(os.environ.get("MORPH_CACHE") or _platform())
     try:
+        wanted = wanted.expanduser().absolute()
         wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(wanted, os.R_OK | os.W_OK | os.X_OK):
+        if not os.access(wanted, os.R_OK | os.W_OK | os.X_OK):
+            reason = "not writable"
+        elif suffix == "so" and _is_noexec(wanted):
+            reason = _NOEXEC
+        else:
             return wanted
-        reason = "not writable"
+    except RuntimeError:  # HOME is not set, and the user has no entry in /etc/passwd
+        reason = "no home directory"
     except OSError as error:
         reason = error.strerror or str(error)
     return _fallback(wanted, reason)
+
+
+def _is_noexec(folder: Path) -> bool:
+    """Whether libraries in a folder cannot be loaded; false where the system does not tell."""
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_NOEXEC)
+    except (AttributeError, OSError):
+        return False
+
+
+def require_execution(folder: Path) -> None:
+    """Refuse a folder whose libraries cannot be loaded.
+
+    Raises
+    ------
+    CacheUnusable
+        If it is mounted ``noexec``.
+    """
+    if _is_noexec(folder):
+        raise CacheUnusable(
+            f"{folder} is {_NOEXEC}, so that no kernel there can be executed: "
+            "set MORPH_CACHE to a directory that is not"
+        )
 
 
 def _platform() -> str:
@@ -111,11 +153,19 @@ def _platform() -> str:
 
 @memoised
 def _fallback(wanted: Path, reason: str) -> Path:
-    made = Path(tempfile.mkdtemp(prefix="morph-"))
+    try:
+        made = Path(tempfile.mkdtemp(prefix="morph-"))
+    except OSError as error:
+        raise CacheUnusable(
+            f"compiled kernels cannot be stored: {wanted} is unusable ({reason}), and there is no "
+            "temporary directory: set MORPH_CACHE to a directory that can be written"
+        ) from error
     atexit.register(_remove, made, os.getpid())
+    if reason == _NOEXEC:
+        require_execution(made)
     warnings.warn(
         f"kernels are compiled anew in each process: the cache {wanted} is unusable ({reason}); "
-        "set MORPH_CACHE to a directory that can be written",
+        "set MORPH_CACHE to a directory that can be written, and is not mounted noexec",
         RuntimeWarning,
         stacklevel=4,
     )
@@ -213,7 +263,7 @@ def write_text(key: str, text: str) -> Path:
 
 def temporary(suffix: str) -> Path:
     """Return a new, empty file in the cache directory, whose name no other process uses."""
-    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, path())
+    handle, name = tempfile.mkstemp(f".{suffix}", _TEMPORARY, path(suffix))
     os.close(handle)
     return Path(name)
 
@@ -266,7 +316,7 @@ def _ours() -> list[Path]:
     return [
         file
         for file in path().iterdir()
-        if _KEY.fullmatch(file.stem) or file.name.startswith((_RECORD, _TEMPORARY))
+        if _KEY.fullmatch(file.stem) or file.name.startswith((_RECORD, _TEMPORARY, BACKGROUND))
     ]
 
 

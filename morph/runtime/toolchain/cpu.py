@@ -14,21 +14,24 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache as memoised
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 from morph.runtime.toolchain import (
     CompileError,
     CompilerNotFound,
-    OutOfTime,
     cache,
     log_build,
+    processes,
+    progress,
     shipped,
+    tiers,
     time_left,
 )
 
@@ -38,7 +41,19 @@ FLAGS = (
     "-fno-math-errno", "-shared", "-fPIC", "-w",
 )  # fmt: skip
 
-_NATIVE = (("-march=native",), ("-mcpu=native",), ())
+QUICK = "-O1"  # behind the other flags; takes half of the time, and the results are the same
+
+
+def _native_flags(machine: str) -> tuple[tuple[str, ...], ...]:
+    """Give the flags to try; other processors than x86 are named by ``-mcpu``, not ``-march``."""
+    flags = ("-march=native",), ("-mcpu=native",)
+    x86 = machine.lower() in ("x86_64", "amd64", "i386", "i686")
+    return (*(flags if x86 else flags[::-1]), ())
+
+
+_EXE = ".exe" if os.name == "nt" else ""
+_NATIVE = _native_flags(platform.machine())
+_BARE = tuple((*flags, "-nostdlib++") for flags in _NATIVE)  # without libstdc++: none is used
 
 _TRIAL = """
 extern "C" void morph_trial(int *a, int n) {
@@ -83,7 +98,10 @@ class Compiler:
         return self.version.partition("\n")[0].strip()
 
 
-def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
+def build(
+    text: str, *, name: str = "", defines: tuple[str, ...] = (),
+    rebuilt: Callable[[], object] | None = None,
+) -> Path:  # fmt: skip
     """Compile a text, or find it in the installed package or the cache.
 
     Parameters
@@ -94,6 +112,10 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
         The kernel's name, for messages and the cache's list.
     defines : tuple of str
         Macros, each ``NAME`` or ``NAME=VALUE``.
+    rebuilt : callable, optional
+        Called by another thread when the library that was returned, compiled quickly, is there with
+        full optimisation; another call returns that one.  Without it the optimisation is full at
+        once, unless ``MORPH_OPTIMIZE`` is ``quick``.
 
     Returns
     -------
@@ -111,31 +133,81 @@ def build(text: str, *, name: str = "", defines: tuple[str, ...] = ()) -> Path:
     if not defines and (found := _portable(text, name)):
         log_build(name, "cpu", "installed", since, found)
         return found
-    using = compiler()
+    # a build of the tests, or a checked one: never rebuilt
+    mode = "quick" if defines else tiers.mode()
+    if mode == "auto" and rebuilt is None:
+        mode = "full"
+    using, macros = compiler(), tuple(f"-D{d}" for d in defines)
     while True:
-        # a build of the tests, or a checked one: compiled in half the time
-        flags = (*FLAGS, *using.flags, *(f"-D{d}" for d in defines), *(("-O1",) if defines else ()))
-        key = cache.key(text, "cpu", *flags, *using.command, using.version, processor())
-        if found := _stored(key, name, since):
+        full = _unit(text, name, using, macros)
+        if found := _stored(full, since):
             return found
-        with cache.building(key, name):
-            if found := _stored(key, name, since):
-                return found
-            made = cache.temporary("so")
-            try:
-                log = _compile(using, flags, text, made, time_left(f"compile {name}"))
-                if not log:
-                    facts = {"name": name, "target": "cpu", "compiler": using.name}
-                    binary = cache.store(key, "so", made, text, **facts).binary
-                    log_build(name, "cpu", "cache miss", since, binary)
-                    return binary
-            finally:
-                made.unlink(missing_ok=True)
+        unit = full if mode == "full" else _unit(text, name, using, (*macros, QUICK))
+        with progress.compiling(name):
+            found, log = _build(unit, text, since)
+        if found:
+            if mode == "auto" and rebuilt:
+                tiers.background.add(full.key, partial(_rebuild, full, unit.key), rebuilt)
+            return found
         checked = using if using.checked else _check(using)
         if checked.flags == using.flags:
-            source = cache.write_text(key, text)
+            source = cache.write_text(unit.key, text)
             raise CompileError(log.replace("<stdin>", str(source)), "cpu", source, name)
         using = checked
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """How a text is compiled: its name, compiler and flags, and its key in the cache."""
+
+    name: str
+    using: Compiler
+    flags: tuple[str, ...]
+    key: str
+
+    def store(self, made: Path, text: str, how: str, since: float) -> Path:
+        """Move the library into the cache."""
+        facts = {"name": self.name, "target": "cpu", "compiler": self.using.name}
+        binary = cache.store(self.key, "so", made, text, **facts).binary
+        log_build(self.name, "cpu", how, since, binary)
+        return binary
+
+
+def _unit(text: str, name: str, using: Compiler, more: tuple[str, ...]) -> _Unit:
+    flags = (*FLAGS, *using.flags, *more)
+    key = cache.key(text, "cpu", *flags, *using.command, using.version, processor())
+    return _Unit(name, using, flags, key)
+
+
+def _build(unit: _Unit, text: str, since: float) -> tuple[Path | None, str]:
+    """Return the library of the cache, or else compile it; None, and the messages, if it fails."""
+    if found := _stored(unit, since):
+        return found, ""
+    with cache.building(unit.key, unit.name):
+        if found := _stored(unit, since):
+            return found, ""
+        made = cache.temporary("so")
+        try:
+            log = _compile(unit.using, unit.flags, text, made, time_left(f"compile {unit.name}"))
+            return (None, log) if log else (unit.store(made, text, "cache miss", since), "")
+        finally:
+            made.unlink(missing_ok=True)
+
+
+def _rebuild(unit: _Unit, quick: str) -> bool:
+    """Compile the text of the quick library again, in the background; whether that succeeds."""
+    since = perf_counter()
+    if _stored(unit, since):
+        return True
+    text = (cache.path() / f"{quick}.cpp").read_text(encoding="utf-8")
+    made = cache.temporary("so")
+    try:
+        if _compile(unit.using, unit.flags, text, made, None, True):
+            return False
+        unit.store(made, text, "rebuilt", since)
+    finally:
+        made.unlink(missing_ok=True)
+    return True
 
 
 def _portable(text: str, name: str) -> Path | None:
@@ -159,43 +231,31 @@ def _portable(text: str, name: str) -> Path | None:
     return made
 
 
-def _stored(key: str, name: str, since: float) -> Path | None:
+def _stored(unit: _Unit, since: float) -> Path | None:
     """Return the library that the cache has, if it can be loaded."""
-    hit = cache.load(key)
+    hit = cache.load(unit.key)
     if hit is None or _load_error(hit.binary):
         return None
-    log_build(name, "cpu", "cache hit", since, hit.binary)
+    log_build(unit.name, "cpu", "cache hit", since, hit.binary)
     return hit.binary
 
 
 def _compile(
-    using: Compiler, flags: Sequence[str], text: str, out: Path, seconds: float | None = None
-) -> str:
+    using: Compiler, flags: Sequence[str], text: str, out: Path, seconds: float | None = None,
+    background: bool = False,
+) -> str:  # fmt: skip
     """Compile and load; return the error message, or an empty string."""
     # lines are the user's own, columns and carets would be those of the generated text
     caret = "-fno-caret-diagnostics" if "clang" in using.version else "-fno-diagnostics-show-caret"
-    command = [*using.command, "-x", "c++", "-", *flags, caret, "-fno-show-column", "-o", str(out)]
-    done = _run(command, text, seconds)
+    call = [*using.command, "-x", "c++", "-", *flags, caret, "-fno-show-column", "-o", str(out)]
+    if background:
+        done = processes.run_in_background(call, text, out)
+    else:
+        done = processes.run(call, text, seconds)
     if done.returncode:
-        return done.stderr.strip() or f"{shlex.join(command)}: exit status {done.returncode}"
+        return done.stderr.strip() or f"{shlex.join(call)}: exit status {done.returncode}"
+    cache.require_execution(out.parent)
     return _load_error(out)
-
-
-def _run(
-    command: Sequence[str], text: str = "", seconds: float | None = None
-) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command,
-            input=text,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            env=os.environ | {"LC_ALL": "C"},  # messages that can be read by `CompileError`
-            timeout=seconds,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise OutOfTime(f"{shlex.join(command[:1])} was still compiling") from error
 
 
 def _load_error(library: Path) -> str:
@@ -207,18 +267,32 @@ def _load_error(library: Path) -> str:
 
 
 def _check(using: Compiler) -> Compiler:
-    """Find the best machine-dependent flags that build a library which loads."""
+    """Find the best machine-dependent flags that build a library which loads.
+
+    Raises
+    ------
+    CompilerNotFound
+        If there are none: a header, a library or a program of the compiler is missing.
+    """
+    log = ""
 
     def works(*flags: str) -> bool:
+        nonlocal log
         made = cache.temporary("so")  # never the same file twice: the last one is still loaded
         try:
-            return not _compile(using, (*FLAGS, *flags), _TRIAL, made)
+            log = _compile(using, (*FLAGS, *flags), _TRIAL, made)
+            return not log
         finally:
-            made.unlink(missing_ok=True)
+            with suppress(OSError):  # Windows keeps a loaded library
+                made.unlink(missing_ok=True)
 
-    native = next((f for f in _NATIVE if works(*f)), None)
-    if native is None:  # nothing works: leave the flags, the message will tell
-        return using
+    native = next((f for f in (*_NATIVE, *_BARE) if works(*f)), None)
+    if native is None:
+        command, first = shlex.join(using.command), log.partition("\n")[0]
+        raise CompilerNotFound(
+            f"{command[:40]!r} cannot build a library: {first[:90]!r}; "
+            "install g++, or set MORPH_CXX to another compiler"
+        )
     found = replace(using, flags=native, checked=True)
     _remember(found)
     return found
@@ -275,7 +349,7 @@ def _identify(command: tuple[str, ...]) -> Compiler | str:
         spec = importlib.util.find_spec("ziglang")
         if spec is None or not spec.submodule_search_locations:
             return "the package ziglang is not installed"
-        program: str | None = str(Path(spec.submodule_search_locations[0]) / "zig")
+        program: str | None = str(Path(spec.submodule_search_locations[0]) / f"zig{_EXE}")
     else:
         program = shutil.which(command[0])
     if program is None or not os.path.exists(program):
@@ -292,7 +366,7 @@ def _identify(command: tuple[str, ...]) -> Compiler | str:
     except (KeyError, TypeError):
         pass  # of another version: ask again
     try:
-        done = _run([*command, "--version"])
+        done = processes.run([*command, "--version"])
     except OSError as error:
         return str(error)
     if done.returncode:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache as memoised
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,20 +17,29 @@ from morph.runtime.toolchain import (
     CompilerNotFound,
     cache,
     log_build,
+    processes,
+    progress,
     shipped,
+    tiers,
     time_left,
 )
+from morph.runtime.toolchain.runner import UNUSABLE
 
 # no contraction (exact predicates); functions without a space are __device__
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
 
+QUICK = "--Ofast-compile=max"  # of NVRTC 13; large units take a third of the time
+WORTH = 8192  # characters of a unit without the prelude that are worth a quick cubin
+
 _HELP = """no CUDA compiler: NVRTC, reached through CuPy, is not usable ({reason}).
-Install both: `pip install "morph-engine[gpu]"` (cupy-cuda13x and nvidia-cuda-nvrtc)."""
+Install both: `pip install "morph-engine[gpu]"` (cupy-cuda13x and nvidia-cuda-nvrtc), or, with a
+driver of CUDA 12, `pip install "morph-engine[gpu12]"`."""
 
 
 def build(
-    text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = ()
-) -> bytes:
+    text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = (),
+    rebuilt: Callable[[], object] | None = None,
+) -> bytes:  # fmt: skip
     """Compile a text, or find it in the installed package or the cache.
 
     Parameters
@@ -39,6 +52,8 @@ def build(
         The kernel's name, for messages and the cache's list.
     defines : tuple of str
         Macros, each ``NAME`` or ``NAME=VALUE``.
+    rebuilt : callable, optional
+        As of `morph.runtime.toolchain.cpu.build`; without it the optimisation is full.
 
     Returns
     -------
@@ -57,34 +72,77 @@ def build(
     if own := shipped.find("cubin", text, "cuda", *flags):
         log_build(name, arch, "installed", since, own)
         return own.read_bytes()
-    key = cache.key(text, "cuda", *flags, version())
-    if found := _stored(key, name, arch, since):
+    full = _unit(text, name, arch, flags)
+    if found := _stored(full, since):
         return found
-    with cache.building(key, name):
-        if found := _stored(key, name, arch, since):
-            return found
-        time_left(f"compile {name}")
-        cubin, log = _compile(text, flags, f"{key}.cpp")
-        if not cubin:
-            source = cache.write_text(key, text)
-            raise CompileError(log.replace(source.name, str(source)), arch, source, name)
-        made = cache.temporary("cubin")
-        try:
-            made.write_bytes(cubin)
-            entry = cache.store(
-                key, "cubin", made, text, name=name, target=arch, compiler=version()
-            )
-            log_build(name, arch, "cache miss", since, entry.binary)
-        finally:
-            made.unlink(missing_ok=True)
+    mode = tiers.mode() if rebuilt and _is_quick_known() else "full"
+    unit = full if mode == "full" else _unit(text, name, arch, (*flags, QUICK))
+    with progress.compiling(name):
+        cubin = _build(unit, text, since)
+    if mode == "auto" and rebuilt:
+        tiers.background.add(full.key, partial(_rebuild, full, unit.key), rebuilt)
     return cubin
 
 
-def _stored(key: str, name: str, arch: str, since: float) -> bytes | None:
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """How a text is compiled: its name, architecture and flags, and its key in the cache."""
+
+    name: str
+    arch: str
+    flags: tuple[str, ...]
+    key: str
+
+    def store(self, cubin: bytes, text: str, how: str, since: float) -> None:
+        """Write the cubin to the cache."""
+        made = cache.temporary("cubin")
+        try:
+            made.write_bytes(cubin)
+            facts = {"name": self.name, "target": self.arch, "compiler": version()}
+            binary = cache.store(self.key, "cubin", made, text, **facts).binary
+            log_build(self.name, self.arch, how, since, binary)
+        finally:
+            made.unlink(missing_ok=True)
+
+
+def _unit(text: str, name: str, arch: str, flags: tuple[str, ...]) -> _Unit:
+    return _Unit(name, arch, flags, cache.key(text, "cuda", *flags, version()))
+
+
+def _build(unit: _Unit, text: str, since: float) -> bytes:
+    """Return the cubin of the cache, or else compile it."""
+    if found := _stored(unit, since):
+        return found
+    with cache.building(unit.key, unit.name):
+        if found := _stored(unit, since):
+            return found
+        seconds = time_left(f"compile {unit.name}")
+        cubin, log = _compile(text, unit.flags, f"{unit.key}.cpp", seconds)
+        if not cubin:
+            source = cache.write_text(unit.key, text)
+            log = log.replace(source.name, str(source))
+            raise CompileError(log, unit.arch, source, unit.name)
+        unit.store(cubin, text, "cache miss", since)
+    return cubin
+
+
+def _rebuild(unit: _Unit, quick: str) -> bool:
+    """Compile the text of the quick cubin again, in the background; whether that succeeds."""
+    since = perf_counter()
+    if _stored(unit, since):
+        return True
+    text = (cache.path() / f"{quick}.cpp").read_text(encoding="utf-8")
+    cubin, _ = _compile(text, unit.flags, f"{unit.key}.cpp", background=True)
+    if cubin:
+        unit.store(cubin, text, "rebuilt", since)
+    return bool(cubin)
+
+
+def _stored(unit: _Unit, since: float) -> bytes | None:
     """Return the cubin that the cache has."""
-    if (hit := cache.load(key)) is None:
+    if (hit := cache.load(unit.key)) is None:
         return None
-    log_build(name, arch, "cache hit", since, hit.binary)
+    log_build(unit.name, unit.arch, "cache hit", since, hit.binary)
     return hit.binary.read_bytes()
 
 
@@ -99,9 +157,35 @@ def ship(text: str, arch: str, folder: Path) -> Path:
     return made
 
 
-def _compile(text: str, flags: tuple[str, ...], name: str) -> tuple[bytes, str]:
-    """Return the cubin, empty if there is none, and the log of NVRTC."""
-    nvrtc = _nvrtc()
+def _compile(
+    text: str, flags: tuple[str, ...], name: str, seconds: float | None = None,
+    background: bool = False,
+) -> tuple[bytes, str]:  # fmt: skip
+    """Return the cubin, empty if there is none, and the log of NVRTC.
+
+    NVRTC runs in a process of its own, which can be interrupted.
+    """
+    nvrtc, library = _nvrtc(), _library()
+    if library is None or not sys.executable:
+        return (b"", "") if background else _compile_here(nvrtc, text, flags, name)
+    made = cache.temporary("cubin")
+    try:
+        call = ("nvrtc", str(library), name, *flags)
+        if background:
+            done = processes.run_in_background(call, text, made)
+        else:
+            done = processes.run(processes.runner(*call, out=made), text, seconds)
+        if done.returncode == UNUSABLE and not background:
+            return _compile_here(nvrtc, text, flags, name)
+        return (b"", done.stderr.strip()) if done.returncode else (made.read_bytes(), "")
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _compile_here(
+    nvrtc: Any, text: str, flags: tuple[str, ...], name: str
+) -> tuple[bytes, str]:  # fmt: skip
+    """Compile in this process."""
     program = nvrtc.createProgram(text, name, (), ())
     try:
         nvrtc.compileProgram(program, flags)
@@ -110,6 +194,11 @@ def _compile(text: str, flags: tuple[str, ...], name: str) -> tuple[bytes, str]:
         return b"", nvrtc.getProgramLog(program) or str(error)
     finally:
         nvrtc.destroyProgram(program)
+
+
+def _is_quick_known() -> bool:
+    """Whether this NVRTC has `QUICK`, and can run in the background."""
+    return _library() is not None and _nvrtc().getVersion() >= (13, 0)
 
 
 @memoised
@@ -124,15 +213,26 @@ def _nvrtc() -> Any:
 
 
 @memoised
+def _wheel() -> tuple[Path, ...]:
+    """The libraries of an installed wheel of NVRTC."""
+    spec = importlib.util.find_spec("nvidia")
+    places = spec.submodule_search_locations if spec else None
+    return tuple(sorted(f for p in places or () for f in Path(p).glob("*/lib/libnvrtc*.so*")))
+
+
+def _library() -> Path | None:
+    """The library that CuPy loads, if it is the only one of an installed wheel."""
+    found = [f for f in _wheel() if f.name.startswith("libnvrtc.so")]
+    return found[0] if len(found) == 1 else None
+
+
+@memoised
 def version() -> str:
     """Return a string that identifies this NVRTC.
 
     Names and sizes of the installed wheel's libraries, which spares loading 100 MB when all
     kernels come from the cache; otherwise the version that the library reports.
     """
-    spec = importlib.util.find_spec("nvidia")
-    places = spec.submodule_search_locations if spec else None
-    files = sorted(f for p in places or () for f in Path(p).glob("*/lib/libnvrtc*.so*"))
-    if files:
+    if files := _wheel():
         return "NVRTC " + ", ".join(f"{f.name} ({f.stat().st_size})" for f in files)
     return "NVRTC {}.{}".format(*_nvrtc().getVersion())

@@ -1,0 +1,122 @@
+"""Compilers as processes: an interrupt or a deadline ends them, and some run at low priority."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from morph.runtime.toolchain import OutOfTime, cache
+
+RUNNER = Path(__file__).with_name("runner.py")
+LOWEST = 19  # priority of compilers in the background
+
+_watched: set[int] = set()  # pipes whose other end compilers in the background read
+
+
+def run(
+    command: Sequence[str], text: str = "", seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with a text as its input; kill it with its children if anything is raised.
+
+    Raises
+    ------
+    OutOfTime
+        If it takes longer than ``seconds``.
+    OSError
+        If it cannot be started.
+    """
+    return _run(command, text, seconds)
+
+
+def run_in_background(
+    command: Sequence[str], text: str, out: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a command at the lowest priority, which writes ``out``.
+
+    It is killed, and ``out`` removed, when this process ends, however it does, or calls
+    `end_background`.
+    """
+    read, write = os.pipe()
+    _watched.add(write)
+    try:
+        return _run(runner(*command, out=out, nice=LOWEST, watched=read), text, None, (read,))
+    finally:
+        os.close(read)
+        _close(write)
+
+
+def end_background() -> None:
+    """End the compilers in the background."""
+    for pipe in list(_watched):
+        _close(pipe)
+
+
+def _close(pipe: int) -> None:
+    with contextlib.suppress(KeyError):  # the other thread was first
+        _watched.remove(pipe)
+        os.close(pipe)
+
+
+def runner(*command: str, out: Path, nice: int = 0, watched: int = -1) -> list[str]:
+    """Return the command that runs another one by ``runner.py``."""
+    script = [sys.executable, "-I", "-S", str(RUNNER)]
+    return [*script, str(nice), str(watched), str(out), *command]
+
+
+def _zig_folder() -> dict[str, str]:
+    """Give zig a folder for its own cache where there is no home directory."""
+    return {} if "HOME" in os.environ else {"ZIG_GLOBAL_CACHE_DIR": str(cache.path() / "zig")}
+
+
+def _run(
+    command: Sequence[str], text: str, seconds: float | None, handles: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
+    posix = os.name == "posix"
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        env=_zig_folder() | os.environ | {"LC_ALL": "C"},  # messages for `CompileError`
+        pass_fds=handles,
+        # a group that can be killed, but no session: on Linux these share the cores evenly,
+        # whatever the priorities of their processes
+        process_group=0 if posix else None,
+    ) as process:
+        process._sigint_wait_secs = 0.0  # type: ignore[attr-defined]  # it gets no Ctrl-C to await
+        try:
+            out, log = process.communicate(text, seconds)
+        except BaseException as error:
+            _kill(process)
+            if isinstance(error, subprocess.TimeoutExpired):
+                text = f"{shlex.join(command[:1])} was still compiling"
+                raise OutOfTime(text) from error
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, log)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process and its children."""
+    if os.name != "posix":
+        process.kill()
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _forked() -> None:
+    """In a child process: compilers of the parent must not wait for its end."""
+    end_background()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

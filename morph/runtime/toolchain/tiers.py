@@ -1,0 +1,127 @@
+"""Quick binaries first, and fully optimised ones in the background.
+
+``MORPH_OPTIMIZE`` is ``auto`` (the default), ``quick`` or ``full``.  With ``auto``, a unit that is
+not in the cache is compiled quickly.  Threads of this process then have it compiled again by
+processes at the lowest priority, which end with this one; the next launch loads the new binary.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from morph.runtime.toolchain import cache, processes
+
+VARIABLE = "MORPH_OPTIMIZE"
+DELAY = 2.0  # seconds after the first quick binary; commands that end sooner start no compiler
+MOST = 4  # compilers in the background at the same time, and at most one for `CORES`
+CORES = 4
+
+Notify = Callable[[], object]
+
+
+def mode() -> str:
+    """Return what the environment asks for: ``"auto"``, ``"quick"`` or ``"full"``."""
+    given = os.environ.get(VARIABLE) or "auto"
+    if given not in ("auto", "quick", "full"):
+        raise ValueError(f"{VARIABLE} is {given[:40]!r}; it is 'auto', 'quick' or 'full'")
+    if given == "auto" and os.name != "posix":
+        return "full"  # there is no background
+    return given
+
+
+@dataclass
+class Background:
+    """The binaries to be made, and the threads that see to it.
+
+    Attributes
+    ----------
+    jobs : dict
+        By the key of a binary what makes it, and what is called then.
+    threads : list of Thread
+        They end when nothing is left to do.
+    ended : Event
+        Set when the process ends.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    jobs: dict[str, tuple[Callable[[], bool], list[Notify]]] = field(default_factory=dict)
+    threads: list[threading.Thread] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def add(self, key: str, make: Callable[[], bool], notify: Notify) -> None:
+        """Have a binary made: ``make`` returns whether it is there, then ``notify`` is called."""
+        with self.lock:
+            self.jobs.setdefault(key, (make, []))[1].append(notify)
+            if self.threads or self.ended.is_set():
+                return
+            for k in range(_threads()):
+                thread = threading.Thread(target=self._work, args=(k,), daemon=True)
+                with contextlib.suppress(RuntimeError):  # no more threads
+                    thread.start()
+                    self.threads.append(thread)
+
+    def _work(self, number: int) -> None:
+        """Make one binary after the other."""
+        wait = DELAY
+        while not self.ended.wait(wait) and (job := self._next()) is not None:
+            wait, (make, waiting) = 0.0, job
+            with contextlib.suppress(Exception):  # whatever fails, the quick binary stays
+                with self._locked(number):
+                    made = not self.ended.is_set() and make()
+                for notify in waiting if made else ():
+                    notify()
+
+    def _next(self) -> tuple[Callable[[], bool], list[Notify]] | None:
+        with self.lock:
+            if not self.jobs:
+                self.threads.remove(threading.current_thread())
+                return None
+            return self.jobs.pop(next(iter(self.jobs)))
+
+    @contextlib.contextmanager
+    def _locked(self, number: int) -> Iterator[None]:
+        """Wait until no thread of this number in another process that shares the cache compiles."""
+        with open(cache.path() / f"{cache.BACKGROUND}{number}", "ab") as file:
+            with contextlib.suppress(OSError):  # a file system without locks
+                while not cache.lock_file(file.fileno(), wait=False) and not self.ended.wait(0.1):
+                    pass
+            yield
+
+    def end(self) -> None:
+        """Have the threads end, and the compilers that they started."""
+        self.ended.set()
+        processes.end_background()
+        for thread in list(self.threads):
+            thread.join(1.0)
+
+
+def _threads() -> int:
+    """Return how many compilers may run in the background."""
+    known = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    return max(min(cores // CORES, MOST), 1)
+
+
+background = Background()
+
+
+def _end() -> None:
+    background.end()
+
+
+atexit.register(_end)
+
+
+def _forked() -> None:
+    """In a child process: it has none of the threads."""
+    global background
+    background = Background()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
