@@ -26,8 +26,8 @@ def devices(choice: str) -> list[str]:
     return found
 
 
-def places(choice: str) -> Any:
-    """A device, or the devices of parts, from their names with commas between."""
+def device_or_devices(choice: str) -> Any:
+    """A device, or the list of the devices of parts, from names with commas between."""
     return choice.split(",") if "," in choice else choice
 
 

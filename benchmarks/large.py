@@ -1,10 +1,10 @@
-"""Searches on R-MAT graphs that are made in parts, and may fit no single device.
+"""BFS and SSSP on R-MAT graphs that are generated in parts, and may exceed the memory of a device.
 
     python benchmarks/large.py --scale 30 --devices cuda:0,cuda:1,cuda:2,cuda:3
 
-A result is held against the rules of distances at every edge and point, by a kernel on the parts:
-the ends of an edge differ by at most one (by at most the weight of the edge), and each point but
-the source has a neighbour that is nearer by one (by that weight).
+A kernel on the parts checks the last result at every edge and point: distances of the ends of an
+edge differ by at most one (SSSP: by at most the weight of the edge), and each reached point but the
+source has a neighbour whose distance is less by one (SSSP: by the weight of the edge to it).
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def check_paths(p, g, counts):
 
 
 def checked(parts: Any, distance: Any, source: int, weighted: bool) -> tuple[int, int, int]:
-    """Count violations of the rules, points reached, and their arcs."""
+    """Return the number of violations of these rules, of points reached, and of their arcs."""
     counts = morph.Scalars(parts, wrong=i64(0), reached=i64(0), arcs=i64(0))
-    unreached = np.iinfo(np.int64).max  # of `sssp`; of `bfs` -1
+    unreached = np.iinfo(np.int64).max  # `sssp` returns this, `bfs` -1
     distance[distance == unreached] = -1
     parts.points.found[:] = distance
     if weighted:
@@ -78,7 +78,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=16)
     parser.add_argument("--devices", default="cpu,cpu", help="one for each part")
-    parser.add_argument("--permute", action="store_true", help="ids at random: parts of equal size")
+    parser.add_argument(
+        "--permute", action="store_true", help="number the points at random: parts of equal size"
+    )
     parser.add_argument("--only", nargs="+", default=["bfs", "sssp"], choices=["bfs", "sssp"])
     parser.add_argument("--sources", type=int, default=5)
     o = parser.parse_args(arguments)
@@ -88,13 +90,13 @@ def main(arguments: list[str] | None = None) -> None:
     def make(scale: int) -> Any:
         return generate.rmat(scale, 16, permute=o.permute, weight=weight, device=devices)
 
-    make(10)  # compiles
+    make(10)  # compiles the kernels
     made, parts = timed(lambda: make(o.scale))
     print(parts, f"\nmade in {made:.2f} s", flush=True)
     draw = np.random.default_rng(0).integers(0, len(parts.edges), o.sources + 1)
     sources = [int(parts.edges[int(e)].src) for e in draw]  # points with edges
     parts.points.add("found", i32)
-    reading, _ = timed(lambda: (parts.points.found[:], parts.points.found[:]))
+    reading_columns, _ = timed(lambda: (parts.points.found[:], parts.points.found[:]))
     rows = []
     for name in o.only:
         run, times, result = getattr(morph, name), [], None
@@ -102,10 +104,10 @@ def main(arguments: list[str] | None = None) -> None:
             seconds, result = timed(lambda run=run, s=s: run(parts, s))
             times.append(seconds)
         wrong, reached, arcs = checked(parts, result.distance, sources[-1], name == "sssp")
-        middle = sorted(times[1:])[o.sources // 2]
+        median = sorted(times[1:])[o.sources // 2]
         rows.append({
-            "algorithm": name, "call ms": middle * 1e3, "least ms": min(times[1:]) * 1e3,
-            "reading two columns ms": reading * 1e3, "G arcs/s": arcs / middle / 1e9,
+            "algorithm": name, "call ms": median * 1e3, "least ms": min(times[1:]) * 1e3,
+            "reading two columns ms": reading_columns * 1e3, "G arcs/s": arcs / median / 1e9,
             "reached": reached, "violations": wrong,
         })  # fmt: skip
     table(rows)

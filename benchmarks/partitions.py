@@ -23,7 +23,7 @@ from morph.prelude import atomic_min, f64, i32
 
 FAR = 2**30
 STEPS = 1000  # of the first row
-WARM = 3  # calls of the library before those that are timed
+WARM = 3  # untimed calls of an algorithm before the timed ones
 
 
 @morph.kernel
@@ -177,7 +177,7 @@ def call(name: str, g: Any, parts: Any, run: Any, repeat: int) -> dict[str, Any]
 
 
 def shape_of(parts: Any) -> tuple[dict[str, float], int]:
-    """Give what the cost model knows of parts, and the most bytes of values that one receives."""
+    """Give the features of parts for the cost model, and the most bytes that a part receives."""
     sizes = parts.statistics()
     on = [sum(s.edges for s in sizes if s.device == d) for d in {s.device for s in sizes}]
     shape = {

@@ -43,8 +43,8 @@ SETTINGS = {  # for root, and for more ranks than cores
 def measure(o: argparse.Namespace) -> None:
     """Print, on the first rank, milliseconds and a checksum of each algorithm.
 
-    A second line has what `scaling` knows of PageRank on parts on devices of their own.  With
-    ``o.parts`` the graph has so many in this process, the only rank.
+    A second line has the features of PageRank for the cost model of `scaling.py`, if there are
+    several ranks.  With ``o.parts`` the graph has so many parts in this process, the only rank.
     """
     from mpi4py import MPI
 
@@ -76,7 +76,7 @@ def measure(o: argparse.Namespace) -> None:
 
 
 def started(ranks: int, o: argparse.Namespace, *more: str) -> tuple[list[float], dict[str, float]]:
-    """Start ranks; give what the first prints: milliseconds, checksums, and what it knows."""
+    """Start ranks; give what the first prints: milliseconds and checksums, and features."""
     mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
     command = [mpiexec, "-n", str(ranks), sys.executable, __file__, "--here", "--device", o.device,
                "--scale", str(o.scale), "--by", o.by, "--repeat", str(o.repeat), *more]  # fmt: skip

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import devices, places, table
+from common import device_or_devices, devices, table
 
 import morph
 from morph import survey
@@ -119,7 +119,7 @@ def peers(wanted: list[str] | None) -> dict[str, Peer]:
 def measure(formula: morph.Formula, seed: int, device: str, limit: float) -> dict[str, Any]:
     """Solve one formula."""
     start = time.perf_counter()
-    found = survey.solve(formula, seed, time=limit, device=places(device))
+    found = survey.solve(formula, seed, time=limit, device=device_or_devices(device))
     spent = time.perf_counter() - start
     if found.model is not None and not satisfied(formula, found.model).all():
         raise SystemExit("WRONG: the model does not satisfy the formula")
@@ -195,7 +195,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="all", help="cuda:0,cuda:1: a part on each")
     options = parser.parse_args(arguments)
     for device in devices(options.device):
-        survey.solve(morph.generate.random_ksat(3, 3000, 4.1, 1), device=places(device), time=30)
+        survey.solve(
+            morph.generate.random_ksat(3, 3000, 4.1, 1), device=device_or_devices(device), time=30
+        )
         (falcon if options.falcon else grid)(device, options)
 
 
@@ -222,7 +224,7 @@ def warm(formula: morph.Formula, device: str, options: argparse.Namespace) -> No
         other = morph.generate.random_ksat(
             longest, formula.variables, formula.clauses / formula.variables, 1_000_003
         )
-        survey.decimate(other, 1, places(device), WARM, max_seconds=options.limit)
+        survey.decimate(other, 1, device_or_devices(device), WARM, max_seconds=options.limit)
 
 
 def falcon(device: str, options: argparse.Namespace) -> None:

@@ -124,7 +124,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
     i64 warps = t.threads / 32, parts = (last - first + 32 * SIEVE - 1) / (32 * SIEVE);
     Runner<Step> by(a, t, s, min_of(parts, warps));
     i32 lane = lane_id();
-    i64 warp = SEARCHES<Step> ? warp_id() : t.thread / 32;  // long rows are often of adjacent items
+    i64 warp = SEARCHES<Step> ? warp_id() : t.thread / 32;  // adjacent rows are often long: to several blocks
     for (i64 base = first + warp * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
         if (by.it.failed) {
             for (i32 k = 0; k < SIEVE && !t.replay; k++) {

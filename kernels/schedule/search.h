@@ -1,23 +1,24 @@
 // Searches: the last loop of a kernel ends at the first entry of its item's row that passes a test.  The lanes of a
-// GPU's warp share long searches; a CPU's thread runs the kernel unsplit.
+// GPU's warp share long searches; a CPU's thread runs the kernel as it is, not split.
 //
 // The `Step` of such a kernel has the member type `Searches`, LiveIn, LiveOut, prologue and reach (see balance.h), and
-//     test(a, it, live_in, reached)      whether an entry passes; without side effects, so `it` may be another item
-//     epilogue(a, it, live_out, k, found)    the statements after the test.  Entry k of the adjacency passed; if not
-//                                        `found`, k is the row's last entry, or -1 if the row is empty
+//     test(a, it, live_in, reached)      whether an entry passes; without side effects: `it` may be another lane's item
+//     epilogue(a, it, live_out, k, found)    the statements after the test.  If `found`, entry k of the adjacency
+//                                        passed, else k is the row's last entry, or -1 if it is empty
 //
-// Each lane first tests entries of its own row.  The warp goes on with the rows that are left, one after the other, as
-// soon as that takes fewer rounds of loads even if no entry passes.  Groups of entries grow while none passes, so that
-// at most about as many entries are tested in vain as a sequential search tests.
+// Each lane first tests entries of its own row.  Then all lanes search the unfinished rows together, one row after
+// the other, as soon as this takes fewer rounds of loads in the worst case, in which no entry passes.  The number of
+// entries tested in a round doubles while none passes, so a shared search tests at most about twice the entries that
+// a sequential search tests.
 
-constexpr i32 OWN_ENTRIES = 16;    // entries that a lane tests of its own row before rows are shared,
-constexpr i32 OWN_GROUP = 4;       // and then between two decisions; `find_first` loads so many together
-constexpr i32 SHARED_AT_ONCE = 8;  // entries of a shared row that each lane loads together, at most
+constexpr i32 OWN_ENTRIES = 16;    // entries of its own row that a lane tests before rows may be shared
+constexpr i32 OWN_GROUP = 4;       // entries it then tests between two decisions; `find_first` loads them together
+constexpr i32 SHARED_AT_ONCE = 8;  // most entries of a shared row that a lane loads together
 
 template <class Step, class = void> constexpr bool SEARCHES = false;
 template <class Step> constexpr bool SEARCHES<Step, typename Step::Searches> = true;
 
-// The first entry for which `test(edge, end)` holds, or `last`.  Called by all lanes, with the same arguments.
+// The first entry for which `test(edge, end)` holds, or `last`.  All lanes call it, with the same arguments.
 template <class Reach, class Test>
 MORPH_FN i64 find_first_by_warp(i64 first, i64 last, const Reach& reach, const Test& test) {
     for (i32 each = 1; first < last; each = min_of(2 * each, SHARED_AT_ONCE)) {
@@ -37,7 +38,8 @@ MORPH_FN i64 find_first_by_warp(i64 first, i64 last, const Reach& reach, const T
     return last;
 }
 
-// Whether the warp tests all entries that are left, `rest` of this lane's row, in fewer rounds of loads than its lanes.
+// Whether all lanes together need fewer rounds of loads for the unfinished rows than each lane for its own row; `rest`
+// entries of this lane's row are not yet tested.
 MORPH_FN bool sharing_is_faster(i64 rest) {
     i32 left = i32(min_of(rest, i64(1 << 24))), whole = (left + 32 * SHARED_AT_ONCE - 1) / (32 * SHARED_AT_ONCE);
     return sum_of_lanes(min_of((left + 31) / 32, whole + 3)) * OWN_GROUP < max_of_lanes(left);
@@ -49,10 +51,10 @@ template <class A, class Step, class I> MORPH_FN void search_tile(const A& a, co
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
     bool came = here && s.prologue(a, it, row, live_in, live_out), found = false;
-    if (!here) it.failed = 0;  // the item has ended; its lane tests other items' entries
+    if (!here) it.failed = 0;  // no item to run, but the lane helps to test entries of other items
     auto reach = [&](i64 k) { return s.reach(a, k); };
     i64 k = row.begin;
-    for (i32 n = OWN_ENTRIES; any_lane(!found && k < row.end); n = OWN_GROUP) {  // all lanes go round together
+    for (i32 n = OWN_ENTRIES; any_lane(!found && k < row.end); n = OWN_GROUP) {  // all lanes take part in each round
         if (n == OWN_GROUP && sharing_is_faster(found ? 0 : row.end - k)) break;
         if (found) continue;
         i64 upto = min_of(row.end, k + n);

@@ -217,10 +217,10 @@ SOURCE = Option(
 )  # fmt: skip
 ROWS_OPTION = Option("rows", "Find the distances from each source: a row for each.", default=False)
 SAMPLING = (
-    Option("source", "Only paths from these vertices, scaled to all; by default from all.",
+    Option("source", "Count paths from these vertices only, scaled to all; by default from all.",
            int, default=(),
            metavar="S", repeated=True),
-    Option("sample", "Only paths from so many vertices, drawn at random, scaled to all.",
+    Option("sample", "Count paths from so many random vertices only, scaled to all.",
            int, least=1, metavar="K"),
     Option("raw", "Count paths, instead of dividing by the number of pairs of vertices.",
            default=False),
@@ -233,7 +233,7 @@ NO_SOURCE = Option(
 )  # fmt: skip
 
 SEED = Option(
-    "seed", "Of the random priorities or decisions; the same seed gives the same result.", int,
+    "seed", "Seed of random priorities or decisions; the same seed gives the same result.", int,
     least=0, default=0, metavar="N",
 )  # fmt: skip
 
@@ -290,7 +290,7 @@ ROWS = (
         "  Distances are as those of `morph sssp`.",
         result="distance predecessor", conditions="sources",
         report=lambda found: distances(found.distance),
-        options=(Option("source", "Only paths from these vertices; by default from all.", int,
+        options=(Option("source", "Find paths from these vertices only; by default from all.", int,
                         default=(), metavar="S", repeated=True),),
         arguments=_from_sources, complete={"predecessors": True}, source="sources",
         weights="numbers", inputs="", examples=({}, {"source": (4, 1)}),
@@ -333,7 +333,7 @@ ROWS = (
     Algorithm(
         "core", core_number,
         "Find the core number of every vertex of GRAPH, ignoring edge directions.\n\n"
-        "It is the largest k of a subgraph each of whose vertices has k edges in it or more.",
+        "It is the largest k such that the vertex is in a subgraph of minimum degree k.",
         result="core", conditions="",
         report=lambda found: {
             "largest": found.largest,
@@ -434,7 +434,7 @@ ROWS = (
     ),
     Algorithm(
         "densest", densest_subgraph,
-        "Find the vertices of GRAPH with the most edges among them per vertex.\n\n"
+        "Find the densest subgraph of GRAPH: that with the most edges per vertex.\n\n"
         "Edge directions, weights and duplicates are ignored.  The result is the largest of the"
         " densest subgraphs.",
         result="points", conditions="exact",

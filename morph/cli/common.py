@@ -26,7 +26,7 @@ Some = TypeVar("Some")
 
 
 class Run(NamedTuple):
-    """The object of the outermost context of `click`.
+    """What the commands of one invocation share: `obj` of the outermost context of `click`.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 def this_run() -> Run:
-    """Return the run of the command."""
+    """Return the `Run` of the present command."""
     run: Run = click.get_current_context().find_root().obj
     return run
 
@@ -103,7 +103,7 @@ class FullSummaries(click.Group):
 
 
 def examples(*lines: str) -> str:
-    """Give the end of a help text: command lines, as they are."""
+    """Give the end of a help text: example command lines, not rewrapped."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 

@@ -68,8 +68,8 @@ def community_command(
 ) -> None:  # fmt: skip
     """Find a connected subgraph around a vertex, of bounded size and large minimum degree.
 
-    Directions, parallel edges, loops and weights of GRAPH are ignored, which is a file as of
-    `morph bfs`.
+    GRAPH is a file, see `morph bfs --help`.  Its edge directions, parallel edges, loops and weights
+    are ignored.
     """
     where, queries, size = device_of(spec), options["queries"], options["size"]
     check_writable("-o", output, [".json"])

@@ -58,7 +58,7 @@ def max_flow_command(
     Weights are capacities, integers of 0 or more; edges without weights have capacity 1.  An
     undirected edge carries flow either way: a negative flow is from its second vertex to its first.
     Flows have the order of the file; the cut is true for the vertices on the side of the source.
-    GRAPH is a file as of `morph bfs`.
+    GRAPH is a file, see `morph bfs --help`.
     """
     where = device_of(spec)
     check_writable("-o", output, [".npz"])

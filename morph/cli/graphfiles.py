@@ -69,7 +69,7 @@ def _made(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)  # fmt: skip
     command = click.option(
         "--seed", type=Integer(0), default=0, show_default=True, metavar="N",
-        help="Of the random draws.",
+        help="Seed of the random draws.",
     )(command)  # fmt: skip
     return click.option(
         "--weight", nargs=2, metavar="LOW HIGH",
@@ -201,7 +201,7 @@ def geometric(output: str, form: str | None, as_json: bool, length: bool, **opti
 @click.argument("n", type=int)
 @click.argument("ratio", type=float)
 @click.option("--seed", type=Integer(0), default=0, show_default=True, metavar="N",
-              help="Of the random draws.")  # fmt: skip
+              help="Seed of the random draws.")  # fmt: skip
 @click.option("-o", "--output", required=True, type=click.Path(), metavar="FILE.cnf",
               help="The file to write.")  # fmt: skip
 @json_option
@@ -229,7 +229,7 @@ def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) ->
               help=f"Format of IN, by default by its suffix: {_FORMATS}.")  # fmt: skip
 @click.option("--to", "write_as", metavar="FORMAT", help="Format of OUT, likewise.")
 @click.option("--weight-type", metavar="TYPE",
-              help="The type of the weights in a Galois file, which does not tell it.")  # fmt: skip
+              help="The type of the weights in a Galois file, which lacks it.")  # fmt: skip
 @click.option("--symmetrize", is_flag=True, help="Write every edge both ways, and loops once.")
 @click.option("--edges-only", is_flag=True,
               help="Drop the weights and sizes of vertices, which METIS files have.")  # fmt: skip

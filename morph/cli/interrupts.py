@@ -1,4 +1,4 @@
-"""Ctrl-C that arrives while CPython can raise no exception."""
+"""Ctrl-C that arrives where CPython drops the exception."""
 
 from __future__ import annotations
 
@@ -17,44 +17,45 @@ PAUSE = 0.001  # seconds
 
 @contextmanager
 def repeated_if_dropped() -> Iterator[None]:
-    """Send SIGINT again if the exception of its handler is dropped within the block.
+    """Send SIGINT again if CPython drops a `KeyboardInterrupt` of the main thread in the block.
 
-    CPython drops the exceptions of finalizers and of callbacks of weak references, also of those of
-    other libraries.
+    CPython drops exceptions in finalizers and in callbacks of weak references, among them those of
+    other libraries, and passes them to `sys.unraisablehook`.
     """
-    before, main, waiting = sys.unraisablehook, threading.main_thread().ident, list[bool]()
+    previous, main = sys.unraisablehook, threading.main_thread().ident
+    to_send = list[bool]()  # not empty while a signal has still to be sent
 
     def hook(dropped: Any) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt) or threading.get_ident() != main:
-            before(dropped)
+            previous(dropped)
             return
-        # no `threading.Thread`: its `start` waits for the thread, whose signal may be faster
-        _thread.start_new_thread(_interrupt, (main, hook.__code__, waiting))
-        waiting.append(True)
+        # not `threading.Thread`: its `start` waits in the hook, and the signal may arrive there
+        _thread.start_new_thread(_send_again, (main, hook.__code__, to_send))
+        to_send.append(True)
 
     sys.unraisablehook = hook
     try:
         yield
-        while waiting:  # the block ends with the exception, though late
+        while to_send:  # so that the exception is raised before the block ends
             time.sleep(PAUSE)
     finally:
-        sys.unraisablehook = before
+        sys.unraisablehook = previous
 
 
-def _interrupt(thread: int, hook: CodeType, waiting: list[bool]) -> None:
-    """Send SIGINT to the main thread, when it has left the hook, which drops exceptions, too."""
+def _send_again(thread: int, hook: CodeType, to_send: list[bool]) -> None:
+    """Send SIGINT to the main thread when it has left the hook, in which it would be dropped."""
     time.sleep(PAUSE)
-    while _executes(thread, hook):
+    while _is_executing(thread, hook):
         time.sleep(PAUSE)
     if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(thread, signal.SIGINT)  # ends system calls, too
+        signal.pthread_kill(thread, signal.SIGINT)  # also interrupts a blocking system call
     else:  # Windows
         _thread.interrupt_main()
-    waiting.clear()
+    to_send.clear()
 
 
-def _executes(thread: int, code: CodeType) -> bool:
-    """Whether a function is under way in a thread."""
+def _is_executing(thread: int, code: CodeType) -> bool:
+    """Whether the code object of a function is on the stack of a thread."""
     frame = sys._current_frames().get(thread)
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back

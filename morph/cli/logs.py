@@ -40,11 +40,11 @@ def logged() -> Iterator[None]:
 
 
 def verbose() -> bool:
-    """Whether records are shown: lines that are rewritten would be torn."""
+    """Whether records are shown: records would break up a progress line, which is rewritten."""
     return any(isinstance(h, _OnStderr) for h in _logger.handlers)
 
 
 def log_in_worker(shown: bool) -> None:
-    """Show all records of a process that works for a command, if the command does."""
+    """Show all records of this worker process, if the command shows its own."""
     if shown:
         _show()

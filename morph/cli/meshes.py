@@ -188,7 +188,7 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     is_flag=True,
     help="Make the same mesh, to the last byte, with any number of threads and on a GPU.",
 )
-@click.option("-p", "--poly", is_flag=True, help="Triangulate IN anew, even if it has triangles.")
+@click.option("-p", "--poly", is_flag=True, help="Triangulate IN again, even if it has triangles.")
 @triangulation_options
 @output_options
 @click.option(

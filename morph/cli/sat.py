@@ -74,7 +74,7 @@ class _Course(Line):
 @click.argument("cnf", type=click.Path(allow_dash=True), metavar="FILE.cnf")
 @click.option("--seed", type=Integer(0, 2**32 - 1), default=0, show_default=True,
               metavar="N",
-              help="Of random decisions: the same seed gives the same answer, unless time is"
+              help="Seed of random decisions: the same seed gives the same answer, unless time is"
               " up.")  # fmt: skip
 @click.option("--time", "seconds", type=Number(0, min_open=True), metavar="SECONDS",
               help="Give up after so much time, reading included; by default after four"

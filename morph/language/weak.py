@@ -1,8 +1,8 @@
-"""Sets and maps of weak references at whose callbacks no Python code runs.
+"""Sets and maps of weak references whose callbacks run no Python code.
 
-CPython calls signal handlers between instructions of Python code, also of a weak reference's
-callback, and drops the exception that a callback raises.  So a Ctrl-C that falls into the callback
-of a `weakref.WeakSet` is lost.
+CPython calls signal handlers between instructions of Python code, also within the callback of a
+weak reference, and drops the exception that a callback raises.  The callbacks of `weakref.WeakSet`
+and `weakref.WeakKeyDictionary` are Python code, so a Ctrl-C during one of these would be lost.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ V = TypeVar("V")
 
 
 class WeakObjects(Generic[K]):
-    """A set of hashable objects that it does not keep alive."""
+    """A set of hashable objects; membership does not keep an object alive."""
 
     __slots__ = ("_most", "_refs")
 
     def __init__(self) -> None:
         self._refs: set[ref[K]] = set()
-        self._most = 16  # references before those to objects that are gone are removed
+        self._most = 16  # references; if there are more, `add` removes the dead ones
 
     def add(self, x: K) -> None:
         """Add an object."""
@@ -42,7 +42,10 @@ class WeakObjects(Generic[K]):
 
 
 class WeakMap(Generic[K, V]):
-    """A map of hashable objects that it does not keep alive; a value lives as long as its key."""
+    """A map whose keys are hashable objects that the map does not keep alive.
+
+    When a key is deallocated, its value is removed.
+    """
 
     __slots__ = ("_values",)
 

@@ -96,7 +96,7 @@ class Compiled:
     cuts : tables of points for which a program runs launch by launch, see `by_steps`
     stepwise : whether a program always runs launch by launch: it walks edges whose ends it changes
     rebuilds : graphs whose adjacency a program rebuilds, and in which directions
-    typed : milliseconds that the checker took
+    typing_ms : milliseconds that the checker took to find the types
     domains : stores over which the steps run
     together : domains whose items claim all in one round
     builds : how many binaries there have been; the latest is that of full optimisation
@@ -115,7 +115,7 @@ class Compiled:
             )
         self.unit, self.device, self.interruptible = unit, device, interruptible
         self.dependencies: list[Callable[[], bool]] = []
-        self.typed = 0.0
+        self.typing_ms = 0.0
         self._text: str | None = None
         self._binary: Any = None
         self.builds = 0
@@ -189,7 +189,7 @@ class Compiled:
             since = perf_counter()
             with counting("compile"):
                 self._binary = (key, self.device.load(self.unit, self, faults, seed))
-            took = self.typed, 1e3 * (perf_counter() - since)
+            took = self.typing_ms, 1e3 * (perf_counter() - since)
             _logger.debug("first launch of %s: types %.1f ms, binary %.1f ms", self.title, *took)
         return self._binary[1]
 
@@ -275,7 +275,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
             return bind(request) if _allow_rebuilds(known, slots) else (known, slots)
         before, since = len(slots.objects), perf_counter()
         made = _compile(request, slots)
-        made.typed = 1e3 * (perf_counter() - since)
+        made.typing_ms = 1e3 * (perf_counter() - since)
         if _let_rows_die(made.unit, slots) or _allow_rebuilds(made, slots):
             return bind(request)
         if len(slots.objects) == before:  # else a captured object has a slot: not known by the key

@@ -64,13 +64,13 @@ class DeviceGroup(Local):
                     arrays[k][r] = values.reshape(arrays[k][r].shape)
 
     @cached_property
-    def _adjoining(self) -> bool:
-        """Whether kernels of each device can access the memory of all."""
+    def _peer_access(self) -> bool:
+        """Whether kernels of each device can access the memory of all devices."""
         return all(d.reach(other) for d in self.devices for other in self.devices)
 
     def _combined(self, arrays: list[Array], rows: list[slice], op: str) -> bool:
-        """Combine arrays by a kernel on each device, if the devices have one."""
-        if not self._adjoining:
+        """Combine arrays by a kernel on each device, if the devices have one; whether they have."""
+        if not self._peer_access:
             return False
         self._synchronize()  # the arrays have been computed
         done = [d.combine(arrays, own, op) for d, own in zip(self.devices, rows, strict=True)]

@@ -227,10 +227,10 @@ class Backend(Protocol):
         """
 
     def combine(self, arrays: Sequence[Array], rows: slice, op: str) -> bool:
-        """Combine rows of arrays, in their order, into all of them.
+        """Combine rows of several arrays elementwise, and write the result into all of them.
 
-        Kernels of this device can access the arrays, which have one shape and type.  Does not
-        wait.  Returns whether the device has such a kernel; if not, nothing is done.
+        Kernels of this device can access the arrays, which have one shape and type.  Does not wait
+        for the kernel.  Returns whether the device has such a kernel; if not, nothing is done.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ class Device(Backend):
         return self.on_host and other.on_host
 
     def combine(self, arrays: Sequence[Array], rows: slice, op: str) -> bool:
-        """Combine rows of arrays into all of them, see `Backend.combine`: here do nothing."""
+        """Return False: by default a device has no kernel for `Backend.combine`."""
         return False
 
 

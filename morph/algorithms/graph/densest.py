@@ -1,4 +1,4 @@
-"""Densest subgraph: the vertices with the most edges among them per vertex.
+"""Densest subgraph: the subgraph with the most edges per vertex.
 
 Approximation (Charikar 2000, in the parallel form of Fang et al. 2019): vertices are ordered by
 core number, then by degree, and the densest of all sets of last vertices is taken.  The k-core of
@@ -190,7 +190,7 @@ def _densest(graph: Graph, exact: bool) -> DensestSubgraph:
 
 @of_graph_on_one_device
 def densest_subgraph(graph: Graph, *, exact: bool = True) -> DensestSubgraph:
-    """Find the points with the most edges among them per point, in any direction.
+    """Find the points of the densest subgraph, that with the most edges per point.
 
     Parameters
     ----------

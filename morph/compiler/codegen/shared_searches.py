@@ -1,6 +1,6 @@
 """A search that a GPU's warp shares, as C++: the parts of its kernel, and the members of its step.
 
-See `passes.search` for which loops these are; ``kernels/schedule/search.h`` runs them.
+`passes.search` says which loops are shared; ``kernels/schedule/search.h`` runs them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from morph.compiler.passes.work_sharing import bound
 
 
 class Epilogue(Body):
-    """What follows a search."""
+    """The statements of a kernel after the test of its last loop, a search."""
 
     def __init__(self, names: Names, scope: Scope, body: BodyPlan, shared: SharedSearch) -> None:
         super().__init__(names, scope, body)
@@ -34,20 +34,20 @@ class Epilogue(Body):
 
 
 def search_structs(e: Emission, plan: FunctionPlan, searching: Searching) -> None:
-    """What the parts of a kernel hand on."""
-    k, shared, n, name = plan.func, searching.loop, e.names, e.names.funcs[plan.func.name]
+    """Add the structs of the locals that are live between the parts of a kernel."""
+    k, shared, n, name = plan.func, searching.search, e.names, e.names.funcs[plan.func.name]
     types = dict(k.params) | dict(k.locals)
-    for part, what, names in (
-        ("live_in", "its test reads of the item", shared.live_in),
-        ("live_out", "is read behind its search", shared.live_out),
+    for part, what, live in (
+        ("live_in", "the locals that its test reads", shared.live_in),
+        ("live_out", "the locals that are read after its search", shared.live_out),
     ):
-        e.put("", f"struct {name}_{part} {{  // what {what}")
-        e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
+        e.put("", f"struct {name}_{part} {{  // {what}")
+        e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in live), "};")
 
 
 def search_functions(e: Emission, plan: FunctionPlan, searching: Searching) -> None:
     """Add the parts of a kernel; only a GPU calls them."""
-    k, shared, name = plan.func, searching.loop, e.names.funcs[plan.func.name]
+    k, shared, name = plan.func, searching.search, e.names.funcs[plan.func.name]
     item, *given = values(k)
     head = f"MORPH_BODY bool {name}_prologue(const Args& a, Item& it"
     head += f"{e.signature([item, *given])}, Entries& row_"
@@ -66,10 +66,10 @@ def search_functions(e: Emission, plan: FunctionPlan, searching: Searching) -> N
 
 
 def search_members(e: Emission, step: StepPlan, args: str) -> list[str]:
-    """What the step of a search has beside the others."""
+    """The members that the `Step` of a search has in addition to those of all steps."""
     s, searching = step.node, step.searching
     assert isinstance(s, ir.Foreach) and searching is not None
-    n, name, loop = e.names, e.names.funcs[s.kernel], searching.loop.loop
+    n, name, loop = e.names, e.names.funcs[s.kernel], searching.search.loop
     row, edge = n.type(bound_types(loop)[0]), n.edge(loop.graph, loop.direction, "k")
     end = n.end(loop.graph, loop.direction, "k", "edge") if loop.var else "-1"
     call = ", ".join(("r.edge", "r.end")[: len(bound(loop))])

@@ -437,7 +437,7 @@ class Body(Expressions):
         self._end_search(s, then, k, found, f"{first} <= {k}")
 
     def _end_search(self, s: ir.ForEdges, then: ir.Body, k: str, found: str, some: str) -> None:
-        """What follows a search that ended at entry ``k``, if there are ``some``."""
+        """Print what follows a search that ended at entry ``k``; ``some``: the row is not empty."""
         n, edge = self.names, self.resolve(s.edge)
         self.put(f"if ({some}) {{")
         self.put(f"    {edge} = {n.edge(s.graph, s.direction, k)};")

@@ -60,7 +60,7 @@ class PartitionedProgram:
     stale : tuple of (slot, column)
         Changed columns whose mirrors may differ from the owner's values after the launch.
     bounds, moves : dict of (slot, column) to str
-        Those of all steps, see `Partitioning`, where the steps agree.
+        As in `Partitioning`, for the columns on whose operation all steps agree.
     hidden : tuple of Hidden
     boxes : tuple of Box
     collections : tuple of str
@@ -245,7 +245,7 @@ class _Program:
             yield ir.Exchange(combines=combines, spreads=spreads, pos=s.pos)
 
     def _bound(self, c: tuple[str, str]) -> str:
-        """The operation by which all steps that read mirrors compare offers with them, if any."""
+        """The operation by which all steps compare new values with mirrors of a column, if any."""
         return _only(p.bounds.get(c) for p in self.steps if c in p.spreads)
 
     def _stays_bound(self, p: Partitioning, c: tuple[str, str]) -> bool:
@@ -401,7 +401,7 @@ class _Program:
 
 
 def _only(operations: Iterable[str | None]) -> str:
-    """The operation that all are; empty if they differ or one has none."""
+    """The operation, if there is one and all are equal; else the empty string."""
     found = set(operations)
     return (found.pop() or "") if len(found) == 1 else ""
 

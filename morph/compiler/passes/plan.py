@@ -101,9 +101,9 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """A search that a GPU's warp shares, and the texts that its kernel becomes there."""
+    """A search that a GPU's warp shares, and the texts that its kernel becomes on a GPU."""
 
-    loop: SharedSearch
+    search: SharedSearch
     prologue: BodyPlan
     test: BodyPlan
     epilogue: BodyPlan
@@ -409,7 +409,7 @@ class _Planner:
 
         ``live`` are locals that are members of a struct that the text takes, ``hidden`` are its
         parameters.  ``nodes`` are the nodes that it prints, if these are not all of ``body``.
-        ``split`` is a search of which it prints what follows.
+        ``split`` is a shared search in ``body``: the text has only the statements that follow it.
         """
         mine, ahead = named(body) - {*live, *hidden}, self.ahead.get(f.name)
         beside = [o for name in self.concurrent.get(f.name, ()) for o in self.reached[name]]
@@ -526,10 +526,10 @@ class _Planner:
         ends = s.prologue[-1] is not s.loop
         test = ir.Return(value=s.test, pos=s.loop.pos)
         given = bound(s.loop)
-        # the epilogue names of the loop only what it reads itself
+        # variables that only the test names are not declared in the epilogue
         apart = named((test,)) - named((*s.then, *s.tail)) - {*given}
         return Searching(
-            loop=s,
+            search=s,
             prologue=replace(self._text(f, s.prologue, nodes=before), ends=ends),
             test=replace(
                 self._text(f, (test,), live=s.live_in, hidden=given), item="", stable=frozenset()
@@ -641,7 +641,7 @@ class _Planner:
             found,
             varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
             sharing=sharing,
-            searching=functions[s.kernel].searching if search.is_shared(s) else None,
+            searching=functions[s.kernel].searching if search.may_share(s) else None,
             lists_rows=sharing is not None and s.balance in LISTS,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel]),
             own_row=own_row,

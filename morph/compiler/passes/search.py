@@ -1,9 +1,9 @@
-"""Loops that search for the first edge with a property.
+"""Searches: loops over edges that end at the first edge that passes a test.
 
 ``for t in p.outnbrs: if t.seen: ...; break`` tests one edge after another.  The test has no side
 effect, so a GPU's thread may test several edges at once: their loads are then in flight together.
 
-If the search is the last loop of a kernel, the threads of a GPU's warp share the long ones: the
+If the search is the last loop of a kernel, the threads of a GPU's warp share long searches: the
 kernel becomes a *prologue*, the *test*, and an *epilogue*, which gets the first edge that passes;
 see kernels/schedule/search.h.  On a CPU, and with ``balance="thread"``, the kernel is not split.
 """
@@ -25,19 +25,20 @@ PURE = (
 
 
 def condition(s: ir.ForEdges) -> ir.If | None:
-    """The test of a loop that does nothing else, and ends at the first edge that passes."""
+    """The test of a search: the ``if`` that is the whole body of a loop and ends in ``break``."""
     plain = not s.reverse and s.skip is None and s.start is None and s.direction != "all"
     if not plain or len(s.body) != 1 or not isinstance(test := s.body[0], ir.If):
         return None
     ends = bool(test.then) and isinstance(test.then[-1], ir.Break) and not test.orelse
     nodes = list(ir.walk(test.cond))
     places = [n for n in nodes if isinstance(n, ir.Place)]
-    rows = [n.row for n in places]  # the rows of all edges exist
+    rows = [n.row for n in places]  # exist for every edge, so speculative tests are safe
     reads = any(isinstance(r, ir.Var) and r.name in (s.edge, s.var) for r in rows)
     pure = all(isinstance(n, PURE) for n in nodes) and all(isinstance(r, ir.Var) for r in rows)
-    parts = [n for p in places for n in ir.walk(p.index)]  # a later edge may be no index
-    pure = pure and not any(isinstance(n, ir.Load) for n in parts)
-    pure = pure and not any(isinstance(n, ir.Var) and n.name in (s.edge, s.var) for n in parts)
+    # another edge's value may be out of range as an index
+    indices = [n for p in places for n in ir.walk(p.index)]
+    pure = pure and not any(isinstance(n, ir.Load) for n in indices)
+    pure = pure and not any(isinstance(n, ir.Var) and n.name in (s.edge, s.var) for n in indices)
     inner = any(isinstance(n, ir.Break | ir.Continue) for n in ir.walk(test.then[:-1]))
     return test if ends and reads and pure and not inner else None
 
@@ -48,20 +49,20 @@ class SharedSearch:
 
     Attributes
     ----------
-    then : what is done with the edge that passes
-    tail : what follows the loop in any case
+    then : the statements under the test, executed for the edge that passes
+    tail : the statements after the loop, executed whether or not an edge passes
     live_in : the locals (the item among them) that the test reads
     live_out : the locals that ``then`` and ``tail`` read
     """
 
-    prologue: ir.Body  # up to and with the loop
+    prologue: ir.Body  # the kernel up to and including the loop
     loop: ir.ForEdges
     test: ir.Expr
     then: ir.Body
     tail: ir.Body
     live_in: tuple[str, ...]
     live_out: tuple[str, ...]
-    batched = False  # the epilogue uses what the prologue has reserved
+    batched = False  # the epilogue uses the capacity that the prologue has reserved
     capacity = ()
 
 
@@ -71,20 +72,20 @@ def shared_searches(unit: ir.Unit) -> dict[str, SharedSearch]:
         return {}
     funcs = {f.name: f for f in unit.funcs}
     tables = {s.slot for s in unit.stores if s.kind == "table"}
-    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if is_shared(s)]
+    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if may_share(s)]
     found = {s.kernel: shared_search(funcs[s.kernel], funcs, tables) for s in steps}
     return {name: s for name, s in found.items() if s is not None}
 
 
-def is_shared(step: ir.Foreach) -> bool:
-    """Whether a step's warps run its items together, so that they may share searches."""
+def may_share(step: ir.Foreach) -> bool:
+    """Whether the lanes of a warp run items of a step together, so that they may share searches."""
     return step.balance != "thread" and not step.until_empty and not step.together
 
 
 def shared_search(
     kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]
 ) -> SharedSearch | None:
-    """The parts of a kernel whose last loop is a search, unless another loop is shared."""
+    """The parts of a kernel whose last loop is a search, unless its last loop is work-sharing."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None or kernel.ahead:
         return None
     if shared_loop(kernel, funcs, tables) is not None:
@@ -103,7 +104,7 @@ def _split(
     kernel: ir.Kernel, head: ir.Body, loop: ir.ForEdges, test: ir.If, tail: ir.Body
 ) -> SharedSearch:
     then, bound = test.then[:-1], {loop.edge, loop.var}
-    params = {n for n, _ in kernel.params[1:]}  # the same for all items
+    params = {n for n, _ in kernel.params[1:]}  # equal for all items, so not stored per item
     kept = {n for n, _ in (*kernel.params, *kernel.locals)} - params
     live_in = set(ir.used(ir.walk(test.cond))) - bound
     live_out = (read_first(then) - bound) | read_first(tail)

@@ -1,6 +1,7 @@
-"""Combination of arrays of several GPUs: one kernel on each reads and writes the memory of all.
+"""Combination of arrays of several GPUs: all-reduce by kernels that access the memory of all GPUs.
 
-CuPy would launch a kernel for each two arrays, and a copy for each result.
+Each GPU combines a range of the rows, and stores the result into every array.  With CuPy this would
+take a kernel for each pair of arrays, and a copy for each result.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from morph.runtime.arrays import Array, import_cupy
 from morph.runtime.toolchain import cuda
 
-MOST = 8  # arrays
-BLOCK, BLOCKS = 256, 528
+MOST = 8  # arrays, one a GPU
+BLOCK, BLOCKS = 256, 528  # threads of a block; at most four blocks on each of 132 multiprocessors
 OPERATIONS = {  # as `morph.partition.routes.OPERATIONS`
     "add": "x + y", "min": "y < x ? y : x", "max": "x < y ? y : x", "or": "x | y", "and": "x & y",
 }  # fmt: skip
@@ -48,13 +49,13 @@ extern "C" __global__ void combine(
 
 
 def text(kind: str, op: str) -> str:
-    """Give the kernel for values of a type, such as ``"i4"``."""
+    """Give the C++ of the kernel for values of a type, such as ``"i4"``."""
     return f"typedef {TYPES[kind]} T;\n#define OPERATION {OPERATIONS[op]}\n{TEXT}"
 
 
 @cache
 def _function(index: int, kind: str, op: str) -> tuple[Any, Any]:
-    """Load the kernel on a GPU, which is current; the module has to be kept."""
+    """Load the kernel on the current GPU, ``index``; it is valid while its module is kept."""
     cupy = import_cupy()
     module = cupy.cuda.function.Module()
     arch = f"sm_{cupy.cuda.Device(index).compute_capability}"
@@ -63,7 +64,7 @@ def _function(index: int, kind: str, op: str) -> tuple[Any, Any]:
 
 
 def combine(index: int, arrays: Sequence[Array], rows: slice, op: str) -> bool:
-    """Combine rows of arrays into all of them, see `Backend.combine`, by the current GPU."""
+    """Combine rows of arrays into all of them on the current GPU, see `Backend.combine`."""
     kind, like = arrays[0].dtype.str[1:], arrays[0]
     plain = all(a.flags.c_contiguous for a in arrays) and kind in TYPES
     lacks = like.dtype.kind == "f" and op in ("or", "and")  # an operation

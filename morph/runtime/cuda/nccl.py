@@ -34,8 +34,8 @@ def connect(comm: Any, gpu: Device) -> Nccl | None:
     Returns
     -------
     Nccl or None
-        None if NCCL is missing or two ranks have the same GPU; or if NCCL does not connect the
-        GPUs, which is a warning with the reason.
+        None if NCCL is missing, if two ranks have the same GPU, or, with a warning that has the
+        reason, if NCCL does not connect the GPUs.
     """
     with gpu.active():
         nccl = _nccl()

@@ -26,7 +26,7 @@ _logger = logging.getLogger("morph.compile")
 
 
 def log_build(name: str, target: str, how: str, since: float, binary: Path) -> None:
-    """Log that a binary was made or found since a time of `perf_counter`."""
+    """Log how a binary was obtained, and the time since ``since`` (`perf_counter`)."""
     level = logging.INFO if how == "cache miss" else logging.DEBUG
     ms = 1e3 * (perf_counter() - since)
     kernel = name.removeprefix("morph_") or "text"
