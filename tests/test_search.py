@@ -61,8 +61,8 @@ def find_or_return(p):
 
 @morph.program
 def find_all(g, shift, listed, sums):
-    foreach(g.points, find_edge, shift, listed, sums, where=lambda p: p.sort != 2)
-    foreach(g.points, find_neighbour)
+    foreach(g.points, find_edge, shift, listed, sums, where=lambda p: p.sort != 2, balance="warp")
+    foreach(g.points, find_neighbour, balance="grid")
 
 
 def rows(lengths, seed):
@@ -163,7 +163,7 @@ def test_what_a_warp_shares():
         g.points.add(name, i64)
     shared = []
     for kernel in (find_neighbour, find_or_return):
-        for balance in ("auto", "thread"):
+        for balance in ("warp", "auto", "thread"):
             morph.foreach(g.points, kernel, balance=balance)
             shared.append("WORK_SHARING = TARGET_GPU" in kernel.source())
-    assert shared == [True, False, False, False]
+    assert shared == [True, False, False, False, False, False]

@@ -3,9 +3,10 @@
 ``for t in p.outnbrs: if t.seen: ...; break`` tests one edge after another.  The test has no side
 effect, so a GPU's thread may test several edges at once: their loads are then in flight together.
 
-If the search is the last loop of a kernel, the threads of a GPU's warp share long searches: the
-kernel becomes a *prologue*, the *test*, and an *epilogue*, which gets the first edge that passes;
-see kernels/schedule/search.h.  On a CPU, and with ``balance="thread"``, the kernel is not split.
+If the search is the last loop of a kernel, and the step has ``balance="warp"`` or ``"grid"``, the
+threads of a GPU's warp share long searches: the kernel becomes a *prologue*, the *test*, and an
+*epilogue*, which gets the first edge that passes; see kernels/schedule/search.h.  Otherwise, and on
+a CPU, the kernel is not split: where searches end soon, the split costs more than it saves.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def shared_searches(unit: ir.Unit) -> dict[str, SharedSearch]:
 
 def may_share(step: ir.Foreach) -> bool:
     """Whether the lanes of a warp run items of a step together, so that they may share searches."""
-    return step.balance != "thread" and not step.until_empty and not step.together
+    return step.balance in ("warp", "grid") and not step.until_empty and not step.together
 
 
 def shared_search(

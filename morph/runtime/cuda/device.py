@@ -123,7 +123,7 @@ class CudaDevice(Device):
         )
 
     def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        return _load(unit, code.text, faults, self.index, code.rebuilt)
+        return _load(unit, code.text, faults, self.index)
 
     def report(self, values: Array) -> CudaReport:
         return CudaReport(_small_copies(self.index), values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 from morph.compiler.codegen.unit import cooperative, entry, prelude_of
@@ -90,10 +89,7 @@ class CudaLaunch:
         self._launch(self._function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, *self._pointers)
 
 
-def load(
-    unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0,
-    rebuilt: Callable[[], object] | None = None,
-) -> CudaLaunch:  # fmt: skip
+def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
     """Compile a unit's text for a GPU and return its launcher.
 
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
@@ -102,9 +98,5 @@ def load(
     device = import_cupy().cuda.Device(device_index)
     defines = ("MORPH_FAULTS",) if faults else ()
     arch = f"sm_{device.compute_capability}"
-    together = any(step.together for step in ir.find(unit.blocks, ir.Foreach))
-    if len(text) < cuda.WORTH or together:  # how many items run together must not change
-        rebuilt = None
-    text, name = prelude_of(unit) + text, entry(unit)
-    cubin = cuda.build(text, arch, name=name, defines=defines, rebuilt=rebuilt)
+    cubin = cuda.build(prelude_of(unit) + text, arch, name=entry(unit), defines=defines)
     return CudaLaunch(cubin, unit, device)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache as memoised
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,7 +18,6 @@ from morph.runtime.toolchain import (
     processes,
     progress,
     shipped,
-    tiers,
     time_left,
 )
 from morph.runtime.toolchain.runner import UNUSABLE
@@ -28,18 +25,14 @@ from morph.runtime.toolchain.runner import UNUSABLE
 # no contraction (exact predicates); functions without a space are __device__
 FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings")
 
-QUICK = "--Ofast-compile=max"  # of NVRTC 13; large units take a third of the time
-WORTH = 8192  # characters of a unit without the prelude that are worth a quick cubin
-
 _HELP = """no CUDA compiler: NVRTC, reached through CuPy, is not usable ({reason}).
 Install both: `pip install "morph-engine[gpu]"` (cupy-cuda13x and nvidia-cuda-nvrtc), or, with a
 driver of CUDA 12, `pip install "morph-engine[gpu12]"`."""
 
 
 def build(
-    text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = (),
-    rebuilt: Callable[[], object] | None = None,
-) -> bytes:  # fmt: skip
+    text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = ()
+) -> bytes:
     """Compile a text, or find it in the installed package or the cache.
 
     Parameters
@@ -52,8 +45,6 @@ def build(
         The kernel's name, for messages and the cache's list.
     defines : tuple of str
         Macros, each ``NAME`` or ``NAME=VALUE``.
-    rebuilt : callable, optional
-        As of `morph.runtime.toolchain.cpu.build`; without it the optimisation is full.
 
     Returns
     -------
@@ -72,16 +63,11 @@ def build(
     if own := shipped.find("cubin", text, "cuda", *flags):
         log_build(name, arch, "installed", since, own)
         return own.read_bytes()
-    full = _unit(text, name, arch, flags)
-    if found := _stored(full, since):
+    unit = _unit(text, name, arch, flags)
+    if found := _stored(unit, since):
         return found
-    mode = tiers.mode() if rebuilt and _is_quick_known() else "full"
-    unit = full if mode == "full" else _unit(text, name, arch, (*flags, QUICK))
     with progress.compiling(name):
-        cubin = _build(unit, text, since)
-    if mode == "auto" and rebuilt:
-        tiers.background.add(full.key, partial(_rebuild, full, unit.key), rebuilt)
-    return cubin
+        return _build(unit, text, since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +112,6 @@ def _build(unit: _Unit, text: str, since: float) -> bytes:
     return cubin
 
 
-def _rebuild(unit: _Unit, quick: str) -> bool:
-    """Compile the text of the quick cubin again, in the background; whether that succeeds."""
-    since = perf_counter()
-    if _stored(unit, since):
-        return True
-    text = (cache.path() / f"{quick}.cpp").read_text(encoding="utf-8")
-    cubin, _ = _compile(text, unit.flags, f"{unit.key}.cpp", background=True)
-    if cubin:
-        unit.store(cubin, text, "rebuilt", since)
-    return bool(cubin)
-
-
 def _stored(unit: _Unit, since: float) -> bytes | None:
     """Return the cubin that the cache has."""
     if (hit := cache.load(unit.key)) is None:
@@ -158,24 +132,20 @@ def ship(text: str, arch: str, folder: Path) -> Path:
 
 
 def _compile(
-    text: str, flags: tuple[str, ...], name: str, seconds: float | None = None,
-    background: bool = False,
-) -> tuple[bytes, str]:  # fmt: skip
+    text: str, flags: tuple[str, ...], name: str, seconds: float | None = None
+) -> tuple[bytes, str]:
     """Return the cubin, empty if there is none, and the log of NVRTC.
 
     NVRTC runs in a process of its own, which can be interrupted.
     """
     nvrtc, library = _nvrtc(), _library()
     if library is None or not sys.executable:
-        return (b"", "") if background else _compile_here(nvrtc, text, flags, name)
+        return _compile_here(nvrtc, text, flags, name)
     made = cache.temporary("cubin")
     try:
         call = ("nvrtc", str(library), name, *flags)
-        if background:
-            done = processes.run_in_background(call, text, made)
-        else:
-            done = processes.run(processes.runner(*call, out=made), text, seconds)
-        if done.returncode == UNUSABLE and not background:
+        done = processes.run(processes.runner(*call, out=made), text, seconds)
+        if done.returncode == UNUSABLE:
             return _compile_here(nvrtc, text, flags, name)
         return (b"", done.stderr.strip()) if done.returncode else (made.read_bytes(), "")
     finally:
@@ -194,11 +164,6 @@ def _compile_here(
         return b"", nvrtc.getProgramLog(program) or str(error)
     finally:
         nvrtc.destroyProgram(program)
-
-
-def _is_quick_known() -> bool:
-    """Whether this NVRTC has `QUICK`, and can run in the background."""
-    return _library() is not None and _nvrtc().getVersion() >= (13, 0)
 
 
 @memoised
