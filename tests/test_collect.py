@@ -79,9 +79,8 @@ def test_entries_without_items():
 
 def test_what_a_collection_refuses():
     g, h = points(3), points(3)
-    for bad in (lambda: Collection(g), lambda: Collection(), lambda: Collection(x=i32)):
-        with pytest.raises(TypeError):
-            bad()
+    with pytest.raises(TypeError):
+        Collection(g)
     for bad in (
         lambda: Collection(g.points, to=Ref(h.points)),
         lambda: Collection(g.points, to=Ref("nothing")),
@@ -173,6 +172,13 @@ def test_set_against_a_model(case):
     assert s.labels().tolist() == [min(new[j] for j in model[i] if j in new) for i in alive]
     s.reset()
     assert s.labels().tolist() == list(range(len(alive)))
+
+
+def test_a_full_list_grows_to_fewer_entries_of_many_columns():
+    for columns, capacity in (({}, 1 << 17), ({"x": vec(f64, 64)}, 1 << 16)):
+        c = Collection(i32, device="cpu", capacity=1 << 13, **columns)
+        c._extend_capacity(1)
+        assert c.capacity == capacity
 
 
 def test_set_grows_with_its_table():

@@ -55,6 +55,16 @@ def test_rows_are_combined_in_order(kind, op):
             assert np.array_equal(a[31:], old[31:], equal_nan=kind == "f8")
 
 
+@pytest.mark.parametrize(
+    "kind, op, count, step",
+    [("f4", "or", 2, 1), ("b1", "add", 2, 1), ("f2", "min", 2, 1), ("i4", "add", 9, 1),
+     ("i4", "add", 2, 2)],
+)  # fmt: skip
+def test_what_no_kernel_combines(kind, op, count, step):
+    arrays = [np.ones(8, kind)[::step] for _ in range(count)]
+    assert not combining.combine(0, arrays, slice(0, 4), op)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(0,), (1,), (1000,), (333, 2)])
 def test_groups_of_gpus(shape):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pretend import pretended
+from pretend import Pretended, pretended
 from targets import host
 
 import morph
@@ -690,3 +690,18 @@ def test_compact_refuses_rows_in_parts():
     parts = morph.partition(morph.generate.grid(3, 3, device="cpu"), ["cpu", "cpu"])
     with pytest.raises(TypeError, match="on one device"):
         morph.compact(parts.points, lambda p: p.id > 1)
+
+
+def test_results_are_gathered_when_all_devices_have_computed_them(monkeypatch):
+    first, second = pretended(monkeypatch, 0), Pretended(1)
+    ends = np.arange(9), np.arange(1, 10)
+    parts = morph.partition(morph.Graph.from_edges(*ends, device="cpu"), [first, second])
+    parts.points.add("x", i32)
+    parts.points.x[:] = np.arange(10, 20)
+    log, put = [], Pretended.put
+    monkeypatch.setattr(Pretended, "reach", lambda device, other: True)
+    monkeypatch.setattr(Pretended, "synchronize", lambda device: log.append(device.name))
+    monkeypatch.setattr(Pretended, "put", lambda *given: (log.append("put"), put(*given))[1])
+    found = parts.points.gathered("x", first)
+    assert log == ["cuda:1", "put", "cuda:0"]
+    assert found.get().tolist() == list(range(10, 20))

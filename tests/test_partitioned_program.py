@@ -15,6 +15,7 @@ from test_parts_programs import (
     small_graph,
     visit,
 )
+from test_parts_together import by_worklists
 
 import morph
 from morph.compiler.ir import abi, layout
@@ -168,6 +169,58 @@ def test_a_column_is_spread_after_each_step_that_changes_it():
     assert [[m.column for m in n.spreads] for n in exchanges] == [["given"], ["given"]]
     assert all(not n.combines for n in exchanges)
     assert {h.what for h in found.hidden} == {"points", "owned_points"}
+
+
+def test_a_step_over_a_worklist_marks_what_it_changes():
+    g = graph()
+    for name, kind in {"next": i32, "total": i64, "seen": f64, "at": morph.vec(f64, 2)}.items():
+        g.points.add(name, kind)
+    found = derived(by_worklists, g, *lists(g))
+    sent = [[(m.column, m.marked) for m in sends] for sends in found.sends]
+    lists_of = {"take_next": ["at", "label"], "count_down": ["left"]}
+    for p, columns in zip(found.steps, sent, strict=True):
+        name = p.unit.blocks[0].steps[0].kernel.removesuffix("_2")
+        if name in lists_of:
+            assert columns == [(c, True) for c in lists_of[name]]
+        else:
+            assert all(not marked for _, marked in columns)
+    assert [("at", False), ("label", False), ("left", False)] in sent and [("at", False)] in sent
+    marks = [n for f in found.unit.funcs for n in ir.walk(f) if isinstance(n, ir.Mark)]
+    # in the step, and in the one that executes messages
+    assert sorted(m.column for m in marks) == ["at", "label", "left", "left"]
+    assert [c for _, c in abi.parts_of(found.unit).marks] == ["at", "label", "left"]
+    text = "\n".join(describe_program(found))
+    assert "rows of g.points.label are sent to mirrors, those that have changed" in text
+    assert "rows of g.points.at are sent to mirrors, all" in text
+
+
+@morph.kernel
+def lower_mirrors(p, listed):
+    for t in p.outnbrs:
+        atomic_min(t.dist, p.dist + 1)
+
+
+@morph.kernel
+def copy_dist(p):
+    for t in p.outnbrs:
+        p.left += t.dist
+
+
+@morph.program
+def lower_listed(g, listed):
+    morph.foreach(listed, lower_mirrors, listed)
+    morph.foreach(g.points, copy_dist)
+
+
+def test_what_parts_change_at_mirrors_is_sent_as_a_whole():
+    g = graph()
+    found = derived(lower_listed, g, lists(g)[0])
+    assert found.steps[0].mirrored == {("g.points", "dist")}
+    assert [[(m.column, m.marked) for m in sends] for sends in found.sends] == [
+        [("dist", False)],
+        [],
+    ]
+    assert not [n for f in found.unit.funcs for n in ir.walk(f) if isinstance(n, ir.Mark)]
 
 
 @pytest.mark.parametrize(

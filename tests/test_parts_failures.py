@@ -164,7 +164,7 @@ def failing_in_part(k, n):
         yield made
 
 
-@pytest.mark.parametrize("program", [PROGRAMS[1], PROGRAMS[3], OTHERS[0], OTHERS[4]])
+@pytest.mark.parametrize("program", [PROGRAMS[1], PROGRAMS[3], OTHERS[0], OTHERS[4], OTHERS[6]])
 def test_allocations_that_fail_in_one_part(program):
     g, fired = small_graph(), 0
     wanted = values(program(g.copy()))

@@ -33,11 +33,13 @@ from morph.prelude import (
     atomic_max,
     atomic_min,
     atomic_or,
+    atomic_sub,
     f32,
     f64,
     i32,
     i64,
     u64,
+    vector,
 )
 
 
@@ -230,6 +232,18 @@ def give(p):
 
 
 @morph.kernel
+def choose_third(p, some):
+    if p.id % 3 == 0:
+        some.add(p)
+
+
+@morph.kernel
+def give_more(p):
+    for e in p.outedges:
+        e.value += p.id
+
+
+@morph.kernel
 def receive(p):
     p.total = 0
     for e in p.inedges:
@@ -237,8 +251,11 @@ def receive(p):
 
 
 @morph.program
-def along_edges(g):
+def along_edges(g, some):
     morph.foreach(g.points, give)
+    morph.foreach(g.points, receive)
+    morph.foreach(g.points, choose_third, some)
+    morph.foreach(some, give_more)
     morph.foreach(g.points, receive)
 
 
@@ -248,7 +265,7 @@ def edges(g):
     g.points.add("total", i64)
     if not g.directed:
         return (0,)
-    along_edges(g)
+    along_edges(g, morph.Collection(g.points))
     return (g.points.total,)
 
 
@@ -297,7 +314,80 @@ def nested(g):
     return g.points.dist, twice(g, now, following)
 
 
-OTHERS = [tree, totals, columns, edges, locks, nested]
+@morph.kernel
+def begin(p):
+    p.label = p.id
+    p.left = 3
+    p.at = vector(0.0, 0.0)
+
+
+@morph.kernel
+def look_around(p, changed):
+    p.next = p.label
+    for t in p.outnbrs:
+        p.next = min(p.next, t.label)
+    if p.next < p.label:
+        changed.add(p)
+
+
+@morph.kernel
+def take_next(p, level):
+    p.label = p.next
+    p.at = vector(f64(p.label), f64(level))
+
+
+@morph.kernel
+def count_down(p, now):
+    for t in p.outnbrs:
+        if atomic_sub(t.left, 1) == 1:
+            now.add(t)
+
+
+@morph.kernel
+def add_up(p):
+    for t in p.outnbrs:
+        p.total += t.left
+        p.seen += t.at[0] + t.at[1]
+
+
+@morph.kernel
+def double(p):
+    p.at = vector(2 * p.at[0], p.at[1])
+
+
+@morph.program
+def by_worklists(g, changed, now):
+    morph.foreach(g.points, begin)
+    level = i32(0)
+    morph.foreach(g.points, look_around, changed)
+    while not changed.empty:
+        level += 1
+        now.clear()
+        morph.foreach(changed, take_next, level)
+        morph.foreach(changed, count_down, now)
+        morph.foreach(now, add_up)
+        if level == 2:
+            morph.foreach(g.points, double)
+        changed.clear()
+        morph.foreach(g.points, look_around, changed)
+    morph.foreach(g.points, add_up)
+
+
+def worklists(g):
+    """Steps over worklists send what they change to mirrors, other steps all rows."""
+    for name, kind in {"label": i32, "next": i32, "left": i32, "total": i64, "seen": f64}.items():
+        g.points.add(name, kind)
+    g.points.add("at", morph.vec(f64, 2))
+    changed, now = morph.Collection(g.points), morph.Collection(g.points)
+    by_worklists(g, changed, now)
+    g.points.left[:5] = 7  # mirrors get it from the host
+    changed.extend(range(0, len(g.points), 3))
+    now.clear()
+    by_worklists(g, changed, now)
+    return tuple(getattr(g.points, n) for n in ("label", "left", "total", "seen", "at"))
+
+
+OTHERS = [tree, totals, columns, edges, locks, nested, worklists]
 
 
 @pytest.mark.parametrize("program", OTHERS)
@@ -391,6 +481,45 @@ def test_values_of_mirrors_after_a_program():
         h.points.add(name, i64)
     peel_all(h, morph.Collection(h.points), morph.Scalars(h, remaining=0))
     assert h.stale == {"left"}
+
+
+@morph.kernel
+def raise_value(p):
+    p.value += 1
+
+
+@morph.kernel
+def add_values(p):
+    for t in p.outnbrs:
+        p.total += t.value
+
+
+@morph.program
+def raise_listed(g, some):
+    morph.foreach(some, raise_value)
+    morph.foreach(g.points, add_values)
+
+
+def test_a_step_over_a_worklist_sends_what_it_has_changed():
+    at, lost = np.arange(600), 100
+    g = morph.partition(morph.Graph.from_edges(at, 599 - at, device="cpu"), ["cpu"] * 2)
+    g.points.add("value", i32), g.points.add("total", i64)
+    some, groups = morph.Collection(g.points), np.zeros(600, bool)
+    for changed in ([3, 599], [64, 66, 410]):
+        some.clear()
+        some.extend(changed)
+        for k in range(2):  # what a mirror lost shows whether its row is sent
+            g.local(k).points.value[300:] = lost
+        raise_listed(g, some)
+        assert "by groups of 8" in raise_listed.source()
+        groups[:] = False
+        for row in changed:
+            groups[row - row % 300 % 8 :][:8] = True
+        groups[300:304] |= groups[300]  # a group ends with its part
+        value = g.points.value[:]
+        for k, mirrored in enumerate((slice(300, 600), slice(300))):
+            wanted = np.where(groups, value, lost)[mirrored]
+            assert np.array_equal(g.local(k).points.value[300:], wanted)
 
 
 @morph.kernel

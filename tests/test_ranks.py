@@ -86,7 +86,7 @@ try:
 except ValueError as error:
     print(error)
 """
-    text = "the version of Morph's messages differs between rank 0 and rank 1: 2, 3"
+    text = "the version of Morph's messages differs between rank 0 and rank 1: 3, 4"
     assert output_of_ranks(2, code) == [text] * 2
 
 
@@ -262,7 +262,10 @@ parts.points.x[:]
 
 
 PROGRAMS = """
+import sys
 from test_parts_programs import *
+sys.modules["morph.partition.routes"].FEW = 1  # lists of changes, of few mirrors, too
+sys.modules["morph.partition.ranks"].platform.node = lambda: f"machine {comm.rank}"
 rng = np.random.default_rng(5)
 for directed in (True, False):
     ends, weight = rng.integers(0, 40, (2, 90)), rng.integers(1, 9, 90)

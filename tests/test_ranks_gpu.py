@@ -1,9 +1,13 @@
 """Ranks with a GPU each: arrays go by NCCL, or by MPI; results are those of one device."""
 
+from types import SimpleNamespace
+
 import pytest
 from ranks import output_of_ranks
 
 from morph import device
+from morph.runtime import device as devices
+from morph.runtime.cuda import nccl
 
 COUNTED = """
 from morph.partition import ranks
@@ -116,3 +120,33 @@ def test_gpus(size):
 def test_ranks_that_share_a_gpu():
     code = 'devices = "cuda:0"\n' + COUNTED + ALGORITHMS
     assert output_of_ranks(2, code + "print(count)") == ["0"] * 2
+
+
+def test_the_gpu_of_arrays_is_not_the_current_one(monkeypatch):
+    """CuPy's `asarray` would copy them to the current GPU, which is the first."""
+    monkeypatch.setattr(devices, "device", lambda name: name)
+    array = SimpleNamespace(__cuda_array_interface__={}, get=None, device=SimpleNamespace(id=2))
+    assert nccl.gpu_of([[], [array]]) == "cuda:2"
+
+
+@pytest.mark.parametrize("lacks", ["its place", "a name", "a connection"])
+def test_what_nccl_lacks_is_a_warning(lacks, monkeypatch):
+    def refuse(what, answer):
+        def call(*_):
+            if lacks == what:
+                raise OSError(f"no {what}")
+            return answer
+
+        return call
+
+    runtime = SimpleNamespace(deviceGetPCIBusId=refuse("its place", "0000:01:00.0"))
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    fake = SimpleNamespace(
+        available=True, get_unique_id=refuse("a name", b"name"),
+        NcclCommunicator=refuse("a connection", None),
+    )  # fmt: skip
+    monkeypatch.setattr(nccl, "import_cupy", lambda: cupy)
+    monkeypatch.setattr(nccl, "_nccl", lambda: fake)
+    comm = SimpleNamespace(rank=0, size=1, allgather=lambda x: [x])
+    with pytest.warns(RuntimeWarning, match=f"rank 0: OSError: no {lacks}"):
+        assert nccl.connect(comm, device("cpu")) is None

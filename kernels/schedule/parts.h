@@ -176,6 +176,60 @@ MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 pe
     }
 }
 
+// A step over a worklist changes few rows: it marks them, and only these are sent.  A byte is the mark of MARKED_ROWS
+// rows, whose values have at least the size of one transfer between GPUs; a warp reads the marks of 32 words at once.
+template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
+    u8* mark = (u8*)load_fixed(a.parts + marks) + row / MARKED_ROWS;
+    if (TARGET_GPU || !load(mark)) store(mark, u8(1));  // threads of a CPU do not take the line from each other
+}
+
+// Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
+// Where mirrors are fewer than words of marks, all are sent, and no marks are read.
+template <i32 SIZE, class A, class R, class C>
+MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
+    constexpr i32 GROUP = 8 * MARKED_ROWS;  // rows of a word
+    constexpr u64 EACH = 0x0101010101010101;  // the marks of a word
+    const Route r(a, route);
+    const i32* sent = r.rows(ROUTE_SENT);
+    u64* words = (u64*)load_fixed(a.parts + marks);
+    const i32* begin = (const i32*)load_fixed(a.parts + marks + 1);
+    const i64 groups = (r[ROUTE_OWNED] + GROUP - 1) / GROUP;
+    if (r[ROUTE_SENT_BOUNDS + r.parts] <= groups) return spread_column<SIZE>(a, t, column, route, peers);
+    const i32 lane = lane_id();
+    for (i64 g = t.thread; g - lane < groups; g += t.threads) {
+        const u64 word = g < groups ? load(words + g) : 0;
+        if (word) store(words + g, u64(0));
+        for (u32 lanes = ballot(ALL_LANES, word != 0); lanes; lanes &= lanes - 1) {
+            const i32 from_lane = first_lane(lanes);
+            const u64 marked = shuffle(ALL_LANES, word, from_lane);
+            const i64 group = g - lane + from_lane;
+            for (i32 i = 1; i < r.parts; i++) {
+                const i32 k = (r.own + i) % r.parts;
+                const C to = column_in(a, column, peers, k);
+                const i32* at = begin + k * (8 * groups + 1) + 8 * group;
+                const i64 first = r[ROUTE_FIRST_MIRROR + k] - r[ROUTE_SENT_BOUNDS + k];
+                auto send = [&](i64 j, i32 row) {
+                    store(to.at(first + j / SIZE, j % SIZE), column.get(row, j % SIZE));
+                };
+                if constexpr (TARGET_GPU) {
+                    const i64 end = load_fixed(at + 8) * i64(SIZE);
+                    for (i64 j = load_fixed(at) * i64(SIZE) + lane; j < end; j += 32) {
+                        const i32 row = load_fixed(sent + j / SIZE);
+                        if (marked >> (row % GROUP / MARKED_ROWS * 8) & 255) send(j, row);
+                    }
+                } else {
+                    for (u64 rest = marked; rest;) {  // runs of marks
+                        const i32 b = ctz_of(rest) / 8, e = b + ctz_of(~(rest >> 8 * b) & EACH) / 8;
+                        const i64 end = load_fixed(at + e) * i64(SIZE);
+                        for (i64 j = load_fixed(at + b) * i64(SIZE); j < end; j++) send(j, load_fixed(sent + j / SIZE));
+                        rest = e < 8 ? rest >> 8 * e << 8 * e : 0;
+                    }
+                }
+            }
+        }
+    }
+}
+
 // Combines the own values of a column with those at their mirrors in all other parts; a barrier follows.  Floats are
 // combined in order of parts, so that results do not depend on timing.
 template <class Op, i32 SIZE, class A, class R, class C>

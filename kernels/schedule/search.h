@@ -61,6 +61,7 @@ template <class A, class Step, class I> MORPH_FN void search_tile(const A& a, co
         k = find_first(k, upto, reach, [&](RowId edge, i32 end) { return s.test(a, it, live_in, Reached{edge, end}); });
         found = k < upto;
     }
+    sync_warp();  // other lanes' tests read what the prologues have written
     for (u32 left = ballot(ALL_LANES, !found && k < row.end); left; left &= left - 1) {
         i32 whose = first_lane(left);
         typename Step::LiveIn its = from_lane(live_in, whose);

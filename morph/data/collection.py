@@ -24,7 +24,8 @@ from morph.runtime.arrays import all_true
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device_for, is_host
 
-SHORT = 1 << 20  # entries of a list that are allocated at once when it is full in a launch
+SHORT = 1 << 20  # entries of a list that are allocated at once when it is full in a launch;
+SHORT_BYTES = 1 << 24  # of many columns fewer, in so many bytes, but not less than 1/16
 
 
 class Collection(Store):
@@ -131,7 +132,9 @@ class Collection(Store):
     def _extend_capacity(self, more: int) -> None:
         # each growth in a launch costs a new launch: lists of rows grow to their table in few steps
         rows = 0 if self.table is None else len(self.table)
-        quick = max(min(SHORT, rows), min(16 * self.capacity, max(SHORT, rows)))
+        each = sum(c.dtype.itemsize * max(c.size, 1) for c in self.columns.values())
+        short = max(min(SHORT, SHORT_BYTES // max(each, 1)), SHORT // 16)
+        quick = max(min(short, rows), min(16 * self.capacity, max(short, rows)))
         self.grow(max(self.capacity + more, quick))
 
     def _append(self, n: int, checked: Mapping[str, Array]) -> None:

@@ -7,7 +7,7 @@ program is one launch on each part (see `persistent`), or runs as plain Python, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -148,7 +148,10 @@ class PartitionedLaunch(LaunchOnParts):
     @property
     def text(self) -> str:
         """The C++ of the kernel and of the receivers of messages, after what is exchanged."""
-        lines = ["between the parts:", *describe(self.partitioning)]
+        found = self.partitioning
+        lines = ["between the parts:", *describe(found)]
+        if found.spreads and self.graph.transport.network:
+            lines.append("of mirrors all values are sent, or a list of those that have changed")
         first = self.parts[0]
         texts = [x.compiled.text for x in (first.launch, *first.receiving)]
         return "".join(f"// {line}\n" for line in lines) + "\n".join(texts)
@@ -202,16 +205,25 @@ class PartitionedLaunch(LaunchOnParts):
         before, moves = self._totals(), dict[tuple[str, str], str]()
         try:
             self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
+            self._forget(found.mirrored)
             for c in found.combines:
                 self._table(c.slot)._routes.combine(c.column, c.op)
             for i, message in enumerate(found.messages):
                 self._deliver(i, message, args, where)
             moves.update(found.moves)  # an error may leave offers at mirrors that no owner has got
+        except BaseException:
+            self._forget(found.writes)
+            raise
         finally:
             for slot, column in found.writes:
                 self._table(slot)._stale.add(column, moves.get((slot, column), ""))
         if found.totals or found.flags:
             self._agree(before)
+
+    def _forget(self, columns: Iterable[tuple[str, str]]) -> None:
+        """Send all values of columns at their next spread: mirrors have changed."""
+        for slot, column in columns:
+            self._table(slot)._routes.forget(column)
 
     def _table(self, slot: str) -> Any:
         """The points or edges of all parts that fill a slot."""

@@ -39,7 +39,7 @@ from morph.partition.messages import no_copy
 from morph.partition.objects import LaunchOnParts
 from morph.partition.parts import DIVIDED
 from morph.partition.pool import Call, start
-from morph.partition.shared import shared_by
+from morph.partition.shared import shared_by, words_of_marks
 from morph.partition.transport import raise_together
 
 SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
@@ -114,6 +114,13 @@ class PersistentProgram(LaunchOnParts):
             self.launches.append(launch)
         self.arrays = [d.zeros(layout.size, np.int64) for d in graph.devices]
         self.mailboxes = [d.zeros(MAILBOX, np.int64) for d in graph.devices]
+        self.marks = {
+            (slot, column): [
+                p.device.zeros(words_of_marks(len(x)) + 1, np.uint64)
+                for p, x in zip(self.launches, self._objects(slot), strict=True)
+            ]
+            for slot, column in layout.marks
+        }
         self.valid = False  # whether the arrays have what a launch needs
         self.crossings = 0  # since they were written
         steps = ir.walk(program.unit.blocks)
@@ -224,8 +231,11 @@ class PersistentProgram(LaunchOnParts):
         for x in busy:
             x.running = False
         moves = {} if failed else self.program.moves
-        for slot, column in self.program.writes if failed else self.program.stale:
-            self._table(graph, slot)._stale.add(column, moves.get((slot, column), ""))
+        for slot, column in self.program.writes:
+            table = self._table(graph, slot)
+            table._routes.forget(column)
+            if failed or (slot, column) in self.program.stale:
+                table._stale.add(column, moves.get((slot, column), ""))
         for p in self.launches:
             p._end((), failed)
         if failed:
@@ -239,6 +249,7 @@ class PersistentProgram(LaunchOnParts):
         for p, numbers in zip(self.launches, values, strict=True):
             p._prepare(numbers, 1, most)
         if not self.valid:
+            self._clear_marks()
             self._write(graph)
         self.valid = False  # an error may leave anything
         while True:
@@ -349,12 +360,23 @@ class PersistentProgram(LaunchOnParts):
         for (slot, column), at in layout.peers.items():
             objects = self._objects(slot)
             found[:, at : at + count] = [x.address("column", column) for x in objects]
+        for (slot, column), at in layout.marks.items():
+            begins = shared.marked(graph, self._objects(slot)[0].name)
+            arrays = zip(self.launches, self.marks[slot, column], begins, strict=True)
+            found[:, at : at + 2] = [[p.device.pointer(x) for x in two] for p, *two in arrays]
         for k, p in enumerate(self.launches):
             with p.device.active():
                 self.arrays[k][...] = p.device.asarray(found[k])
                 self.mailboxes[k][...] = 0
             p.arguments[p.compiled.index["parts"]] = p.device.pointer(self.arrays[k])
         self._synchronize()
+
+    def _clear_marks(self) -> None:
+        """All mirrors have the values of their owners."""
+        for arrays in self.marks.values():
+            for p, array in zip(self.launches, arrays, strict=True):
+                with p.device.active():
+                    array[...] = 0
 
     def _synchronize(self) -> None:
         for p in self.launches:

@@ -6,6 +6,7 @@ import atexit
 import itertools
 import math
 import os
+import platform
 import sys
 import threading
 import time
@@ -25,7 +26,7 @@ from morph.runtime.arrays import to_host
 from morph.runtime.cuda.nccl import Nccl, connect, gpu_of
 from morph.runtime.device import Device
 
-VERSION = 2  # of the messages between ranks
+VERSION = 3  # of the messages between ranks
 REPORT_AFTER = 30.0  # seconds that a rank waits for others until it says so
 KEPT = 64  # operations that are remembered, to name the first that differs
 END = "the end of the script"
@@ -54,6 +55,7 @@ class Ranks:
         self.comm = self._operations.comm
         self.size, self.here = self.comm.size, range(self.comm.rank, self.comm.rank + 1)
         self._number = next(self._operations.users)
+        self.network = self._operations.network
         self.begin("a graph in parts")
 
     @property
@@ -139,6 +141,8 @@ class Operations:
     rank : int
     users : iterator of int
         Numbers of the transports that share the communicator.
+    network : bool
+        Whether the ranks lie on several machines.
     waiting : float or None
         The time since when this rank waits for others.
     """
@@ -153,6 +157,7 @@ class Operations:
         self._ended = False  # whether they do only at the end of the script
         self._process = os.getpid()
         self._nccl: dict[tuple[int, ...], Nccl | None] = {}
+        self.network = len(set(comm.allgather(platform.node()))) > 1
 
     def nccl(self, numbers: tuple[int, ...], gpu: Device) -> Nccl | None:
         """Connect the GPUs of all ranks, whose numbers are given, at the first call."""

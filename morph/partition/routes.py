@@ -11,7 +11,12 @@ import numpy as np
 
 from morph.partition.parts import DIVIDED
 from morph.runtime.arrays import to_host
-from morph.runtime.device import Array
+from morph.runtime.device import Array, Device
+
+FEW = 8192  # rows that a part mirrors of another: fewer are sent whole
+MORE = 128  # times as many on a GPU
+CHUNK = 16384  # rows that the host compares at a time, in its caches
+POSITION = 4  # bytes of a position in a list of changes
 
 # kernels/schedule/parts.h combines within a launch: `combine_mirrors`, `agreed`
 OPERATIONS: dict[str, Any] = {
@@ -29,9 +34,16 @@ class Routes:
     Parameters
     ----------
     table : PartitionedTable
+
+    Attributes
+    ----------
+    known : dict of str to dict
+        By column, for each part j of this process and each part k, the values at k's mirrors of
+        j's rows: only what differs from them is sent.  On one machine all values are sent, which is
+        faster than to compare them, and nothing is known.
     """
 
-    __slots__ = ("_mirrors", "_positions", "_sent", "table")
+    __slots__ = ("_mirrors", "_picked", "_positions", "_sent", "known", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -40,8 +52,15 @@ class Routes:
     def changed(self) -> None:
         """Find the routes again at their next use: mirrors have been added."""
         self._sent: dict[int, list[Array]] | None = None
+        self._picked: dict[int, list[Array]] = {}
         self._mirrors: dict[int, list[slice | Array]] = {}
         self._positions: dict[int, Array | None] = {}
+        self.known: dict[str, dict[int, list[Array]]] = {}
+
+    def forget(self, *names: str) -> None:
+        """Send all values of columns at their next spread: mirrors have changed."""
+        for name in names:
+            self.known.pop(name, None)
 
     @property
     def sent(self) -> dict[int, list[Array]]:
@@ -62,6 +81,18 @@ class Routes:
             self._sent = found
         return self._sent
 
+    def _pick(self, j: int, name: str) -> list[Array]:
+        """Gather from a column of part j, for each part k, the values of the rows in `sent`.
+
+        NumPy's ``take`` is fastest by indices of the width of an address.
+        """
+        table = self.table.local(j)
+        array = table.columns[name].array
+        if j not in self._picked:
+            kind = np.intp if table.device.on_host else np.int32
+            self._picked[j] = [rows.astype(kind, copy=False) for rows in self.sent[j]]
+        return [array.take(rows, 0) for rows in self._picked[j]]
+
     def mirrors(self, k: int) -> list[slice | Array]:
         """Give for each part the rows of part k that are copies of its rows, on part k's device."""
         if k not in self._mirrors:
@@ -81,26 +112,44 @@ class Routes:
     def spread(self, name: str) -> None:
         """Set the mirrors of a column to the values of the rows that they are copies of.
 
+        Each part sends to each other part all values, or, by a network, those that differ from
+        what it knows of the mirrors, with their positions.
+
         Raises
         ------
         ValueError
             If a value refers to a point or edge of which a part that mirrors it has no copy.
         """
-        ref = self._divided_ref(name)
-        outgoing = {}
-        for j, lists in self.sent.items():
-            table = self.table.local(j)
-            with table.device.active():
-                pieces = [table.columns[name].array[rows] for rows in lists]
-            if ref is not None:
-                pieces = [ref._share(j).global_ids(table.device.to_host(a)) for a in pieces]
-            outgoing[j] = [[a.reshape(-1)] for a in pieces]
-        for k, received in self.table.graph.transport.exchange(outgoing).items():
-            for rows, (values,) in zip(self.mirrors(k), received, strict=True):
+        ref, transport = self._divided_ref(name), self.table.graph.transport
+        known = self.known.pop(name, {})
+        outgoing, found = dict[int, Any](), dict[int, Any]()
+        for j in self.sent:
+            device = self.table.local(j).device
+            with device.active():
+                pieces = self._pick(j, name)
+                if ref is not None:
+                    pieces = [ref._share(j).global_ids(device.to_host(a)) for a in pieces]
+                before = known.get(j) or [None] * len(pieces)
+                changes = [_changes(device, *x) for x in zip(pieces, before, strict=True)]
+            outgoing[j], found[j] = zip(*changes, strict=True)
+        for k, received in transport.exchange(outgoing).items():
+            for rows, (at, values) in zip(self.mirrors(k), received, strict=True):
                 if ref is not None:
                     values = ref._local_ids(k, values, f"{self.table.name}.{name}")
-                self._set(k, name, rows, values)
+                if values.size:
+                    self._set(k, name, self._rows_at(k, rows, at), values)
+        if transport.network:
+            self.known[name] = found
         self.table._stale.discard(name)
+
+    def _rows_at(self, k: int, rows: slice | Array, at: Array) -> slice | Array:
+        """Give some of the mirrors of a part in part k; all if there are no positions."""
+        if not at.size:
+            return rows
+        device = self.table.local(k).device
+        with device.active():
+            at = device.asarray(at)
+            return at + rows.start if isinstance(rows, slice) else rows[at]
 
     def combine(self, name: str, op: str) -> None:
         """Combine each row's value with those of its mirrors, in order of parts.
@@ -113,25 +162,28 @@ class Routes:
             A column of numbers.
         op : {"add", "min", "max", "or", "and"}
         """
-        operation, outgoing = OPERATIONS[op], {}
+        operation, outgoing, found = OPERATIONS[op], {}, {}
         for k in self.table.graph.here:
             array = self.table.local(k).columns[name].array
             with self.table.local(k).device.active():
                 outgoing[k] = [[array[rows].reshape(-1)] for rows in self.mirrors(k)]
         for j, received in self.table.graph.transport.exchange(outgoing).items():
             device, array = self.table.local(j).device, self.table.local(j).columns[name].array
+            found[j] = [device.asarray(values) for (values,) in received]
             with device.active():
-                for rows, (values,) in zip(self.sent[j], received, strict=True):
+                for rows, other in zip(self.sent[j], found[j], strict=True):
                     if rows.size:
                         own = array[rows]
-                        other = device.asarray(values).reshape(own.shape)
-                        array[rows] = operation(device.xp, own, other)
+                        array[rows] = operation(device.xp, own, other.reshape(own.shape))
         if op == "add":
             self.fill(name, 0)
-        self.table._stale.add(name)
+        elif self.table.graph.transport.network:
+            self.known[name] = found  # mirrors have what they have sent
+        self.table._stale.add(name, "" if op == "add" else op)
 
     def fill(self, name: str, value: Any) -> None:
         """Set all mirrors of a column to one value."""
+        self.forget(name)
         for k in self.table.graph.here:
             for rows in self.mirrors(k):
                 self._set(k, name, rows, value)
@@ -149,3 +201,32 @@ class Routes:
         """The points or edges that a column refers to, None if it does not."""
         ref = self.table.columns[name].ref
         return self.table.graph.tables[ref] if ref in DIVIDED else None
+
+
+def _changes(
+    device: Device, values: Array, known: Array | None
+) -> tuple[tuple[Array, Array], Array]:
+    """Positions and values of the rows that differ from those known, and what is known then.
+
+    No positions: all values, or none.  Bits are compared: 0.0 and -0.0 differ.  A list is sent if
+    it has less than two thirds of the bytes of all values; then what is known changes in place.
+    """
+    on_host = type(values) is np.ndarray
+    xp, count = np if on_host else device.xp, len(values)
+    everything = (xp.zeros(0, np.int32), values.reshape(-1)), values
+    if known is None or count < (FEW if on_host else MORE * FEW):
+        return everything
+    bits, known = np.dtype(f"u{values.dtype.itemsize}"), known.reshape(values.shape)
+    most = 2 * values.nbytes // (3 * (POSITION + values.nbytes // count))
+    found, step = list[Array](), CHUNK if on_host else count
+    for i in range(0, count, step):
+        differs = values[i : i + step].view(bits) != known[i : i + step].view(bits)
+        at = xp.flatnonzero(differs if values.ndim == 1 else differs.any(1)).astype(np.int32)
+        most -= at.size
+        if most < 0:
+            return everything
+        at += np.int32(i)
+        found.append(at)
+    at = xp.concatenate(found)
+    known[at] = changed = values[at]
+    return (at, changed.reshape(-1)), known

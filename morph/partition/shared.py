@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.compiler.ir.layout import Route
+from morph.compiler.ir.layout import MARKED_ROWS, Route
 from morph.compiler.passes.partitioned_program import NeedsSteps
 from morph.data.collection import Collection
 from morph.data.table import Table
@@ -38,6 +38,7 @@ class Shared:
         self._devices = devices
         self._routes: dict[str, np.ndarray[Any, Any]] = {}
         self._arrays: list[Any] = []  # whose addresses routes have
+        self._marked: dict[str, list[Any]] = {}
         self._boxes: dict[Any, Collection] = {}
         self.running = self.failed = False
 
@@ -109,6 +110,27 @@ class Shared:
                 row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
             self._routes[name] = found
         return self._routes[name]
+
+    def marked(self, graph: PartitionedGraph, name: str) -> list[Any]:
+        """For each part, where the rows of each mark begin among those sent, by receiving part.
+
+        Words of 8 marks are whole, and an end follows: see `PartsLayout.marks`.
+        """
+        if name not in self._marked:
+            table, found = graph.tables[name], []
+            for k, device in enumerate(graph.devices):
+                own = [device.to_host(a) for a in table._routes.sent[k]]
+                rows = np.arange(8 * words_of_marks(table._share(k).owned) + 1) * MARKED_ROWS
+                starts = np.cumsum([0, *(a.size for a in own)])
+                begins = [s + np.searchsorted(a, rows) for s, a in zip(starts, own, strict=False)]
+                found.append(device.asarray(np.concatenate(begins).astype(np.int32)))
+            self._marked[name] = found
+        return self._marked[name]
+
+
+def words_of_marks(rows: int) -> int:
+    """How many words have the marks of so many rows."""
+    return -(-rows // (8 * MARKED_ROWS))
 
 
 _known: WeakMap[PartitionedGraph, Shared] = WeakMap()

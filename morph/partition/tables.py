@@ -265,11 +265,13 @@ class PartitionedTable(Columns):
         if self.graph.recorder is not None:  # a checkpoint has the values of columns in use only
             recorded = {n: self._read(n, slice(None)) for n in names if n in self.columns}
         self._stale.difference_update(stale)
+        self._routes.forget(*names)
         return stale, recorded
 
     def _show(self, names: Iterable[str], hidden: tuple[Any, ...]) -> None:
         """Restore what is known of the columns that have these names again."""
         stale, recorded = hidden
+        self._routes.forget(*names)
         self._stale.difference_update(names)
         self._stale.update(stale)
         for name, values in recorded.items():
@@ -285,11 +287,13 @@ class PartitionedTable(Columns):
         self._refuse_own(name)
         super().drop(name)
         self._stale.discard(name)
+        self._routes.forget(name)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a column."""
         self._refuse_own(old)
         super().rename(old, new)
+        self._routes.forget(old, new)
         if old in self._stale:
             self._stale.remove(old)
             self._stale.add(new)
@@ -366,6 +370,8 @@ class PartitionedTable(Columns):
                 at = share.ids if share.is_range else where.asarray(table.global_id.array[own])
                 writes.append((at, table.columns[name].array[own]))
             if self._copies_at_once(where, writes):
+                for device in {t.device for t in self._tables()} - {where}:
+                    device.synchronize()  # the values have been computed, on other streams
                 where.put(*((found[at], values) for at, values in writes))
             else:
                 for at, values in writes:
@@ -408,6 +414,7 @@ class PartitionedTable(Columns):
         ids, column = self._ids(key), self.columns[name]
         a = self._checked(column, value)
         self._begin("write", name, a, *(() if ids is None else (ids,)), *inner)
+        self._routes.forget(name)
         if not a.ndim and not inner and ids is None and column.ref not in DIVIDED:
             for table in self._tables():
                 with table.device.active():

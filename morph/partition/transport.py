@@ -26,10 +26,13 @@ class Transport(Protocol):
         Number of parts.
     here : range
         The parts of this process.
+    network : bool
+        Whether some parts lie on other machines, so that fewer bytes take less time.
     """
 
     size: int
     here: range
+    network: bool
 
     def begin(self, operation: str, *facts: Any) -> None:
         """State the next operation of the host, such as a launch or a write to a column.
@@ -81,6 +84,7 @@ class Local:
     def __init__(self, devices: Sequence[Device]) -> None:
         self.devices, self.size, self.here = devices, len(devices), range(len(devices))
         self._several = [] if len(set(devices)) == 1 else sorted(set(devices), key=str)
+        self.network = False
 
     def begin(self, operation: str, *facts: Any) -> None:
         """State the next operation, which one process does not compare."""

@@ -221,4 +221,6 @@ def device_of(x: Any) -> Device:
     """Return the device on which an array lies; lists lie on the CPU."""
     if is_host(x):
         return device("cpu")
-    return device(f"cuda:{device('cuda').xp.asarray(x).device.id}")
+    if not hasattr(x, "get"):  # not CuPy's, which `asarray` would copy to the current GPU
+        x = device("cuda").xp.asarray(x)
+    return device(f"cuda:{x.device.id}")

@@ -71,7 +71,16 @@ def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
         lines.append(f"combine_mirrors<{OPERATIONS[m.op]}, {_mirrors(e, m)}, {_peers(e, m)});")
     if node.combines and node.spreads:
         lines.append("barrier(a, t);")
-    return lines + [f"spread_column<{_mirrors(e, m)}, {_peers(e, m)});" for m in node.spreads]
+    return lines + [_spread(e, m) for m in node.spreads]
+
+
+def _spread(e: Emission, m: ir.Mirrors) -> str:
+    """Own rows are sent to their mirrors: all, or those that are marked."""
+    given = f"{_mirrors(e, m)}, {_peers(e, m)}"
+    if not m.marked:
+        return f"spread_column<{given});"
+    assert e.parts is not None
+    return f"spread_marked<{given}, {e.parts.marks[m.slot, m.column]});"
 
 
 def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:

@@ -7,7 +7,7 @@ import json
 from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.abi import CTYPE
+from morph.compiler.ir.abi import CTYPE, parts_of
 from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent
 from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import I64, Column, Handle, Local, Store, Vector
@@ -159,6 +159,11 @@ class Body(Expressions):
     def _stmt_write(self, s: ir.Write) -> None:
         column = self.names.column(s.place.slot, s.place.column)
         self.put(f"{column}.set({self.place_args(s.place)}, {self.expr(s.value)});")
+
+    def _stmt_mark(self, s: ir.Mark) -> None:
+        layout = parts_of(self.plan.unit)
+        assert layout is not None
+        self.put(f"mark_row(a, {layout.marks[s.slot, s.column]}, {self.expr(s.row)});")
 
     def _stmt_while(self, s: ir.While) -> None:
         cond = self.expr(s.cond)

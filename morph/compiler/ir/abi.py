@@ -171,12 +171,17 @@ class PartsLayout:
         By slot of a table of points or edges, the first word of its `Route`.
     peers : dict of (slot, column) to int
         The first of the words with the addresses that a column has in each part.
+    marks : dict of (slot, column) to int
+        The first of two words: the address of the marks of a column's rows (see `ir.Mark`), a byte
+        for `MARKED_ROWS`, in whole words of 8; and that of where the rows of each mark begin in
+        `Route.SENT`, by receiving part (i32).
     size : int
         Number of words of the array.
     """
 
     routes: dict[str, int]
     peers: dict[tuple[str, str], int]
+    marks: dict[tuple[str, str], int]
     size: int
 
 
@@ -186,10 +191,11 @@ def parts_of(unit: ir.Unit) -> PartsLayout | None:
     if not any(isinstance(n, ir.Agree | ir.Exchange | ir.Deliver) for n in nodes):
         return None
     stores, sent = {s.slot: s for s in unit.stores}, list[ir.Deliver]()
-    tables, columns = dict[str, None](), dict[tuple[str, str], None]()
+    tables, columns, marked = dict[str, None](), dict[tuple[str, str], None](), []
     for n in nodes:
         if isinstance(n, ir.Mirrors):
             tables[n.slot] = None
+            marked += [(n.slot, n.column)] if n.marked else []
         elif isinstance(n, ir.Exchange):
             columns |= dict.fromkeys((m.slot, m.column) for m in (*n.combines, *n.spreads))
         elif isinstance(n, ir.Deliver):
@@ -199,7 +205,9 @@ def parts_of(unit: ir.Unit) -> PartsLayout | None:
     routes = {slot: Parts.ROUTES + i * Route.WORDS for i, slot in enumerate(tables)}
     first = Parts.ROUTES + len(routes) * Route.WORDS
     peers = {c: first + i * MOST_PARTS for i, c in enumerate(columns)}
-    return PartsLayout(routes, peers, first + len(peers) * MOST_PARTS)
+    first += len(peers) * MOST_PARTS
+    marks = {c: first + 2 * i for i, c in enumerate(dict.fromkeys(marked))}
+    return PartsLayout(routes, peers, marks, first + 2 * len(marks))
 
 
 class _Used:

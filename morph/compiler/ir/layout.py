@@ -78,6 +78,7 @@ class Rebuild(IntEnum):
     CHANGED = 24  # whether the step that has ended has changed these counters
 
 
+MARKED_ROWS = 8  # that have a mark in common: a byte
 MOST_PARTS = 8  # of one host, that execute a program together
 MOST_WORDS = 48  # that a part sends at a crossing: two of the schedule, then those of the program
 
@@ -222,7 +223,7 @@ def header(checked: bool = False, rebuilds: bool = False, parts: bool = False) -
         lines.append(f"enum {{ {_enumerators(Parts, 'PARTS_')}, GLOBAL = {int(GLOBAL)} }};")
         lines.append(f"enum {{ {_enumerators(Route, 'ROUTE_')} }};")
         lines.append(f"constexpr i32 MOST_PARTS = {MOST_PARTS}, MOST_WORDS = {MOST_WORDS};")
-        lines.append(f"constexpr i32 MAILBOX_LINE = {MAILBOX_LINE};")
+        lines.append(f"constexpr i32 MAILBOX_LINE = {MAILBOX_LINE}, MARKED_ROWS = {MARKED_ROWS};")
     lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")
     lines.append(f"constexpr i32 MOST_TOTALS = {MOST_TOTALS};")
     if checked:

@@ -371,6 +371,15 @@ class Write(Stmt):
     value: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mark(Stmt):
+    """Note that a column of an own row changes: the next `Exchange` sends it to the mirrors."""
+    indices = ("row",)
+    shared = True
+    slot: str
+    column: str
+    row: Expr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Eval(Stmt):
     """An expression for its effect."""
     value: Expr
@@ -620,11 +629,15 @@ class Agree(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrors(Node):
-    """A column of points or edges at the mirrors of a part, and how it is combined (or empty)."""
+    """A column of points or edges at the mirrors of a part, and how it is combined (or empty).
+
+    ``marked``: what has been sent is that of the rows of `Mark`, and of rows next to them.
+    """
     arguments = "column"
     slot: str
     column: str
     op: str = ""
+    marked: bool = False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillMirrors(Node):

@@ -4,10 +4,11 @@
 for it alone, followed by what the host does after a step that is launched alone: flags, totals and
 failures are agreed upon at its barrier (`Agree`), messages are delivered and executed (`Deliver`),
 mirrors are combined and spread (`Exchange`).  A column is spread after each step that changes it,
-if any step of the program reads it at other ends of edges.  Where steps only compare offers with
-the mirrors (`Partitioning.bounds`), it is not spread after changes by that operation alone.  All
-parts execute the same blocks, so they meet at the same crossings: conditions depend on what is
-equal in all parts alone.
+if any step of the program reads it at other ends of edges; after a step over a collection only
+the rows that it has changed (`Mark`).  Where steps only compare offers with the mirrors
+(`Partitioning.bounds`), it is not spread after changes by that operation alone.  All parts execute
+the same blocks, so they meet at the same crossings: conditions depend on what is equal in all parts
+alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import GLOBAL_ID, MOST_PARTS, MOST_WORDS
+from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MOST_PARTS, MOST_WORDS
 from morph.compiler.passes.ownership import Ownership
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.compiler.passes.work_sharing import reached
@@ -51,6 +52,8 @@ class PartitionedProgram:
     unit : Unit
     steps : tuple of Partitioning
         Of each ``foreach`` of the program, in order of blocks.
+    sends : tuple of tuple of Mirrors
+        The columns that are spread after each of ``steps``.
     spreads, writes : tuple of (slot, column)
         Columns whose mirrors have to be equal to the owner's values before the launch; columns
         that the program changes.
@@ -68,6 +71,7 @@ class PartitionedProgram:
 
     unit: ir.Unit
     steps: tuple[Partitioning, ...]
+    sends: tuple[tuple[ir.Mirrors, ...], ...]
     spreads: tuple[tuple[str, str], ...]
     writes: tuple[tuple[str, str], ...]
     stale: tuple[tuple[str, str], ...]
@@ -82,12 +86,19 @@ class PartitionedProgram:
 def describe_program(found: PartitionedProgram) -> list[str]:
     """Lines that say what each step of the program exchanges."""
     lines = ["one launch of each part; between the parts:"]
-    for p in found.steps:
+    for p, sends in zip(found.steps, found.sends, strict=True):
         (block,) = p.unit.blocks
         (step,) = block.steps
         assert isinstance(step, ir.Foreach)
-        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in describe(p)]
+        what = [*describe(p), *(_described(m) for m in sends)]
+        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in what]
     return lines
+
+
+def _described(m: ir.Mirrors) -> str:
+    """Which rows of a column are sent after a step."""
+    rows = f"those that have changed, by groups of {MARKED_ROWS}" if m.marked else "all"
+    return f"then: rows of {m.slot}.{m.column} are sent to mirrors, {rows}"
 
 
 def derive_program(
@@ -122,6 +133,7 @@ class _Program:
         self.state = dict(unit.state)
         self.hidden: dict[str, Hidden] = {}
         self.boxes: list[Box] = []
+        self.sends: list[tuple[ir.Mirrors, ...]] = []
         self._refuse_unit()
 
     def derived(self) -> PartitionedProgram:
@@ -132,7 +144,7 @@ class _Program:
         self.spreads = {c for p in steps for c in p.spreads}
         self.kept = set[tuple[str, str]]()  # not spread after each change
         self._refuse_spreads(steps)
-        self.steps = steps
+        self.steps, self.marked = steps, self._marked(steps)
         blocks = tuple(
             replace(b, steps=tuple(self._steps(b, iter(row))))
             for b, row in zip(blocks, found, strict=True)
@@ -150,7 +162,7 @@ class _Program:
         boxes = {slot for box in self.boxes for slot in (box.outbox, box.inbox)}
         writes = {c for p in steps for c in p.writes}
         return PartitionedProgram(
-            unit, steps, tuple(sorted(self.spreads)),
+            unit, steps, tuple(self.sends), tuple(sorted(self.spreads)),
             tuple(sorted(writes)), tuple(sorted(writes - (self.spreads - self.kept))),
             {c: how for c in self.spreads if (how := self._bound(c))},
             {c: how for c in writes if (how := _only(p.moves.get(c) for p in steps
@@ -204,8 +216,14 @@ class _Program:
             yield ir.Assign(name=t.before.name, value=load, pos=s.pos)  # type: ignore[attr-defined]
         combines = tuple(_mirrors(c.slot, c.column, s.pos, c.op) for c in p.combines)
         changed = sorted({*p.writes} & self.spreads)
-        spreads = tuple(_mirrors(*c, s.pos) for c in changed if not self._stays_bound(p, c))
-        yield self._local(p.unit, {m.slot for m in p.messages})
+        marked = self.marked if self._is_listed(p) else frozenset()
+        spreads = tuple(
+            replace(_mirrors(*c, s.pos), marked=c in marked)
+            for c in changed
+            if not self._stays_bound(p, c)
+        )
+        self.sends.append(spreads)
+        yield self._local(p.unit, {m.slot for m in p.messages}, marked)
         waits = bool(p.messages) and not combines  # for the agreement at the first delivery
         exchanges = totals or p.flags or combines or spreads
         if not waits and (exchanges or _needs_agreement(p.unit)):
@@ -218,7 +236,7 @@ class _Program:
             agree = ir.Agree(flags=p.flags, totals=totals if last else (), pos=s.pos)
             yield self._deliver(m, s.pos)
             yield agree
-            yield self._local(m.unit, set())
+            yield self._local(m.unit, set(), marked)
             if last:
                 yield agree
             yield ir.Clear(slot=_outbox(m.slot), pos=s.pos)
@@ -237,6 +255,21 @@ class _Program:
         self.kept.add(c)
         return True
 
+    def _is_listed(self, p: Partitioning) -> bool:
+        """Whether a step runs over a collection of rows, not over all rows."""
+        (block,) = p.unit.blocks
+        (step,) = block.steps
+        return isinstance(step, ir.Foreach) and step.slot in self.rows.lists
+
+    def _marked(self, steps: tuple[Partitioning, ...]) -> frozenset[tuple[str, str]]:
+        """The columns of which steps over collections mark the rows that they change.
+
+        Between steps the mirrors of unmarked rows have the values of their owners: so columns that
+        parts change at mirrors do not count, and other steps send all values.
+        """
+        changed = {c for p in steps if self._is_listed(p) for c in p.writes}
+        return frozenset((changed & self.spreads).difference(*(p.mirrored for p in steps)))
+
     def _deliver(self, m: Message, pos: Pos) -> ir.Deliver:
         table = self.stores[m.slot].columns[0].ref
         assert table is not None
@@ -247,7 +280,9 @@ class _Program:
             outbox=_outbox(m.slot), inbox=m.slot, table=table, points=m.points, ids=ids, pos=pos
         )
 
-    def _local(self, unit: ir.Unit, sent: set[str]) -> ir.Foreach:
+    def _local(
+        self, unit: ir.Unit, sent: set[str], marked: frozenset[tuple[str, str]]
+    ) -> ir.Foreach:
         """The step of a derived unit, whose functions get names that no others have."""
         (block,) = unit.blocks
         (step,) = block.steps
@@ -264,6 +299,8 @@ class _Program:
 
         for f in unit.funcs:  # callees first
             f = ir.rewritten(f, change)
+            if marked:
+                f = ir.rewrite_bodies(f, lambda body: body and _with_marks(body, marked))
             if isinstance(f, ir.Kernel):
                 f = replace(f, where=names[f.where] if f.where else None, ahead=None)
             k, name = 1, f.name
@@ -372,6 +409,21 @@ def _only(operations: Iterable[str | None]) -> str:
 def _outbox(slot: str) -> str:
     """The slot of the messages to be sent; no slot of a user ends so."""
     return f"{slot}_sent_"
+
+
+def _with_marks(body: ir.Body, columns: Container[tuple[str, str]]) -> ir.Body:
+    """Statements that mark the rows of which they change columns; writes stay together."""
+    found, first = list[ir.Stmt](), 0  # of the writes at the end
+    for s in body:
+        if not isinstance(s, ir.Write):
+            first = len(found)
+        n: Any = s if s.writes else getattr(s, "value", None)
+        if n is not None and n.writes and (n.place.slot, n.place.column) in columns:
+            p = n.place
+            found.insert(first, ir.Mark(slot=p.slot, column=p.column, row=p.row, pos=s.pos))
+            first += 1
+        found.append(ir.rewrite_bodies(s, lambda x: _with_marks(x, columns)))
+    return tuple(found)
 
 
 def _mirrors(slot: str, column: str, pos: Pos, op: str = "") -> ir.Mirrors:

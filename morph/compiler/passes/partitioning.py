@@ -9,7 +9,7 @@ the kernel is refused.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,6 +114,8 @@ class Partitioning:
         Columns whose mirrors may differ from the owner's values after the step.
     moves : dict of (slot, column) to str
         Those of ``writes`` that the step changes by one of these operations alone.
+    mirrored : set of (slot, column)
+        Those of ``writes`` that a part changes at its mirrors, too.
     messages : tuple of Message
     totals : tuple of Total
     flags : tuple of str
@@ -127,6 +129,7 @@ class Partitioning:
     combines: tuple[Combine, ...]
     writes: tuple[tuple[str, str], ...]
     moves: Mapping[tuple[str, str], str]
+    mirrored: Set[tuple[str, str]]
     messages: tuple[Message, ...]
     totals: tuple[Total, ...]
     flags: tuple[str, ...]
@@ -323,7 +326,7 @@ class _Derivation:
         return Partitioning(
             unit, tuple(sorted(exact | bounds.keys())), bounds,
             tuple(Combine(*c, how) for c, how in sorted(cutter.combines.items())),
-            tuple(sorted(writes)), moves, messages, totals, flags,
+            tuple(sorted(writes)), moves, frozenset(cutter.mirrored), messages, totals, flags,
             tuple(h for n, h in self.hidden.items() if n in used),
         )  # fmt: skip
 

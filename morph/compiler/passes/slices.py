@@ -94,6 +94,7 @@ class Cutter:
     by_owner: set[int] = field(default_factory=set)  # `id` of nodes that the owner executes
     sent: list[Sent] = field(default_factory=list)
     shown: set[tuple[str, str]] = field(default_factory=set)  # that senders write to mirrors, too
+    mirrored: set[tuple[str, str]] = field(default_factory=set)  # that senders change at mirrors
     locals: dict[str, Type] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -140,7 +141,7 @@ class Cutter:
             self.shown |= unseen
             self.locals, self.taken, self.spreads = dict(before[0]), set(before[1]), set(before[2])
             self.combines, self.slices, self.by_owner, self.sent = {}, [], set(), []
-            self.bounds = {}
+            self.bounds, self.mirrored = {}, set()
             self._read_by_owner = set()
             body = self._body((), self.kernel.body)
         nodes = [n for f in self.rows.funcs.values() for n in ir.walk(f)]
@@ -280,6 +281,7 @@ class Cutter:
     def _combined(self, s: Any) -> ir.Stmt:
         column, how = self._column(s.value), COMBINED[s.value.op]
         self.combines[column] = how
+        self.mirrored.add(column)
         if how != "add":
             self.bounds[column] = how
         return s  # type: ignore[no-any-return]
@@ -361,6 +363,7 @@ class Cutter:
         changes = [n for n in ir.walk(body) if n.writes]
         count = Counter(map(self._column, changes))
         seen = Counter(self._column(n) for n in ir.walk(send) if n.writes)
+        self.mirrored |= seen.keys()
         known = Counter(map(self._column, writes))
         columns = {c: known[c] == k for c, k in count.items() if seen[c] < k}
         locks = any(isinstance(n, ir.Lock) for n in ir.walk(body))

@@ -67,7 +67,9 @@ def combine(index: int, arrays: Sequence[Array], rows: slice, op: str) -> bool:
     """Combine rows of arrays into all of them on the current GPU, see `Backend.combine`."""
     kind, like = arrays[0].dtype.str[1:], arrays[0]
     plain = all(a.flags.c_contiguous for a in arrays) and kind in TYPES
-    if not plain or len(arrays) > MOST or (like.dtype.kind == "f" and op in ("or", "and")):
+    lacks = like.dtype.kind == "f" and op in ("or", "and")  # an operation
+    lacks |= kind == "b1" and op == "add"  # of bytes, which would not stay 0 and 1
+    if not plain or len(arrays) > MOST or lacks:
         return False
     each = like.size // max(len(like), 1)
     first, last = rows.start * each, rows.stop * each

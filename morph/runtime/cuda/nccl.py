@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -34,33 +34,48 @@ def connect(comm: Any, gpu: Device) -> Nccl | None:
     Returns
     -------
     Nccl or None
-        None if NCCL is missing, if two ranks have the same GPU, or, with a warning, if NCCL does
-        not connect the GPUs.
+        None if NCCL is missing, if two ranks have the same GPU, or, with a warning that has the
+        reason, if NCCL does not connect the GPUs.
     """
     with gpu.active():
         nccl = _nccl()
-        found = comm.allgather(_place(gpu, comm.rank == 0) if nccl.available else None)
-        if None in found or len({place for place, _ in found}) < len(found):
+        place, name, problem = None, None, ""
+        try:
+            place, name = _place(gpu, comm.rank == 0) if nccl.available else (None, None)
+        except Exception as error:
+            problem = _shown(comm, error)
+        found = comm.allgather((place, name, problem))
+        if _refused(x for _, _, x in found):
             return None
-        made, problem = None, ""
+        places = {x for x, _, _ in found}
+        if None in places or len(places) < len(found):
+            return None
+        made = None
         try:
             made = Nccl(nccl.NcclCommunicator(comm.size, found[0][1], comm.rank), gpu)
         except Exception as error:  # what NCCL lacks shows in many ways
-            problem = f"rank {comm.rank}: {type(error).__name__}: {error}"
-        if problems := [x for x in comm.allgather(problem) if x]:
-            shown = f"NCCL does not connect the GPUs, so arrays go by MPI; {problems[0]}"
-            warnings.warn(shown[:200], RuntimeWarning, stacklevel=2)
-            return None
-        return made
+            problem = _shown(comm, error)
+        return None if _refused(comm.allgather(problem)) else made
 
 
-def _place(gpu: Device, first: bool) -> tuple[Any, Any] | None:
+def _shown(comm: Any, error: Exception) -> str:
+    """Say on which rank an error was raised, and which."""
+    return f"rank {comm.rank}: {type(error).__name__}: {error}"
+
+
+def _refused(problems: Iterable[str]) -> bool:
+    """Warn of the first problem of a rank; return whether there is one."""
+    first = next(filter(None, problems), "")
+    if first:
+        shown = f"NCCL does not connect the GPUs, so arrays go by MPI; {first}"
+        warnings.warn(shown[:200], RuntimeWarning, stacklevel=3)
+    return bool(first)
+
+
+def _place(gpu: Device, first: bool) -> tuple[Any, Any]:
     """Which GPU of which machine it is; the first rank also gives a name for the connection."""
-    try:
-        place = platform.node(), import_cupy().cuda.runtime.deviceGetPCIBusId(gpu.index)
-        return place, _nccl().get_unique_id() if first else None
-    except Exception:
-        return None
+    bus = import_cupy().cuda.runtime.deviceGetPCIBusId(gpu.index)
+    return (platform.node(), bus), _nccl().get_unique_id() if first else None
 
 
 class Nccl:
