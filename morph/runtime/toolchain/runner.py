@@ -48,7 +48,7 @@ def main(nice: str, watched: str, out: str, *command: str) -> int:
 
 
 def _die_with_parent() -> Callable[[], object] | None:
-    """Return a function that has the kernel kill a new process when this one ends; on Linux."""
+    """Return a function by which a new process asks to be killed with this one; on Linux."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl
