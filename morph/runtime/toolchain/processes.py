@@ -16,7 +16,7 @@ from morph.runtime.toolchain import OutOfTime, cache
 RUNNER = Path(__file__).with_name("runner.py")
 LOWEST = 19  # priority of compilers in the background
 
-_watched: set[int] = set()  # pipes whose other end compilers in the background read
+_watched: set[int] = set()  # write ends of pipes; a compiler ends when its pipe is closed
 
 
 def run(
@@ -39,8 +39,8 @@ def run_in_background(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command at the lowest priority, which writes ``out``.
 
-    It is killed, and ``out`` removed, when this process ends, however it does, or calls
-    `end_background`.
+    The command is killed, and ``out`` removed, when this process ends, even if it is killed, or
+    calls `end_background`.
     """
     read, write = os.pipe()
     _watched.add(write)
@@ -58,7 +58,7 @@ def end_background() -> None:
 
 
 def _close(pipe: int) -> None:
-    with contextlib.suppress(KeyError):  # the other thread was first
+    with contextlib.suppress(KeyError):  # another thread has closed it
         _watched.remove(pipe)
         os.close(pipe)
 
@@ -114,7 +114,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _forked() -> None:
-    """In a child process: compilers of the parent must not wait for its end."""
+    """In a child process: close its copies, so that compilers notice the end of the parent."""
     end_background()
 
 

@@ -1,4 +1,4 @@
-"""A line on the terminal that is rewritten in place, and the one of compilers that take long."""
+"""A progress line on the terminal, rewritten in place, and that of slow compilations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
-DELAY = 0.5  # seconds that compilers run before a line tells of them
+DELAY = 0.5  # seconds that compilers run before a line is shown
 PAUSE = 1.0  # seconds without a compiler, after which they are counted from 1 again
 
 
@@ -23,7 +23,7 @@ class Line:
         self.shown = 0.0
 
     def write_throttled(self, text: str) -> None:
-        """Show a text, if the last one has been there for a while."""
+        """Show a text, unless the last one was shown less than 0.1 s ago."""
         now = time.monotonic()
         if now - self.shown > 0.1:
             self.shown = now
@@ -35,7 +35,7 @@ class Line:
         Line.width = len(text)
 
     def clear(self) -> None:
-        """Leave an empty line behind."""
+        """Erase the line."""
         if Line.width:
             _put("\r" + " " * Line.width + "\r")
             Line.width = 0
@@ -49,7 +49,7 @@ def _put(text: str) -> None:
 def on_terminal() -> bool:
     """Whether standard error is a terminal, and this process is the one that writes there.
 
-    A log of what is compiled takes the place of a line.
+    If compilations are logged, no line is shown.
     """
     if logging.getLogger("morph.compile").isEnabledFor(logging.INFO):
         return False
@@ -60,14 +60,14 @@ def on_terminal() -> bool:
 
 
 class _Compilers:
-    """The compilers that ran one soon after the other."""
+    """The present series of compilations, each begun at most `PAUSE` after the one before."""
 
     begun, ended, count = 0.0, float("-inf"), 0
 
 
 @contextmanager
 def compiling(name: str) -> Iterator[None]:
-    """Tell on the terminal that a compiler runs, once compilers have run for `DELAY` seconds."""
+    """Show on the terminal that a compiler runs, once compilers have run for `DELAY` seconds."""
     now = time.monotonic()
     if now - _Compilers.ended > PAUSE:
         _Compilers.begun, _Compilers.count = now, 0

@@ -48,7 +48,7 @@ def main(nice: str, watched: str, out: str, *command: str) -> int:
 
 
 def _die_with_parent() -> Callable[[], object] | None:
-    """Return what has a new process end with this one, if it is killed; on Linux."""
+    """Return a function by which a new process asks to be killed with this one; on Linux."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl
@@ -96,4 +96,4 @@ def nvrtc(out: Path, library: str, name: str, *flags: str) -> int:
 if __name__ == "__main__":
     status = main(*sys.argv[1:])
     sys.stderr.flush()
-    os._exit(status & 255)  # at once, whatever the library does at the end
+    os._exit(status & 255)  # without the library's finalization, which may crash

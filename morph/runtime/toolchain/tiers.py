@@ -36,14 +36,14 @@ def mode() -> str:
 
 @dataclass
 class Background:
-    """The binaries to be made, and the threads that see to it.
+    """A queue of binaries to compile, and the threads that process it.
 
     Attributes
     ----------
     jobs : dict
-        By the key of a binary what makes it, and what is called then.
+        By key of a binary: the function that compiles it, and those to call when it is there.
     threads : list of Thread
-        They end when nothing is left to do.
+        They end when the queue is empty.
     ended : Event
         Set when the process ends.
     """
@@ -54,7 +54,7 @@ class Background:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def add(self, key: str, make: Callable[[], bool], notify: Notify) -> None:
-        """Have a binary made: ``make`` returns whether it is there, then ``notify`` is called."""
+        """Enqueue a binary: if ``make`` has compiled it and returns True, call ``notify``."""
         with self.lock:
             self.jobs.setdefault(key, (make, []))[1].append(notify)
             if self.threads or self.ended.is_set():
@@ -66,7 +66,7 @@ class Background:
                     self.threads.append(thread)
 
     def _work(self, number: int) -> None:
-        """Make one binary after the other."""
+        """Compile one binary after the other, in thread ``number``."""
         wait = DELAY
         while not self.ended.wait(wait) and (job := self._next()) is not None:
             wait, (make, waiting) = 0.0, job
@@ -85,7 +85,7 @@ class Background:
 
     @contextlib.contextmanager
     def _locked(self, number: int) -> Iterator[None]:
-        """Wait until no thread of this number in another process that shares the cache compiles."""
+        """Hold the lock of this thread number, one for all processes that share the cache."""
         with open(cache.path() / f"{cache.BACKGROUND}{number}", "ab") as file:
             with contextlib.suppress(OSError):  # a file system without locks
                 while not cache.lock_file(file.fileno(), wait=False) and not self.ended.wait(0.1):
@@ -93,7 +93,7 @@ class Background:
             yield
 
     def end(self) -> None:
-        """Have the threads end, and the compilers that they started."""
+        """End the threads, and the compilers that they started."""
         self.ended.set()
         processes.end_background()
         for thread in list(self.threads):
