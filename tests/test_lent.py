@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 from targets import host
 
 import morph
+from morph.launch.launcher import Launch
 from morph.prelude import i32
 from morph.runtime.cpu.device import HostDevice
 
@@ -74,6 +75,26 @@ def test_a_second_call_binds_nothing_anew(where):
         launches = list(morph.algorithms.graph.bfs.search.launches.values())
     morph.bfs(g, 1)
     assert list(morph.algorithms.graph.bfs.search.launches.values()) == launches
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_columns_of_the_user_with_the_same_names_cost_no_binding(where, monkeypatch):
+    g = path(where)
+    g.points.add("dist", i32, fill=3)
+    g.points.add("last", i32, fill=4)
+    first = morph.bfs(g, 0)
+    column, version, names = g.points.columns["dist"], g.points.version, [*g.points.columns]
+    monkeypatch.setattr(Launch, "_fill", None)  # writes the addresses of a launch
+    for source in (0, 2):
+        assert host(morph.bfs(g, source).distance).tolist() == levels(g, source)
+        assert g.points.columns["dist"] is column and column.name == "dist"
+        assert (g.points.version, [*g.points.columns]) == (version, names)
+        assert host(g.points.dist).tolist() == [3] * 6
+    monkeypatch.undo()
+    g.points.dist[:] = 5
+    g.points.extend(1)  # the columns do not fit any more
+    assert host(morph.bfs(g, 0).distance).tolist() == [*host(first.distance).tolist(), -1]
+    assert host(g.points.dist).tolist() == [5] * 6 + [3] and [*g.points.columns] == names
 
 
 @pytest.mark.parametrize("where", WHERE)

@@ -8,10 +8,37 @@ restores the table's former version, so that those launches are valid again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from morph.data.protocols import TableLike
 from morph.data.versions import renew
+
+
+class State(NamedTuple):
+    """The columns of a table at a version, to be restored: their names, records and fills."""
+
+    version: int
+    fills: Any
+    columns: tuple[tuple[str, Any], ...]
+    records: tuple[tuple[Any, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, table: TableLike) -> State:
+        """Take the state of a table."""
+        records = tuple((r, r.names) for r in table._records)
+        return cls(table.version, table._fills, tuple(table.columns.items()), records)
+
+    def restore(self, table: TableLike) -> None:
+        """Give a table, whose memory is as it was, this state and its version."""
+        table.columns.clear()
+        table.columns.update(self.columns)
+        for name, column in self.columns:
+            column.name = name
+        for record, names in self.records:
+            record.names = names
+        table._records = [record for record, _ in self.records]
+        table._fills = self.fills
+        renew(table, self.version)
 
 
 class TemporaryColumns:
@@ -27,14 +54,13 @@ class TemporaryColumns:
     def __init__(self, table: TableLike, specs: Mapping[str, tuple[Any, Any]]) -> None:
         self.table, self.specs = table, dict(specs)
         self.columns: dict[str, Any] = {}
-        self.records: list[Any] = []
         self.shadowed: list[tuple[str, str]] = []
-        # the table's version and fills, with these columns and without them
-        self.attached = self.detached = (0, None)
+        # the table with these columns, and without them
+        self.attached = self.detached = State(0, None, (), ())
 
     def fits(self) -> bool:
         """Whether the columns can be attached again: the table has not changed since."""
-        return bool(self.columns) and self.table.version == self.detached[0]
+        return bool(self.columns) and self.table.version == self.detached.version
 
     @property
     def is_attached(self) -> bool:
@@ -51,12 +77,8 @@ class TemporaryColumns:
 
     def attach(self) -> None:
         """Attach the columns again, with their last contents."""
-        table = self.table
-        self.detached = table.version, table._fills
-        table._records += self.records
-        table.columns.update(self.columns)
-        table._fills = self.attached[1]
-        renew(table, self.attached[0])
+        self.detached = self.detached._replace(fills=self.table._fills)
+        self.attached.restore(self.table)
 
     def writes(self) -> list[tuple[Any, Any]]:
         """The writes, for `Device.put`, that set the columns to their fills."""
@@ -65,8 +87,8 @@ class TemporaryColumns:
 
     def add(self) -> None:
         """Allocate the columns."""
-        table, self.columns, self.records, self.shadowed = self.table, {}, [], []
-        self.detached = table.version, table._fills
+        table, self.columns, self.shadowed = self.table, {}, []
+        self.detached = State.of(table)
         try:
             for name, (dtype, fill) in self.specs.items():
                 if name in table.columns:
@@ -81,29 +103,22 @@ class TemporaryColumns:
         except BaseException:
             self._remove()
             raise
-        self.attached = table.version, None
-        names = set(self.columns)
-        self.records = [r for r in table._records if names & set(r.names)]
+        self.attached = State.of(table)
 
     def __exit__(self, *problem: object) -> None:
         table = self.table
-        if table.version == self.attached[0] and not self.shadowed:
-            self.attached = table.version, table._fills
-            for name in self.columns:
-                table.columns.pop(name, None)
-            ours = set(map(id, self.records))
-            table._records = [r for r in table._records if id(r) not in ours]
-            table._fills = self.detached[1]
-            renew(table, self.detached[0])
-            return
-        self._remove()
+        if table.version == self.attached.version:
+            self.attached = self.attached._replace(fills=table._fills)
+            self.detached.restore(table)
+        else:
+            self._remove()
 
     def _remove(self) -> None:
         """Drop those of the columns that the table has."""
         table = self.table
         for name in self.columns.keys() & table.columns.keys():
             table.drop(name)
-        self.columns, self.records = {}, []  # the names are those of the user's columns now
+        self.columns = {}  # the names are those of the user's columns now
         for other, name in self.shadowed:
             if other in table.columns:
                 table.rename(other, name)
