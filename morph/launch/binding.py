@@ -102,8 +102,6 @@ class Compiled:
     builds : how many binaries there have been; the latest is that of full optimisation
     """
 
-    _replaced: Any = None  # the binary before the latest, which a GPU may still run
-
     def __init__(
         self, unit: ir.Unit, getters: dict[str, Origin], device: Device, interruptible: bool
     ) -> None:
@@ -195,7 +193,6 @@ class Compiled:
 
     def rebuilt(self) -> None:
         """Have launches load the binary again: that of full optimisation is in the cache."""
-        self._replaced = self._binary
         self.builds += 1
         moved()
 
