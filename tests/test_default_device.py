@@ -80,7 +80,7 @@ class Recording(InterpretedDevice):
 
     def __init__(self):
         super().__init__("python", 0, np)
-        self.loaded = 0
+        self.name, self.loaded = f"python {id(self)}", 0  # no unit is known for it
 
     def load(self, *args):
         self.loaded += 1

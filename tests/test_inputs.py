@@ -436,11 +436,11 @@ def test_bad_attributes_of_networkx():
 def test_errors_are_short_whatever_the_names():
     graph = nx.Graph()
     graph.add_edge("u" * 1000, ("v",) * 1000, weight="w" * 1000)
-    with pytest.raises(TypeError, match="^'weight' of the edge from 'uuu.* is not a number") as e:
+    with pytest.raises(TypeError, match="^'weight' of the edge from .*uuu.* is not a number") as e:
         morph.Graph.of(graph)
     assert len(str(e.value)) <= 200
     graph.add_edge("u" * 1000, ("v",) * 1000, **{"x" * 1000: "w" * 1000})
-    with pytest.raises(TypeError, match="^'xxx.* of the edge from 'uuu.* is not a number") as e:
+    with pytest.raises(TypeError, match="xxx.* of the edge from .*uuu.* is not a number") as e:
         morph.Graph.of(graph, weight="x" * 1000)
     assert len(str(e.value)) <= 200
 

@@ -312,27 +312,6 @@ def test_mirrors_that_bound_offers_are_not_spread_between_steps():
     assert np.array_equal(dist, np.where(degree > 0, 3, FAR))
 
 
-@morph.kernel
-def offer(p, dist):
-    for t in p.outnbrs:
-        atomic_min(t.dist, dist + i32(p.id))
-
-
-def test_mirrors_that_are_combined_by_offers_are_not_spread_between_steps():
-    wanted, parts = small_graph(), morph.partition(small_graph(), ["cpu"] * 3)
-    with mock.patch.object(Routes, "spread", autospec=True, side_effect=Routes.spread) as found:
-        for g in (wanted, parts):
-            g.points.add("dist", i32, fill=FAR)
-            for dist in (9, 5, 7):
-                morph.foreach(g.points, offer, i32(dist))
-        assert found.call_count == 0
-        for g in (wanted, parts):
-            morph.foreach(g.points, forget)
-            morph.foreach(g.points, offer, i32(6))
-        assert found.call_count == 1
-    assert np.array_equal(parts.points.dist[:], wanted.points.dist[:])
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("program", [*PROGRAMS, pagerank])
 @pytest.mark.parametrize("names", ["cuda cuda", "cuda cpu cuda", "cuda:0 cuda:1", "cuda:1 cpu"])

@@ -193,7 +193,7 @@ def test_first_of_a_row(target, edges, low):
 
     everywhere(target, run)
     if target == "cpu":
-        assert first_of_them.source().count("find_first(") == 5  # the last is split: 3, and 2
+        assert first_of_them.source().count("find_first(") == 3
 
 
 @morph.kernel

@@ -105,7 +105,7 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
     if a.dtype.kind not in "biuf":
         for k, x in enumerate(weight):
             if not isinstance(x, int | float | np.integer | np.floating | np.bool_):
-                raise TypeError(f"{name(k)} is not a number: {shown(x)}")
+                raise TypeError(f"{name(k)} is not a number: {shown(x, 40)}")
             if not isinstance(x, float | np.floating) and not -(2**63) <= int(x) < 2**64:
                 raise ValueError(f"{name(k)} does not fit 64 bits: {shown(x)}")
         if not given:

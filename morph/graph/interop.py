@@ -127,7 +127,7 @@ def networkx_edges(graph: Any, weight: str | None) -> EdgeData:
 
     def name(k: int) -> str:
         u, v = list(graph.edges())[k]
-        return f"{shown(weight)} of the edge from {shown(u)} to {shown(v)}"
+        return " ".join((shown(weight, 35), "of the edge from", shown(u, 35), "to", shown(v, 35)))
 
     nodes = list(index)
     labels = None if nodes == list(range(len(nodes))) else nodes

@@ -179,7 +179,7 @@ class Routes:
             self.fill(name, 0)
         elif self.table.graph.transport.network:
             self.known[name] = found  # mirrors have what they have sent
-        self.table._stale.add(name, "" if op == "add" else op)
+        self.table._stale.add(name)  # a flag of an offer is exact only if mirrors are equal
 
     def fill(self, name: str, value: Any) -> None:
         """Set all mirrors of a column to one value."""
