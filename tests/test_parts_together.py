@@ -119,6 +119,35 @@ def test_columns_changed_by_offers_alone_are_not_copied_before_the_next_program(
             assert copied == (["dist"] if source == 9 else [])
 
 
+@morph.kernel
+def offer_and_flag(p, changed):
+    for t in p.outnbrs:
+        atomic_min(t.dist, p.offer, changed)
+
+
+@morph.program
+def offer_once(g, changed):
+    morph.foreach(g.points, offer_and_flag, changed)
+
+
+def test_flags_of_offers_are_those_of_one_device():
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        ends, offers, found = rng.integers(0, 8, (2, 20)), rng.integers(0, 50, (4, 8)), []
+        for parts in (1, 3):
+            g = morph.Graph.from_edges(*ends, n=8, device="cpu")
+            g = g if parts == 1 else morph.partition(g, ["cpu"] * parts)
+            g.points.add("dist", i32, fill=99), g.points.add("offer", i32)
+            flags = []
+            for values_of_points in offers:
+                g.points.offer[:] = values_of_points
+                changed = morph.Flag(g)
+                offer_once(g, changed)
+                flags.append(changed.take())
+            found.append((flags, g.points.dist[:].tolist()))
+        assert found[0] == found[1]
+
+
 def tree(g):
     """Points and vectors travel with messages."""
     g.points.add("dist", i32, fill=FAR)

@@ -164,7 +164,7 @@ class _Program:
         return PartitionedProgram(
             unit, steps, tuple(self.sends), tuple(sorted(self.spreads)),
             tuple(sorted(writes)), tuple(sorted(writes - (self.spreads - self.kept))),
-            {c: how for c in self.spreads if (how := self._bound(c))},
+            {c: how for c in self.spreads if (how := self._bound(c)) and not self._flags(c)},
             {c: how for c in writes if (how := _only(p.moves.get(c) for p in steps
                                                      if c in p.writes))},
             tuple(self.hidden.values()), tuple(self.boxes),
@@ -247,6 +247,10 @@ class _Program:
     def _bound(self, c: tuple[str, str]) -> str:
         """The operation by which all steps compare new values with mirrors of a column, if any."""
         return _only(p.bounds.get(c) for p in self.steps if c in p.spreads)
+
+    def _flags(self, c: tuple[str, str]) -> bool:
+        """Whether offers at mirrors of a column may raise flags: those need the owner's values."""
+        return any(p.flags and any((x.slot, x.column) == c for x in p.combines) for p in self.steps)
 
     def _stays_bound(self, p: Partitioning, c: tuple[str, str]) -> bool:
         """Whether mirrors serve all steps of the program as before the step."""
