@@ -130,11 +130,11 @@ def test_a_launch_takes_the_full_binary(optimised, monkeypatch):
     collatz.launches.clear()
     morph.foreach(t, collatz, done)
     (launch,) = collatz.launches.values()
-    quick, [(_, make, told)] = launch.binary, jobs
+    quick, [(_, make, notify)] = launch.binary, jobs
     morph.foreach(t, collatz, done)
     assert launch.binary is quick and optimised == [False]
     assert make()
-    told()
+    notify()
     morph.foreach(t, collatz, done)
     assert [*collatz.launches.values()] == [launch] and len(jobs) == 1
     assert launch.binary is not quick and optimised == [False, True]
@@ -261,12 +261,12 @@ def test_a_full_disk_leaves_the_quick_library(optimised, folder, monkeypatch):
         return seen.append(key) or real(key, *args, **facts)
 
     monkeypatch.setattr(cache, "store", store)
-    told = []
-    cpu.build(ADD, rebuilt=lambda: told.append("first"))
+    notified = []
+    cpu.build(ADD, rebuilt=lambda: notified.append("first"))
     wait_until(lambda: len(seen) == 2 and not tiers.background.threads)
     done = threading.Event()
     cpu.build(ADD + "\n", rebuilt=done.set)
-    assert done.wait(60) and not told and not files(folder) and len(cache.entries()) == 3
+    assert done.wait(60) and not notified and not files(folder) and len(cache.entries()) == 3
 
 
 def test_of_two_processes_one_compiles():
