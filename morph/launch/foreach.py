@@ -21,7 +21,7 @@ from morph.launch.kernels import Function, Kernel, Launchable
 from morph.launch.threads import get_num_threads, set_num_threads
 from morph.runtime.timing import timing
 
-BALANCE = ("auto", "thread", "warp", "grid")
+BALANCE = ("auto", "thread", "warp", "block", "grid")
 
 # the compiler takes half of the time of `import morph`, so it is imported at the first launch
 _launch_for: Hook[Any] = Hook("morph.launch.lookup:launch_for")
