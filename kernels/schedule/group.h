@@ -45,7 +45,10 @@ template <class T, i32 N, class I> MORPH_FN T& check_element(const At<I>& at, Sh
 }
 #endif
 
+MORPH_FN u64 range_size(i64 begin, i64 end) { return begin < end ? u64(end) - u64(begin) : 0; }
+
 constexpr i32 BLOCK_THREADS = 256;
+constexpr i32 TILE_LANES = 8;
 
 // `SIZE` adjacent threads of a block, in tiles of `WIDTH` adjacent lanes of a warp.
 template <i32 SIZE, i32 WIDTH> struct Group {
@@ -99,7 +102,7 @@ MORPH_FN void each_on_groups(const A& a, R& t, const Step& s, i64 first, i64 las
             end_item(a, it);
         }
     } else {
-        typedef Group<Step::GROUP, Step::GROUP == 32 ? 8 : 32> G;
+        typedef Group<Step::GROUP, TILE_LANES> G;
         i64 groups = i64(block_count()) * G::COUNT;
         for (i64 i = first + i64(G::number()) * block_count() + block_id(); i < last; i += groups) {
             I it(a, t, i);

@@ -16,8 +16,9 @@ from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.group_execution import LANES, THREADS, TILES, GroupLoop, Grouping
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
-from morph.language.types import Shared
+from morph.language.types import Handle, Scalar, Shared
 
+AHEAD = 4  # iterations of a lane whose loads overlap
 COMBINED = {"+": "sum_of", "min": "min_of", "max": "max_of"}
 FIRST = {"": "group_.thread() == 0", TILES: "group_.lane() == 0"}  # who changes memory, by level
 STEPS = {THREADS: ("thread()", "THREADS"), TILES: ("tile()", "TILES"), LANES: ("lane()", "LANES")}
@@ -32,6 +33,7 @@ class GroupBody(Body):
         super().__init__(names, scope, body)
         self.loops = grouping.loops
         self.level = ""  # how the loop around the statement is divided
+        self.loaded: tuple[str, dict[tuple[str, str], str]] = "", {}  # by column, see `_several`
         self.unsynced = False  # threads may not see yet what others have changed
 
     def array(self, name: str, t: Shared) -> str:
@@ -85,9 +87,6 @@ class GroupBody(Body):
         else:
             change()
 
-    def _stmt_if(self, s: ir.If) -> None:
-        super()._stmt_if(s)
-
     # --- loops -----------------------------------------------------------------------------------
 
     def _stmt_forrange(self, s: ir.ForRange) -> None:
@@ -99,12 +98,66 @@ class GroupBody(Body):
 
     def _range(self, s: ir.ForRange, loop: GroupLoop) -> None:
         k, end, (at, step) = self.temp("k"), self.temp("e"), STEPS[loop.by]
-        begin, stop, t = self.expr(s.start), self.expr(s.stop), self.names.type(s.start.type)
+        first, ahead = self.temp("b"), self._ahead(s) if loop.by == LANES else []
+        many = f"{AHEAD} * " if ahead else ""
+        self.put(f"const i64 {first} = {self.expr(s.start)};")
+        count = f"range_size({first}, {self.expr(s.stop)})"
         self.put(
-            f"for ({t} {k} = {begin} + group_.{at}, {end} = {stop}; {k} < {end}; {k} += G::{step}) {{"
+            f"for (u64 {k} = group_.{at}, {end} = {count}; {k} < {end}; {k} += {many}G::{step}) {{"
         )
         self.depth += 1
-        self._bound(s.body, [(s.var, k)])
+        if ahead:
+            self._several(s, ahead, (first, k, end))
+        else:
+            self._bound(s.body, [(s.var, f"{first} + i64({k})")])
+
+    def _ahead(self, s: ir.ForRange) -> list[ir.Place]:
+        """The elements of const columns that each iteration reads at its number, in any case."""
+        first = list[ir.Node]()
+        for x in s.body:
+            first += ir.walk(x.cond if isinstance(x, ir.If) else x)
+            if x.leaves or ir.bodies(x):
+                break
+        if any(n.loop or s.var in ir.bound([n]) for n in ir.walk(s.body)):
+            return []
+        found = {
+            (n.place.slot, n.place.column): n.place
+            for n in first
+            if isinstance(n, ir.Load) and _is_at(n.place, s.var) and n.place.index is None
+            if isinstance(n.place.type, Scalar | Handle)
+        }
+        return [p for column, p in found.items() if column not in self.plan.changed]
+
+    def _several(
+        self, s: ir.ForRange, ahead: list[ir.Place], counter: tuple[str, str, str]
+    ) -> None:
+        """Some iterations of a lane, whose loads come first and overlap."""
+        (first, k, end), values, n, i = counter, {}, self.temp("n"), self.resolve(s.var)
+        at = f"{k} + {n} * G::LANES"
+        for p in ahead:
+            values[p.slot, p.column] = v = self.temp("v")
+            self.put(f"{self.names.type(p.type)} {v}[{AHEAD}]{{}};")
+        each = f"MORPH_UNROLL_ALL for (i32 {n} = 0; {n} < {AHEAD}; {n}++)"
+        self.put(f"{each} {{")
+        self.put(f"    {i} = {first} + i64({at});")
+        loads = "".join(f" {values[p.slot, p.column]}[{n}] = {self.load(p)};" for p in ahead)
+        self.put(f"    if ({at} < {end}) {{{loads} }}")
+        self.put("}")
+        self.put(f"{each} {{")
+        self.depth += 1
+        self.put(f"if ({at} >= {end}) continue;")
+        self.loaded = s.var, {column: f"{v}[{n}]" for column, v in values.items()}
+        self._bound(s.body, [(s.var, f"{first} + i64({at})")])
+        self.loaded = "", {}
+        self.depth -= 1
+        self.put("}")
+
+    def load(self, p: ir.Place) -> str:
+        """A value, which may have been read before."""
+        var, known = self.loaded
+        if known and _is_at(p, var) and p.index is None and (p.slot, p.column) in known:
+            return known[p.slot, p.column]
+        return super().load(p)
 
     def _stmt_foredges(self, s: ir.ForEdges) -> None:
         self._over_entries(s, partial(super()._stmt_foredges, s))
@@ -155,6 +208,12 @@ class GroupBody(Body):
             every = f"group_.{over}({given}, [](auto p, auto q) {{ return {combine}(p, q); }})"
             self.put(f"{x} = {combine}({saved}, {every});")
         self.unsynced = self.unsynced or not outer
+
+
+def _is_at(p: ir.Place, var: str) -> bool:
+    """Whether a place is in the row whose number is a local."""
+    row = p.row.x if isinstance(p.row, ir.Cast) else p.row
+    return isinstance(row, ir.Var) and row.name == var
 
 
 def _is_private(s: ir.Stmt) -> bool:
