@@ -32,7 +32,6 @@ from morph.prelude import (
     i64,
     popcount,
     shared,
-    static,
     u32,
 )
 from morph.runtime.device import Device
@@ -52,7 +51,7 @@ class TriangleCount(NamedTuple):
 
 
 @kernel
-def pack(e, rank, key, directed: static):
+def pack(e, rank, key, directed):
     """Write the arc from the end of higher rank to the other; of both arcs of an edge one."""
     a, b = rank[e.src.id], rank[e.dst.id]
     if directed and a < b:
@@ -148,8 +147,13 @@ def close(part, corners, arcs, entering):
         atomic_add(v.triangles, total)
 
 
+@kernel
+def set_order(p):
+    p.order = (i64(p.degree) << 32) + p.id
+
+
 class Oriented(NamedTuple):
-    """Arcs from each corner, a vertex, to those of more edges: tables, corners by falling degree."""
+    """Tables of vertices, by falling degree, and of arcs from each to those of more edges."""
 
     corners: Table
     arcs: Table  # by tail, then by head
@@ -177,9 +181,7 @@ def _oriented(device: Device, n: int, keys: Any) -> Oriented:
     if not first.all():
         keys = device.xp.concatenate([keys[:1], keys[1:][first]])
     ends = {"tail": (keys >> 32).astype(np.int32), "head": keys.astype(np.int32)}
-    corners = Table(
-        "corners", device, first=i64, entering=i64, triangles=i64, mapped=bool_
-    )
+    corners = Table("corners", device, first=i64, entering=i64, triangles=i64, mapped=bool_)
     corners.extend(n + 1, first=keys.size)
     arcs = _table("arcs", device, ends, tail=Ref(corners), head=Ref(corners))
     foreach(arcs, begin_rows, corners, arcs.tail)
@@ -199,9 +201,7 @@ def _count(device: Device, corners: Table, arcs: Table) -> Any:
         limits = xp.arange(hubs + 1) << 32
         corners.entering.array[: hubs + 1] = xp.searchsorted(words, limits)
         entering = _table("entering", device, {"arc": words}, arc=i64)
-        listed = Collection(
-            corners, capacity=m // ARCS + hubs, begin=i64, first=i64, last=i64
-        )
+        listed = Collection(corners, capacity=m // ARCS + hubs, begin=i64, first=i64, last=i64)
         foreach(corners[:hubs], list_parts, corners, listed)
         foreach(listed, close, corners, arcs, entering.arc, balance="block")
     foreach(arcs, merge, corners, arcs.head, where=is_merged if dense or parts else None)
@@ -267,10 +267,10 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
             sources.append(found.astype(np.int32))
         order, rank = _order(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
-        rows = _oriented(device, n, (u.astype(np.int64) << 32 | v)[u > v])
-        rows.corners.add("own", bool_)
-        rows.corners.own.array[:n] = order < share.owned
-        g.points.triangles.array[order] = _count(device, *rows)
+        made = _oriented(device, n, (u.astype(np.int64) << 32 | v)[u > v])
+        made.corners.add("own", bool_)
+        made.corners.own.array[:n] = order < share.owned
+        g.points.triangles.array[order] = _count(device, *made)
 
 
 @of_graph

@@ -14,7 +14,7 @@ from morph.compiler.codegen.names import Names, constant
 from morph.compiler.codegen.shared_loops import neutral, values
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.group_execution import LANES, THREADS, TILES, GroupLoop, Grouping
+from morph.compiler.passes.group_execution import LANES, THREADS, TILES, Grouping, GroupLoop
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
 from morph.language.types import Handle, Scalar, Shared
 
@@ -27,9 +27,7 @@ STEPS = {THREADS: ("thread()", "THREADS"), TILES: ("tile()", "TILES"), LANES: ("
 class GroupBody(Body):
     """The body of the kernel."""
 
-    def __init__(
-        self, names: Names, scope: Scope, body: BodyPlan, grouping: Grouping
-    ) -> None:
+    def __init__(self, names: Names, scope: Scope, body: BodyPlan, grouping: Grouping) -> None:
         super().__init__(names, scope, body)
         self.loops = grouping.loops
         self.level = ""  # how the loop around the statement is divided
@@ -40,9 +38,7 @@ class GroupBody(Body):
         """The declaration of a shared array: one for each group of the block."""
         every = self.temp("v")
         kind, name = self.names.type(t), self.resolve(name)
-        return (
-            f"MORPH_SHARED {kind} {every}[G::COUNT]; {kind}& {name} = {every}[group_.number()];"
-        )
+        return f"MORPH_SHARED {kind} {every}[G::COUNT]; {kind}& {name} = {every}[group_.number()];"
 
     def _clear(self, array: str) -> None:
         self.put(f"{array}.clear(group_);")
@@ -243,7 +239,8 @@ def group_members(step: StepPlan, func: str, args: str) -> list[str]:
     lines = [f"    static constexpr i32 GROUP = {step.group};  // threads that execute an item"]
     if step.group > 1:
         lines += [
-            "    template <class G> MORPH_FN void run_group(const Args& a, I& it, const G& g) const {",
+            "    template <class G>",
+            "    MORPH_FN void run_group(const Args& a, I& it, const G& g) const {",
             f"        {func}_group(a, it, g, it.row{args});",
             "    }",
         ]

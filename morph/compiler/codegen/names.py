@@ -39,7 +39,9 @@ MEMBERS = frozenset(  # of the structs that the printer makes
     reductions release replay reservation reservations round row row_of run sense serve slot_cache
     step take_all test thread threads to wins write x""".split()
 )
-SUFFIXED = frozenset("group live_in live_out reductions row".split())  # the printer's own, as in ``row_``
+SUFFIXED = frozenset(
+    "group live_in live_out reductions row".split()
+)  # the printer's own, as in ``row_``
 PARTS = [
     "commit",
     "abort",

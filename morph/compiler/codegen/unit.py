@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from morph.compiler.codegen.emission import Emission
-from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.group_execution import group_function
+from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
 from morph.compiler.codegen.shared_searches import search_functions, search_structs
 from morph.compiler.codegen.slot_cache import slot_caches
@@ -42,7 +42,8 @@ def prelude(
     """The device runtime: the headers of ``kernels/``, in order.
 
     A unit that is ``checked``, that rebuilds adjacency, or that all parts of a graph execute
-    together has one more, and one with shared arrays (``groups``).  In a ``wide`` one a table has 2^31 rows or more.
+    together has one more, and so has one with shared arrays (``groups``).  In a ``wide`` one a
+    table has 2^31 rows or more.
     """
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())

@@ -53,9 +53,7 @@ def _of_array(c: Context, node: ast.Call, op: str, target: ir.Item) -> ir.Expr:
     assert isinstance(target.x, ir.Var)
     index = c.bind(target.index)
     value = coerce(c.expr(node.args[1]), elem, "element")
-    atomic = ir.ItemAtomic(
-        op=op, name=target.x.name, index=index, value=value, type=elem, pos=pos
-    )
+    atomic = ir.ItemAtomic(op=op, name=target.x.name, index=index, value=value, type=elem, pos=pos)
     return c.effect(atomic, shared=False)
 
 

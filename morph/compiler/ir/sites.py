@@ -387,7 +387,11 @@ def _what(n: ir.Node, short: Callable[[str], str]) -> str:
     for _, column in ir.columns([n], "reads", "writes"):
         return f"column {short(column)!r} has"
     if isinstance(n, ir.Item):
-        kinds = {"Vector": "the vector has", "Rows": "the new rows have", "Shared": "the shared array has"}
+        kinds = {
+            "Vector": "the vector has",
+            "Rows": "the new rows have",
+            "Shared": "the shared array has",
+        }
         return kinds.get(type(n.x.type).__name__, "the local collection has")
     assert isinstance(n, ir.SetItem | ir.ItemAtomic)
     return f"{short(n.name)!r} has"

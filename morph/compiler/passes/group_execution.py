@@ -64,9 +64,7 @@ def grouping(
 class _Groups:
     """Finds the loops; ``level`` is that of the loop around a statement, or empty."""
 
-    def __init__(
-        self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func], unstable: Columns
-    ) -> None:
+    def __init__(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func], unstable: Columns) -> None:
         self.kernel, self.funcs, self.unstable = kernel, funcs, unstable
         self.loops: dict[int, GroupLoop] = {}
 

@@ -312,6 +312,7 @@ class _Loop:
 
     def split(self, head: ir.Body) -> SharedLoop:
         """The parts, given the first."""
+        assert not isinstance(self.loop, ir.ForRange)
         params = {n for n, _ in self.kernel.params[1:]}
         kept = {n for n in self.types if n not in params}
         live, rest = (

@@ -138,7 +138,12 @@ class Expressions:
         return make
 
     def _itematomic(self, n: ir.ItemAtomic) -> Code:
-        op, index, value, memory = values.ATOMIC[n.op], self.expr(n.index), self.expr(n.value), self.memory
+        op, index, value, memory = (
+            values.ATOMIC[n.op],
+            self.expr(n.index),
+            self.expr(n.value),
+            self.memory,
+        )
 
         def change(env: Env) -> Any:
             items, i, x = env[n.name], int(index(env)), value(env)
