@@ -46,6 +46,7 @@ template <class T, i32 N, class I> MORPH_FN T& check_element(const At<I>& at, Sh
 #endif
 
 MORPH_FN u64 range_size(i64 begin, i64 end) { return begin < end ? u64(end) - u64(begin) : 0; }
+MORPH_FN u32 range_size(i32 begin, i32 end) { return begin < end ? u32(end) - u32(begin) : 0; }
 
 constexpr i32 BLOCK_THREADS = 256;
 constexpr i32 TILE_LANES = 8;

@@ -17,6 +17,7 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges, of_graph, results, results_device
 from morph.data.collection import Collection
+from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref
@@ -41,6 +42,8 @@ HUBS = 1 << 16  # ranks of which there is a bitmap
 WORDS = HUBS // 32
 FEW = 16  # arcs into a vertex that are not worth a bitmap, if they are fewer
 ARCS, ROW = 1024, 1024  # arcs into a hub, and arcs from it, of one item
+LOW = 2**32 - 1
+SLACK = 1 << 20  # capacity that threads of a GPU reserve and do not use
 
 
 class TriangleCount(NamedTuple):
@@ -51,21 +54,28 @@ class TriangleCount(NamedTuple):
 
 
 @kernel
-def pack(e, rank, key, directed):
-    """Write the arc from the end of higher rank to the other; of both arcs of an edge one."""
-    a, b = rank[e.src.id], rank[e.dst.id]
-    if directed and a < b:
-        a, b = b, a
-    key[e.id] = i64(a) << 32 | i64(b) if a > b else i64(-1)
+def pack(p, rank, keys, both):
+    """List the arcs to lower ranks; ``both``: of each edge there is one arc, to any rank."""
+    a = rank[p.id]
+    for t in p.outnbrs:
+        b = rank[t.id]
+        if a > b:
+            keys.add(i64(a) << 32 | i64(b))
+        elif both and a < b:
+            keys.add(i64(b) << 32 | i64(a))
 
 
 @kernel
-def begin_rows(e, corners, tail):
-    """Write the first arc of the rows that begin here: the arcs are sorted."""
-    before = -1
+def unpack(e, corners, key, swapped, found):
+    """Write the ends of an arc, and the rows that begin with it: keys are sorted."""
+    tail, head, before = key[e.id] >> 32, key[e.id] & LOW, i64(-1)
     if e.id > 0:
-        before = i64(tail[e.id - 1].id)
-    for i in range(before + 1, e.tail.id + 1):
+        before = key[e.id - 1] >> 32
+        if key[e.id - 1] == key[e.id]:
+            atomic_add(found.repeated, 1)
+    e.tail, e.head = corners[tail], corners[head]
+    swapped[e.id] = head << 32 | i64(e.id)
+    for i in range(before + 1, tail + 1):
         corners[i].first = e.id
 
 
@@ -86,7 +96,7 @@ def is_merged(e):
 def merge(e, corners, head):
     """Go through what is left of the row of u before v and the row of v at once."""
     u, v = e.tail, e.head
-    i, j, last, end = u.first, v.first, i64(e.id), corners[v.id + 1].first
+    i, j, last, end = u.first, v.first, e.id, corners[v.id + 1].first
     found = i32(0)
     while i < last and j < end:
         a, b = head[i], head[j]
@@ -111,7 +121,7 @@ def list_parts(v, corners, parts):
         v.mapped = True
         for i in range(begin, end, ROW):
             for k in range(first, last, ARCS):
-                parts.add(v, begin=i, first=k, last=min(k + ARCS, last))
+                parts.add(v, begin=i32(i), first=i32(k), last=min(i32(k) + ARCS, last))
 
 
 @kernel
@@ -128,7 +138,7 @@ def close(part, corners, arcs, entering):
         atomic_max(upto[w >> 5], i32(i - begin))  # the place of the last w of the word
     total = 0
     for k in range(part.first, part.last):
-        arc, closed = entering[k] & 0xFFFFFFFF, i32(0)
+        arc, closed = i32(entering[k] & LOW), i32(0)
         u = arcs[arc].tail
         if is_wanted(u):
             for j in range(u.first, arc):
@@ -157,6 +167,7 @@ class Oriented(NamedTuple):
 
     corners: Table
     arcs: Table  # by tail, then by head
+    swapped: Any  # by arc, ``head << 32 | arc``
 
 
 def _order(device: Device, degree: Any) -> tuple[Any, Any]:
@@ -175,33 +186,39 @@ def _table(name: str, device: Device, arrays: dict[str, Any], **columns: Any) ->
 
 
 def _oriented(device: Device, n: int, keys: Any) -> Oriented:
-    """Make the rows of the arcs ``tail << 32 | head``, where ``tail > head``; they are sorted."""
+    """Make the rows of the arcs ``tail << 32 | head``, where ``tail > head``; sorts them."""
     keys.sort()
-    first = keys[1:] != keys[:-1]
-    if not first.all():
-        keys = device.xp.concatenate([keys[:1], keys[1:][first]])
-    ends = {"tail": (keys >> 32).astype(np.int32), "head": keys.astype(np.int32)}
-    corners = Table("corners", device, first=i64, entering=i64, triangles=i64, mapped=bool_)
-    corners.extend(n + 1, first=keys.size)
+    m, empty = keys.size, device.xp.empty
+    columns: Any = {"first": i32, "entering": i32, "triangles": i64, "mapped": bool_}
+    corners = Table("corners", device, **columns)
+    corners.extend(n + 1, first=m)
+    ends = {"tail": empty(m, np.int32), "head": empty(m, np.int32)}
     arcs = _table("arcs", device, ends, tail=Ref(corners), head=Ref(corners))
-    foreach(arcs, begin_rows, corners, arcs.tail)
-    return Oriented(corners, arcs)
+    words = {"key": keys, "swapped": empty(m, np.int64)}
+    words = _table("words", device, words, key=i64, swapped=i64)
+    found = Scalars(corners, repeated=i64(0))
+    foreach(arcs, unpack, corners, words.key, words.swapped, found)
+    if found.repeated:
+        kept = device.xp.ones(m, bool)
+        kept[1:] = keys[1:] != keys[:-1]
+        return _oriented(device, n, keys[kept])
+    return Oriented(corners, arcs, words.swapped.array)
 
 
-def _count(device: Device, corners: Table, arcs: Table) -> Any:
+def _count(device: Device, corners: Table, arcs: Table, swapped: Any) -> Any:
     """Count the triangles at each corner; if there is a column ``own``, those of `is_wanted`."""
     n, m, xp = len(corners) - 1, len(arcs), device.xp
     dense, parts = m > SHORT * n, hasattr(corners, "own")
     if dense:
         hubs = min(HUBS, n)
-        heads = arcs.head.array
-        words = heads.astype(np.int64) << 32 | xp.arange(m)
-        words = words[heads < hubs]
-        words.sort()
+        if n > 16 * HUBS:  # many arcs may be to others
+            swapped = swapped[arcs.head.array < hubs]
+        swapped.sort()
         limits = xp.arange(hubs + 1) << 32
-        corners.entering.array[: hubs + 1] = xp.searchsorted(words, limits)
-        entering = _table("entering", device, {"arc": words}, arc=i64)
-        listed = Collection(corners, capacity=m // ARCS + hubs, begin=i64, first=i64, last=i64)
+        corners.entering.array[: hubs + 1] = xp.searchsorted(swapped, limits)
+        entering = _table("entering", device, {"arc": swapped}, arc=i64)
+        columns: Any = {"begin": i32, "first": i32, "last": i32}
+        listed = Collection(corners, capacity=m // ARCS + hubs, **columns)
         foreach(corners[:hubs], list_parts, corners, listed)
         foreach(listed, close, corners, arcs, entering.arc, balance="block")
     foreach(arcs, merge, corners, arcs.head, where=is_merged if dense or parts else None)
@@ -298,11 +315,11 @@ def triangle_count(graph: Graph) -> TriangleCount:
             heads = graph.edges.dst.array[live_edges(graph)]
             degree = degree + device.xp.bincount(heads, minlength=n)
         order, rank = _order(device, degree)
-        found = device.xp.full(m, -1, np.int64)
-        key = _table("keys", device, {"key": found}, key=i64)
         ranks = _table("ranks", device, {"rank": rank}, rank=i32)
-        foreach(graph.edges, pack, ranks.rank, key.key, graph.directed)
-        corners, arcs = _oriented(device, n, found[found >= 0])
+        most = m if graph.directed else m // 2
+        keys = Collection(i64, capacity=most + min(most, SLACK), device=device)
+        foreach(graph.points, pack, ranks.rank, keys, graph.directed)
+        made = _oriented(device, n, keys.items)
         triangles = device.xp.empty(n, np.int64)
-        triangles[order] = _count(device, corners, arcs)
+        triangles[order] = _count(device, *made)
         return TriangleCount(triangles, int(triangles.sum()) // 3)

@@ -96,16 +96,19 @@ class GroupBody(Body):
         k, end, (at, step) = self.temp("k"), self.temp("e"), STEPS[loop.by]
         first, ahead = self.temp("b"), self._ahead(s) if loop.by == LANES else []
         many = f"{AHEAD} * " if ahead else ""
-        self.put(f"const i64 {first} = {self.expr(s.start)};")
-        count = f"range_size({first}, {self.expr(s.stop)})"
+        # a counter of 32 bits saves registers
+        kind = "i32" if _fits(s.start) and _fits(s.stop) else "i64"
+        self.put(f"const {kind} {first} = {kind}({self.expr(s.start)});")
+        count = f"range_size({first}, {kind}({self.expr(s.stop)}))"
         self.put(
-            f"for (u64 {k} = group_.{at}, {end} = {count}; {k} < {end}; {k} += {many}G::{step}) {{"
+            f"for ({kind.replace('i', 'u')} {k} = group_.{at}, {end} = {count}; {k} < {end};"
+            f" {k} += {many}G::{step}) {{"
         )
         self.depth += 1
         if ahead:
-            self._several(s, ahead, (first, k, end))
+            self._several(s, ahead, (first, k, end, kind))
         else:
-            self._bound(s.body, [(s.var, f"{first} + i64({k})")])
+            self._bound(s.body, [(s.var, f"{first} + {kind}({k})")])
 
     def _ahead(self, s: ir.ForRange) -> list[ir.Place]:
         """The elements of const columns that each iteration reads at its number, in any case."""
@@ -125,17 +128,18 @@ class GroupBody(Body):
         return [p for column, p in found.items() if column not in self.plan.changed]
 
     def _several(
-        self, s: ir.ForRange, ahead: list[ir.Place], counter: tuple[str, str, str]
+        self, s: ir.ForRange, ahead: list[ir.Place], counter: tuple[str, str, str, str]
     ) -> None:
         """Some iterations of a lane, whose loads come first and overlap."""
-        (first, k, end), values, n, i = counter, {}, self.temp("n"), self.resolve(s.var)
+        (first, k, end, kind), n, i = counter, self.temp("n"), self.resolve(s.var)
+        values: dict[tuple[str, str], str] = {}
         at = f"{k} + {n} * G::LANES"
         for p in ahead:
             values[p.slot, p.column] = v = self.temp("v")
             self.put(f"{self.names.type(p.type)} {v}[{AHEAD}]{{}};")
         each = f"MORPH_UNROLL_ALL for (i32 {n} = 0; {n} < {AHEAD}; {n}++)"
         self.put(f"{each} {{")
-        self.put(f"    {i} = {first} + i64({at});")
+        self.put(f"    {i} = {first} + {kind}({at});")
         loads = "".join(f" {values[p.slot, p.column]}[{n}] = {self.load(p)};" for p in ahead)
         self.put(f"    if ({at} < {end}) {{{loads} }}")
         self.put("}")
@@ -143,7 +147,7 @@ class GroupBody(Body):
         self.depth += 1
         self.put(f"if ({at} >= {end}) continue;")
         self.loaded = s.var, {column: f"{v}[{n}]" for column, v in values.items()}
-        self._bound(s.body, [(s.var, f"{first} + i64({at})")])
+        self._bound(s.body, [(s.var, f"{first} + {kind}({at})")])
         self.loaded = "", {}
         self.depth -= 1
         self.put("}")
@@ -210,6 +214,18 @@ def _is_at(p: ir.Place, var: str) -> bool:
     """Whether a place is in the row whose number is a local."""
     row = p.row.x if isinstance(p.row, ir.Cast) else p.row
     return isinstance(row, ir.Var) and row.name == var
+
+
+def _fits(x: ir.Expr) -> bool:
+    """Whether a bound of a range is known to be an i32."""
+    match x:
+        case ir.Const(value=value):
+            return -(2**31) <= value < 2**31
+        case ir.Cast(x=ir.Expr(type=Scalar(kind="i" | "u", bits=bits) as t)):
+            return bits < 32 or t.name == "i32"
+        case ir.Cast(x=ir.Expr(type=Handle())):
+            return True
+    return isinstance(x, ir.Degree)
 
 
 def _is_private(s: ir.Stmt) -> bool:

@@ -57,7 +57,8 @@ from morph.language.types import Column, Handle, Scalar, Type
 
 CACHED = 8  # collections with a slot cache, at most; fewer where more than 2 loops fill them
 INLINE = 60  # nodes up to which a function called from several places is copied to each
-FEW, SOME, MANY = 2, 3, 4  # resident blocks of 256 threads, with 128, 80, 64 registers a thread
+# resident blocks of 256 threads, with 128, 80, 64, 40 registers a thread
+FEW, SOME, MANY, MOST = 2, 3, 4, 6
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
 NAMES_STORE = ("column", "rows", "new", "need")
 
@@ -352,7 +353,7 @@ class _Planner:
         conflicts; asynchronous execution and 64-bit reductions need the registers.
         """
         if self.grouped and not self.unit.fused:
-            return MANY
+            return MOST
         local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
         if claims or self.ahead or local or not self.shared:
             return FEW
