@@ -184,7 +184,8 @@ def assign_name(c: Context, name: str, x: ir.Expr, pos: Pos) -> None:
         reject(problem, pos, "use another name")
     t = c.locals.get(name) or c.hints.get(name)
     if isinstance(x, ir.MakeShared) and t is not None:
-        reject(f"{user_name(name)!r} is {t} elsewhere", pos, "a shared array has one name")
+        hint = "a shared array has one name"
+        reject(f"{user_name(name)!r} is {t} elsewhere", x.pos, hint)
     if isinstance(t, Local) and not isinstance(x, ir.MakeLocal):
         hint = "pass it on, or copy its values in a loop"
         reject("a local collection cannot be assigned", x.pos, hint)
