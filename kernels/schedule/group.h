@@ -55,7 +55,7 @@ constexpr i32 TILE_LANES = 8;
 template <i32 SIZE, i32 WIDTH> struct Group {
     static constexpr i32 THREADS = SIZE, LANES = WIDTH, TILES = SIZE / WIDTH, COUNT = BLOCK_THREADS / SIZE;
 
-    static MORPH_FN i32 number() { return warp_of_block() * 32 / SIZE; }
+    static MORPH_FN i32 number() { return COUNT == 1 ? 0 : warp_of_block() * 32 / SIZE; }
     static MORPH_FN i32 thread() { return (warp_of_block() * 32 + lane_id()) % SIZE; }
     static MORPH_FN i32 tile() { return thread() / WIDTH; }
     static MORPH_FN i32 lane() { return lane_id() % WIDTH; }

@@ -43,7 +43,7 @@ WORDS = HUBS // 32
 FEW = 16  # arcs into a vertex that are not worth a bitmap, if they are fewer
 ARCS, ROW = 1024, 1024  # arcs into a hub, and arcs from it, of one item
 LOW = 2**32 - 1
-SLACK = 1 << 20  # capacity that threads of a GPU reserve and do not use
+SLACK = 1 << 21  # capacity that threads of a GPU reserve and do not use
 
 
 class TriangleCount(NamedTuple):
@@ -66,15 +66,14 @@ def pack(p, rank, keys, both):
 
 
 @kernel
-def unpack(e, corners, key, swapped, found):
+def unpack(e, corners, arcs, found):
     """Write the ends of an arc, and the rows that begin with it: keys are sorted."""
-    tail, head, before = key[e.id] >> 32, key[e.id] & LOW, i64(-1)
+    tail, head, before = e.key >> 32, e.key & LOW, i64(-1)
     if e.id > 0:
-        before = key[e.id - 1] >> 32
-        if key[e.id - 1] == key[e.id]:
+        before = arcs[e.id - 1].key >> 32
+        if arcs[e.id - 1].key == e.key:
             atomic_add(found.repeated, 1)
-    e.tail, e.head = corners[tail], corners[head]
-    swapped[e.id] = head << 32 | i64(e.id)
+    e.tail, e.head, e.entering = corners[tail], corners[head], head << 32 | i64(e.id)
     for i in range(before + 1, tail + 1):
         corners[i].first = e.id
 
@@ -113,21 +112,9 @@ def merge(e, corners, head):
 
 
 @kernel
-def list_parts(v, corners, parts):
-    """Divide the work of `close` for a corner that many arcs enter."""
-    first, last = v.entering, corners[v.id + 1].entering
-    begin, end = v.first, corners[v.id + 1].first
-    if last - first >= FEW and begin < end:
-        v.mapped = True
-        for i in range(begin, end, ROW):
-            for k in range(first, last, ARCS):
-                parts.add(v, begin=i32(i), first=i32(k), last=min(i32(k) + ARCS, last))
-
-
-@kernel
-def close(part, corners, arcs, entering):
+def close(part, corners, arcs):
     """Look up the rows of some corners u of arcs into v, each up to v, in a bitmap of v's row."""
-    v = part.item
+    v = part.corner
     begin, end = part.begin, min(part.begin + ROW, corners[v.id + 1].first)
     bits = shared(u32, WORDS)
     upto = shared(i32, WORDS)
@@ -138,7 +125,7 @@ def close(part, corners, arcs, entering):
         atomic_max(upto[w >> 5], i32(i - begin))  # the place of the last w of the word
     total = 0
     for k in range(part.first, part.last):
-        arc, closed = i32(entering[k] & LOW), i32(0)
+        arc, closed = i32(arcs[k].entering & LOW), i32(0)
         u = arcs[arc].tail
         if is_wanted(u):
             for j in range(u.first, arc):
@@ -162,14 +149,6 @@ def set_order(p):
     p.order = (i64(p.degree) << 32) + p.id
 
 
-class Oriented(NamedTuple):
-    """Tables of vertices, by falling degree, and of arcs from each to those of more edges."""
-
-    corners: Table
-    arcs: Table  # by tail, then by head
-    swapped: Any  # by arc, ``head << 32 | arc``
-
-
 def _order(device: Device, degree: Any) -> tuple[Any, Any]:
     """Give the points by falling key, and the rank of each, int32: the hub has rank 0."""
     order = argsort(degree)[::-1]
@@ -185,43 +164,70 @@ def _table(name: str, device: Device, arrays: dict[str, Any], **columns: Any) ->
     return made
 
 
-def _oriented(device: Device, n: int, keys: Any) -> Oriented:
-    """Make the rows of the arcs ``tail << 32 | head``, where ``tail > head``; sorts them."""
+def _oriented(device: Device, n: int, keys: Any) -> tuple[Table, Table]:
+    """Make the rows of the arcs ``tail << 32 | head``, where ``tail > head``; sorts them.
+
+    Returns
+    -------
+    corners : Table
+        The vertices by rank, and one row more; ``first`` is the first arc of the row.
+    arcs : Table
+        By tail, then by head; ``entering`` is ``head << 32 | arc``.
+    """
     keys.sort()
     m, empty = keys.size, device.xp.empty
-    columns: Any = {"first": i32, "entering": i32, "triangles": i64, "mapped": bool_}
-    corners = Table("corners", device, **columns)
+    corners = Table("corners", device, first=i32, triangles=i64, mapped=bool_)
     corners.extend(n + 1, first=m)
-    ends = {"tail": empty(m, np.int32), "head": empty(m, np.int32)}
-    arcs = _table("arcs", device, ends, tail=Ref(corners), head=Ref(corners))
-    words = {"key": keys, "swapped": empty(m, np.int64)}
-    words = _table("words", device, words, key=i64, swapped=i64)
+    arrays = {"key": keys, "entering": empty(m, np.int64)}
+    arrays |= {end: empty(m, np.int32) for end in ("tail", "head")}
+    to = Ref(corners)
+    arcs = _table("arcs", device, arrays, tail=to, head=to, key=i64, entering=i64)
     found = Scalars(corners, repeated=i64(0))
-    foreach(arcs, unpack, corners, words.key, words.swapped, found)
+    foreach(arcs, unpack, corners, arcs, found)
     if found.repeated:
         kept = device.xp.ones(m, bool)
         kept[1:] = keys[1:] != keys[:-1]
         return _oriented(device, n, keys[kept])
-    return Oriented(corners, arcs, words.swapped.array)
+    return corners, arcs
 
 
-def _count(device: Device, corners: Table, arcs: Table, swapped: Any) -> Any:
+def _parts(device: Device, corners: Table, arcs: Table) -> Table:
+    """Divide the work of `close`: the hub first, up to `ARCS` arcs into v and `ROW` from v each."""
+    xp, hubs = device.xp, min(HUBS, len(corners) - 1)
+    heads, entering = arcs.head.array, arcs.entering.array
+    if len(corners) > 16 * HUBS:  # many arcs may be to others
+        some = entering[heads < hubs]
+        some.sort()
+        entering[: some.size] = some
+        entering = entering[: some.size]
+    else:
+        entering.sort()
+    since = xp.searchsorted(entering, xp.arange(hubs + 1) << 32)
+    into, row = xp.diff(since), xp.diff(corners.first.array[: hubs + 1])
+    across = (into + ARCS - 1) // ARCS
+    number = xp.where(into < FEW, 0, across * ((row + ROW - 1) // ROW))
+    corners.mapped.array[:hubs] = number > 0
+    upto = xp.cumsum(number)
+    k = xp.arange(int(upto[-1]))
+    v = xp.searchsorted(upto, k, side="right")
+    k -= (upto - number)[v]
+    begin = corners.first.array[v] + k // across[v] * ROW
+    first = since[v] + k % across[v] * ARCS
+    last = xp.minimum(first + ARCS, since[v + 1])
+    arrays = {"corner": v, "begin": begin, "first": first, "last": last}
+    arrays = {name: x.astype(np.int32) for name, x in arrays.items()}
+    kinds: dict[str, Any] = dict.fromkeys(arrays, i32)
+    return _table("parts", device, arrays, **kinds | {"corner": Ref(corners)})
+
+
+def _count(device: Device, corners: Table, arcs: Table) -> Any:
     """Count the triangles at each corner; if there is a column ``own``, those of `is_wanted`."""
-    n, m, xp = len(corners) - 1, len(arcs), device.xp
-    dense, parts = m > SHORT * n, hasattr(corners, "own")
+    n = len(corners) - 1
+    dense, some = len(arcs) > SHORT * n, hasattr(corners, "own")
     if dense:
-        hubs = min(HUBS, n)
-        if n > 16 * HUBS:  # many arcs may be to others
-            swapped = swapped[arcs.head.array < hubs]
-        swapped.sort()
-        limits = xp.arange(hubs + 1) << 32
-        corners.entering.array[: hubs + 1] = xp.searchsorted(swapped, limits)
-        entering = _table("entering", device, {"arc": swapped}, arc=i64)
-        columns: Any = {"begin": i32, "first": i32, "last": i32}
-        listed = Collection(corners, capacity=m // ARCS + hubs, **columns)
-        foreach(corners[:hubs], list_parts, corners, listed)
-        foreach(listed, close, corners, arcs, entering.arc, balance="block")
-    foreach(arcs, merge, corners, arcs.head, where=is_merged if dense or parts else None)
+        parts = _parts(device, corners, arcs)
+        foreach(parts, close, corners, arcs, balance="block")
+    foreach(arcs, merge, corners, arcs.head, where=is_merged if dense or some else None)
     return corners.triangles.array[:n]
 
 
@@ -284,10 +290,10 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
             sources.append(found.astype(np.int32))
         order, rank = _order(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
-        made = _oriented(device, n, (u.astype(np.int64) << 32 | v)[u > v])
-        made.corners.add("own", bool_)
-        made.corners.own.array[:n] = order < share.owned
-        g.points.triangles.array[order] = _count(device, *made)
+        corners, arcs = _oriented(device, n, (u.astype(np.int64) << 32 | v)[u > v])
+        corners.add("own", bool_)
+        corners.own.array[:n] = order < share.owned
+        g.points.triangles.array[order] = _count(device, corners, arcs)
 
 
 @of_graph

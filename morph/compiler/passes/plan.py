@@ -57,8 +57,8 @@ from morph.language.types import Column, Handle, Scalar, Type
 
 CACHED = 8  # collections with a slot cache, at most; fewer where more than 2 loops fill them
 INLINE = 60  # nodes up to which a function called from several places is copied to each
-# resident blocks of 256 threads, with 128, 80, 64, 40 registers a thread
-FEW, SOME, MANY, MOST = 2, 3, 4, 6
+# resident blocks of 256 threads, with 128, 80, 64, 32 registers a thread
+FEW, SOME, MANY, MOST = 2, 3, 4, 8
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
 NAMES_STORE = ("column", "rows", "new", "need")
 
