@@ -32,7 +32,7 @@ from morph.prelude import (
     u64,
 )
 
-N = 40
+N, LAST = 40, 2**63 - 1
 ENDS = np.arange(N).repeat(np.arange(N) % 7 * 5), np.arange(sum(n % 7 * 5 for n in range(N))) % N
 
 
@@ -76,8 +76,12 @@ def survey(p, g, bins: static):
     count[bins - 1] = 0
     p.low, p.high = low, high
     for i in range(bins):
-        if count[i] > 1:
-            atomic_add(p.bins, i64(count[i]) * i)
+        k = i if count[i] > 1 else 0
+        while k > 0:  # so that the loop around is divided among all threads
+            atomic_add(p.bins, i64(count[i]))
+            k -= 1
+    for i in range(LAST - 3, LAST):
+        met += LAST - i
     atomic_add(p.total, met)
 
 
@@ -98,6 +102,7 @@ def surveyed(bins):
             for e, x in both:
                 met[x] += e % 2
         counts = np.bincount(row % bins, minlength=bins)[:-1]
+        total[p] += 1 + 2 + 3
         in_bins[p] = sum(i * int(c) for i, c in enumerate(counts) if c > 1)
     return {"met": met, "total": total, "low": low, "high": high, "bins": in_bins}
 
