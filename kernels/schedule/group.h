@@ -9,8 +9,15 @@
 
 #ifdef __CUDACC__
 #define MORPH_ARRAY __shared__
+// The same array with its address in a register: else each access computes the address, by a slow instruction.
+template <class T> MORPH_FN T& pinned(T& array) {
+    u32 address = u32(__cvta_generic_to_shared(&array));
+    pin(address);
+    return *(T*)__cvta_shared_to_generic(address);
+}
 #else
 #define MORPH_ARRAY
+template <class T> MORPH_FN T& pinned(T& array) { return array; }
 #endif
 
 template <class T, i32 N> struct Shared {

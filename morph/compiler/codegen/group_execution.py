@@ -38,7 +38,8 @@ class GroupBody(Body):
         """The declaration of a shared array: one for each group of the block."""
         every = self.temp("v")
         kind, name = self.names.type(t), self.resolve(name)
-        return f"MORPH_SHARED {kind} {every}[G::COUNT]; {kind}& {name} = {every}[group_.number()];"
+        made = f"MORPH_SHARED {kind} {every}[G::COUNT];"
+        return f"{made} {kind}& {name} = pinned({every}[group_.number()]);"
 
     def _clear(self, array: str) -> None:
         self.put(f"{array}.clear(group_);")
