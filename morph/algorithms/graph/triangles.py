@@ -43,6 +43,7 @@ WORDS = HUBS // 32
 FEW = 16  # arcs into a vertex that are not worth a bitmap, if they are fewer
 ARCS, ROW = 1024, 1024  # arcs into a hub, and arcs from it, of one item
 LOW = 2**32 - 1
+KEPT = 1 << 26  # arcs of a graph that keeps the tables
 SLACK = 1 << 21  # capacity that threads of a GPU reserve and do not use
 
 
@@ -157,44 +158,51 @@ def _order(device: Device, degree: Any) -> tuple[Any, Any]:
     return order, rank
 
 
-def _table(name: str, device: Device, arrays: dict[str, Any], **columns: Any) -> Table:
-    """Make a table that lives in arrays of the types of its columns."""
-    made = Table(name, device, **columns)
-    made.adopt(len(next(iter(arrays.values()))), arrays)
-    return made
+class Tables(NamedTuple):
+    """What a call works with.  The graph keeps it for the next call, without the arcs."""
+
+    ranks: Table  # by vertex
+    keys: Collection  # arcs, ``tail << 32 | head``
+    corners: Table  # vertices by rank, and one row more; `first` is the first arc of the row
+    arcs: Table  # by tail, then by head; `entering` is ``head << 32 | arc``, sorted by `_parts`
+    parts: Table  # items of `close`
+    found: Scalars
 
 
-def _oriented(device: Device, n: int, keys: Any) -> tuple[Table, Table]:
-    """Make the rows of the arcs ``tail << 32 | head``, where ``tail > head``; sorts them.
-
-    Returns
-    -------
-    corners : Table
-        The vertices by rank, and one row more; ``first`` is the first arc of the row.
-    arcs : Table
-        By tail, then by head; ``entering`` is ``head << 32 | arc``.
-    """
-    keys.sort()
-    m, empty = keys.size, device.xp.empty
+def _tables(device: Device, keys: int = 0) -> Tables:
+    """Make empty tables, and a list of keys with some capacity."""
     corners = Table("corners", device, first=i32, triangles=i64, mapped=bool_)
-    corners.extend(n + 1, first=m)
-    arrays = {"key": keys, "entering": empty(m, np.int64)}
-    arrays |= {end: empty(m, np.int32) for end in ("tail", "head")}
     to = Ref(corners)
-    arcs = _table("arcs", device, arrays, tail=to, head=to, key=i64, entering=i64)
-    found = Scalars(corners, repeated=i64(0))
-    foreach(arcs, unpack, corners, arcs, found)
-    if found.repeated:
-        kept = device.xp.ones(m, bool)
+    return Tables(
+        Table("ranks", device, rank=i32),
+        Collection(i64, capacity=keys, device=device),
+        corners,
+        Table("arcs", device, key=i64, entering=i64, tail=to, head=to),
+        Table("parts", device, corner=to, begin=i32, first=i32, last=i32),
+        Scalars(corners, repeated=i64(0)),
+    )
+
+
+def _orient(t: Tables, device: Device, n: int, keys: Any) -> None:
+    """Make the rows of the arcs ``tail << 32 | head``, where ``tail > head``; sorts them."""
+    keys.sort()
+    m, xp = keys.size, device.xp
+    corners = {"first": xp.full(n + 1, m, np.int32), "triangles": xp.zeros(n + 1, np.int64)}
+    t.corners.adopt(n + 1, corners | {"mapped": xp.zeros(n + 1, bool)})
+    ends = {end: xp.empty(m, np.int32) for end in ("tail", "head")}
+    t.arcs.adopt(m, {"key": keys, "entering": xp.empty(m, np.int64)} | ends)
+    foreach(t.arcs, unpack, t.corners, t.arcs, t.found)
+    if t.found.repeated:
+        t.found.repeated = 0
+        kept = xp.ones(m, bool)
         kept[1:] = keys[1:] != keys[:-1]
-        return _oriented(device, n, keys[kept])
-    return corners, arcs
+        _orient(t, device, n, keys[kept])
 
 
-def _parts(device: Device, corners: Table, arcs: Table) -> Table:
+def _divide(t: Tables, device: Device) -> None:
     """Divide the work of `close`: the hub first, up to `ARCS` arcs into v and `ROW` from v each."""
+    corners, heads, entering = t.corners, t.arcs.head.array, t.arcs.entering.array
     xp, hubs = device.xp, min(HUBS, len(corners) - 1)
-    heads, entering = arcs.head.array, arcs.entering.array
     if len(corners) > 16 * HUBS:  # many arcs may be to others
         some = entering[heads < hubs]
         some.sort()
@@ -215,20 +223,18 @@ def _parts(device: Device, corners: Table, arcs: Table) -> Table:
     first = since[v] + k % across[v] * ARCS
     last = xp.minimum(first + ARCS, since[v + 1])
     arrays = {"corner": v, "begin": begin, "first": first, "last": last}
-    arrays = {name: x.astype(np.int32) for name, x in arrays.items()}
-    kinds: dict[str, Any] = dict.fromkeys(arrays, i32)
-    return _table("parts", device, arrays, **kinds | {"corner": Ref(corners)})
+    t.parts.adopt(v.size, {name: x.astype(np.int32) for name, x in arrays.items()})
 
 
-def _count(device: Device, corners: Table, arcs: Table) -> Any:
+def _count(t: Tables, device: Device) -> Any:
     """Count the triangles at each corner; if there is a column ``own``, those of `is_wanted`."""
-    n = len(corners) - 1
-    dense, some = len(arcs) > SHORT * n, hasattr(corners, "own")
+    n = len(t.corners) - 1
+    dense, some = len(t.arcs) > SHORT * n, hasattr(t.corners, "own")
     if dense:
-        parts = _parts(device, corners, arcs)
-        foreach(parts, close, corners, arcs, balance="block")
-    foreach(arcs, merge, corners, arcs.head, where=is_merged if dense or some else None)
-    return corners.triangles.array[:n]
+        _divide(t, device)
+        foreach(t.parts, close, t.corners, t.arcs, balance="block")
+    foreach(t.arcs, merge, t.corners, t.arcs.head, where=is_merged if dense or some else None)
+    return t.corners.triangles.array[:n]
 
 
 def _in_parts(graph: PartitionedGraph) -> TriangleCount:
@@ -290,10 +296,11 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
             sources.append(found.astype(np.int32))
         order, rank = _order(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
-        corners, arcs = _oriented(device, n, (u.astype(np.int64) << 32 | v)[u > v])
-        corners.add("own", bool_)
-        corners.own.array[:n] = order < share.owned
-        g.points.triangles.array[order] = _count(device, corners, arcs)
+        tables = _tables(device)
+        _orient(tables, device, n, (u.astype(np.int64) << 32 | v)[u > v])
+        tables.corners.add("own", bool_)
+        tables.corners.own.array[:n] = order < share.owned
+        g.points.triangles.array[order] = _count(tables, device)
 
 
 @of_graph
@@ -321,11 +328,18 @@ def triangle_count(graph: Graph) -> TriangleCount:
             heads = graph.edges.dst.array[live_edges(graph)]
             degree = degree + device.xp.bincount(heads, minlength=n)
         order, rank = _order(device, degree)
-        ranks = _table("ranks", device, {"rank": rank}, rank=i32)
         most = m if graph.directed else m // 2
-        keys = Collection(i64, capacity=most + min(most, SLACK), device=device)
-        foreach(graph.points, pack, ranks.rank, keys, graph.directed)
-        made = _oriented(device, n, keys.items)
+        t = graph.kept.pop("triangles", None) or _tables(device, most + min(most, SLACK))
+        t.ranks.adopt(n, {"rank": rank})
+        t.keys.clear()
+        foreach(graph.points, pack, t.ranks.rank, t.keys, graph.directed)
+        _orient(t, device, n, t.keys.items)
         triangles = device.xp.empty(n, np.int64)
-        triangles[order] = _count(device, *made)
-        return TriangleCount(triangles, int(triangles.sum()) // 3)
+        triangles[order] = _count(t, device)
+        total = int(triangles.sum()) // 3
+        if m <= KEPT:
+            t.arcs.adopt(
+                1, {c: device.xp.empty(1, x.array.dtype) for c, x in t.arcs.columns.items()}
+            )
+            graph.kept["triangles"] = t
+        return TriangleCount(triangles, total)
