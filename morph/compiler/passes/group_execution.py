@@ -57,7 +57,8 @@ def grouping(
         return None
     size = sum(t.capacity * t.elem.bits // 8 for t in arrays if isinstance(t, Shared))  # type: ignore[attr-defined]
     found = _Groups(kernel, funcs, unstable)
-    together = not checked and found.body(kernel.body, (), "")
+    moved = {column for _, column in ir.columns(ir.walk(kernel.body), "writes")}  # ends of edges
+    together = not checked and moved.isdisjoint(("src", "dst")) and found.body(kernel.body, (), "")
     return Grouping(together, found.loops if together else {}, size)
 
 
