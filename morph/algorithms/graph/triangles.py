@@ -21,6 +21,7 @@ from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_cas, bool_, exponent, f64, i32, i64, u32
+from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
 SHORT = 8  # the mean out-degree up to which rows are merged
@@ -237,7 +238,7 @@ def triangle_count(graph: Graph) -> TriangleCount:
         src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
         degree = graph.degree()
         if graph.directed:
-            degree = degree + xp.bincount(dst, minlength=n)
+            degree = degree + bincount(xp, dst, n)
         order, rank = _ranks(graph.device, degree)
         a, b = rank[src], rank[dst]
         if graph.directed:
