@@ -40,6 +40,8 @@ class Dependencies:
 
     def __init__(self) -> None:
         self.checks: list[Callable[[], bool]] = []
+        self.names: list[tuple[str, str]] = []  # of globals: module and name
+        self.only_globals = True  # no other values
         self._keys: set[Any] = set()
         self._modules: dict[int, Globals] = {}
 
@@ -61,7 +63,9 @@ class Dependencies:
                     self._modules[id(home)] = names = Globals(home)
                     self.checks.append(names.unchanged)
                 self._modules[id(home)].add(key[1], value)
+                self.names.append((str(home.get("__name__")), key[1]))
                 return
+        self.only_globals = False
         try:
             weak = weakref.ref(value)
         except TypeError:

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from morph.compiler.codegen.unit import entry, prelude_of
-from morph.compiler.ir import nodes as ir
+from morph.compiler.codegen.prelude import prelude
+from morph.compiler.ir.outline import Outline
 from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cpu
 
@@ -57,7 +57,7 @@ class HostLaunch:
 
 
 def load(
-    unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True,
+    outline: Outline, text: str, faults: bool = False, interruptible: bool = True,
     rebuilt: Callable[[], object] | None = None,
 ) -> HostLaunch:  # fmt: skip
     """Compile a unit's text and return its launcher.
@@ -65,7 +65,7 @@ def load(
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
     `morph.runtime.toolchain.cpu.build`.
     """
-    name = entry(unit)
+    name = outline.entry
     defines = ("MORPH_FAULTS",) * faults
-    path = cpu.build(prelude_of(unit) + text, name=name, defines=defines, rebuilt=rebuilt)
+    path = cpu.build(prelude(*outline.prelude) + text, name=name, defines=defines, rebuilt=rebuilt)
     return HostLaunch(ctypes.PyDLL(str(path)), name, interruptible)

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from morph.runtime.backend import Launch, Seeds, Write
 from morph.runtime.cuda.combining import combine
 from morph.runtime.cuda.small_copies import SMALL, CudaReport, CudaWriter, SmallCopies
 from morph.runtime.device import Device, DeviceError
-
-if TYPE_CHECKING:
-    from morph.compiler.ir import nodes as ir
 
 LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
 PEER_ACCESS_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
@@ -122,8 +119,8 @@ class CudaDevice(Device):
             _small_copies(self.index), writes, None if seeds is None else Seeds(*seeds)
         )
 
-    def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        return _load(unit, code.text, faults, self.index)
+    def load(self, code: Any, faults: bool, seed: int) -> Any:
+        return _load(code.outline, code.text, faults, self.index)
 
     def report(self, values: Array) -> CudaReport:
         return CudaReport(_small_copies(self.index), values)

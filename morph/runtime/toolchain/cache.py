@@ -38,7 +38,9 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = "tmp-"
 _NOEXEC = "mounted noexec"
 _RECORD = "compiler-"
+_UNIT = "unit-"  # begins the names of records of units
 BACKGROUND = "background-"  # begins the names of the files that `tiers` locks
+_OURS = (_RECORD, _UNIT, _TEMPORARY, BACKGROUND)
 _ABANDONED = 3600.0  # seconds after which a temporary file has no owner any more
 
 
@@ -268,10 +270,10 @@ def temporary(suffix: str) -> Path:
     return Path(name)
 
 
-def recall(name: str) -> dict[str, Any] | None:
+def recall(name: str, prefix: str = _RECORD) -> dict[str, Any] | None:
     """Return the dictionary that `remember` stored under ``name``, or None."""
     try:
-        known = json.loads((path() / f"{_RECORD}{name}.json").read_text(encoding="utf-8"))
+        known = json.loads((path() / f"{prefix}{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return known if isinstance(known, dict) else None
@@ -280,6 +282,16 @@ def recall(name: str) -> dict[str, Any] | None:
 def remember(name: str, facts: dict[str, Any]) -> None:
     """Store the properties of a compiler, which are measured only once."""
     _write(f"{_RECORD}{name}.json", json.dumps(facts, indent=1))
+
+
+def recall_unit(key: str) -> dict[str, Any] | None:
+    """Return the dictionary that `remember_unit` stored, or None."""
+    return recall(key, _UNIT)
+
+
+def remember_unit(key: str, facts: dict[str, Any]) -> None:
+    """Store what is known of a unit before it is compiled."""
+    _write(f"{_UNIT}{key}.json", json.dumps(facts))
 
 
 def entries() -> list[Entry]:
@@ -316,7 +328,8 @@ def _ours() -> list[Path]:
     return [
         file
         for file in path().iterdir()
-        if _KEY.fullmatch(file.stem) or file.name.startswith((_RECORD, _TEMPORARY, BACKGROUND))
+        if _KEY.fullmatch(file.stem)
+        or file.name.startswith((_RECORD, _UNIT, _TEMPORARY, BACKGROUND))
     ]
 
 
