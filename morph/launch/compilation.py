@@ -170,6 +170,6 @@ def _reachable(funcs: dict[str, ir.Func], blocks: tuple[ir.Block, ...]) -> set[s
     return seen
 
 
-def widened(unit: Any) -> ir.Unit:
+def widened(unit: ir.Unit) -> ir.Unit:
     """The same unit with local collections twice as large."""
     return replace(unit, local_scale=2 * unit.local_scale)

@@ -87,8 +87,9 @@ class Fingerprint:
         if not self._first("function", f, part):
             return
         code, lines = f.__code__, x.lines if own else around(f)
-        if code.co_freevars or not lines:
+        if not lines:
             raise Unrecordable
+        self._closure(f, own)
         self.put(getattr(x, "kind", "where"), getattr(x, "cpp", None), part, f.__module__)
         self.put(f.__qualname__, code.co_firstlineno, _hash_of(code), _hash_of_lines(lines))
         used, all_names = _names_in_code(code), _names(code, lines)
@@ -96,6 +97,17 @@ class Fingerprint:
             self.names.add((str(f.__globals__.get("__name__")), n))
             self.put(n)
             self.value(f.__globals__[n], all_names, n in used)
+
+    def _closure(self, f: FunctionType, own: bool) -> None:
+        """Describe the types of the numbers that a filter captured: each launch reads them again."""
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            try:
+                x = cell.cell_contents
+            except ValueError:
+                raise Unrecordable from None
+            if own or not isinstance(x, bool | int | float | np.generic):
+                raise Unrecordable
+            self.put(name, type(x).__name__, isinstance(x, int) and not -(2**63) <= x < 2**63)
 
     def _first(self, *key: Any) -> bool:
         """Whether a value is not yet described; if it is, refer to that description."""

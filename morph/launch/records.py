@@ -24,7 +24,7 @@ from morph.compiler.ir.outline import Field, Outline
 from morph.language import types
 from morph.launch.fingerprint import Fingerprint, Unrecordable
 from morph.launch.kernels import IMPORTED
-from morph.runtime.toolchain import cache
+from morph.runtime.toolchain import cache, shipped
 
 enabled = True
 FORMAT = 1
@@ -84,7 +84,10 @@ class Recorder:
 
     def find(self) -> Record | None:
         """Return the record, if there is one."""
-        known = cache.recall_unit(self.key)
+        if shipped.collected():  # for a wheel all units are compiled
+            return None
+        known = cache.recall_unit(self.key, cache.path())
+        known = known or cache.recall_unit(self.key, shipped.FOLDER)
         try:
             assert known is not None
             fields = {n: _decoded(x) for n, x in known["outline"].items()}
@@ -118,7 +121,7 @@ class Recorder:
         plain = {f.name: _encoded(getattr(outline, f.name)) for f in dataclasses.fields(outline)}
         known = {"outline": plain, "getters": list(getters.items()), "names": self.used}
         with suppress(OSError):  # a full disk: the unit is compiled again
-            cache.remember_unit(self.key, known | {"text": text})
+            cache.remember_unit(self.key, known | {"text": text}, shipped.collected())
 
 
 @memoised

@@ -47,12 +47,13 @@ class Dependencies:
 
     def add(
         self, again: Callable[[], Any], value: Any, key: Any = None,
-        home: dict[str, Any] | None = None,
+        home: dict[str, Any] | None = None, of_filter: bool = False,
     ) -> None:  # fmt: skip
         """Note that the unit is valid only while ``again()`` gives this same value.
 
         A value with a ``key`` is noted once: every launch compares all of them.  ``home`` has the
-        value under the name that ends the key.
+        value under the name that ends the key.  ``of_filter``: the types of the numbers that a
+        filter captured, which the key of a launch has, too.
         """
         if key is not None:
             if key in self._keys:
@@ -65,7 +66,7 @@ class Dependencies:
                 self._modules[id(home)].add(key[1], value)
                 self.names.append((str(home.get("__name__")), key[1]))
                 return
-        self.only_globals = False
+        self.only_globals &= of_filter
         try:
             weak = weakref.ref(value)
         except TypeError:

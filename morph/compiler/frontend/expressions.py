@@ -130,7 +130,8 @@ def _closure(c: Context, name: str, obj: Any, again: Callable[[], Any], pos: Pos
         reject(f"{name!r} is a {type(obj).__name__}", pos, "the reference lists the data types")
     key = f"{reduce(field_name, ir_name(name).split('.'))}_of_{c.definition.kind}_"
     c.builder.closures[key] = (t, name)
-    c.builder.dependencies.add(lambda: type(again()), type(obj))
+    of_filter = c.definition.kind == "where"
+    c.builder.dependencies.add(lambda: type(again()), type(obj), of_filter=of_filter)
     c.extra[key] = t
     return ir.Var(name=key, type=t, pos=pos)
 

@@ -15,7 +15,13 @@ from morph.runtime import arrays
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
 from morph.runtime.backend import Launch, Seeds, Write
 from morph.runtime.cuda.combining import combine
-from morph.runtime.cuda.small_copies import SMALL, CudaReport, CudaWriter, SmallCopies
+from morph.runtime.cuda.small_copies import (
+    SMALL,
+    CudaReport,
+    CudaWriter,
+    SmallCopies,
+    load_driver,
+)
 from morph.runtime.device import Device, DeviceError
 
 LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
@@ -149,6 +155,7 @@ def find(index: int) -> CudaDevice:
         extras = "'morph-engine[gpu]' (CUDA 13) or 'morph-engine[gpu12]' (CUDA 12)"
         raise DeviceError(f"{name} needs CuPy: pip install {extras}")
     try:
+        load_driver()  # before CuPy, whose import takes 0.1 s
         cupy = import_cupy()
         count = cupy.cuda.runtime.getDeviceCount()
         capability = cupy.cuda.Device(index).compute_capability if index < count else ""

@@ -255,10 +255,24 @@ class SmallCopies:
             self.wait(stream)  # raises the error
 
 
+def load_driver() -> Any:
+    """Load the library of the driver.
+
+    Raises
+    ------
+    OSError
+        If there is none.
+    """
+    try:
+        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError as error:
+        raise OSError(f"no NVIDIA driver is installed ({error})") from error
+
+
 @cache
 def _stream_query() -> Any:
     """The driver's function: the runtime's would leave "not ready" behind as the last error."""
-    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    library = load_driver()
     library.cuStreamQuery.argtypes, library.cuStreamQuery.restype = [ctypes.c_void_p], ctypes.c_int
     return library.cuStreamQuery
 

@@ -1,0 +1,203 @@
+"""Records of units: found by a later process, and only if nothing has changed that matters."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import morph
+from morph import Graph
+from morph.launch import binding, records
+from morph.launch.fingerprint import Fingerprint, Unrecordable
+from morph.runtime.toolchain import cache
+
+MODULE = """
+import morph
+from morph.prelude import i32
+import other
+from other import double
+FACTOR = 3
+
+@morph.func
+def scaled(x):
+    return double(x) * FACTOR
+
+@morph.kernel
+def grow(p):
+    y: KIND = scaled(p.x) + 1
+    p.x = i32(y)
+KIND = i32
+"""
+OTHER = """
+import morph
+
+@morph.func
+def double(x):
+    return x + x
+"""
+RUN = """
+import sys
+import morph
+from morph.launch import binding, compilation  # imported here, so that its calls can be counted
+import kernels
+{before}
+compiled = []
+old = compilation.compile_unit
+compilation.compile_unit = lambda *a: compiled.append(1) or old(*a)
+t = morph.Table("rows", "cpu", x=morph.prelude.i32)
+t.extend(2, x=[1, 2])
+morph.foreach(t, kernels.grow)
+print(t.x[:].tolist(), len(compiled))
+{after}
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Runs the kernel of a module in new processes, which share a cache."""
+    (tmp_path / "kernels.py").write_text(MODULE)
+    (tmp_path / "other.py").write_text(OTHER)
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    def run(before="", after=""):
+        script = RUN.format(before=before, after=after)
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=99
+        )
+        assert not done.returncode, done.stderr
+        return done.stdout.strip()
+
+    run.folder = tmp_path
+    return run
+
+
+def edit(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_a_later_process_finds_the_unit(project):
+    assert project() == "[7, 13] 1"
+    assert project() == "[7, 13] 0"
+    # the values that were compiled in are compared at each launch, as after a compilation
+    again = "kernels.FACTOR = 4; morph.foreach(t, kernels.grow); print(t.x[:].tolist())"
+    assert project(after=again) == "[7, 13] 0\n[57, 105]"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "found"),
+    [
+        ("kernels.py", "FACTOR = 3", "FACTOR = 5", "[11, 21]"),
+        ("kernels.py", "+ 1", "+ 2", "[8, 14]"),
+        ("other.py", "x + x", "x + x + x", "[10, 19]"),
+    ],
+)
+def test_changed_files_and_values(project, file, old, new, found):
+    project()
+    edit(project.folder / file, old, new)
+    assert project() == f"{found} 1"
+
+
+def test_values_that_another_module_gives(project):
+    """The files are the same, but not what names in them stand for."""
+    project()
+    assert project("kernels.FACTOR = 5") == "[11, 21] 1"
+    assert project("kernels.KIND = morph.prelude.f64") == "[7, 13] 1"  # only in an annotation
+
+
+def test_damaged_records(project):
+    project()
+    (record,) = (project.folder / "cache").glob("unit-*.json")
+    text = record.read_text()
+    for damaged in (text[:-9], "{}", text.replace("Store", "Stores"), "[]", ""):
+        record.write_text(damaged)
+        assert project() == "[7, 13] 1"
+    assert json.loads(record.read_text()) == json.loads(text)
+
+
+def test_records_belong_to_the_cache(project, monkeypatch):
+    project()
+    assert any(f.name.startswith("unit-") for f in cache.path().iterdir())
+    cache.clear()
+    assert not any(f.name.startswith("unit-") for f in cache.path().iterdir())
+
+
+@morph.kernel
+def push(p, out):
+    if p.x > LEAST:
+        out.add(p)
+
+
+LEAST = 1
+
+
+def described(kernel, *args, items):
+    request = binding.Request(kernel, items, args, None, items.device)
+    return binding._slots(request)[1]
+
+
+def table(**columns):
+    made = morph.Table("rows", "cpu", **columns)
+    made.extend(3)
+    return made
+
+
+def test_what_the_key_depends_on(monkeypatch):
+    monkeypatch.setattr(records, "enabled", True)
+
+    def key(items, **options):
+        request = binding.Request(push, items, (morph.Collection(items),), None, items.device)
+        for name, x in options.items():
+            setattr(request, name, x)
+        return records.Recorder.of(binding._slots(request)[1]).key
+
+    first = key(table(x=morph.prelude.i32))
+    assert key(table(x=morph.prelude.i32)) == first
+    assert len({first, key(table(x=morph.prelude.i64)), key(table(x=morph.prelude.i32), together=True),
+                key(table(y=morph.prelude.i32, x=morph.prelude.i32)),
+                key(table(x=morph.prelude.i32), bounded=True)}) == 5  # fmt: skip
+    monkeypatch.setitem(globals(), "LEAST", 2)
+    assert key(table(x=morph.prelude.i32)) != first
+    monkeypatch.setattr(records, "_compiler", lambda: None)
+    assert records.Recorder.of(described(push, morph.Collection(t := table(x="i4")), items=t)) is None
+
+
+def test_closures_and_objects_are_not_recorded(monkeypatch):
+    monkeypatch.setattr(records, "enabled", True)
+    limit = 3
+
+    @morph.kernel
+    def closed(p):
+        p.x = limit
+
+    t = table(x=morph.prelude.i32)
+    assert records.Recorder.of(described(closed, items=t)) is None
+    with pytest.raises(Unrecordable):
+        Fingerprint().value(object())
+
+
+def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
+    """Also of a program, whose IR is made again when it is needed."""
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
+    monkeypatch.setattr(records, "enabled", True)
+    monkeypatch.setattr(binding, "_compiled", {})
+    from morph.algorithms.graph import bfs as module
+
+    program = sys.modules["morph.algorithms.graph.bfs"].search
+    monkeypatch.setattr(program, "launches", {})
+    g = Graph.from_edges([0, 1], [1, 2], device="cpu")
+    assert module(g).distance.tolist() == [0, 1, 2]
+    made = program._latest().compiled
+    assert made.recorder is not None
+    found = records.Recorder(made.recorder.key, set()).find()
+    assert found.outline == made.outline and found.text == made.text
+    assert found.getters == made.getters
+    binding._compiled.clear()
+    program.launches.clear()
+    g.kept.clear()
+    assert module(g).distance.tolist() == [0, 1, 2]
+    again = program._latest().compiled
+    assert again._unit is None and again.unit == made.unit
