@@ -1,16 +1,19 @@
 """Records of units: found by a later process, and only if nothing has changed that matters."""
 
 import json
+import os
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 
 import morph
 from morph import Graph
-from morph.launch import binding, records
+from morph.launch import ahead, binding, common_units, records
 from morph.launch.fingerprint import Fingerprint, Unrecordable
-from morph.runtime.toolchain import cache
+from morph.runtime.toolchain import cache, parallel, progress
 
 MODULE = """
 import morph
@@ -156,13 +159,18 @@ def test_what_the_key_depends_on(monkeypatch):
 
     first = key(table(x=morph.prelude.i32))
     assert key(table(x=morph.prelude.i32)) == first
-    assert len({first, key(table(x=morph.prelude.i64)), key(table(x=morph.prelude.i32), together=True),
-                key(table(y=morph.prelude.i32, x=morph.prelude.i32)),
-                key(table(x=morph.prelude.i32), bounded=True)}) == 5  # fmt: skip
+    others = [
+        key(table(x=morph.prelude.i64)),
+        key(table(x=morph.prelude.i32), together=True),
+        key(table(y=morph.prelude.i32, x=morph.prelude.i32)),
+        key(table(x=morph.prelude.i32), bounded=True),
+    ]
+    assert len({first, *others}) == 5
     monkeypatch.setitem(globals(), "LEAST", 2)
     assert key(table(x=morph.prelude.i32)) != first
-    monkeypatch.setattr(records, "_compiler", lambda: None)
-    assert records.Recorder.of(described(push, morph.Collection(t := table(x="i4")), items=t)) is None
+    monkeypatch.setattr(records, "compiler", lambda: None)
+    t = table(x=morph.prelude.i32)
+    assert records.Recorder.of(described(push, morph.Collection(t), items=t)) is None
 
 
 def test_closures_and_objects_are_not_recorded(monkeypatch):
@@ -201,3 +209,77 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     assert module(g).distance.tolist() == [0, 1, 2]
     again = program._latest().compiled
     assert again._unit is None and again.unit == made.unit
+
+
+def test_common_units_are_recorded(monkeypatch):
+    """`python tests/common_units.py` records them again; what calls need is among them."""
+    calls = json.loads(common_units.FILE.read_text())
+    device = morph.device("cpu")
+    made = {
+        call: [common_units._decoded(x, calls, device) for x in units]
+        for call, units in calls["calls"].items()
+    }
+    assert all(units and None not in units for units in made.values())
+    monkeypatch.setattr(binding, "_compiled", {})
+    used = []
+
+    def compiled_now(description, slots, recorder, old=binding._compiled_now):
+        used.append(description)
+        return old(description, slots, recorder)
+
+    monkeypatch.setattr(binding, "_compiled_now", compiled_now)
+    for both in (True, False):
+        g = Graph.from_edges([0, 1], [1, 2], [1, 2], n=5, symmetrize=both, device="cpu")
+        morph.sssp(g)
+    assert {d.key for d in used} <= {d.key for d in made["sssp int32"]}
+
+
+def test_units_are_compiled_before_they_are_launched(monkeypatch, tmp_path):
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
+    monkeypatch.setattr(records, "enabled", True)
+    monkeypatch.setattr(ahead, "_begun", set())
+    started = []
+    monkeypatch.setattr(parallel, "start", started.append)
+    device = morph.device("cpu")
+    g = Graph.from_edges([0, 1], [1, 2], n=5, symmetrize=True, device="cpu")
+    ahead.compile_ahead("bfs", device, g)
+    assert len(started) == 1  # the unit for directed graphs is left out
+    assert len(list(tmp_path.glob("unit-*"))) == 1
+    started[0]()
+    assert len(list(tmp_path.glob("*.so"))) == 1
+    for again in (set(), {("bfs", "cpu")}):  # another process, and this one
+        monkeypatch.setattr(ahead, "_begun", again)
+        ahead.compile_ahead("bfs", device, g)
+    g.points.add("mine", morph.prelude.i32)
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "other"))
+    monkeypatch.setattr(ahead, "_begun", set())
+    ahead.compile_ahead("bfs", device, g)  # whose points have another column
+    ahead.compile_ahead("unknown", device)
+    assert len(started) == 1
+
+
+def test_compilers_end_with_the_process(tmp_path):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\n[ $1 = --version ] && echo 1 || exec sleep 77.5\n")
+    slow.chmod(0o755)
+    script = (
+        "import time\nfrom morph.runtime.toolchain import parallel, cpu\n"
+        "parallel.start(lambda: cpu.build('x', name='x'))\ntime.sleep(1)\nprint('end')"
+    )
+    env = os.environ | {"MORPH_CXX": str(slow), "MORPH_CACHE": str(tmp_path / "cache")}
+    since = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, timeout=60)
+    assert done.stdout == b"end\n" and time.monotonic() - since < 40
+    assert subprocess.run(["pgrep", "-f", "sleep 77.5"]).returncode == 1
+
+
+def test_the_line_says_how_many(monkeypatch):
+    shown = []
+    monkeypatch.setattr(progress, "on_terminal", lambda: True)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "_put", shown.append)
+    progress.expect(3)
+    with progress.compiling("morph_one"), progress.compiling("morph_two"):
+        time.sleep(0.05)
+    assert re.search(r"compiling kernel [12] of 3, (one|two): 0\.\d s", "".join(shown))
+    assert progress._Compilers.thread is None and not progress._Compilers.running

@@ -197,6 +197,10 @@ class Compiled(Outline):
                 self.recorder.store(self.outline, self.getters, self._text)
         return self._text
 
+    def set_text(self, text: str) -> None:
+        """Set the text to that of a record."""
+        self._text = text
+
     def binary(self, faults: bool, seed: int) -> Any:
         """The launcher of the unit."""
         key = (faults, seed, self.builds)
@@ -289,17 +293,19 @@ def _recorded(description: Description, recorder: Recorder | None) -> Compiled |
         return None
 
     def again() -> Any:
-        return compile_unit(description, _without_objects(description)).unit
+        return compile_unit(description, without_objects(description)).unit
 
     made = Compiled(
         None, record.getters, description.device, description.what.interruptible,
         record.outline, again,
     )  # fmt: skip
-    made._text, made.dependencies = record.text, record.dependencies
+    made.set_text(record.text)
+    made.dependencies = record.dependencies
     return made
 
 
-def _without_objects(description: Description) -> Slots:
+def without_objects(description: Description) -> Slots:
+    """Return the slots of a description, without objects in them."""
     slots = Slots()
     slots.stores, slots.graphs = dict(description.stores), dict(description.graphs)
     slots.objects = dict.fromkeys([*slots.stores, *slots.graphs])

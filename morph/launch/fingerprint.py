@@ -99,7 +99,7 @@ class Fingerprint:
             self.value(f.__globals__[n], all_names, n in used)
 
     def _closure(self, f: FunctionType, own: bool) -> None:
-        """Describe the types of the numbers that a filter captured: each launch reads them again."""
+        """Describe the types of the numbers that a filter captured, which each launch reads."""
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             try:
                 x = cell.cell_contents

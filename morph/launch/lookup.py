@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,13 @@ def accept(what: Launchable, args: tuple[Any, ...]) -> None:
         launch_on_parts(what, None, args, None)
         return
     accepted(Request(what, None, args, None, _device(what, None, args)))
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Compile in this thread only, with enough stack."""
+    with _binding, deep():
+        yield
 
 
 def accepted(request: Request) -> tuple[Compiled, Slots]:

@@ -31,7 +31,7 @@ FORMAT = 1
 PACKAGE = Path(__file__).parents[1]
 COMPILER = ("compiler", "language", "launch", "prelude.py")  # what decides a unit's text
 KINDS = {k.__name__: k for k in (
-    Field, types.Column, types.GraphInfo, types.Handle, types.Scalar, types.Store,
+    Field, types.Column, types.GraphInfo, types.Handle, types.Object, types.Scalar, types.Store,
 )}  # fmt: skip
 
 
@@ -63,11 +63,11 @@ class Recorder:
     def of(cls, description: Any) -> Recorder | None:
         """Return the recorder of a description, None if its unit cannot be recorded."""
         on = enabled and not description.checked and not description.device.interprets
-        if not on or (compiler := _compiler()) is None:
+        if not on or (made_by := compiler()) is None:
             return None
         found = Fingerprint()
         try:
-            found.put(FORMAT, compiler, sys.implementation.cache_tag, sys.flags.optimize)
+            found.put(FORMAT, made_by, sys.implementation.cache_tag, sys.flags.optimize)
             found.put(description.names, description.shape, description.domain, description.options)
             found.put(*description.stores.values(), *description.graphs.values())
             for x in description.kinds:
@@ -90,7 +90,7 @@ class Recorder:
         known = known or cache.recall_unit(self.key, shipped.FOLDER)
         try:
             assert known is not None
-            fields = {n: _decoded(x) for n, x in known["outline"].items()}
+            fields = {n: decoded(x) for n, x in known["outline"].items()}
             getters = {n: tuple(x) if isinstance(x, list) else x for n, x in known["getters"]}
             checks = self._dependencies([(m, n) for m, n in known["names"]])
             return Record(Outline(**fields), getters, str(known["text"]), checks)
@@ -118,14 +118,14 @@ class Recorder:
 
     def store(self, outline: Outline, getters: Mapping[str, Any], text: str) -> None:
         """Write the record."""
-        plain = {f.name: _encoded(getattr(outline, f.name)) for f in dataclasses.fields(outline)}
+        plain = {f.name: encoded(getattr(outline, f.name)) for f in dataclasses.fields(outline)}
         known = {"outline": plain, "getters": list(getters.items()), "names": self.used}
         with suppress(OSError):  # a full disk: the unit is compiled again
             cache.remember_unit(self.key, known | {"text": text}, shipped.collected())
 
 
 @memoised
-def _compiler() -> str | None:
+def compiler() -> str | None:
     """Return a hash of the compiler; None if its files have changed since it was imported."""
     digest, files = hashlib.sha256(), list(prelude.files())
     for part in COMPILER:
@@ -142,28 +142,28 @@ def _compiler() -> str | None:
     return digest.hexdigest()
 
 
-def _encoded(x: Any) -> Any:
+def encoded(x: Any) -> Any:
     """Give JSON of values of `KINDS`, tuples, lists and dicts."""
     if isinstance(x, tuple):
-        return {"(": [_encoded(y) for y in x]}
+        return {"(": [encoded(y) for y in x]}
     if isinstance(x, list):
-        return [_encoded(y) for y in x]
+        return [encoded(y) for y in x]
     if isinstance(x, dict):
-        return {"{": [[k, _encoded(y)] for k, y in x.items()]}
+        return {"{": [[k, encoded(y)] for k, y in x.items()]}
     if type(x).__name__ in KINDS:
-        fields = [_encoded(getattr(x, f.name)) for f in dataclasses.fields(x)]
+        fields = [encoded(getattr(x, f.name)) for f in dataclasses.fields(x)]
         return {type(x).__name__: fields}
     return x
 
 
-def _decoded(x: Any) -> Any:
+def decoded(x: Any) -> Any:
     """Give the value of its JSON."""
     if isinstance(x, list):
-        return [_decoded(y) for y in x]
+        return [decoded(y) for y in x]
     if not isinstance(x, dict):
         return x
     ((kind, values),) = x.items()
     if kind == "{":
-        return {k: _decoded(y) for k, y in values}
-    made = [_decoded(y) for y in values]
+        return {k: decoded(y) for k, y in values}
+    made = [decoded(y) for y in values]
     return tuple(made) if kind == "(" else KINDS[kind](*made)

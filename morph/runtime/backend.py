@@ -263,6 +263,9 @@ class Backend(Protocol):
             Or, if the backend ``interprets``, what `morph.runtime.interpreter.launch.load` returns.
         """
 
+    def build(self, code: Any) -> None:
+        """Compile a unit's C++ for the cache, and do not load it; ``code`` as in `load`."""
+
     def report(self, values: Array) -> Report:
         """Return a reader of an int64 array of this device, called after each launch."""
 

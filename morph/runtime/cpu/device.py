@@ -19,6 +19,7 @@ from morph.runtime.device import Device
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cpu.launch:load")
+_build: Hook[Any] = Hook("morph.runtime.cpu.launch:build")
 
 
 class HostDevice(Device):
@@ -87,6 +88,9 @@ class HostDevice(Device):
 
     def load(self, code: Any, faults: bool, seed: int) -> Any:
         return _load(code.outline, code.text, faults, code.interruptible, code.rebuilt)
+
+    def build(self, code: Any) -> None:
+        _build(code.outline, code.text, code.rebuilt)
 
     def report(self, values: Array) -> HostReport:
         return HostReport(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from morph.compiler.codegen.prelude import prelude
@@ -65,7 +66,14 @@ def load(
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
     `morph.runtime.toolchain.cpu.build`.
     """
-    name = outline.entry
-    defines = ("MORPH_FAULTS",) * faults
-    path = cpu.build(prelude(*outline.prelude) + text, name=name, defines=defines, rebuilt=rebuilt)
-    return HostLaunch(ctypes.PyDLL(str(path)), name, interruptible)
+    path = build(outline, text, rebuilt, ("MORPH_FAULTS",) * faults)
+    return HostLaunch(ctypes.PyDLL(str(path)), outline.entry, interruptible)
+
+
+def build(
+    outline: Outline, text: str, rebuilt: Callable[[], object] | None = None,
+    defines: tuple[str, ...] = (),
+) -> Path:  # fmt: skip
+    """Compile a unit's text and return the library."""
+    whole = prelude(*outline.prelude) + text
+    return cpu.build(whole, name=outline.entry, defines=defines, rebuilt=rebuilt)

@@ -28,6 +28,7 @@ LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
 PEER_ACCESS_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 _CURRENT: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cuda.launch:load")
+_build: Hook[Any] = Hook("morph.runtime.cuda.launch:build")
 
 
 class CudaDevice(Device):
@@ -127,6 +128,9 @@ class CudaDevice(Device):
 
     def load(self, code: Any, faults: bool, seed: int) -> Any:
         return _load(code.outline, code.text, faults, self.index)
+
+    def build(self, code: Any) -> None:
+        _build(code.outline, code.text, self.index)
 
     def report(self, values: Array) -> CudaReport:
         return CudaReport(_small_copies(self.index), values)

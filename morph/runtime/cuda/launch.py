@@ -91,8 +91,14 @@ def load(outline: Outline, text: str, faults: bool = False, device_index: int = 
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
     `morph.runtime.toolchain.cuda.build`.
     """
-    device = import_cupy().cuda.Device(device_index)
-    defines = ("MORPH_FAULTS",) if faults else ()
-    arch = f"sm_{device.compute_capability}"
-    cubin = cuda.build(prelude(*outline.prelude) + text, arch, name=outline.entry, defines=defines)
-    return CudaLaunch(cubin, outline, device)
+    cubin = build(outline, text, device_index, ("MORPH_FAULTS",) * faults)
+    return CudaLaunch(cubin, outline, import_cupy().cuda.Device(device_index))
+
+
+def build(
+    outline: Outline, text: str, device_index: int, defines: tuple[str, ...] = ()
+) -> bytes:  # fmt: skip
+    """Compile a unit's text and return the cubin."""
+    arch = f"sm_{import_cupy().cuda.Device(device_index).compute_capability}"
+    whole = prelude(*outline.prelude) + text
+    return cuda.build(whole, arch, name=outline.entry, defines=defines)
