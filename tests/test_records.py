@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import morph
@@ -28,7 +29,7 @@ def scaled(x):
 
 @morph.kernel
 def grow(p):
-    y: KIND = scaled(p.x) + 1
+    y = KIND(scaled(p.x) + 1)
     p.x = i32(y)
 KIND = i32
 """
@@ -108,7 +109,7 @@ def test_values_that_another_module_gives(project):
     """The files are the same, but not what names in them stand for."""
     project()
     assert project("kernels.FACTOR = 5") == "[11, 21] 1"
-    assert project("kernels.KIND = morph.prelude.f64") == "[7, 13] 1"  # only in an annotation
+    assert project("kernels.KIND = morph.prelude.f64") == "[7, 13] 1"
 
 
 def test_damaged_records(project):
@@ -192,12 +193,10 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
     monkeypatch.setattr(records, "enabled", True)
     monkeypatch.setattr(binding, "_compiled", {})
-    from morph.algorithms.graph import bfs as module
-
     program = sys.modules["morph.algorithms.graph.bfs"].search
     monkeypatch.setattr(program, "launches", {})
     g = Graph.from_edges([0, 1], [1, 2], device="cpu")
-    assert module(g).distance.tolist() == [0, 1, 2]
+    assert morph.bfs(g).distance.tolist() == [0, 1, 2]
     made = program._latest().compiled
     assert made.recorder is not None
     found = records.Recorder(made.recorder.key, set()).find()
@@ -206,7 +205,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     binding._compiled.clear()
     program.launches.clear()
     g.kept.clear()
-    assert module(g).distance.tolist() == [0, 1, 2]
+    assert morph.bfs(g).distance.tolist() == [0, 1, 2]
     again = program._latest().compiled
     assert again._unit is None and again.unit == made.unit
 
@@ -228,8 +227,9 @@ def test_common_units_are_recorded(monkeypatch):
         return old(description, slots, recorder)
 
     monkeypatch.setattr(binding, "_compiled_now", compiled_now)
+    weight = np.array([1, 2], np.int32)
     for both in (True, False):
-        g = Graph.from_edges([0, 1], [1, 2], [1, 2], n=5, symmetrize=both, device="cpu")
+        g = Graph.from_edges([0, 1], [1, 2], weight, n=5, symmetrize=both, device="cpu")
         morph.sssp(g)
     assert {d.key for d in used} <= {d.key for d in made["sssp int32"]}
 

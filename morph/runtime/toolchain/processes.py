@@ -18,6 +18,7 @@ RUNNER = Path(__file__).with_name("runner.py")
 LOWEST = 19  # priority of compilers in the background
 
 _started: dict[int, tuple[threading.Thread, subprocess.Popen[str]]] = {}  # by process id
+_stopped: set[threading.Thread] = set()  # threads that start no more commands
 _watched: set[int] = set()  # write ends of pipes; a compiler ends when its pipe is closed
 
 
@@ -60,7 +61,8 @@ def end_background() -> None:
 
 
 def end_started_by(threads: Sequence[threading.Thread]) -> None:
-    """Kill the commands that these threads wait for."""
+    """Kill the commands that these threads wait for, and let them start no others."""
+    _stopped.update(threads)
     for thread, process in list(_started.values()):
         if thread in threads:
             _kill_group(process)
@@ -86,7 +88,9 @@ def _zig_folder() -> dict[str, str]:
 def _run(
     command: Sequence[str], text: str, seconds: float | None, handles: Sequence[int] = ()
 ) -> subprocess.CompletedProcess[str]:
-    posix = os.name == "posix"
+    posix, thread = os.name == "posix", threading.current_thread()
+    if thread in _stopped:
+        raise OutOfTime(f"{shlex.join(command[:1])} is not started: the process ends")
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -100,7 +104,9 @@ def _run(
         # whatever the priorities of their processes
         process_group=0 if posix else None,
     ) as process:
-        _started[process.pid] = threading.current_thread(), process
+        _started[process.pid] = thread, process
+        if thread in _stopped:
+            _kill_group(process)
         process._sigint_wait_secs = 0.0  # type: ignore[attr-defined]  # it gets no Ctrl-C to await
         try:
             out, log = process.communicate(text, seconds)
