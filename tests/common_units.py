@@ -16,9 +16,11 @@ from morph.launch.binding import Description
 
 
 def _graph(dtype: Any, both: bool) -> morph.Graph:
-    ends = np.random.default_rng(0).integers(0, 90, (2, 300))
-    weight = None if dtype is None else np.random.default_rng(1).integers(1, 9, 300).astype(dtype)
-    return morph.Graph.from_edges(*ends, weight, n=90, symmetrize=both, device="cpu")
+    """A graph with dense steps of a search."""
+    made = morph.generate.rmat(12, 12, device="cpu")
+    ends, m = (made.edges.src[:], made.edges.dst[:]), len(made.edges)
+    weight = None if dtype is None else np.random.default_rng(1).integers(1, 99, m).astype(dtype)
+    return morph.Graph.from_edges(*ends, weight, n=1 << 12, symmetrize=both, device="cpu")
 
 
 def _refine() -> None:

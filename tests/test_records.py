@@ -195,6 +195,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     monkeypatch.setattr(binding, "_compiled", {})
     program = sys.modules["morph.algorithms.graph.bfs"].search
     monkeypatch.setattr(program, "launches", {})
+    monkeypatch.setattr(ahead, "_begun", {("bfs", "cpu")})
     g = Graph.from_edges([0, 1], [1, 2], device="cpu")
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]
     made = program._latest().compiled
