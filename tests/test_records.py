@@ -174,16 +174,40 @@ def test_what_the_key_depends_on(monkeypatch):
     assert records.Recorder.of(described(push, morph.Collection(t), items=t)) is None
 
 
-def test_closures_and_objects_are_not_recorded(monkeypatch):
-    monkeypatch.setattr(records, "enabled", True)
-    limit = 3
+def made(limit, function=None):
+    """A kernel with a closure."""
 
     @morph.kernel
     def closed(p):
-        p.x = limit
+        p.x = limit if function is None else function(p.x)
 
-    t = table(x=morph.prelude.i32)
-    assert records.Recorder.of(described(closed, items=t)) is None
+    return closed
+
+
+@morph.func
+def twice(x):
+    return x + x
+
+
+@morph.func
+def thrice(x):
+    return x + x + x
+
+
+def test_closures_and_objects(monkeypatch):
+    """Of numbers that each launch reads again the type matters, of others the value."""
+    monkeypatch.setattr(records, "enabled", True)
+
+    def recorder(*captured):
+        return records.Recorder.of(described(made(*captured), items=table(x=morph.prelude.i32)))
+
+    keys = [recorder(*c).key for c in ((1,), (2,), (2.0,), (1, twice), (1, twice), (1, thrice))]
+    assert keys[0] == keys[1] and keys[3] == keys[4] and len(set(keys)) == 4
+    checks = records.Recorder("", set(), (first := recorder(1, twice)).cells)._dependencies([])
+    assert all(check() for check in checks) and len(checks) == len(first.cells) == 2
+    dict((c.cell_contents, c) for c, _ in first.cells)[twice].cell_contents = thrice
+    assert [check() for check in checks].count(False) == 1
+    assert recorder(1, table(x=morph.prelude.i32)) is None
     with pytest.raises(Unrecordable):
         Fingerprint().value(object())
 

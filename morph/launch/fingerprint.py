@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,14 @@ class Fingerprint:
     ----------
     parts : list of str
     names : set of (module, name)
+    cells : list of (cell, function)
+        The variables of closures; a launch depends on the value, or on this function of it.
     """
 
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.names: set[tuple[str, str]] = set()
+        self.cells: list[tuple[CellType, Any]] = []
         self._known: dict[Any, int] = {}  # parts at which values are described
 
     def digest(self) -> str:
@@ -80,8 +83,8 @@ class Fingerprint:
                 raise Unrecordable
             self.put("unknown", kind.__module__, kind.__qualname__)
 
-    def function(self, x: Any) -> None:
-        """Describe a function of the language, or a filter."""
+    def function(self, x: Any, launched: bool = False) -> None:
+        """Describe a function of the language, or a filter; whether a ``foreach`` is given it."""
         own = isinstance(x, Function)
         f, part = (x.__wrapped__, x.part) if own else (x, None)
         if not self._first("function", f, part):
@@ -89,25 +92,29 @@ class Fingerprint:
         code, lines = f.__code__, x.lines if own else around(f)
         if not lines:
             raise Unrecordable
-        self._closure(f, own)
         self.put(getattr(x, "kind", "where"), getattr(x, "cpp", None), part, f.__module__)
         self.put(f.__qualname__, code.co_firstlineno, _hash_of(code), _hash_of_lines(lines))
         used, all_names = _names_in_code(code), _names(code, lines)
+        self._closure(f, all_names, launched)
         for n in sorted(all_names & f.__globals__.keys()):
             self.names.add((str(f.__globals__.get("__name__")), n))
             self.put(n)
             self.value(f.__globals__[n], all_names, n in used)
 
-    def _closure(self, f: FunctionType, own: bool) -> None:
-        """Describe the types of the numbers that a filter captured, which each launch reads."""
+    def _closure(self, f: FunctionType, names: frozenset[str], launched: bool) -> None:
+        """Describe what a function captured; of the numbers that each launch reads, the types."""
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             try:
                 x = cell.cell_contents
             except ValueError:
                 raise Unrecordable from None
-            if own or not isinstance(x, bool | int | float | np.generic):
-                raise Unrecordable
-            self.put(name, type(x).__name__, isinstance(x, int) and not -(2**63) <= x < 2**63)
+            self.put(name)
+            if launched and isinstance(x, bool | int | float | np.generic):
+                self.put(type(x).__name__, isinstance(x, int) and not -(2**63) <= x < 2**63)
+                self.cells.append((cell, type))
+            else:
+                self.value(x, names)
+                self.cells.append((cell, None))
 
     def _first(self, *key: Any) -> bool:
         """Whether a value is not yet described; if it is, refer to that description."""

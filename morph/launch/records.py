@@ -11,11 +11,13 @@ import dataclasses
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache as memoised
+from functools import partial
 from pathlib import Path
+from types import CellType
 from typing import Any
 
 from morph.compiler.codegen import prelude
@@ -53,10 +55,12 @@ class Recorder:
     key : str
     names : set of (module, name)
         The globals that the key depends on.
+    cells : sequence of (cell, function)
+        The variables of closures that it depends on.
     """
 
-    def __init__(self, key: str, names: set[tuple[str, str]]) -> None:
-        self.key, self.names = key, names
+    def __init__(self, key: str, names: set[tuple[str, str]], cells: Sequence[Any] = ()) -> None:
+        self.key, self.names, self.cells = key, names, cells
         self.used: list[tuple[str, str]] = []  # of the names, what the compiler has read
 
     @classmethod
@@ -75,12 +79,12 @@ class Recorder:
                     found.put(x)
                 else:
                     found.value(x)
-            found.function(description.what)
+            found.function(description.what, description.what.kind == "kernel")
             if description.where is not None:
-                found.function(description.where)
+                found.function(description.where, True)
         except Unrecordable:
             return None
-        return cls(found.digest(), found.names)
+        return cls(found.digest(), found.names, found.cells)
 
     def find(self) -> Record | None:
         """Return the record, if there is one."""
@@ -103,6 +107,9 @@ class Recorder:
         for module, name in names:
             home = vars(sys.modules[module])
             made.add(lambda: None, home[name], (id(home), name), home)
+        for cell, of in self.cells:
+            again = partial(_content, cell, of)
+            made.add(again, again())
         return made.checks
 
     def allows(self, dependencies: Dependencies, objects: Mapping[str, Any], known: int) -> bool:
@@ -110,7 +117,7 @@ class Recorder:
         self.used = dependencies.names
         homes = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in self.used)
         return (
-            dependencies.only_globals
+            dependencies.plain
             and homes
             and self.names.issuperset(self.used)
             and len(objects) == known
@@ -122,6 +129,13 @@ class Recorder:
         known = {"outline": plain, "getters": list(getters.items()), "names": self.used}
         with suppress(OSError):  # a full disk: the unit is compiled again
             cache.remember_unit(self.key, known | {"text": text}, shipped.collected())
+
+
+def _content(cell: CellType, of: Callable[[Any], Any] | None) -> Any:
+    try:
+        return cell.cell_contents if of is None else of(cell.cell_contents)
+    except ValueError:  # it has no value any more
+        return None
 
 
 @memoised
