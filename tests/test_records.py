@@ -225,7 +225,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     made = program._latest().compiled
     assert made.recorder is not None
     found = records.Recorder(made.recorder.key, set()).find()
-    assert found.outline == made.outline and found.text == made.text
+    assert vars(found.outline) == vars(made.outline) and found.text == made.text
     assert found.getters == made.getters
     binding._compiled.clear()
     program.launches.clear()

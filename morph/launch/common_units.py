@@ -54,7 +54,7 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
     mark = f"ahead-{hashlib.sha256(repr(facts).encode()).hexdigest()}"
     if cache.recall(mark) is not None:
         return
-    units = [d for plain in known["calls"][call] if (d := _decoded(plain, known, device))]
+    units = [d for stored in known["calls"][call] if (d := _decoded(stored, known, device))]
     units = [d for d in units if graph is None or _fits(d, graph)]
     progress.expect(len(units))
     for description in units:
@@ -107,20 +107,20 @@ def _descriptions() -> dict[str, Any]:
     return found
 
 
-def _decoded(plain: dict[str, Any], known: dict[str, Any], device: Device) -> Description | None:
+def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> Description | None:
     """Return a description; None if something in it does not exist any more."""
     try:
-        what, where = map(_named, (plain["what"], plain["where"]))
+        what, where = map(_named, (stored["what"], stored["where"]))
         assert isinstance(what, Launchable)
         lists = {
-            name: {x.slot: x for x in map(records.decoded, (known[name][i] for i in plain[name]))}
+            name: {x.slot: x for x in map(records.decoded, (known[name][i] for i in stored[name]))}
             for name in LISTS
         }
-        kinds = [_named(x) if isinstance(x, str) else records.decoded(x) for x in plain["kinds"]]
-        shape, domain = records.decoded(plain["shape"]), records.decoded(plain["domain"])
+        kinds = [_named(x) if isinstance(x, str) else records.decoded(x) for x in stored["kinds"]]
+        shape, domain = records.decoded(stored["shape"]), records.decoded(stored["domain"])
         return Description(
-            what, device, plain["names"], tuple(kinds), {}, shape, domain, lists["stores"],
-            lists["graphs"], where, *plain["options"],
+            what, device, stored["names"], tuple(kinds), {}, shape, domain, lists["stores"],
+            lists["graphs"], where, *stored["options"],
         )  # fmt: skip
     except (AssertionError, AttributeError, ImportError, KeyError, TypeError, ValueError):
         return None
@@ -151,7 +151,7 @@ def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
             found.append(lists[name].index(x))
         return found
 
-    def plain(d: Description) -> dict[str, Any]:
+    def stored(d: Description) -> dict[str, Any]:
         assert not d.statics
         kinds = [records.encoded(x) if dataclasses.is_dataclass(x) else _place(x) for x in d.kinds]
         return {
@@ -166,5 +166,5 @@ def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
         made[call] = []
         for d in units:
             with suppress(AssertionError, AttributeError, ImportError):
-                made[call].append(plain(d))
+                made[call].append(stored(d))
     return {**lists, "calls": made}

@@ -107,8 +107,8 @@ class Recorder:
         for module, name in names:
             home = vars(sys.modules[module])
             made.add(lambda: None, home[name], (id(home), name), home)
-        for cell, of in self.cells:
-            again = partial(_content, cell, of)
+        for variable, of in self.cells:
+            again = partial(_content, variable, of)
             made.add(again, again())
         return made.checks
 
@@ -117,7 +117,7 @@ class Recorder:
         self.used = dependencies.names
         homes = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in self.used)
         return (
-            dependencies.plain
+            dependencies.recordable
             and homes
             and self.names.issuperset(self.used)
             and len(objects) == known
@@ -131,9 +131,9 @@ class Recorder:
             cache.remember_unit(self.key, known | {"text": text}, shipped.collected())
 
 
-def _content(cell: CellType, of: Callable[[Any], Any] | None) -> Any:
+def _content(variable: CellType, of: Callable[[Any], Any] | None) -> Any:
     try:
-        return cell.cell_contents if of is None else of(cell.cell_contents)
+        return variable.cell_contents if of is None else of(variable.cell_contents)
     except ValueError:  # it has no value any more
         return None
 

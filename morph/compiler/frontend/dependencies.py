@@ -41,7 +41,7 @@ class Dependencies:
     def __init__(self) -> None:
         self.checks: list[Callable[[], bool]] = []
         self.names: list[tuple[str, str]] = []  # of globals: module and name
-        self.plain = True  # all are globals, or of closures
+        self.recordable = True  # all are globals, or of closures
         self._keys: set[Any] = set()
         self._modules: dict[int, Globals] = {}
 
@@ -66,7 +66,7 @@ class Dependencies:
                 self._modules[id(home)].add(key[1], value)
                 self.names.append((str(home.get("__name__")), key[1]))
                 return
-        self.plain &= closed
+        self.recordable &= closed
         try:
             weak = weakref.ref(value)
         except TypeError:

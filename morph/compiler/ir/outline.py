@@ -29,7 +29,7 @@ class Field:
         return f"Col<{qualifier}{self.value}, {self.layout}>" if self.layout else self.value
 
 
-@dataclass
+@dataclass(eq=False)
 class Outline:
     """The outline of a unit.
 
