@@ -49,7 +49,7 @@ def test_kernels_of_a_wheel(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     files = [file.name for file in folder.iterdir()]
     assert {name.rpartition(".")[2] for name in files} == {"so", "json"}
-    assert len(files) >= 2 * sum(name.startswith("unit-") for name in files) > 8
+    assert sum(name.startswith("unit-") for name in files) >= 4
     command = [sys.executable, "-c", INSTALLED, str(folder)]
     env["MORPH_CXX"] = "/missing"
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
