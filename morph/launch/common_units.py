@@ -41,21 +41,17 @@ def compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 def _compile_ahead(call: str, device: Device, graph: Any) -> None:
     known, compiler = _descriptions(), records.compiler()
-    if call not in known["calls"] or compiler is None:
+    if call not in known["calls"] or compiler is None or not isinstance(graph, Graph | None):
         return
     flags = () if graph is None else (graph.directed, graph.out_identity, graph.gapped)
-    facts = (
-        json.dumps(known["calls"][call]),
-        flags,
-        compiler,
-        sys.implementation.cache_tag,
-        device.name,
-    )
-    mark = f"ahead-{hashlib.sha256(repr(facts).encode()).hexdigest()}"
+    facts = json.dumps(known["calls"][call]), flags, compiler, sys.implementation.cache_tag
+    mark = f"ahead-{hashlib.sha256(repr((*facts, device.name)).encode()).hexdigest()}"
     if cache.recall(mark) is not None:
         return
     units = [d for stored in known["calls"][call] if (d := _decoded(stored, known, device))]
     units = [d for d in units if graph is None or _fits(d, graph)]
+    if not units:
+        return
     progress.expect(len(units))
     for description in units:
         with suppress(Exception):  # it is compiled, and an error is raised, when it is launched
@@ -67,7 +63,7 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 def _fits(description: Description, graph: Any) -> bool:
     """Whether a graph has the properties that a description says."""
-    if not isinstance(graph, Graph) or graph.points.columns:
+    if graph.points.columns:
         return False
     (info,) = description.graphs.values()
     edges = {(c.name, c.dtype.name) for c in description.stores[f"{info.slot}.edges"].columns}

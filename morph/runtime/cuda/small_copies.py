@@ -339,8 +339,8 @@ class CudaWriter:
             needs = 2 + len(seeds.beside) + MOST * len(seeds.columns)
             self.fits &= c.n + needs <= COMMANDS and c.at + 8 + MOST + needs <= VALUES
 
-    def write(self, rows: Any, counters: Any) -> None:
-        """Make the writes, then those of the seeds at ``rows``."""
+    def write(self, rows: Any, copies: Any, counters: Any) -> None:
+        """Make the writes, then those of the seeds."""
         c, seeds = self.commands, self.seeds
         if seeds is not None:
             c.n, c.at, c.largest = self.fixed
@@ -352,7 +352,7 @@ class CudaWriter:
                 size, at = array.dtype.itemsize, array.data.ptr
                 c.values[c.at : c.at + 1].view(array.dtype)[0] = value
                 step, each = array.strides[0], size if is_wide(array) else 16  # bytes of 16
-                for row in rows.tolist():
+                for row in (*rows.tolist(), *copies.tolist()):
                     unit, how = row * each // 16, size | SPOT | c.at << 32
                     c.commands[c.n] = at + row * step, unit, 0, how
                     c.n += 1
