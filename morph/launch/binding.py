@@ -31,6 +31,7 @@ from morph.language.bundles import (
     own_name,
 )
 from morph.language.definition import definition_of
+from morph.language.depth import deep
 from morph.language.errors import reject
 from morph.language.hooks import Hook
 from morph.language.intrinsics import from_dtype
@@ -180,7 +181,8 @@ class Compiled(Outline):
         """The IR; of a unit that was found in a record it is made when it is needed."""
         if self._unit is None:
             assert self._again is not None
-            self._unit = self._again()
+            with deep():
+                self._unit = self._again()
         return self._unit
 
     @property
