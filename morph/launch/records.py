@@ -29,7 +29,7 @@ from morph.launch.kernels import IMPORTED
 from morph.runtime.toolchain import cache, shipped
 
 enabled = True
-FORMAT = 1
+FORMAT = 2
 PACKAGE = Path(__file__).parents[1]
 COMPILER = ("compiler", "language", "launch", "prelude.py")  # what decides a unit's text
 KINDS = {k.__name__: k for k in (

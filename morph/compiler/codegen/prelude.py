@@ -26,12 +26,14 @@ def files() -> list[Path]:
 
 @cache
 def prelude(
-    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False
-) -> str:
+    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False,
+    groups: bool = False,
+) -> str:  # fmt: skip
     """The device runtime: the headers of ``kernels/``, in order.
 
     A unit that is ``checked``, that rebuilds adjacency, or that all parts of a graph execute
-    together has one more.  In a ``wide`` one a table has 2^31 rows or more.
+    together has one more, and so has one with shared arrays (``groups``).  In a ``wide`` one a
+    table has 2^31 rows or more.
     """
     texts = {h.stem: h.read_text() for h in files()}
     texts["layout"] = layout.header(checked, rebuilds, parts)
@@ -43,6 +45,8 @@ def prelude(
         found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
     if parts:
         found = ["#define MORPH_PARTS", *found, texts["parts"]]
+    if groups:
+        found.append(texts["group"])
     if wide:
         found = ["#define MORPH_WIDE", *found]
     return "\n".join(found)

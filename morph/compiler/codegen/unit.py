@@ -7,6 +7,7 @@ every ``foreach``, what one thread does alone, and `run`, what every thread of t
 from __future__ import annotations
 
 from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.group_execution import group_function
 from morph.compiler.codegen.prelude import prelude as prelude
 from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
@@ -17,6 +18,7 @@ from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes import plan as planning
+from morph.compiler.passes.group_execution import widest_group
 from morph.compiler.passes.plan import FunctionPlan
 from morph.compiler.passes.plan import cooperative as cooperative
 from morph.language.types import Local
@@ -25,7 +27,8 @@ from morph.language.types import Local
 def prelude_of(unit: ir.Unit) -> str:
     """The device runtime behind which the text of a unit is compiled."""
     wide = any(s.wide for s in unit.stores)
-    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, bool(abi.parts_of(unit)))
+    parts, groups = bool(abi.parts_of(unit)), widest_group(unit) > 0
+    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups)
 
 
 def source(unit: ir.Unit) -> str:
@@ -225,6 +228,8 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         shared_functions(e, plan, plan.sharing)
     if plan.searching:
         search_functions(e, plan, plan.searching)
+    if plan.grouping and plan.grouping.together:
+        group_function(e, plan, plan.grouping)
 
 
 # --- steps ---------------------------------------------------------------------------------------

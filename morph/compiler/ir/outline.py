@@ -48,7 +48,7 @@ class Outline:
     queues : whether a step runs until a collection is empty
     ahead : whether a kernel's items run on the thread that adds them
     lists : whether there is a list of high-degree vertices
-    shares : whether the lanes of a warp share an item
+    lanes : of a GPU, that share an item
     sections : how many sections a step has, at most
     can_fail : whether an allocation may fail
     touches : stores whose counters a launch may change
@@ -64,7 +64,7 @@ class Outline:
 
     name: str
     entry: str
-    prelude: tuple[bool, bool, bool, bool]
+    prelude: tuple[bool, bool, bool, bool, bool]
     stores: tuple[Store, ...]
     graphs: tuple[GraphInfo, ...]
     made: tuple[str, ...]
@@ -81,7 +81,7 @@ class Outline:
     queues: bool
     ahead: bool
     lists: bool
-    shares: bool
+    lanes: int
     sections: int
     can_fail: bool
     touches: list[str]

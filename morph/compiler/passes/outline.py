@@ -6,6 +6,7 @@ from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.outline import Outline
 from morph.compiler.ir.spelling import ascii_name
+from morph.compiler.passes.group_execution import widest_group
 from morph.compiler.passes.plan import cooperative
 from morph.compiler.passes.search import shared_searches
 from morph.compiler.passes.work_sharing import lists, shared_loops
@@ -32,11 +33,12 @@ def outline(unit: ir.Unit) -> Outline:
     # the domains of steps in which all items claim in one round
     together = [n for n in nodes if isinstance(n, ir.Foreach) and n.together]
     kinds = (ir.Reserve, ir.Claim, ir.LocalAdd)
-    wide = any(s.wide for s in unit.stores)
+    wide, parts = any(s.wide for s in unit.stores), bool(abi.parts_of(unit))
+    shares = shared_loops(unit) or shared_searches(unit)
     return Outline(
         name=unit.name,
         entry=ascii_name(unit.name),
-        prelude=(unit.checked, bool(rebuilt), wide, bool(abi.parts_of(unit))),
+        prelude=(unit.checked, bool(rebuilt), wide, parts, widest_group(unit) > 0),
         stores=unit.stores,
         graphs=unit.graphs,
         made=unit.made,
@@ -53,7 +55,7 @@ def outline(unit: ir.Unit) -> Outline:
         queues=bool(queues),
         ahead=any(isinstance(f, ir.Kernel) and f.ahead for f in unit.funcs),
         lists=lists(unit),
-        shares=bool(shared_loops(unit) or shared_searches(unit)),
+        lanes=widest_group(unit) or (32 if shares else 1),
         sections=abi.sections(unit),
         can_fail=unit.fused or unit.checked or any(isinstance(n, kinds) for n in nodes),
         touches=touches,

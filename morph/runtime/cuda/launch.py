@@ -46,7 +46,7 @@ class CudaLaunch:
         self._blocks = device.attributes["MultiProcessorCount"] * each
         # one item may have work for all
         self._least = self._blocks if outline.lists or outline.queues else 1
-        self._lanes = 32 if outline.shares else 1  # that share an item
+        self._lanes = outline.lanes  # that share an item
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr
