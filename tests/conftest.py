@@ -13,6 +13,7 @@ import ranks
 from hypothesis import HealthCheck, settings
 
 import morph
+from morph.launch import records
 
 # the first example pays for a compilation, so neither its time nor its slowness means anything
 settings.register_profile(
@@ -85,6 +86,9 @@ COMPUTING = re.compile(  # with -O1
 OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
 WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
+
+
+records.enabled = False  # all that tests launch is compiled in their process
 
 
 @pytest.hookimpl(tryfirst=True)
