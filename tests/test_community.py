@@ -227,6 +227,8 @@ def test_a_size_for_each_query_and_a_graph_that_changes():
     for q, size, one in zip(members, sizes.tolist(), found, strict=False):
         assert one.min_degree == morph.community(g, int(q), tuple(size)).min_degree
     assert found[1].min_degree == 6
+    (most,) = morph.community(g, members[:1], np.array([[1, 2**63]], np.uint64))
+    assert most.min_degree == morph.community(g, int(members[0]), (1, 80)).min_degree > 1
     g.apply(deletes=(edges[0], edges[1]))
     assert morph.community(g, members[:3], sizes) != found
     for wrong, error in (([[1, 2]] * 2, TypeError), ([[1.5, 2]] * 3, TypeError),

@@ -728,6 +728,7 @@ def test_results_stay_in_parts_until_they_are_read(by):
     found[0] = 7
     assert found.view(np.uint32)[0] == 7 == found.local(0)[0] and repr(found) == repr(found[:])
     assert pickle.loads(pickle.dumps(found)).tolist() == found.tolist()
+    assert np.from_dlpack(found).tolist() == found.tolist()
     morph.bfs(parts, 4)  # later calls do not change earlier results
     assert found.tolist() == [7, 1, 2, 3, 4]
     with pytest.raises(AttributeError, match="no_such"):

@@ -11,6 +11,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from morph.runtime.device import Array, Device
 
 
+INTERFACES = ("__cuda_array_interface__", "__dlpack__", "__dlpack_device__")
+
+
 class Piece(NamedTuple):
     """The values of one part's own rows, on its device.
 
@@ -107,8 +110,8 @@ class PartitionedArray(NDArrayOperatorsMixin):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.gathered())
 
-    def __getattr__(self, name: str) -> Any:  # also the interface of arrays on GPUs
-        if name.startswith("__") and name != "__cuda_array_interface__":
+    def __getattr__(self, name: str) -> Any:  # also the interfaces for other libraries
+        if name.startswith("__") and name not in INTERFACES:
             raise AttributeError(name)
         return getattr(self.gathered(), name)
 

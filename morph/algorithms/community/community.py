@@ -199,7 +199,7 @@ def _pairs(size: Any, count: int) -> Ints:
     if wrong.size:
         least, most = given[wrong[0]].tolist()
         raise ValueError(f"size is a pair 1 <= least <= largest, not ({least}, {most})")
-    return given.astype(np.int64)
+    return np.minimum(given, np.iinfo(np.int64).max).astype(np.int64)  # of uint64, too
 
 
 class Run:

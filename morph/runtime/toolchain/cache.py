@@ -298,13 +298,23 @@ def remember(name: str, facts: dict[str, Any]) -> None:
 
 
 def recall_unit(key: str, folder: Path) -> dict[str, Any] | None:
-    """Return the dictionary that `remember_unit` stored in a folder, or None."""
-    return _recall(folder / f"{_UNIT}{key}.json")
+    """Return the dictionary that `remember_unit` stored in a folder, or None if it is damaged."""
+    try:
+        checksum, _, text = (folder / f"{_UNIT}{key}.json").read_bytes().partition(b"\n")
+        whole = checksum == hashlib.sha256(text).hexdigest().encode()
+        known: dict[str, Any] | None = json.loads(text) if whole else None
+    except (OSError, ValueError):
+        return None
+    return known
 
 
 def remember_unit(key: str, facts: dict[str, Any], folder: Path | None) -> None:
-    """Store what is known of a unit before it is compiled: in the cache, or in a new folder."""
-    name, text = f"{_UNIT}{key}.json", json.dumps(facts)
+    """Store what is known of a unit before it is compiled: in the cache, or in a new folder.
+
+    The first line is a checksum of the second: what is compiled is not made of a damaged text.
+    """
+    name, text = f"{_UNIT}{key}.json", json.dumps(facts)  # in ASCII
+    text = f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
     if folder is None:
         _write(name, text)
     else:
