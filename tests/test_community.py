@@ -303,3 +303,20 @@ def test_command(tmp_path):
     )
     done = CliRunner().invoke(main, [*command[:-2], "3", "2"])
     assert done.exit_code == 2 and "size is a pair" in done.stderr
+
+
+def test_many_candidates_and_large_sizes():
+    """The component of the core needs no search; lists are not so long that they do not compile."""
+    edges, members = planted(80, 7, share=0.1)
+    g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
+    sizes = np.array([[1, 5000], [75, 80], [3, 8]])
+    wanted = morph.community(g, members[:3], sizes)
+    with (
+        mock.patch.object(neighbourhood, "MAX_CANDIDATES", 1),
+        mock.patch.object(module, "MAX_LISTED", 1),
+    ):
+        found = morph.community(g, members[:3], sizes)
+    for one, other in zip(found[:2], wanted[:2], strict=True):
+        assert one.proved and one.min_degree == other.min_degree
+    assert not found[2].proved and found[2].bound >= wanted[2].min_degree == 6
+    morph.validate.community(g, found[2], int(members[2]), (3, 8))

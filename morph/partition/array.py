@@ -10,7 +10,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from morph.runtime.device import Array, Device
 
-
 INTERFACES = ("__cuda_array_interface__", "__dlpack__", "__dlpack_device__")
 
 

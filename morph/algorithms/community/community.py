@@ -20,6 +20,7 @@ from morph.algorithms.community import neighbourhood
 from morph.algorithms.community.neighbourhood import (
     Ints,
     SimpleGraph,
+    component,
     min_degree,
     nearest,
     simple_graph,
@@ -33,6 +34,7 @@ from morph.language.messages import shown
 INITIAL_CAPACITY = 1 << 12  # of solutions
 NARROW = 256  # vertices that are searched first where there are more,
 NARROW_NODES = 1 << 8  # for so many nodes of each query
+MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
 NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
 MAX_BATCH, MAX_BATCH_CPU = 1 << 11, 1 << 8  # queries that are prepared together
 
@@ -47,7 +49,8 @@ class Community(NamedTuple):
     vertices : array of int64, shape (count,)
         Ascending, on the host.
     proved : bool
-        Whether no subgraph has a larger minimum degree; false only if the time was up.
+        Whether no subgraph has a larger minimum degree.  False if the time was up, or if more than
+        32,768 vertices may be in a better one, which may have more than 256.
     bound : int
         No subgraph has a larger minimum degree than this.
     nodes : int
@@ -80,6 +83,8 @@ class Queries:
         Visited by the searches.
     level : array of int64
         How often a search was ended that had visited many nodes; others come first.
+    given_up : array of bool
+        Whether no method searches for a larger degree.
     members : list of array of int64, or None
         The vertices of the best subgraph; None if it is still to be found, as any of at least
         ``min_size`` vertices, and two for minimum degree 1.
@@ -93,12 +98,13 @@ class Queries:
         self.bound = np.where(self.exists, np.minimum(graph.core[vertex], self.max_size - 1), 0)
         self.best = np.minimum(self.bound, 1)  # that of an edge
         self.nodes, self.level = (np.zeros(len(vertex), np.int64) for _ in range(2))
+        self.given_up = np.zeros(len(vertex), np.bool_)
         self.members: list[Ints | None] = [None] * len(vertex)
 
     @property
     def undecided(self) -> Any:
         """The queries of which a degree is still to be searched."""
-        return np.flatnonzero(self.best < self.bound)
+        return np.flatnonzero((self.best < self.bound) & ~self.given_up)
 
     def next_degree(self, at: Ints) -> Any:
         """Give a degree between best and bound: nearer to this, where there are fewer vertices."""
@@ -199,7 +205,8 @@ def _pairs(size: Any, count: int) -> Ints:
     if wrong.size:
         least, most = given[wrong[0]].tolist()
         raise ValueError(f"size is a pair 1 <= least <= largest, not ({least}, {most})")
-    return np.minimum(given, np.iinfo(np.int64).max).astype(np.int64)  # of uint64, too
+    pairs: Ints = np.minimum(given, np.iinfo(np.int64).max).astype(np.int64)  # of uint64, too
+    return pairs
 
 
 class Run:
@@ -281,6 +288,16 @@ class Run:
     def search_on_lists(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for a subgraph of a degree where rows of bits would take too much memory."""
         x, i = self.queries, int(at[0])
+        whole = component(x.graph, int(x.vertex[i]), int(degree[0]), int(x.max_size[i]))
+        if whole is not None:  # it has all subgraphs of this minimum degree
+            if len(whole) < x.min_size[i]:
+                x.bound[i] = degree[0] - 1
+            else:
+                x.note(at, np.array([min_degree(x.graph, whole)]), [whole])
+            return
+        if x.max_size[i] > MAX_LISTED:
+            x.given_up[i] = True
+            return
         self.tasks(at, degree)  # for the hash table
         limits = {
             "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": int(degree[0])

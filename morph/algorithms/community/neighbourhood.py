@@ -86,6 +86,18 @@ def nearest(graph: SimpleGraph, query: int, count: int) -> Ints:
     return np.sort(found[:count])  # each has a neighbour in the level before
 
 
+def component(graph: SimpleGraph, query: int, k: int, most: int) -> Ints | None:
+    """Give the query's component in the ``k``-core, None if it has more than ``most`` vertices."""
+    front, seen = np.array([query]), np.zeros(len(graph.core), np.bool_)
+    seen[query], count = True, 1
+    while len(front) and count <= most:
+        front = np.unique(graph.rows(front)[1])
+        front = front[(graph.core[front] >= k) & ~seen[front]]
+        seen[front] = True
+        count += len(front)
+    return np.flatnonzero(seen) if count <= most else None
+
+
 def min_degree(graph: SimpleGraph, members: Ints) -> int:
     """Give the minimum degree of the subgraph that vertices induce."""
     at, ends = graph.rows(members)
