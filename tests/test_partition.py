@@ -733,3 +733,13 @@ def test_results_stay_in_parts_until_they_are_read(by):
     assert found.tolist() == [7, 1, 2, 3, 4]
     with pytest.raises(AttributeError, match="no_such"):
         _ = found.no_such
+
+
+def test_parts_of_gathered_results(monkeypatch):
+    """The rows of a part are chosen on the device of the result, whose index is there, too."""
+    first, second = pretended(monkeypatch, 0), Pretended(1)
+    g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 4], directed=False, device="cpu")
+    found = morph.bfs(morph.partition(g, [first, second], by=np.array([0, 1, 1, 0, 1])), 0).distance
+    before = [found.local(k).get().tolist() for k in range(2)]
+    assert found.gathered().get().tolist() == [0, 1, 2, 3, 4]
+    assert [found.local(k).get().tolist() for k in range(2)] == before == [[0, 3], [1, 2, 4]]

@@ -67,7 +67,11 @@ class PartitionedArray(NDArrayOperatorsMixin):
         device, at, values = self._pieces[k]
         if values is not None:
             return values
-        return device.asarray(self._array[at if isinstance(at, slice) else device.to_host(at)])
+        where = self._pieces[0].device
+        with where.active():
+            place = at if isinstance(at, slice) else where.asarray(device.to_host(at))
+            values = self._array[place]
+        return device.asarray(values)
 
     def gathered(self) -> Array:
         """Give all values, in order of ids, on the device of the first part."""
