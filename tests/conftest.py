@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import precompiled
 import pytest
 import ranks
 from hypothesis import HealthCheck, settings
@@ -85,6 +86,8 @@ COMPUTING = re.compile(  # with -O1
 OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
 WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
+if os.environ.get("CI"):
+    precompiled.install()
 
 
 @pytest.hookimpl(tryfirst=True)
