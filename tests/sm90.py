@@ -34,12 +34,12 @@ class Ptx:
     has_entry: bool
 
     @classmethod
-    def of(cls, text: str, name: str) -> Ptx:
+    def of(cls, text: str, name: str, fast: str = "max") -> Ptx:
         """Compile a text; refuse what ptxas would refuse whatever the instructions are."""
         nvrtc = cuda._nvrtc()
         program = nvrtc.createProgram(text, f"{name}.cu", (), ())
         try:
-            nvrtc.compileProgram(program, (*flags("max"), "--gpu-architecture=compute_90"))
+            nvrtc.compileProgram(program, (*flags(fast), "--gpu-architecture=compute_90"))
             ptx = nvrtc.getPTX(program)
         except nvrtc.NVRTCError:
             raise AssertionError(nvrtc.getProgramLog(program)) from None

@@ -61,7 +61,8 @@ def mixed(target):
 
 GRAPHS = {
     "chain of 2": (lambda t: chain(1100, 2, t), [0, 40]),
-    "chain of 300": (lambda t: chain(130, 300, t), [0, 1]),
+    # the interpreter takes a second for each thousand points
+    "chain of 300": (lambda t: chain(*((200, 40) if t == "python" else (130, 300)), t), [0, 1]),
     "diamonds": (mixed, [0, 3150]),
 }
 
