@@ -14,6 +14,7 @@ import ranks
 from hypothesis import HealthCheck, settings
 
 import morph
+from morph.launch.checked import is_checked
 
 # the first example pays for a compilation, so neither its time nor its slowness means anything
 settings.register_profile(
@@ -93,11 +94,12 @@ if os.environ.get("CI"):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     name = item.path.name
+    as_users_do = AS_USERS_DO.match(name) and not is_checked()  # the results are the same
     # compiled once, nothing in the background
-    os.environ["MORPH_OPTIMIZE"] = OPTIMIZE or ("full" if AS_USERS_DO.match(name) else "quick")
+    os.environ["MORPH_OPTIMIZE"] = OPTIMIZE or ("full" if as_users_do else "quick")
     if os.environ.get("CI") and COMPILER:
         level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(name)))} "
-        os.environ["MORPH_CXX"] = ("" if AS_USERS_DO.match(name) else level) + COMPILER
+        os.environ["MORPH_CXX"] = ("" if as_users_do else level) + COMPILER
 
 
 @pytest.hookimpl(wrapper=True)
