@@ -57,6 +57,7 @@ from morph.mesh import Mesh, MeshError, Pslg
 from morph.operators.reduce import argmax, argmin, reduce
 from morph.operators.scan import scan
 from morph.operators.sort import argsort, compact, sort
+from morph.partition.array import PartitionedArray
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 from morph.partition.partition import partition
 from morph.runtime.device import device, get_device, set_device
@@ -64,15 +65,16 @@ from morph.runtime.device import device, get_device, set_device
 __all__ = [
     "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicCores",
     "DynamicPageRank", "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh",
-    "MeshError", "NegativeCycle", "PartitionedGraph", "PerformanceWarning", "Pslg", "Ref",
-    "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "bellman_ford", "betweenness", "bfs",
-    "checked", "cliques", "colouring", "community", "compact", "connected_components",
-    "core_number", "densest_subgraph", "device", "edge_betweenness", "foreach", "func",
-    "get_device", "get_num_threads", "johnson", "k_core", "k_truss", "kernel", "label_propagation",
-    "louvain", "matching", "max_clique", "max_flow", "max_k_plex", "maximal_independent_set", "mst",
-    "pagerank", "partition", "path", "program", "reduce", "refine", "refine_with_report", "scan",
-    "sections", "set_device", "set_num_threads", "sort", "sssp", "strongly_connected_components",
-    "timing", "topological_order", "triangle_count", "triangulate", "truss_number", "vec",
+    "MeshError", "NegativeCycle", "PartitionedArray", "PartitionedGraph", "PerformanceWarning",
+    "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "bellman_ford",
+    "betweenness", "bfs", "checked", "cliques", "colouring", "community", "compact",
+    "connected_components", "core_number", "densest_subgraph", "device", "edge_betweenness",
+    "foreach", "func", "get_device", "get_num_threads", "johnson", "k_core", "k_truss", "kernel",
+    "label_propagation", "louvain", "matching", "max_clique", "max_flow", "max_k_plex",
+    "maximal_independent_set", "mst", "pagerank", "partition", "path", "program", "reduce",
+    "refine", "refine_with_report", "scan", "sections", "set_device", "set_num_threads", "sort",
+    "sssp", "strongly_connected_components", "timing", "topological_order", "triangle_count",
+    "triangulate", "truss_number", "vec",
 ]  # fmt: skip
 providers.bind()
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # the program decides

@@ -253,13 +253,13 @@ class Prepared:
     def __init__(self, on: Pretended, writes: Any, seeds: Any) -> None:
         self.on, self.writes, self.seeds = on, writes, seeds
 
-    def write(self, rows: Any, counters: Any) -> None:
+    def write(self, rows: Any, copies: Any, counters: Any) -> None:
         self.on.put(*self.writes)
         if self.seeds is not None:
             meta, item, beside, columns = self.seeds
             k = len(rows)
             self.on.put((meta, counters), (item[:k], rows), *((a[:k], x) for a, x in beside))
-            self.on.put(*((a[row : row + 1], x) for a, x in columns for row in rows.tolist()))
+            self.on.put(*((a[row : row + 1], x) for a, x in columns for row in (*rows, *copies)))
 
 
 class Launch:

@@ -1,5 +1,7 @@
 """Graphs in parts: their construction against the whole graph, host views, routes, refusals."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -705,3 +707,28 @@ def test_results_are_gathered_when_all_devices_have_computed_them(monkeypatch):
     found = parts.points.gathered("x", first)
     assert log == ["cuda:1", "put", "cuda:0"]
     assert found.get().tolist() == list(range(10, 20))
+
+
+@pytest.mark.parametrize("by", ["range", [0, 1, 1, 0, 1]])
+def test_results_stay_in_parts_until_they_are_read(by):
+    g = morph.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 4], directed=False)
+    by = by if isinstance(by, str) else np.array(by)
+    parts = morph.partition(g, ["cpu"] * 2, by=by)
+    found = morph.bfs(parts, 0).distance
+    assert isinstance(found, morph.PartitionedArray)
+    owned = [p.share("points").ids for p in parts.parts]
+    wanted = np.arange(5, dtype=np.int32)
+    pieces = [found.local(k).tolist() for k in range(2)]
+    assert pieces == [wanted[ids].tolist() for ids in owned]
+    assert (found.shape, found.ndim, found.dtype, len(found)) == ((5,), 1, np.int32, 5)
+    assert [found.local(k).tolist() for k in range(2)] == pieces
+    assert found[1:3].tolist() == [1, 2] and list(found) == wanted.tolist()
+    assert (found + found).tolist() == (2 * wanted).tolist() and found.max() == 4
+    assert np.asarray(found, np.float64).dtype == np.float64 and np.array_equal(found, wanted)
+    found[0] = 7
+    assert found.view(np.uint32)[0] == 7 == found.local(0)[0] and repr(found) == repr(found[:])
+    assert pickle.loads(pickle.dumps(found)).tolist() == found.tolist()
+    morph.bfs(parts, 4)  # later calls do not change earlier results
+    assert found.tolist() == [7, 1, 2, 3, 4]
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = found.no_such

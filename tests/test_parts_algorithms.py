@@ -94,16 +94,17 @@ def test_bfs_pulls(tmp_path):
     assert not pull_first.launches  # which its filter would keep alive
 
 
-def test_sssp_of_a_dense_graph_spreads_no_distances():
+def test_sssp_of_a_dense_graph_sends_distances_only_before_it_pulls():
     g = morph.generate.rmat(8, device="cpu")
     ends = g.edges.src[:], g.edges.dst[:]
     g.edges.add("weight", i32)
     g.edges.weight = (ends[0] + ends[1]) * 7919 % 100
     parts = morph.partition(g, ["cpu"] * 2)
     found = morph.sssp(parts)
-    for program in (sssp.dense_phase, sssp.search):
-        text = program.source()
-        assert "one launch of each part" in text and "spread_column" not in text
+    texts = sssp.dense_phase.source(), sssp.search.source()
+    assert all("one launch of each part" in text for text in texts)
+    assert [text.count("spread_column<1") for text in texts] == [1, 0]
+    assert "first: rows of graph.points.dist are sent to mirrors, all" in texts[0]
     assert np.array_equal(found.distance, morph.sssp(g).distance)
 
 

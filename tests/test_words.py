@@ -56,8 +56,10 @@ def made(n, dtype):
     return np.full(n, 99, dtype).view(There)
 
 
-@pytest.mark.parametrize("rows", [[3], [], [0, 17, 49], [49, 1, 2, 48]])
-def test_rows_that_something_begins_with_are_written_last(rows):
+@pytest.mark.parametrize(
+    "rows, copies", [([3], []), ([], []), ([0, 17, 49], [18]), ([49, 1], [2, 48]), ([], [5])]
+)
+def test_rows_that_something_begins_with_are_written_last(rows, copies):
     dist, before, item = made(50, np.uint32), made(50, np.int16), made(50, np.int32)
     beside, own, meta = made(50, np.float64), made(50, np.int32), made(8, np.int64)
     fills = [(dist, 2**32 - 1), (before, -1), (own, IOTA)]
@@ -67,11 +69,11 @@ def test_rows_that_something_begins_with_are_written_last(rows):
     for _ in range(2):
         for a in (dist, before, item, beside, own, meta):
             a[:] = 42
-        prepared.write(np.array(rows, np.int32), np.arange(8) + len(rows))
+        prepared.write(*(np.array(x, np.int32) for x in (rows, copies)), np.arange(8) + len(rows))
         expected = np.full(50, 2**32 - 1)
-        expected[rows] = 7
+        expected[rows + copies] = 7
         assert dist.tolist() == expected.tolist()
-        assert before.tolist() == [5 if i in rows else -1 for i in range(50)]
+        assert before.tolist() == [5 if i in rows + copies else -1 for i in range(50)]
         assert own.tolist() == list(range(50))
         assert meta.tolist() == [k + len(rows) for k in range(8)]
         assert item.tolist() == rows + [42] * (50 - len(rows))
@@ -79,7 +81,7 @@ def test_rows_that_something_begins_with_are_written_last(rows):
 
 
 def test_of_no_rows_nothing_is_launched():
-    small_copies.CudaWriter(None, [(made(0, np.int32), 7)], None).write(None, None)
+    small_copies.CudaWriter(None, [(made(0, np.int32), 7)], None).write(None, None, None)
 
 
 def test_what_does_not_fit_in_one_launch_is_said_to():
@@ -94,7 +96,7 @@ def test_copies_between_arrays_of_any_alignment(to, first, size):
     writer = small_copies.CudaWriter(
         Here(), [(found[to : to + size], given[first : first + size])], None
     )
-    writer.write(None, None)
+    writer.write(None, None, None)
     expected = np.full(100, 99)
     expected[to : to + size] = np.arange(first, first + size)
     assert found.tolist() == expected.tolist()

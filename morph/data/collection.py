@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from morph.compiler.ir.layout import GLOBAL
 from morph.data.column import ColumnView
 from morph.data.compaction import carry_out, squeeze, translate
 from morph.data.conversion import bind, check_ids, prepare
@@ -181,14 +182,15 @@ class Collection(Store):
         self._host_meta[HEAD] = last
         self._publish_counters()
 
-    def have(self, n: int) -> np.ndarray[Any, Any]:
+    def have(self, n: int, in_all: int = 0) -> np.ndarray[Any, Any]:
         """Set the host's counters to ``n`` entries; return them, to be written to the device.
 
-        The device's counters are not fetched.
+        The device's counters are not fetched.  All parts together have ``in_all`` entries, if the
+        collection is that of one part.
         """
         counters = self.meta if self.device.on_host else np.zeros(8, np.int64)
         counters[COUNT], counters[HEAD], counters[CAPACITY] = n, 0, self.capacity
-        counters[BUDGET] = self.capacity - n
+        counters[BUDGET], counters[GLOBAL] = self.capacity - n, in_all
         object.__setattr__(self, "_host_counters", counters)  # `Store.__setattr__` is for columns
         return counters
 

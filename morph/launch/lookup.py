@@ -51,7 +51,7 @@ class Shape:
     def __init__(self, types: tuple[type, ...]) -> None:
         self.fields: dict[tuple[type, ...], Shape] = {}  # without bundles
         self.flatten = flattener(types) if any(map(is_bundle, types)) else None
-        objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS)]
+        objects = [i for i, t in enumerate(types) if issubclass(t, OBJECTS) or _is_on_parts(t)]
         functions = [i for i, t in enumerate(types) if i not in objects and _is_called(t)]
         self.objects, self.functions = picker(objects), picker(functions)
         known = {*objects, *functions, *(i for i, t in enumerate(types) if t in _PLAIN)}
@@ -98,7 +98,7 @@ def launch_for(
     if found is not None and found.fits():
         return None if found.by_steps() else found, args
     if in_parts(items) or any(map(in_parts, args)):
-        return launch_on_parts(what, over, given, where, *options), args
+        return launch_on_parts(what, over, given, where, key, *options), args
     device = _device(what, items, args)
     with lock_of(_objects(items, args)), _binding, deep():
         found = what.launches.get(key)
@@ -123,7 +123,7 @@ def launch_for(
 def accept(what: Launchable, args: tuple[Any, ...]) -> None:
     """Refuse a program that does not compile, before it runs as plain Python."""
     if any(map(in_parts, flat(args))):
-        launch_on_parts(what, None, args, None)
+        launch_on_parts(what, None, args, None, None)
         return
     accepted(Request(what, None, args, None, _device(what, None, args)))
 
@@ -151,12 +151,22 @@ def _is_called(t: type) -> bool:
     return any("__call__" in vars(base) for base in t.__mro__)
 
 
+def _is_on_parts(t: type) -> bool:
+    """Whether objects of a type have something on each part: not views, which are made anew."""
+    return hasattr(t, "on_parts")
+
+
 def _other_key(a: Any) -> Any:
     """The identity of a row's table or of a column; others are refused when the launch is bound."""
     if isinstance(a, ColumnView):
         current = a.store.columns.get(a.column.name) is a.column  # else it is refused
         return id(a.store), a.column.name, current
-    return id(a.table) if isinstance(a, Row) else None
+    if isinstance(a, Row):
+        return id(a.table)
+    if in_parts(a):
+        table = a.store if isinstance(a, RowRange) else a.table
+        return id(table), getattr(a, "name", None)
+    return None
 
 
 def _device(what: Launchable, items: Any, args: tuple[Any, ...]) -> Device:

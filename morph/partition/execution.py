@@ -49,7 +49,7 @@ from morph.partition.views import PartitionedRange
 
 
 def launch_on_parts(
-    what: Launchable, items: Any, args: tuple[Any, ...], where: Where, *options: Any
+    what: Launchable, items: Any, args: tuple[Any, ...], where: Where, key: Any, *options: Any
 ) -> PartitionedLaunch | PersistentProgram | None:
     """Find or make the launch of a kernel or program on parts.  None: run launch by launch.
 
@@ -57,6 +57,8 @@ def launch_on_parts(
     ----------
     what, items, args, where, *options
         As in `morph.launch.lookup.launch_for`; some of the objects are in parts.
+    key : tuple
+        Under which `launch_for` looks for the launch of a program.
 
     Raises
     ------
@@ -71,9 +73,10 @@ def launch_on_parts(
     if what.kind == "program" and (rows or not options):  # it is only accepted
         lookup.accept(what, of_part(args, graph.here[0]))
         return None
-    key = ("parts", key_of(items), *map(key_of, flat(args)), *options)
-    key = (*key, *filter_key_on_parts(where))
-    key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
+    if items is not None:
+        key = ("parts", key_of(items), *map(key_of, flat(args)), *options)
+        key = (*key, *filter_key_on_parts(where))
+        key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
     with graph._lock:
         found: Any = what.launches.get(key)
         if found is None or not found.fits():

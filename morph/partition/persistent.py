@@ -138,6 +138,8 @@ class PersistentProgram(LaunchOnParts):
         graph = self._graph()
         if graph is None or graph.changes or graph.recorder is not None:
             return False
+        if any([x() is None for x in self.objects]):
+            return False
         objects = self.launches[0].refs
         return all(p.fits() for p in self.launches) and all(
             has_one_row(objects[slot]()) for slot in self.program.one_row
@@ -305,19 +307,19 @@ class PersistentProgram(LaunchOnParts):
             for p in self.launches:  # no call in between may wait for a device
                 p.start()
             if first.compiled.interruptible:
-                self._poll()
+                return self._poll()
         return [p.wait() for p in self.launches]
 
-    def _poll(self) -> None:
+    def _poll(self) -> list[memoryview]:
         """Wait until all GPUs have ended; raise the error of one at once: others wait for it."""
-        running, begin = self.launches, perf_counter()
-        while running:
-            ended = [p for p in running if p.scratch.report.ended()]
-            for p in ended:
-                p.wait()
-            running = [p for p in running if p not in ended]
-            if running and (past := perf_counter() - begin) > SHORT:
+        found, begin = dict[PartLaunch, memoryview](), perf_counter()
+        while len(found) < len(self.launches):
+            for p in self.launches:
+                if p not in found and p.scratch.report.ended():
+                    found[p] = p.wait()
+            if (past := perf_counter() - begin) > SHORT:
                 sleep(min(past / 200, 0.005))
+        return [found[p] for p in self.launches]
 
     def _stop(self) -> None:
         """End all launches that run, and wait for them."""

@@ -16,6 +16,7 @@ from morph.data.layout import Column
 from morph.data.row import Row
 from morph.data.table import Table
 from morph.language.messages import shown
+from morph.partition.array import PartitionedArray, Piece, gather
 from morph.partition.collection import PartitionedCollection
 from morph.partition.parts import DIVIDED, HostArray, Share
 from morph.partition.routes import Routes
@@ -356,33 +357,43 @@ class PartitionedTable(Columns):
 
         Parts whose rows lie in order of their ids copy from GPU to GPU.
         """
-        column, parts = self.columns[name], list(map(self._share, self.graph.here))
-        in_order = not self._dead and all(x.own_at is None for x in parts)
-        elsewhere = len(parts) < len(self.graph.parts) or self.graph.recorder is not None
-        if where.on_host or elsewhere or column.ref or column.size or not in_order:
+        column = self.columns[name]
+        if where.on_host or not self._lies_in_order(column):
             return where.asarray(self._read(name, slice(None)))
-        self._begin("read", name)
-        with where.active():
-            found = where.empty(self._count, column.dtype)
-            writes = []
-            for table, share in zip(self._tables(), parts, strict=True):
-                own = slice(share.owned)
-                at = share.ids if share.is_range else where.asarray(table.global_id.array[own])
-                writes.append((at, table.columns[name].array[own]))
-            if self._copies_at_once(where, writes):
-                for device in {t.device for t in self._tables()} - {where}:
-                    device.synchronize()  # the values have been computed, on other streams
-                where.put(*((found[at], values) for at, values in writes))
-            else:
-                for at, values in writes:
-                    found[at] = where.asarray(values)
-        where.synchronize()  # the parts may be written to from here on
-        return found
+        return gather(where, self._count, column.dtype, self._pieces(name))
 
-    def _copies_at_once(self, where: Device, writes: list[tuple[Any, Array]]) -> bool:
-        """Whether a kernel of a device can copy arrays of the parts into ranges of another."""
-        plain = (isinstance(at, slice) and a.flags.c_contiguous for at, a in writes)
-        return all(plain) and all(where.reach(t.device) for t in self._tables())
+    def results(self, where: Device, *names: str) -> list[Any]:
+        """Copy columns: each part keeps the copies of its own rows, see `PartitionedArray`.
+
+        To one device instead, if parts lie in other processes, a `checkpoint` records values, or
+        rows lie in no order.
+        """
+        columns = [self.columns[name] for name in names]
+        if not all(map(self._lies_in_order, columns)):
+            return [self.gathered(name, where) for name in names]
+        pieces = zip(*map(self._pieces, names), strict=True)  # by part
+        copied = zip(*map(_copied, pieces), strict=True)
+        described = zip(columns, copied, strict=True)
+        return [PartitionedArray(self._count, c.dtype, copies) for c, copies in described]
+
+    def _lies_in_order(self, column: Column) -> bool:
+        """Whether all parts are here, and have the values of a column in order of ids."""
+        parts = [self._share(k) for k in self.graph.here]
+        if len(parts) < len(self.graph.parts) or self.graph.recorder is not None:
+            return False
+        plain = not (self._dead or column.ref or column.size)
+        return plain and all(x.own_at is None for x in parts)
+
+    def _pieces(self, name: str) -> list[Piece]:
+        """Give the own values of each part in a column, not copied."""
+        self._begin("read", name)
+        found = []
+        for k in self.graph.here:
+            share, table = self._share(k), self.local(k)
+            own = slice(share.owned)
+            at = share.ids if share.is_range else table.global_id.array[own]
+            found.append(Piece(table.device, at, table.columns[name].array[own]))
+        return found
 
     def _piece(self, k: int, name: str, ids: HostArray | None) -> tuple[Any, HostArray]:
         """Copy part k's own values among rows ``ids`` (None: all), and say where they go."""
@@ -474,6 +485,12 @@ class PartitionedTable(Columns):
             local = target._local_ids(k, local, f"{self.name}.{column.name}")
         return rows, local
 
+    def rows_of_part(self, k: int, ids: HostArray) -> tuple[HostArray, HostArray]:
+        """Give the own rows of part k among global ids, and its copies of the others."""
+        own = self._share(k).own_rows(ids)
+        rows = self._share(k).rows(ids[own < 0])
+        return own[own >= 0], rows[rows >= 0]
+
     def _local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
         """Give references to rows, global ids, as local ids of part k.
 
@@ -523,3 +540,10 @@ class PartitionedTable(Columns):
             found = int(ids[outside].reshape(-1)[0])
             raise IndexError(f"index {found} is out of bounds for a column of {self._count} rows")
         return np.where(ids < 0, ids + self._count, ids)
+
+
+def _copied(pieces: tuple[Piece, ...]) -> list[Piece]:
+    """Copy the values of one part in several columns."""
+    device, at, _ = pieces[0]
+    at = at if isinstance(at, slice) else device.copy(at)
+    return [Piece(device, at, a) for a in device.copies(*(x.values for x in pieces))]

@@ -31,10 +31,11 @@ class TemporaryColumnsOfParts:
 
     def fits(self) -> bool:
         """Whether the columns can be attached again on all parts: no table has changed since."""
-        found = self.table.graph.gather(lambda k: self._part(k).fits())
+        found = self.table.graph.gather(lambda k: self.part(k).fits())
         return all(found)
 
-    def _part(self, k: int) -> TemporaryColumns:
+    def part(self, k: int) -> TemporaryColumns:
+        """Give the columns of part k."""
         first: int = self.table.graph.here[0]
         return self.parts[k - first]
 
@@ -63,10 +64,6 @@ class TemporaryColumnsOfParts:
     def _hide(self) -> Any:
         self.table._begin("temporary columns", ",".join(self.names))
         return self.table._hide(self.names)
-
-    def writes(self, k: int) -> list[tuple[Any, Any]]:
-        """The writes, for `Device.put`, that set the columns of part k to their fills."""
-        return self._part(k).writes()
 
     def __exit__(self, *problem: object) -> None:
         hidden = self.hidden

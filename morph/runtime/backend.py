@@ -115,14 +115,17 @@ class Writer(Protocol):
     fits : bool
         Whether one kernel makes all writes; if not, `write` must not be used.
     most : int
-        Largest number of rows that `write` accepts.
+        Largest number of rows and copies that `write` accepts.
     """
 
     fits: bool
     most: int
 
-    def write(self, rows: Any, counters: Any) -> None:
-        """Make the writes; then those of the seeds at ``rows``, whose list gets ``counters``."""
+    def write(self, rows: Any, copies: Any, counters: Any) -> None:
+        """Make the writes; then those of the seeds.
+
+        The list gets ``rows`` and ``counters``; columns, the values of ``rows`` and ``copies``.
+        """
 
 
 class Backend(Protocol):

@@ -155,9 +155,10 @@ def values(graph: Graph | PartitionedGraph, name: str) -> Any:
 
 
 def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
-    """Copy columns of points to the `results_device` of a graph."""
-    found = [values(graph, name) for name in names]
-    return found if isinstance(graph, PartitionedGraph) else graph.device.copies(*found)
+    """Copy columns of points; of a graph in parts each part has the values of its points."""
+    if isinstance(graph, PartitionedGraph):
+        return graph.points.results(results_device(graph), *names)
+    return graph.device.copies(*(values(graph, name) for name in names))
 
 
 def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:

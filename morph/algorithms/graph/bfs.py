@@ -165,9 +165,10 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
     Returns
     -------
     Bfs
-        On the graph's device (of parts on that of the first), shape (n,), or (k, n) if ``rows``,
-        int32.  ``distance``: -1 if unreachable; ``predecessor``: the parent in a BFS tree, -1 at
-        sources and unreachable vertices; ``levels``, how many levels were expanded.
+        Int32, shape (n,), on the graph's device, of a graph in parts in a `PartitionedArray`; or
+        (k, n) if ``rows``.  ``distance``: -1 if unreachable; ``predecessor``: the parent in
+        a BFS tree, -1 at sources and unreachable vertices; ``levels``, how many levels were
+        expanded.
 
     Raises
     ------

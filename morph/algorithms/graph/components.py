@@ -165,7 +165,8 @@ def connected_components(graph: Graph) -> Components:
     Returns
     -------
     Components
-        ``label``, shape (n,), int32, on the graph's device (of parts on that of the first): the
+        ``label``, shape (n,), int32, on the graph's device, of parts in a
+        `PartitionedArray`: the
         smallest point that a point is connected with, -1 for deleted points; ``components``, how
         many there are.
     """

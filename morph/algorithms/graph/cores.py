@@ -135,7 +135,7 @@ def core_number(graph: Graph) -> CoreNumber:
     Returns
     -------
     CoreNumber
-        ``core``, shape (n,), int32, on the graph's device (of parts on that of the first), -1 for
+        ``core``, shape (n,), int32, on the graph's device, of parts in a `PartitionedArray`, -1 for
         deleted points; ``largest``, the largest of them, 0 if there are none.
     """
     core = _peel(graph, 0, 2 * len(graph.edges))

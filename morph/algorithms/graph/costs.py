@@ -17,7 +17,7 @@ from morph.algorithms.graph.arguments import live_edges, pieces
 from morph.algorithms.graph.workspace import SMALL
 from morph.data.scalars import Scalars
 from morph.graph import Graph
-from morph.launch.foreach import foreach, kernel
+from morph.launch.foreach import foreach, func, kernel
 from morph.operators.hashing import mix64
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import f64, i64, u64, vector
@@ -27,16 +27,27 @@ EDGES = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that `measure` handles
 NONE = 2**31 - 1  # all 32-bit distances are below it
 FAR = 2**16  # an estimate: most likely no shortest path has as many edges
+HALF = 2**32  # sums of 64 bits are kept as two numbers of 32
 SALT = random.SystemRandom().getrandbits(63)
 
 
+@func
+def id_of(p):
+    return p.id
+
+
+@func
+def id_in_all_parts(p):
+    return p.global_id
+
+
 @kernel
-def measure(found, g, none, salt):
+def measure(found, g, none, salt, number):
     total, most = none, none
     bad, odd = i64(0), u64(0)
     for e in g.edges:
         w = none + e.weight
-        a, b = u64(e.src.id), u64(e.dst.id)
+        a, b = u64(number(e.src)), u64(number(e.dst))
         if not w >= 0:
             bad += 1
         elif w - w == 0:  # finite
@@ -49,7 +60,7 @@ def measure(found, g, none, salt):
             odd += h
         elif b < a:
             odd -= h
-    found.weights = vector(f64(total), f64(most), f64(bad), 0.0 if odd == 0 else 1.0)
+    found.weights = vector(f64(total), f64(most), f64(bad), f64(odd >> 32), f64(odd % HALF))
 
 
 class Weights(NamedTuple):
@@ -96,12 +107,13 @@ def measured(graph: Graph) -> Weights:
     if isinstance(graph, PartitionedGraph):
         graph.edges._refresh("weight")
         found: dict[int, list[float]] = {}
-        graph.each_part(lambda k: found.update({k: _sums(graph.local(k))}))
+        graph.each_part(lambda k: found.update({k: _sums(graph.local(k), id_in_all_parts)}))
         sums = np.array(graph.gather(found.__getitem__))
-        m, total, _, bad, _ = sums.sum(0).tolist()
-        most, odd = sums[:, 2].max(), 1.0
+        m, total, _, bad, high, low = sums.sum(0).tolist()
+        most = sums[:, 2].max()
     else:
-        m, total, most, bad, odd = _sums(graph)
+        m, total, most, bad, high, low = _sums(graph)
+    odd = (int(high) * HALF + int(low)) % 2**64  # of all arcs; those of an edge may be in two parts
     if bad:
         _measured_by_arrays(graph)  # raises, and names the edge
     delta = total / m * EDGES * n / m
@@ -113,13 +125,13 @@ def measured(graph: Graph) -> Weights:
     return Weights(_unsigned(graph, dtype), dtype, delta, not odd)
 
 
-def _sums(graph: Graph) -> list[float]:
+def _sums(graph: Graph, number: Any = id_of) -> list[float]:
     """Of a graph, or a part with its mirrors: the number of edges, and what `measure` finds."""
     found = graph.kept.pop(SMALL, None)  # removed while in use
     if found is None:
-        found = Scalars(graph, weights=np.zeros(4))
+        found = Scalars(graph, weights=np.zeros(5))
     zero = f64(0) if graph.edges.columns["weight"].dtype.kind == "f" else i64(0)
-    foreach(found, measure, graph, zero, u64(SALT))
+    foreach(found, measure, graph, zero, u64(SALT), number)
     graph.kept[SMALL] = found
     return [graph.edges.live, *found.weights.tolist()]
 

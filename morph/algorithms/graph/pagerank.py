@@ -156,9 +156,9 @@ def pagerank(
     Returns
     -------
     PageRank
-        ``rank``, of ``dtype``, on the graph's device (of parts on that of the first), 0 for deleted
-        points; ``error``, the last change in sum: ``tolerance`` or more if the iterations did not
-        suffice.
+        ``rank``, of ``dtype``, on the graph's device, of parts in a `PartitionedArray`, 0 for
+        deleted points; ``error``, the last change in sum: ``tolerance`` or more if the iterations
+        did not suffice.
 
     Raises
     ------

@@ -29,6 +29,7 @@ from morph.algorithms.graph.arguments import (
     live_edges,
     of_graph,
     pieces,
+    results,
     results_device,
     source_ids,
     source_rows,
@@ -45,9 +46,10 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
-from morph.partition.graph import PartitionedGraph
+from morph.partition.array import PartitionedArray
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
 from morph.runtime.arrays import any_true
+from morph.runtime.device import Device
 
 NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
 DENSE = 8  # the mean degree from which `dense_phase` runs first
@@ -76,7 +78,6 @@ class Search(NamedTuple):
     unsettled: Any  # flag: a target is not settled
     overflowed: Any  # flag: a distance overflowed or exceeded `most`
     most: Any  # the largest distance allowed: of the type, or the cutoff
-    pull: Any  # kernel: pull_heavy, or, for graphs in parts, pull_none
 
 
 @kernel
@@ -162,12 +163,7 @@ def pull_heavy(p, s, limit):
                 s.overflowed.set()
             else:
                 least = min(least, d)
-    p.dist = least  # race: neighbours read the old or the new upper bound
-
-
-@kernel
-def pull_none(p, s, limit):
-    """For graphs in parts: all distances would be sent to the other parts after each step."""
+    atomic_min(p.dist, least)  # race: neighbours read the old or the new upper bound
 
 
 @kernel
@@ -196,7 +192,7 @@ def dense_phase(s, queue, limit, buckets, pulls):
         foreach(s.graph.points, count_edges, queue.state, where=lambda p: p.dist > limit)
         left = queue.state[0].unsettled
         if pulls and left < (before - left) * 2:
-            foreach(s.graph.points, s.pull, s, limit, where=lambda p: p.dist > limit)
+            foreach(s.graph.points, pull_heavy, s, limit, where=lambda p: p.dist > limit)
         else:
             foreach(s.graph.points, push_heavy, s, limit,
                     where=lambda p: p.dist <= limit and p.dist > low)  # fmt: skip
@@ -262,7 +258,8 @@ def sssp(
     Returns
     -------
     Sssp
-        On the graph's device (of parts on that of the first), shape (n,), or (k, n) if ``rows``.
+        On the graph's device, shape (n,), or (k, n) if ``rows``; distances of a graph in parts in a
+        `PartitionedArray`, shape (n,).
         ``distance``: int64 for integer weights, float32 for float16, else of the weights' type;
         unreachable is the largest int64, or infinity.
         ``predecessor``, int32: the parent in a shortest-path tree, -1 at sources and unreachable
@@ -342,12 +339,10 @@ def _solved(
         first, delta = (dtype.type(min(d if real else int(d), most)) for d in limits)
         last = dtype.type(most)
         queue = BucketQueue._make([*buckets, delta, last, False])
-        divided = isinstance(graph, PartitionedGraph)
-        pull = pull_none if divided else pull_heavy
-        work = Search(graph, target_list, unsettled, overflowed, last, pull)
+        work = Search(graph, target_list, unsettled, overflowed, last)
         limit = delta
         if dense:
-            pulls = equal and not graph.directed and not divided
+            pulls = equal and not graph.directed
             limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
         limit = search(work, queue, limit)
         if limit < last:  # stopped at the targets: larger distances are not final
@@ -360,8 +355,8 @@ def _solved(
                 return None
             refuse_overflow(graph, far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
-        with results_device(graph).active():
-            return Sssp(_widened(results_device(graph).xp, values(graph, "dist")), predecessor)
+        (distance,) = results(graph, "dist")
+        return Sssp(_widened(results_device(graph), distance), predecessor)
 
 
 def _limits(dtype: np.dtype[Any], cutoff: float | None, hope: bool) -> tuple[Any, Any, bool]:
@@ -398,7 +393,7 @@ def _solved_rows(
                 )
             if not overflowed or cuts:
                 with graph.device.active():
-                    found.append(Sssp(_widened(graph.device.xp, dist), parent))
+                    found.append(Sssp(_widened(graph.device, dist), parent))
                 continue
         for start in some:  # of a batch whose sums overflowed, too: an error names the edge
             one = _solved(graph, start[None], target_ids, cutoff, predecessors, weights, hope)
@@ -439,8 +434,11 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
         return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may equal `far`
 
 
-def _widened(xp: Any, dist: Any) -> Any:
-    """Return a copy of the distances in the type of the result."""
-    if dist.dtype != np.int32:
-        return dist.copy()
-    return xp.where(dist == NONE, np.int64(np.iinfo(np.int64).max), dist)
+def _widened(where: Device, distance: Any) -> Any:
+    """Give distances in the type of the result."""
+    if isinstance(distance, PartitionedArray):
+        return distance.map(_widened)
+    if distance.dtype != np.int32:
+        return distance
+    with where.active():
+        return where.xp.where(distance == NONE, np.int64(np.iinfo(np.int64).max), distance)

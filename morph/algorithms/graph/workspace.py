@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from morph.data.collection import Collection, Set
 from morph.data.temporary import detach
 from morph.graph import Graph
@@ -16,7 +18,77 @@ SMALL_STEP = 50000  # it has fewer edges a step, as a GPU reads more in the time
 SMALL = "weights"  # key of the scalars that are always kept
 LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with,
 DENSE = 8  # or that takes much more memory itself: for so many edges a point
+NO_STARTS = np.zeros(0, np.int32)
 Specs = dict[str, tuple[Any, Any]]
+
+
+class Start:
+    """What is written to one device before a call: fills, empty lists, and the start points.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph, or a part of one.
+    temporary : list of TemporaryColumns
+    objects : list
+        Those of the call; the first is the list of start points, unless ``seed`` is None.
+    seed : mapping of str to number, or None
+        Values of columns for the start points.
+    """
+
+    def __init__(
+        self, graph: Graph, temporary: list[Any], objects: list[Any],
+        seed: Mapping[str, Any] | None,
+    ) -> None:  # fmt: skip
+        self.device, self.temporary, self.objects = graph.device, temporary, objects
+        self.known = self._versions()
+        seeds, columns = None, graph.points.columns
+        if seed is not None:
+            near = objects[0]
+            beside = [(near.columns[c].array, 0) for c in near.columns if c != "item"]
+            values = [(columns[c].array, x) for c, x in seed.items()]
+            seeds = near.meta, near.columns["item"].array, beside, values
+        writes = self._fills() + self._cleared(objects[seed is not None :])
+        self.writer = self.device.prepared(writes, seeds)
+
+    def is_current(self) -> bool:
+        """Whether the objects have their memory still."""
+        return self.known == self._versions()
+
+    def takes(self, rows: Any, copies: Any) -> bool:
+        """Whether `write` has space for so many points."""
+        if len(rows) and len(rows) > self.objects[0].capacity:
+            return False
+        return self.writer.fits and len(rows) + len(copies) <= self.writer.most
+
+    def write(self, rows: Any, copies: Any, count: int) -> None:
+        """Write all at once.
+
+        Parameters
+        ----------
+        rows, copies : array of int32
+            The start points: own rows of a part, and its copies of others' rows.
+        count : int
+            Start points of all parts.
+        """
+        counters = None
+        for x in reversed(self.objects):
+            if isinstance(x, Collection):  # the first is the last of them
+                counters = x.have(len(rows), count) if x is self.objects[0] else x.have(0)
+        self.writer.write(rows, copies, counters)
+
+    def clear(self) -> None:
+        """Write the fills and empty all lists."""
+        self.device.put(*self._fills(), *self._cleared(self.objects))
+
+    def _versions(self) -> list[Any]:
+        return [x.table.span() for x in self.temporary] + [x.version for x in self.objects]
+
+    def _fills(self) -> list[Any]:
+        return [w for x in self.temporary for w in x.writes()]
+
+    def _cleared(self, objects: list[Any]) -> list[Any]:
+        return [w for x in objects if isinstance(x, Collection | Set) for w in x.cleared()]
 
 
 class Workspace:
@@ -26,8 +98,10 @@ class Workspace:
     bound again, and a GPU executes all writes by one kernel.
     """
 
+    graph: Any
+
     def __init__(
-        self, graph: Graph, key: Any, make: Callable[[], Any], specs: Mapping[str, Specs],
+        self, graph: Any, key: Any, make: Callable[[], Any], specs: Mapping[str, Specs],
         seed: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.graph, self.key, self.make, self.seed = graph, key, make, seed
@@ -36,8 +110,7 @@ class Workspace:
         ]
         self.objects: list[Any] | None = None  # until the first call
         self.starts: Any = None
-        self.prepared: Any = None
-        self.known: list[Any] = []  # what it was prepared for
+        self.prepared: list[Start] = []  # on each device
 
     def __enter__(self) -> list[Any]:
         self.graph._lock.acquire()
@@ -74,6 +147,24 @@ class Workspace:
         if self.starts is not None:
             self._seed()
 
+    def _again(self) -> None:
+        starts = NO_STARTS if self.starts is None else self.starts
+        for x in self.temporary:
+            x.attach()
+        if not self.prepared or not all([x.is_current() for x in self.prepared]):
+            self.prepared = self._prepare()
+        places = list(zip(self.prepared, self._rows(starts), strict=True))
+        if all([x.takes(*rows) for x, rows in places]):
+            for x, rows in places:
+                x.write(*rows, len(starts))
+            return
+        for x in self.prepared:
+            x.clear()
+        if self.starts is not None:
+            self._seed()
+
+    # --- what differs in a graph in parts --------------------------------------------------------
+
     def _seed(self) -> None:
         """Write the start points and their values."""
         assert self.objects is not None
@@ -82,50 +173,18 @@ class Workspace:
             points.assign(points.columns[name], self.starts, x, getattr(points, name).array)
         near.extend(self.starts)
 
-    def _again(self) -> None:
-        objects, count = self.objects, 0 if self.starts is None else len(self.starts)
-        assert objects is not None
-        if count and count > objects[0].capacity:
-            objects[0].resize(count)
-        for x in self.temporary:
-            x.attach()
-        known = [x.table.span() for x in self.temporary] + [x.version for x in objects]
-        if known != self.known:
-            self._prepare()
-            self.known = known
-        if not self.prepared.fits or count > self.prepared.most:
-            writes = [w for x in self.temporary for w in x.writes()]
-            writes += [w for x in objects if isinstance(x, Collection | Set) for w in x.cleared()]
-            self.graph.device.put(*writes)
-            if self.starts is not None:
-                self._seed()
-            return
-        counters = None
-        for x in reversed(objects):
-            if isinstance(x, Collection):  # the first is the last of them
-                counters = x.have(count if x is objects[0] else 0)
-        self.prepared.write(self.starts, counters)
-
-    def _prepare(self) -> None:
+    def _prepare(self) -> list[Start]:
         assert self.objects is not None
-        objects, points = self.objects, self.graph.points.columns
-        seeds, seeded = None, self.starts is not None
-        writes = [w for x in self.temporary for w in x.writes()]
-        writes += [
-            w for x in objects[seeded:] if isinstance(x, Collection | Set) for w in x.cleared()
-        ]
-        if seeded:
-            near = objects[0]
-            beside = [(near.columns[c].array, 0) for c in near.columns if c != "item"]
-            columns = [(points[c].array, x) for c, x in self.seed.items()]
-            seeds = near.meta, near.columns["item"].array, beside, columns
-        self.prepared = self.graph.device.prepared(writes, seeds)
+        seed = None if self.starts is None else self.seed
+        return [Start(self.graph, self.temporary, self.objects, seed)]
+
+    def _rows(self, starts: Any) -> list[tuple[Any, Any]]:
+        """Give the start points on each device: own rows, and copies of others' rows."""
+        return [(starts, NO_STARTS)]
 
 
 class WorkspaceOfParts(Workspace):
-    """A `Workspace` of a graph in parts; each call writes the columns anew."""
-
-    graph: Any
+    """A `Workspace` of a graph in parts."""
 
     def __enter__(self) -> list[Any]:
         objects, self.before = super().__enter__(), self.graph._steps
@@ -146,18 +205,20 @@ class WorkspaceOfParts(Workspace):
             getattr(self.graph.points, name)[self.starts] = x
         self.objects[0].extend(self.starts)
 
-    def _again(self) -> None:
-        objects = self.objects
-        assert objects is not None
-        for x in self.temporary:
-            x.attach()
-        for k in self.graph.here:
-            writes = [w for x in self.temporary for w in x.writes(k)]
-            lists = [c for x in objects if isinstance(c := x.local(k), Collection)]
-            writes += [w for c in lists for w in c.cleared()]
-            self.graph.local(k).device.put(*writes)
-        if self.starts is not None:
-            self._seed()
+    def _prepare(self) -> list[Start]:
+        assert self.objects is not None
+        seed = None if self.starts is None else self.seed
+        return [
+            Start(
+                self.graph.local(k), [x.part(k) for x in self.temporary],
+                [x.local(k) for x in self.objects], seed,
+            )
+            for k in self.graph.here
+        ]  # fmt: skip
+
+    def _rows(self, starts: Any) -> list[tuple[Any, Any]]:
+        self.graph.transport.begin("start at", starts)  # an error if processes differ
+        return [self.graph.points.rows_of_part(k, starts) for k in self.graph.here]
 
 
 def workspace(

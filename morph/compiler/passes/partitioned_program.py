@@ -6,9 +6,9 @@ failures are agreed upon at its barrier (`Agree`), messages are delivered and ex
 mirrors are combined and spread (`Exchange`).  A column is spread after each step that changes it,
 if any step of the program reads it at other ends of edges; after a step over a collection only
 the rows that it has changed (`Mark`).  Where steps only compare offers with the mirrors
-(`Partitioning.bounds`), it is not spread after changes by that operation alone.  All parts execute
-the same blocks, so they meet at the same crossings: conditions depend on what is equal in all parts
-alone.
+(`Partitioning.bounds`), it is not spread after changes by that operation alone; if other steps of
+the program read the values themselves, it is spread before these.  All parts execute the same
+blocks, so they meet at the same crossings: conditions depend on what is equal in all parts alone.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class PartitionedProgram:
     unit : Unit
     steps : tuple of Partitioning
         Of each ``foreach`` of the program, in order of blocks.
-    sends : tuple of tuple of Mirrors
-        The columns that are spread after each of ``steps``.
+    before, sends : tuple of tuple of Mirrors
+        The columns that are spread before each of ``steps``, and after it.
     spreads, writes : tuple of (slot, column)
         Columns whose mirrors have to be equal to the owner's values before the launch; columns
         that the program changes.
@@ -71,6 +71,7 @@ class PartitionedProgram:
 
     unit: ir.Unit
     steps: tuple[Partitioning, ...]
+    before: tuple[tuple[ir.Mirrors, ...], ...]
     sends: tuple[tuple[ir.Mirrors, ...], ...]
     spreads: tuple[tuple[str, str], ...]
     writes: tuple[tuple[str, str], ...]
@@ -86,11 +87,12 @@ class PartitionedProgram:
 def describe_program(found: PartitionedProgram) -> list[str]:
     """Lines that say what each step of the program exchanges."""
     lines = ["one launch of each part; between the parts:"]
-    for p, sends in zip(found.steps, found.sends, strict=True):
+    for p, before, sends in zip(found.steps, found.before, found.sends, strict=True):
         (block,) = p.unit.blocks
         (step,) = block.steps
         assert isinstance(step, ir.Foreach)
-        what = [*describe(p), *(_described(m) for m in sends)]
+        what = [*describe(p), *(f"first: {_described(m)}" for m in before)]
+        what += [f"then: {_described(m)}" for m in sends]
         lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in what]
     return lines
 
@@ -98,7 +100,7 @@ def describe_program(found: PartitionedProgram) -> list[str]:
 def _described(m: ir.Mirrors) -> str:
     """Which rows of a column are sent after a step."""
     rows = f"those that have changed, by groups of {MARKED_ROWS}" if m.marked else "all"
-    return f"then: rows of {m.slot}.{m.column} are sent to mirrors, {rows}"
+    return f"rows of {m.slot}.{m.column} are sent to mirrors, {rows}"
 
 
 def derive_program(
@@ -133,6 +135,7 @@ class _Program:
         self.state = dict(unit.state)
         self.hidden: dict[str, Hidden] = {}
         self.boxes: list[Box] = []
+        self.before: list[tuple[ir.Mirrors, ...]] = []
         self.sends: list[tuple[ir.Mirrors, ...]] = []
         self._refuse_unit()
 
@@ -162,7 +165,7 @@ class _Program:
         boxes = {slot for box in self.boxes for slot in (box.outbox, box.inbox)}
         writes = {c for p in steps for c in p.writes}
         return PartitionedProgram(
-            unit, steps, tuple(self.sends), tuple(sorted(self.spreads)),
+            unit, steps, tuple(self.before), tuple(self.sends), tuple(sorted(self.spreads)),
             tuple(sorted(writes)), tuple(sorted(writes - (self.spreads - self.kept))),
             {c: how for c in self.spreads if (how := self._bound(c)) and not self._flags(c)},
             {c: how for c in writes if (how := _only(p.moves.get(c) for p in steps
@@ -206,7 +209,12 @@ class _Program:
                 yield s
 
     def _foreach(self, s: ir.Foreach, p: Partitioning) -> Iterator[Any]:
-        """A step, and what is exchanged after it."""
+        """A step, and what is exchanged before and after it."""
+        exact = [c for c in p.spreads if c not in p.bounds and self._bound(c)]
+        self.before.append(tuple(_mirrors(*c, s.pos) for c in exact))
+        if exact:  # other parts read or change their mirrors until the first of two crossings
+            yield ir.Exchange(combines=(), spreads=(), pos=s.pos)
+            yield ir.Exchange(combines=(), spreads=self.before[-1], pos=s.pos)
         sums = tuple(_mirrors(c.slot, c.column, s.pos) for c in p.combines if c.op == "add")
         if sums:
             yield ir.FillMirrors(mirrors=sums, pos=s.pos)
@@ -245,15 +253,15 @@ class _Program:
             yield ir.Exchange(combines=combines, spreads=spreads, pos=s.pos)
 
     def _bound(self, c: tuple[str, str]) -> str:
-        """The operation by which all steps compare new values with mirrors of a column, if any."""
-        return _only(p.bounds.get(c) for p in self.steps if c in p.spreads)
+        """The operation by which steps compare new values with mirrors of a column, if any."""
+        return _only(p.bounds[c] for p in self.steps if c in p.bounds)
 
     def _flags(self, c: tuple[str, str]) -> bool:
         """Whether offers at mirrors of a column may raise flags: those need the owner's values."""
         return any(p.flags and any((x.slot, x.column) == c for x in p.combines) for p in self.steps)
 
     def _stays_bound(self, p: Partitioning, c: tuple[str, str]) -> bool:
-        """Whether mirrors serve all steps of the program as before the step."""
+        """Whether mirrors are as good for comparisons as before the step."""
         if not (how := self._bound(c)) or p.moves.get(c) != how:
             return False
         self.kept.add(c)

@@ -106,7 +106,7 @@ class HostWriter:
     def __init__(self, on: Device, writes: Sequence[Write], seeds: Seeds | None) -> None:
         self.on, self.writes, self.seeds = on, writes, seeds
 
-    def write(self, rows: Any, counters: Any) -> None:
+    def write(self, rows: Any, copies: Any, counters: Any) -> None:
         """Make the writes; ``counters`` are the list's own, which the host has set already."""
         self.on.put(*self.writes)
         if self.seeds is not None:
@@ -115,7 +115,7 @@ class HostWriter:
             for array, x in self.seeds.beside:
                 array[:k] = x
             for array, x in self.seeds.columns:
-                array[rows] = x
+                array[rows] = array[copies] = x
 
 
 class HostReport:

@@ -293,8 +293,8 @@ class CudaWriter:
             needs = 2 + len(seeds.beside) + MOST * len(seeds.columns)
             self.fits &= c.n + needs <= COMMANDS and c.at + 8 + MOST + needs <= VALUES
 
-    def write(self, rows: Any, counters: Any) -> None:
-        """Make the writes, then those of the seeds at ``rows``."""
+    def write(self, rows: Any, copies: Any, counters: Any) -> None:
+        """Make the writes, then those of the seeds."""
         c, seeds = self.commands, self.seeds
         if seeds is not None:
             c.n, c.at, c.largest = self.fixed
@@ -305,7 +305,7 @@ class CudaWriter:
             for array, value in seeds.columns:
                 size, at = array.dtype.itemsize, array.data.ptr
                 c.values[c.at : c.at + 1].view(array.dtype)[0] = value
-                for row in rows.tolist():
+                for row in (*rows.tolist(), *copies.tolist()):
                     c.commands[c.n] = at + row * array.strides[0], row, 0, size | SPOT | c.at << 32
                     c.n += 1
                 c.at += 1
