@@ -182,15 +182,17 @@ class Collection(Store):
         self._host_meta[HEAD] = last
         self._publish_counters()
 
-    def have(self, n: int, in_all: int = 0) -> np.ndarray[Any, Any]:
+    def have(self, n: int, in_all: int | None = None) -> np.ndarray[Any, Any]:
         """Set the host's counters to ``n`` entries; return them, to be written to the device.
 
-        The device's counters are not fetched.  All parts together have ``in_all`` entries, if the
-        collection is that of one part.
+        The device's counters are not fetched.  If the collection is that of one part of a graph,
+        all parts together have ``in_all`` entries.
         """
         counters = self.meta if self.device.on_host else np.zeros(8, np.int64)
         counters[COUNT], counters[HEAD], counters[CAPACITY] = n, 0, self.capacity
-        counters[BUDGET], counters[GLOBAL] = self.capacity - n, in_all
+        counters[BUDGET] = self.capacity - n
+        if in_all is not None:
+            counters[GLOBAL] = in_all
         object.__setattr__(self, "_host_counters", counters)  # `Store.__setattr__` is for columns
         return counters
 

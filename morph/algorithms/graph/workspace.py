@@ -61,20 +61,21 @@ class Start:
             return False
         return self.writer.fits and len(rows) + len(copies) <= self.writer.most
 
-    def write(self, rows: Any, copies: Any, count: int) -> None:
+    def write(self, rows: Any, copies: Any, count: int | None) -> None:
         """Write all at once.
 
         Parameters
         ----------
         rows, copies : array of int32
             The start points: own rows of a part, and its copies of others' rows.
-        count : int
-            Start points of all parts.
+        count : int, or None
+            Start points of all parts, if the graph is one of them.
         """
         counters = None
         for x in reversed(self.objects):
             if isinstance(x, Collection):  # the first is the last of them
-                counters = x.have(len(rows), count) if x is self.objects[0] else x.have(0)
+                first = x is self.objects[0]
+                counters = x.have(len(rows) if first else 0, count if first or count is None else 0)
         self.writer.write(rows, copies, counters)
 
     def clear(self) -> None:
@@ -143,7 +144,7 @@ class Workspace:
     def _first(self) -> None:
         for x in self.temporary:
             x.add()
-        self.objects = self.make()
+        self.objects, self.prepared = self.make(), []
         if self.starts is not None:
             self._seed()
 
@@ -156,7 +157,7 @@ class Workspace:
         places = list(zip(self.prepared, self._rows(starts), strict=True))
         if all([x.takes(*rows) for x, rows in places]):
             for x, rows in places:
-                x.write(*rows, len(starts))
+                x.write(*rows, self._count(starts))
             return
         for x in self.prepared:
             x.clear()
@@ -181,6 +182,10 @@ class Workspace:
     def _rows(self, starts: Any) -> list[tuple[Any, Any]]:
         """Give the start points on each device: own rows, and copies of others' rows."""
         return [(starts, NO_STARTS)]
+
+    def _count(self, starts: Any) -> int | None:
+        """Give the entries that the lists of all parts have."""
+        return None
 
 
 class WorkspaceOfParts(Workspace):
@@ -219,6 +224,9 @@ class WorkspaceOfParts(Workspace):
     def _rows(self, starts: Any) -> list[tuple[Any, Any]]:
         self.graph.transport.begin("start at", starts)  # an error if processes differ
         return [self.graph.points.rows_of_part(k, starts) for k in self.graph.here]
+
+    def _count(self, starts: Any) -> int | None:
+        return len(starts)
 
 
 def workspace(
