@@ -19,6 +19,8 @@ from pathlib import Path
 from morph.runtime.toolchain import cpu
 
 FOLDER = "MORPH_TEST_HEADERS"  # environment variable, by which the processes of xdist share them
+# libraries are not searched: the process has the C library, and that of C++ serves exceptions only
+WITHOUT = "-nostdlib", "-fno-exceptions"
 _plain = cpu._compile
 
 
@@ -43,10 +45,10 @@ def _compile(
     if using.command[0].endswith("with_last") and "clang" not in using.version and not background:
         for prelude in _preludes():
             if text.startswith(prelude):
-                header = _header((*using.command, *flags), prelude)
+                more = (*flags, *WITHOUT)
+                header = _header((*using.command, *more), prelude)
                 short = f'#include "{header}"\n{text.removeprefix(prelude)}'
-                # the process has the libraries
-                if not _plain(using, (*flags, "-nostdlib"), short, out, seconds):
+                if not _plain(using, more, short, out, seconds):
                     return ""
                 break
     return _plain(using, flags, text, out, seconds, background)

@@ -49,7 +49,7 @@ class Ptx:
         assert ".extern" not in ptx, f"{name}: a function has no body"
         assert sum(map(int, SHARED.findall(ptx))) <= 48 << 10, f"{name}: shared memory"
         assert sum(map(int, LOCAL.findall(ptx))) <= 512 << 10, f"{name}: local memory"
-        assert sum(map(int, PARAMETERS.findall(ptx))) <= 4096, f"{name}: parameters"
+        assert sum(map(int, PARAMETERS.findall(ptx))) <= 32_764, f"{name}: parameters"
         there = re.search(rf"\.entry {name}\b", ptx) is not None
         return cls(name, len(ptx), frozenset(INSTRUCTION.findall(ptx)), there)
 
