@@ -149,7 +149,8 @@ def test_triangles(target, edges, directed, short):
     want = nx.triangles(simple(edges))
 
     def run():
-        with mock.patch.object(triangles, "SHORT", short):  # rows are merged, or hashed
+        # rows are merged, or looked up in bitmaps, in parts of two arcs by two
+        with mock.patch.multiple(triangles, SHORT=short, FEW=1, ARCS=2, ROW=2):
             return morph.triangle_count(graph_of(edges, target, directed=directed))
 
     for found in everywhere(target, run):

@@ -87,6 +87,14 @@ def levels_warp(current, following):
 
 
 @morph.program
+def levels_block(current, following):
+    while not current.empty:
+        morph.foreach(current, visit, following, balance="block")
+        current, following = following, current
+        following.clear()
+
+
+@morph.program
 def levels_grid(current, following):
     while not current.empty:
         morph.foreach(current, visit, following, balance="grid")

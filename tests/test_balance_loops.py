@@ -33,6 +33,7 @@ def simple(p):
 @pytest.mark.unchecked  # loops of checked kernels are not shared
 def test_the_choice_is_in_the_text():
     limits = {"auto": "LIMIT = HIGH_DEGREE;", "warp": "LIMIT = NO_LIST;", "grid": "LIMIT = 0;"}
+    limits["block"] = limits["warp"]
     for choice in CHOICES:
         made = text(simple, choice=choice)
         assert ("WORK_SHARING = true" in made) == (choice != "thread")
@@ -42,8 +43,10 @@ def test_the_choice_is_in_the_text():
 
 def test_choices_are_those_of_foreach():
     assert BALANCE == CHOICES
-    with pytest.raises(ValueError, match="balance is one of 'auto', 'thread', 'warp', 'grid'"):
-        text(simple, choice="block")
+    with pytest.raises(
+        ValueError, match="balance is one of 'auto', 'thread', 'warp', 'block', 'grid'"
+    ):
+        text(simple, choice="lanes")
 
 
 @morph.kernel

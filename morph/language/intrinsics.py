@@ -17,7 +17,7 @@ __all__ = [  # what `morph.prelude` has
     "atomic_min", "atomic_or", "atomic_sub", "atomic_xor", "barrier", "ceil", "clz", "cos",
     "ctz", "exp", "exp2", "exponent", "floor", "incircle", "local", "log", "log2", "orient2d",
     "philox", "popcount", "prefetch", "random_f32", "random_f64", "random_u32", "random_u64",
-    "sat_add", "sin", "single", "sqrt", "static", "struct", "tan", "vector",
+    "sat_add", "shared", "sin", "single", "sqrt", "static", "struct", "tan", "vector",
 ]  # fmt: skip
 
 
@@ -102,6 +102,9 @@ local = Intrinsic(
     "local", "local(dtype, capacity): an empty per-item collection of scalars.",
     lambda elem, capacity: LocalField(elem, capacity),
 )  # fmt: skip
+shared = Intrinsic(
+    "shared", "shared(dtype, n): n zeros that all threads which execute the item access."
+)
 vector = Intrinsic("vector", "vector(x, y, ...): a fixed-length vector; vector(dtype, n) of zeros.")
 barrier = Intrinsic("barrier", "barrier(): inside a program, wait for every thread.", lambda: None)
 orient2d = Intrinsic("orient2d", "orient2d(a, b, c): 1 if counter-clockwise, 0 on a line; exact.")

@@ -92,6 +92,14 @@ class Local(Type):
 
 
 @dataclass(frozen=True, slots=True)
+class Shared(Local):
+    """An array of ``capacity`` numbers that the threads which execute an item share; zero first."""
+
+    def __str__(self) -> str:
+        return f"shared array of {self.elem}"
+
+
+@dataclass(frozen=True, slots=True)
 class Rows(Type):
     """Consecutive new rows of the table in ``slot``."""
 

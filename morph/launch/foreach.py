@@ -21,7 +21,7 @@ from morph.launch.kernels import Function, Kernel, Launchable
 from morph.launch.threads import get_num_threads, set_num_threads
 from morph.runtime.timing import timing
 
-BALANCE = ("auto", "thread", "warp", "grid")
+BALANCE = ("auto", "thread", "warp", "block", "grid")
 
 # the compiler takes half of the time of `import morph`, so it is imported at the first launch
 _launch_for: Hook[Any] = Hook("morph.launch.lookup:launch_for")
@@ -186,9 +186,10 @@ def foreach(
     together : bool
         Of a kernel with ``single(collection)``: all items gather and claim before any commits, so
         that the winners depend on positions in ``items`` and not on the number of threads.
-    balance : {"auto", "thread", "warp", "grid"}
+    balance : {"auto", "thread", "warp", "block", "grid"}
         How many threads share the edges of one item, where the kernel ends in a loop over them that
         can be shared: one; those of a warp; all; or, by default, as many as there are edges for.
+        Items of a kernel with shared arrays: one; those of a warp; else those of a GPU's block.
         The result is the same.
     ahead : Collection, optional
         One that the kernel adds to, with rows and columns like those of ``items``: in a program,

@@ -1,11 +1,12 @@
 """Triangle counting, by intersecting the rows of a degree-ordered graph.
 
-Vertices are renumbered by degree, and every edge is directed to the end of higher degree, so that
-no vertex has more than sqrt(2 m) out-edges.  A triangle u -> v, u -> w, v -> w is found once: w is
-in the rows of both u and v (Chiba, Nishizeki 1985; Schank, Wagner 2005).  Of the sorted row of u
-only the part after v is intersected.  Short rows are merged; otherwise the shorter row is looked up
-in the longer one, which is hashed, with linear probing.  O(m^1.5) at most, after a sort of the
-edges.
+Vertices are ranked by falling degree, the hub first, and every edge becomes an arc to the end of
+lower rank, so that no row has more than sqrt(2 m) arcs.  A triangle of ranks u > v > w is found
+once, at the arc u -> v: w is in the rows of both (Chiba, Nishizeki 1985; Schank, Wagner 2005).  The
+row of u is read up to v, which is the fewest entries: sum of d(u)^2 / 2.  For a hub v its own row
+is a bitmap in a shared array, and items are v and a part of the arcs that enter it; the places of
+w in the row are counted there, too.  For other v, and in sparse graphs, both rows are merged.
+O(m^1.5) at most, after a sort of the arcs.
 """
 
 from __future__ import annotations
@@ -15,16 +16,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges, of_graph, results, results_device
+from morph.data.collection import Collection
+from morph.data.scalars import Scalars
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
 from morph.partition.graph import PartitionedGraph
-from morph.prelude import atomic_add, atomic_cas, bool_, exponent, f64, i32, i64, u32
+from morph.prelude import (
+    atomic_add,
+    atomic_max,
+    atomic_or,
+    bool_,
+    i32,
+    i64,
+    popcount,
+    shared,
+    u32,
+)
 from morph.runtime.device import Device
 
-SHORT = 8  # the mean out-degree up to which rows are merged
-GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
+SHORT = 8  # the mean out-degree up to which all rows are merged
+HUBS = 1 << 16  # ranks of which there is a bitmap
+WORDS = HUBS // 32
+FEW = 16  # arcs into a vertex that are not worth a bitmap, if they are fewer
+ARCS, ROW = 1024, 1024  # arcs into a hub, and arcs from it, of one item
+LOW = 2**32 - 1
+KEPT = 1 << 26  # arcs of a graph that keeps the tables
+SLACK = 1 << 21  # capacity that threads of a GPU reserve and do not use
 
 
 class TriangleCount(NamedTuple):
@@ -34,35 +54,52 @@ class TriangleCount(NamedTuple):
     total: int
 
 
-@func
-def bits(p):
-    """Give the size of p's part of the slots as a power of 2: a quarter to a half is taken."""
-    return u32(exponent(f64(4 * p.out_degree)))
-
-
-@func
-def home(x, bits):
-    """Give where to look for x first."""
-    return (u32(x.id) * u32(GOLDEN)) >> (u32(32) - bits)
+@kernel
+def pack(p, rank, keys, both):
+    """List the arcs to lower ranks; ``both``: of each edge there is one arc, to any rank."""
+    a = rank[p.id]
+    for t in p.outnbrs:
+        b = rank[t.id]
+        if a > b:
+            keys.add(i64(a) << 32 | i64(b))
+        elif both and a < b:
+            keys.add(i64(b) << 32 | i64(a))
 
 
 @kernel
-def insert(e, slots):
-    size = bits(e.src)
-    at, last = home(e.dst, size), (u32(1) << size) - 1
-    while atomic_cas(slots[4 * e.src.first + at].holds, None, e.dst) is not None:
-        at = (at + 1) & last
+def unpack(e, corners, arcs, found):
+    """Write the ends of an arc, and the rows that begin with it: keys are sorted."""
+    tail, head, before = e.key >> 32, e.key & LOW, i64(-1)
+    if e.id > 0:
+        before = arcs[e.id - 1].key >> 32
+        if arcs[e.id - 1].key == e.key:
+            atomic_add(found.repeated, 1)
+    e.tail, e.head, e.entering = corners[tail], corners[head], head << 32 | i64(e.id)
+    for i in range(before + 1, tail + 1):
+        corners[i].first = e.id
+
+
+@func
+def is_wanted(u):
+    """Whether triangles with this corner of the highest rank are counted: on parts, own ones."""
+    if hasattr(u, "own"):
+        return u.own
+    return True
+
+
+@func
+def is_merged(e):
+    return is_wanted(e.tail) and not e.head.mapped
 
 
 @kernel
-def merge(e, h):
-    """Go through what is left of the row of u behind v and the row of v at once."""
-    u, v = e.src, e.dst
-    i, j = i64(e.id) + 1, v.first
-    last, end = u.first + u.out_degree, v.first + v.out_degree
+def merge(e, corners, head):
+    """Go through what is left of the row of u before v and the row of v at once."""
+    u, v = e.tail, e.head
+    i, j, last, end = u.first, v.first, e.id, corners[v.id + 1].first
     found = i32(0)
     while i < last and j < end:
-        a, b = h.edges[i].dst, h.edges[j].dst
+        a, b = head[i], head[j]
         if a == b:
             atomic_add(a.triangles, 1)
             found += 1
@@ -76,27 +113,36 @@ def merge(e, h):
 
 
 @kernel
-def close(e, slots):
-    """Look up what is left of the row of u behind v in that of v, or v's in u's."""
-    u, v = e.src, e.dst
-    skip = i64(e.id) + 1 - u.first
-    near, far = u, v
-    if u.out_degree - skip > v.out_degree:
-        near, far, skip = v, u, 0
-    first, size, found = 4 * far.first, bits(far), i32(0)
-    last = (u32(1) << size) - 1
-    for w in near.outnbrs[skip:]:
-        at = home(w, size)
-        x = slots[first + at].holds
-        while x is not None and x != w:
-            at = (at + 1) & last
-            x = slots[first + at].holds
-        if x == w:
-            atomic_add(w.triangles, 1)
-            found += 1
-    if found > 0:
-        atomic_add(u.triangles, found)
-        atomic_add(v.triangles, found)
+def close(part, corners, arcs):
+    """Look up the rows of some corners u of arcs into v, each up to v, in a bitmap of v's row."""
+    v = part.corner
+    begin, end = part.begin, min(part.begin + ROW, corners[v.id + 1].first)
+    bits = shared(u32, WORDS)
+    upto = shared(i32, WORDS)
+    found = shared(i32, ROW)
+    for i in range(begin, end):
+        w = arcs[i].head.id
+        atomic_or(bits[w >> 5], u32(1) << u32(w & 31))
+        atomic_max(upto[w >> 5], i32(i - begin))  # the place of the last w of the word
+    total = 0
+    for k in range(part.first, part.last):
+        arc, closed = i32(arcs[k].entering & LOW), i32(0)
+        u = arcs[arc].tail
+        if is_wanted(u):
+            for j in range(u.first, arc):
+                w = arcs[j].head.id
+                above = bits[w >> 5] >> u32(w & 31)
+                if above & u32(1) != u32(0):
+                    atomic_add(found[upto[w >> 5] + 1 - popcount(above)], 1)
+                    closed += 1
+            if closed > 0:
+                atomic_add(u.triangles, closed)
+            total += closed
+    for i in range(begin, end):
+        if found[i - begin] > 0:
+            atomic_add(arcs[i].head.triangles, found[i - begin])
+    if total > 0:
+        atomic_add(v.triangles, total)
 
 
 @kernel
@@ -104,46 +150,91 @@ def set_order(p):
     p.order = (i64(p.degree) << 32) + p.id
 
 
-@func
-def starts_at_own(e):
-    return e.src.own
-
-
-def _turned(device: Device, n: int, a: Any, b: Any) -> Graph:
-    """Make the simple graph of the edges from ``a`` to ``b``, of int32, for which ``a < b``."""
-    later = a < b
-    keys = a[later].astype(np.int64) << 32 | b[later]
-    keys.sort()
-    first = device.xp.ones(keys.size, bool)
-    first[1:] = keys[1:] != keys[:-1]
-    keys = keys[first]
-    turned = Graph.from_edges(
-        (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32), n=n, device=device
-    )
-    offsets, _ = turned.adjacency("out")
-    turned.points.add("first", i64)
-    turned.points.first[:] = offsets[:-1]
-    turned.points.add("triangles", i64, fill=0)
-    return turned
-
-
-def _ranks(device: Device, degree: Any) -> tuple[Any, Any]:
-    """Give the points in order of a key, and the rank of each, int32."""
-    order = argsort(degree)
+def _order(device: Device, degree: Any) -> tuple[Any, Any]:
+    """Give the points by falling key, and the rank of each, int32: the hub has rank 0."""
+    order = argsort(degree)[::-1]
     rank = device.xp.empty(order.size, np.int32)
     rank[order] = device.xp.arange(order.size, dtype=np.int32)
     return order, rank
 
 
-def _count(turned: Graph, where: Any = None) -> None:
-    """Count the triangles by their first edges, all or those for which ``where`` is true."""
-    if len(turned.edges) <= SHORT * len(turned.points):
-        foreach(turned.edges, merge, turned, where=where)
+class Tables(NamedTuple):
+    """What a call works with.  The graph keeps it for the next call, without the arcs."""
+
+    ranks: Table  # by vertex
+    keys: Collection  # arcs, ``tail << 32 | head``
+    corners: Table  # vertices by rank, and one row more; `first` is the first arc of the row
+    arcs: Table  # by tail, then by head; `entering` is ``head << 32 | arc``, sorted by `_parts`
+    parts: Table  # items of `close`
+    found: Scalars
+
+
+def _tables(device: Device, keys: int = 0) -> Tables:
+    """Make empty tables, and a list of keys with some capacity."""
+    corners = Table("corners", device, first=i32, triangles=i64, mapped=bool_)
+    to = Ref(corners)
+    return Tables(
+        Table("ranks", device, rank=i32),
+        Collection(i64, capacity=keys, device=device),
+        corners,
+        Table("arcs", device, key=i64, entering=i64, tail=to, head=to),
+        Table("parts", device, corner=to, begin=i32, first=i32, last=i32),
+        Scalars(corners, repeated=i64(0)),
+    )
+
+
+def _orient(t: Tables, device: Device, n: int, keys: Any) -> None:
+    """Make the rows of the arcs ``tail << 32 | head``, where ``tail > head``; sorts them."""
+    keys.sort()
+    m, xp = keys.size, device.xp
+    corners = {"first": xp.full(n + 1, m, np.int32), "triangles": xp.zeros(n + 1, np.int64)}
+    t.corners.adopt(n + 1, corners | {"mapped": xp.zeros(n + 1, bool)})
+    ends = {end: xp.empty(m, np.int32) for end in ("tail", "head")}
+    t.arcs.adopt(m, {"key": keys, "entering": xp.empty(m, np.int64)} | ends)
+    foreach(t.arcs, unpack, t.corners, t.arcs, t.found)
+    if t.found.repeated:
+        t.found.repeated = 0
+        kept = xp.ones(m, bool)
+        kept[1:] = keys[1:] != keys[:-1]
+        _orient(t, device, n, keys[kept])
+
+
+def _divide(t: Tables, device: Device) -> None:
+    """Divide the work of `close`: the hub first, up to `ARCS` arcs into v and `ROW` from v each."""
+    corners, heads, entering = t.corners, t.arcs.head.array, t.arcs.entering.array
+    xp, hubs = device.xp, min(HUBS, len(corners) - 1)
+    if len(corners) > 16 * HUBS:  # many arcs may be to others
+        some = entering[heads < hubs]
+        some.sort()
+        entering[: some.size] = some
+        entering = entering[: some.size]
     else:
-        slots = turned.add_table("slots", holds=Ref("points"))
-        slots.extend(4 * len(turned.edges))
-        foreach(turned.edges, insert, slots)
-        foreach(turned.edges, close, slots, where=where)
+        entering.sort()
+    since = xp.searchsorted(entering, xp.arange(hubs + 1) << 32)
+    into, row = xp.diff(since), xp.diff(corners.first.array[: hubs + 1])
+    across = (into + ARCS - 1) // ARCS
+    number = xp.where(into < FEW, 0, across * ((row + ROW - 1) // ROW))
+    corners.mapped.array[:hubs] = number > 0
+    upto = xp.cumsum(number)
+    k = xp.arange(int(upto[-1]))
+    v = xp.searchsorted(upto, k, side="right")
+    k -= (upto - number)[v]
+    begin = corners.first.array[v] + k // across[v] * ROW
+    first = since[v] + k % across[v] * ARCS
+    last = xp.minimum(first + ARCS, since[v + 1])
+    arrays = {"corner": v, "begin": begin, "first": first, "last": last}
+    t.parts.adopt(v.size, {name: x.astype(np.int32) for name, x in arrays.items()})
+
+
+def _count(t: Tables, device: Device) -> Any:
+    """Count the triangles at each corner; if there is a column ``own``, those of `is_wanted`."""
+    n = len(t.corners) - 1
+    dense, some = len(t.arcs) > SHORT * n, hasattr(t.corners, "own")
+    if dense:
+        _divide(t, device)
+        foreach(t.parts, close, t.corners, t.arcs, balance="block")
+    foreach(t.arcs, merge, t.corners, t.arcs.head, where=is_merged if dense or some else None)
+    return t.corners.triangles.array[:n]
 
 
 def _in_parts(graph: PartitionedGraph) -> TriangleCount:
@@ -203,14 +294,13 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
             at = device.asarray(at)[device.asarray(known)]
             found = at + mirrors.start if isinstance(mirrors, slice) else mirrors[at]
             sources.append(found.astype(np.int32))
-        order, rank = _ranks(device, g.points.order.array)
+        order, rank = _order(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
-        turned = _turned(device, n, u, v)
-        turned.points.add("own", bool_)
-        turned.points.own.array[:] = order < share.owned
-    _count(turned, starts_at_own)
-    with device.active():
-        g.points.triangles.array[order] = turned.points.triangles.array
+        tables = _tables(device)
+        _orient(tables, device, n, (u.astype(np.int64) << 32 | v)[u > v])
+        tables.corners.add("own", bool_)
+        tables.corners.own.array[:n] = order < share.owned
+        g.points.triangles.array[order] = _count(tables, device)
 
 
 @of_graph
@@ -231,20 +321,25 @@ def triangle_count(graph: Graph) -> TriangleCount:
     """
     if isinstance(graph, PartitionedGraph):
         return _in_parts(graph)
-    xp, n = graph.device.xp, len(graph.points)
-    pick = live_edges(graph)
-    with graph.device.active():
-        src, dst = graph.edges.src.array[pick], graph.edges.dst.array[pick]
+    device, n, m = graph.device, len(graph.points), len(graph.edges)
+    with device.active():
         degree = graph.degree()
         if graph.directed:
-            degree = degree + xp.bincount(dst, minlength=n)
-        order, rank = _ranks(graph.device, degree)
-        a, b = rank[src], rank[dst]
-        if graph.directed:
-            a, b = xp.minimum(a, b), xp.maximum(a, b)
-        turned = _turned(graph.device, n, a, b)
-    _count(turned)
-    with graph.device.active():
-        triangles = graph.device.xp.empty(len(graph.points), np.int64)
-        triangles[order] = turned.points.triangles.array
-        return TriangleCount(triangles, int(triangles.sum()) // 3)
+            heads = graph.edges.dst.array[live_edges(graph)]
+            degree = degree + device.xp.bincount(heads, minlength=n)
+        order, rank = _order(device, degree)
+        most = m if graph.directed else m // 2
+        t = graph.kept.pop("triangles", None) or _tables(device, most + min(most, SLACK))
+        t.ranks.adopt(n, {"rank": rank})
+        t.keys.clear()
+        foreach(graph.points, pack, t.ranks.rank, t.keys, graph.directed)
+        _orient(t, device, n, t.keys.items)
+        triangles = device.xp.empty(n, np.int64)
+        triangles[order] = _count(t, device)
+        total = int(triangles.sum()) // 3
+        if m <= KEPT:
+            t.arcs.adopt(
+                1, {c: device.xp.empty(1, x.array.dtype) for c, x in t.arcs.columns.items()}
+            )
+            graph.kept["triangles"] = t
+        return TriangleCount(triangles, total)

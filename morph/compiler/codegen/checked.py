@@ -119,6 +119,10 @@ class Checked(Body):
         assert of is not None
         return f"{self._site(e)}, {self.live(of)}, a.{self.names.prefix[e.slot]}_parent"
 
+    def element(self, e: ir.ItemAtomic) -> str:
+        """The element of a shared array that an atomic changes."""
+        return f"check_element({self._site(e)}, {self.resolve(e.name)}, {self.expr(e.index)})"
+
     def target(self, e: ir.Atomic) -> str:
         """What an atomic changes."""
         return f"check_at({self._access(e, e.place)})"

@@ -12,7 +12,7 @@ from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import BodyPlan, Plan
-from morph.language.types import Local, Object, Type
+from morph.language.types import Local, Object, Shared, Type
 
 # What the fields of swapped collections are members of, in the permutation of an item or thread.
 PERMUTATION = "    const Permutation& permutation = a.permutations[{}.permutation];"
@@ -73,7 +73,9 @@ class Emission:
         scope = Scope(resolve, self.flag, launch, types, gives)
         b = (Checked if self.unit.checked else make)(names, scope, plan)
         for n, t in plan.locals:
-            if isinstance(t, Local):
+            if isinstance(t, Shared):
+                b.put(b.array(n, t))
+            elif isinstance(t, Local):
                 memory = b.temp("v")
                 b.put(names.buffer(t, memory))
                 b.put(f"{names.type(t)} {names.spell(n)}({memory});")
@@ -129,6 +131,8 @@ class Emission:
         if s.until_empty:
             made += f", {self.names.base(s.slot)}_meta"
             return self.step_call("each_until_empty", s, made) + ";"
+        if self.plan.functions[s.kernel].grouping:
+            return self.step_call("each_in_groups", s, made) + ";"
         claims = isinstance(kernel, ir.Kernel) and kernel.commit is not None
         together = "_deterministic" if s.together else ""
         return self.step_call(f"{'claims' if claims else 'each'}{together}", s, made) + ";"

@@ -19,6 +19,11 @@ BUILTINS = {"orient2d": "orient2d", "incircle": "incircle", "round": "rint_of"} 
 OPERATORS = {"//": "floor_div", "%": "floor_mod", "<<": "shift_left", ">>": "shift_right"}
 WRAPPING = {"+": "wrap_add", "-": "wrap_sub", "*": "wrap_mul"}
 
+ELEMENT = {  # the operations on elements of shared arrays
+    "add": "Plus", "sub": "Minus", "min": "Min", "max": "Max", "and": "And", "or": "Or",
+    "xor": "Xor", "exch": "Put",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -213,6 +218,13 @@ class Expressions:
     def _expr_atomic(self, e: ir.Atomic) -> str:
         flag = f", {self.flag(e.flag)}" if e.flag else ""
         return f"atomic_{e.op}({self.target(e)}{self.args(e.args)}{flag})"
+
+    def _expr_itematomic(self, e: ir.ItemAtomic) -> str:
+        return f"change_element({ELEMENT[e.op]}(), {self.element(e)}, {self.expr(e.value)})"
+
+    def element(self, e: ir.ItemAtomic) -> str:
+        """The element of a shared array that an atomic changes."""
+        return f"{self.resolve(e.name)}[{self.expr(e.index)}]"
 
     def _expr_delete(self, e: ir.Delete) -> str:
         s = f"a.{self.names.prefix[e.slot]}"

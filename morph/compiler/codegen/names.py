@@ -17,6 +17,7 @@ from morph.language.types import (
     Nothing,
     Rows,
     Scalar,
+    Shared,
     Store,
     Struct,
     Tuple,
@@ -38,7 +39,9 @@ MEMBERS = frozenset(  # of the structs that the printer makes
     reductions release replay reservation reservations round row row_of run sense serve slot_cache
     step take_all test thread threads to wins write x""".split()
 )
-SUFFIXED = frozenset("live_in live_out reductions row".split())  # the printer's own, as in ``row_``
+SUFFIXED = frozenset(
+    "group live_in live_out reductions row".split()
+)  # the printer's own, as in ``row_``
 PARTS = [
     "commit",
     "abort",
@@ -52,6 +55,7 @@ PARTS = [
     "body",
     "epilogue",
     "test",
+    "group",
 ]
 UNBOUNDED = {float("inf"): "infinity()", float("-inf"): "-infinity()"}
 TEMPORARY = re.compile(r"(b|both|c|e|k|n|p|r|rows|s|skip|v|w|x)\d+_")  # made by `Body.temp`
@@ -158,6 +162,8 @@ class Names:
                 return "i64" if t.kind == "i" else "f64"
             case Vector():
                 return f"Vec<{self.type(t.elem)}, {t.size}>"
+            case Shared():
+                return f"Shared<{self.type(t.elem)}, {t.capacity}>"
             case Local():
                 return f"Local<{self.type(t.elem)}, {t.capacity * self.unit.local_scale}>"
             case Rows():

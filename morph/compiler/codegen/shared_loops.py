@@ -173,7 +173,7 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     if shared.completes:
         e.put("", f"struct {name}_reductions {{  // what entries add up, from what changes nothing")
         for x, how in shared.reductions:
-            none = constant(ir.Const(value=_none(how, types[x]), type=types[x], pos=k.pos))
+            none = constant(ir.Const(value=neutral(how, types[x]), type=types[x], pos=k.pos))
             e.put(f"    {n.type(types[x])} {n.member(x)} = {none};")
         e.put(f"    MORPH_FN void add(const {name}_reductions& x) {{ {_adds(e, shared)} }}")
         joins = " ".join(
@@ -183,7 +183,7 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
         e.put(f"    MORPH_FN void join({name}_reductions& all) const {{ {joins} }}", "};")
 
 
-def _none(how: str, t: Type) -> float:
+def neutral(how: str, t: Type) -> float:
     """What changes nothing when it is added, or a minimum or maximum is taken with it."""
     assert isinstance(t, Scalar)
     if how == "+":

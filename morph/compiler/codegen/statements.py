@@ -10,7 +10,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE, parts_of
 from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent
 from morph.compiler.passes.plan import BodyPlan, Plan
-from morph.language.types import I64, Column, Handle, Local, Store, Vector
+from morph.language.types import I64, Column, Handle, Local, Shared, Store, Vector
 
 
 class Body(Expressions):
@@ -40,6 +40,13 @@ class Body(Expressions):
         self.count += 1
         assert TEMPORARY.fullmatch(f"{stem}{self.count}_"), stem
         return f"{stem}{self.count}_"
+
+    def array(self, name: str, t: Shared) -> str:
+        """The declaration of a shared array."""
+        return f"MORPH_ARRAY {self.names.type(t)} {self.resolve(name)};"
+
+    def _clear(self, array: str) -> None:
+        self.put(f"{array}.clear();")
 
     def block(self, head: str, body: ir.Body) -> None:
         """A compound statement."""
@@ -216,6 +223,8 @@ class Body(Expressions):
     def _value(self, target: str, e: ir.Expr) -> None:
         give = f"{target} = " if target else ""
         match e:
+            case ir.MakeShared():
+                self._clear(target)
             case ir.MakeLocal():
                 self.put(f"{target}.n = 0;")
             case ir.New():  # the others are made together

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.group_execution import group_members
 from morph.compiler.codegen.shared_loops import step_members
 from morph.compiler.codegen.shared_searches import search_members
 from morph.compiler.ir import nodes as ir
@@ -57,6 +58,8 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
     if k.commit is None:
         lines.append(f"    MORPH_FN void run{head} {{ {func}{call} }}")
         lines += (search_members if step.searching else step_members)(e, step, args)
+        if step.group:
+            lines += group_members(step, func, args)
     else:
         lines.append(f"    MORPH_FN bool run{head} {{ return {func}{call} }}")
         behind = "it.step++; " if e.unit.checked else ""  # the barrier, that is another step

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.group_execution import group_function
 from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
 from morph.compiler.codegen.shared_searches import search_functions, search_structs
@@ -19,6 +20,7 @@ from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes import plan as planning
+from morph.compiler.passes.group_execution import widest_group
 from morph.compiler.passes.plan import FunctionPlan
 from morph.compiler.passes.plan import cooperative as cooperative
 from morph.language.types import Local
@@ -34,12 +36,14 @@ TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#
 
 @cache
 def prelude(
-    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False
-) -> str:
+    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False,
+    groups: bool = False,
+) -> str:  # fmt: skip
     """The device runtime: the headers of ``kernels/``, in order.
 
     A unit that is ``checked``, that rebuilds adjacency, or that all parts of a graph execute
-    together has one more.  In a ``wide`` one a table has 2^31 rows or more.
+    together has one more, and so has one with shared arrays (``groups``).  In a ``wide`` one a
+    table has 2^31 rows or more.
     """
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
@@ -53,6 +57,8 @@ def prelude(
         found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
     if parts:
         found = ["#define MORPH_PARTS", *found, texts["parts"]]
+    if groups:
+        found.append(texts["group"])
     if wide:
         found = ["#define MORPH_WIDE", *found]
     return "\n".join(found)
@@ -61,7 +67,8 @@ def prelude(
 def prelude_of(unit: ir.Unit) -> str:
     """The device runtime behind which the text of a unit is compiled."""
     wide = any(s.wide for s in unit.stores)
-    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, bool(abi.parts_of(unit)))
+    parts, groups = bool(abi.parts_of(unit)), widest_group(unit) > 0
+    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups)
 
 
 def source(unit: ir.Unit) -> str:
@@ -261,6 +268,8 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         shared_functions(e, plan, plan.sharing)
     if plan.searching:
         search_functions(e, plan, plan.searching)
+    if plan.grouping and plan.grouping.together:
+        group_function(e, plan, plan.grouping)
 
 
 # --- steps ---------------------------------------------------------------------------------------

@@ -183,6 +183,9 @@ def assign_name(c: Context, name: str, x: ir.Expr, pos: Pos) -> None:
         problem = f"{user_name(name)!r} is {describe(param)} and cannot be assigned"
         reject(problem, pos, "use another name")
     t = c.locals.get(name) or c.hints.get(name)
+    if isinstance(x, ir.MakeShared) and t is not None:
+        hint = "a shared array has one name"
+        reject(f"{user_name(name)!r} is {t} elsewhere", x.pos, hint)
     if isinstance(t, Local) and not isinstance(x, ir.MakeLocal):
         hint = "pass it on, or copy its values in a loop"
         reject("a local collection cannot be assigned", x.pos, hint)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from morph.compiler.frontend.arguments import arity
 from morph.compiler.frontend.context import Context
-from morph.compiler.frontend.values import ObjectValue, coerce, describe
+from morph.compiler.frontend.values import ObjectValue, Value, coerce, describe
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
-from morph.language.types import BOOL, NOTHING, Handle, Scalar, Vector
+from morph.language.types import BOOL, NOTHING, Handle, Scalar, Shared, Vector
 
 OPERATIONS = ("min", "max", "add", "sub", "and", "or", "xor", "cas", "exch")
 
@@ -24,7 +24,10 @@ def check_atomic(c: Context, node: ast.Call, name: str) -> ir.Expr:
     if keywords:
         reject(f"{name} has no keyword {next(iter(keywords))!r}", pos, "it has changed")
     arity(c, node, name, count, count + (changed is None))
-    place = _place(c, node.args[0], name)
+    target = c.value(node.args[0])
+    if isinstance(target, ir.Item) and isinstance(target.x.type, Shared):
+        return _of_array(c, node, op, target)
+    place = _place(c, target, node.args[0], name)
     row = c.bind(place.row)
     place = replace(place, row=row, index=c.bind(place.index) if place.index else None)
     elem = place.type
@@ -41,9 +44,21 @@ def check_atomic(c: Context, node: ast.Call, name: str) -> ir.Expr:
     return c.effect(ir.Atomic(op=op, place=place, args=tuple(args), flag=flag, type=elem, pos=pos))
 
 
-def _place(c: Context, node: ast.expr, name: str) -> ir.Place:
+def _of_array(c: Context, node: ast.Call, op: str, target: ir.Item) -> ir.Expr:
+    """An atomic operation on an element of a shared array."""
+    pos, elem = c.pos(node), target.type
+    if op == "cas" or len(node.args) > 2 or node.keywords:
+        problem = "a shared array has no atomic_cas, and raises no flag"
+        reject(problem, pos, "atomic_add, sub, min, max, and, or, xor or exch")
+    assert isinstance(target.x, ir.Var)
+    index = c.bind(target.index)
+    value = coerce(c.expr(node.args[1]), elem, "element")
+    atomic = ir.ItemAtomic(op=op, name=target.x.name, index=index, value=value, type=elem, pos=pos)
+    return c.effect(atomic, shared=False)
+
+
+def _place(c: Context, x: Value, node: ast.expr, name: str) -> ir.Place:
     """A column place: ``row.column`` or ``row.column[i]``."""
-    x = c.value(node)
     if not isinstance(x, ir.Load):
         reject(f"{name} needs a place in a column", c.pos(node), "as in t.dist or t.node[i]")
     if isinstance(x.type, Vector):

@@ -44,6 +44,7 @@ from morph.language.types import (
     Nothing,
     Rows,
     Scalar,
+    Shared,
     Tuple,
     Type,
     Vector,
@@ -132,6 +133,29 @@ def _check_local(c: Context, node: ast.Call, name: str) -> ir.Expr:
         hint = "rows: g.points.local(capacity)"
         reject("local takes a dtype and a capacity", pos, hint)
     return make_local(c, node, elem)
+
+
+SHARED_BYTES = 32768  # of an item: a GPU's block has 48 KB, and other buffers
+
+
+def _check_shared(c: Context, node: ast.Call, name: str) -> ir.Expr:
+    """``shared(dtype, n)``."""
+    arity(c, node, name, 2)
+    pos, tree, given = c.pos(node), c.source.tree, c.value(node.args[0])
+    elem = scalar_of(given.value) if isinstance(given, PythonValue) else None
+    if elem is None or elem.kind not in "iu" or elem.bits < 32:
+        reject("shared takes i32, u32, i64 or u64, and a size", pos, "shared(u32, 1024)")
+    alone = [s for s in getattr(tree, "body", []) if getattr(s, "value", None) is node]
+    if c.definition.kind != "kernel" or not alone or len(getattr(alone[0], "targets", ())) != 1:
+        hint = "name = shared(u32, 1024), outside of branches and loops"
+        reject("a shared array is made at the top level of a kernel", pos, hint)
+    t = Shared(elem, constant_int(c, node.args[1], "size"))
+    others = (x for x in c.locals.values() if isinstance(x, Shared))
+    total = sum(x.capacity * x.elem.bits // 8 for x in (t, *others))  # type: ignore[attr-defined]
+    if total > SHARED_BYTES:
+        problem = f"the shared arrays of an item take {total} bytes, more than {SHARED_BYTES}"
+        reject(problem, pos, "give several items a part of the work each")
+    return ir.MakeShared(type=t, pos=pos)
 
 
 def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:
@@ -245,6 +269,7 @@ INTRINSICS: Mapping[str, Callable[[Context, ast.Call, str], Value]] = {
     "hasattr": _check_hasattr,
     "reversed": _check_reversed,
     "local": _check_local,
+    "shared": _check_shared,
     "vector": _check_vector,
     "orient2d": _check_predicate,
     "incircle": _check_predicate,

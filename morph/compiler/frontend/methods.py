@@ -15,7 +15,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
 from morph.language.errors import reject
 from morph.language.position import Pos
-from morph.language.types import BOOL, NOTHING, Handle, Local, Object, Rows, Scalar, Store
+from morph.language.types import BOOL, NOTHING, Handle, Local, Object, Rows, Scalar, Shared, Store
 
 
 def check_method(c: Context, node: ast.Call, f: Method) -> Value:
@@ -46,6 +46,8 @@ def _local_method(c: Context, node: ast.Call, x: ir.Expr, name: str) -> ir.Expr:
         reject(f"{x.type} has no {name!r}", pos, "it has size")
     if x.name in c.claimed and name in ("add", "clear"):
         refuse_claimed(x.name, pos)
+    if isinstance(x.type, Shared):
+        reject(f"a shared array has no {name!r}", pos, "it has elements, size and atomics")
     if name == "reserve":
         return _reserve(c, node, x.name, local=True)
     if name == "add":

@@ -140,6 +140,10 @@ class MakeLocal(Expr):
     sequential = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MakeShared(MakeLocal):
+    """A new shared array of zeros; only as the whole value of an ``Assign`` of a kernel's body."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Item(Expr):
     """``x[i]`` of a vector, a local collection or new rows."""
     indices = ("index",)
@@ -211,6 +215,17 @@ class Atomic(Expr):
     place: Place
     args: tuple[Expr, ...]
     flag: str | None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemAtomic(Expr):
+    """*effect*.  ``min max add sub and or xor exch`` of a shared array's element: the old value."""
+    indices = ("index",)
+    effect = site = True
+    uses = ("name",)
+    op: str
+    name: str
+    index: Expr
+    value: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class New(Expr):

@@ -111,7 +111,9 @@ class Sites:
 
     def rows(self, stores: Mapping[str, Store]) -> set[str]:
         """The slots of all stores of which rows are checked."""
-        given = (ir.SetItem, ir.LocalPop, ir.Item, ir.Binary, ir.Unary, ir.Builtin)
+        given = (
+            ir.SetItem, ir.LocalPop, ir.Item, ir.ItemAtomic, ir.Binary, ir.Unary, ir.Builtin,
+        )  # fmt: skip
         slots = {
             self.slot(n)
             for n in self.nodes
@@ -228,7 +230,7 @@ class _Backwards:
         match n:
             case ir.Assign():
                 yield from ((n.value, path) for path in self.locals[func, n.name])
-            case ir.SetItem() | ir.LocalAdd():
+            case ir.SetItem() | ir.LocalAdd() | ir.ItemAtomic():
                 yield from ((n.value, path) for path in self._below(func, n.name, ELEMENT))
             case ir.SetField():
                 yield from ((n.value, path) for path in self._below(func, n.name, n.index))
@@ -267,7 +269,7 @@ class _Backwards:
                 self._use(self.locals[func, e.name], path)
             case ir.Call():
                 self._use(self.results[e.func], path)
-            case ir.LocalPop():
+            case ir.LocalPop() | ir.ItemAtomic():
                 self._use(self.locals[func, e.name], (ELEMENT, *path))
             case ir.Field():
                 self._follow(func, e.x, (e.index, *path))
@@ -388,7 +390,11 @@ def _what(n: ir.Node, short: Callable[[str], str]) -> str:
     for _, column in ir.columns([n], "reads", "writes"):
         return f"column {short(column)!r} has"
     if isinstance(n, ir.Item):
-        kinds = {"Vector": "the vector has", "Rows": "the new rows have"}
+        kinds = {
+            "Vector": "the vector has",
+            "Rows": "the new rows have",
+            "Shared": "the shared array has",
+        }
         return kinds.get(type(n.x.type).__name__, "the local collection has")
-    assert isinstance(n, ir.SetItem)
+    assert isinstance(n, ir.SetItem | ir.ItemAtomic)
     return f"{short(n.name)!r} has"

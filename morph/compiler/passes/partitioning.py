@@ -228,8 +228,10 @@ class _Derivation:
     def _refuse_options(self) -> None:
         """Refuse what a step over parts cannot do."""
         s = self.step
-        if s.together or s.until_empty or self.kernel.commit is not None:
+        arrays = ir.find(self.kernel, ir.MakeShared)
+        if s.together or s.until_empty or self.kernel.commit is not None or arrays:
             what = "until_empty" if s.until_empty else "single(collection)"
+            what = "shared(...)" if arrays else what
             reject(f"{what} is not possible on a partitioned graph", s.pos, "use one device")
         if s.start is not None or s.stop is not None:
             if self.divided:

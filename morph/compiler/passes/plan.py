@@ -28,6 +28,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import Sites, sites_of
 from morph.compiler.passes import search, steps
 from morph.compiler.passes.double_buffering import swapped
+from morph.compiler.passes.group_execution import Grouping, group_size, grouping
 from morph.compiler.passes.grouping import Groups, groups
 from morph.compiler.passes.liveness import (
     Columns,
@@ -56,7 +57,8 @@ from morph.language.types import Column, Handle, Scalar, Type
 
 CACHED = 8  # collections with a slot cache, at most; fewer where more than 2 loops fill them
 INLINE = 60  # nodes up to which a function called from several places is copied to each
-FEW, SOME, MANY = 2, 3, 4  # resident blocks of 256 threads, with 128, 80, 64 registers a thread
+# resident blocks of 256 threads, with 128, 80, 64, 32 registers a thread
+FEW, SOME, MANY, MOST = 2, 3, 4, 8
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
 NAMES_STORE = ("column", "rows", "new", "need")
 
@@ -124,6 +126,7 @@ class FunctionPlan:
     abort: BodyPlan | None
     sharing: Sharing | None
     searching: Searching | None = None
+    grouping: Grouping | None = None  # of a kernel with shared arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ class StepPlan:
     varies: bool = False  # its arguments read memory that the step may write
     sharing: Sharing | None = None
     searching: Searching | None = None
+    group: int = 0  # how many threads of a GPU execute an item of a kernel with shared arrays
     lists_rows: bool = False  # long rows are put on a list, which all threads share
     fetch_adds: bool = False  # adds floats, or uses the old value: slow for several threads
     own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
@@ -272,6 +276,11 @@ class _Planner:
         self.unstable = unstable_columns(unit, self.reached.__getitem__)
         self.shared, self.ahead = shared_loops(unit), runs_ahead(unit)
         self.searched = shared_searches(unit)
+        self.grouped = {
+            name: found
+            for name, f in self.kernels.items()
+            if (found := grouping(f, self.funcs, self.unstable[name], unit.checked))
+        }
         self.stable = standing(unit, self.ahead)
         self.sections = abi.sections(unit)
         self.concurrent = concurrent(unit)
@@ -319,7 +328,7 @@ class _Planner:
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
             # a checked unit with claims needs several threads: on one, a round has one item
-            heavy=bool(self.shared or self.queues) or (unit.checked and claims),
+            heavy=bool(self.shared or self.queues or self.grouped) or (unit.checked and claims),
             varies=any(n.varies for n in uniform),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
             uniform=self._uniform(),
@@ -343,6 +352,8 @@ class _Planner:
         Where edges are shared, more blocks hide more latency.  With claims they only cause more
         conflicts; asynchronous execution and 64-bit reductions need the registers.
         """
+        if self.grouped and not self.unit.fused:
+            return MOST
         local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
         if claims or self.ahead or local or not self.shared:
             return FEW
@@ -399,6 +410,7 @@ class _Planner:
             abort=abort,
             sharing=self._sharing(f),
             searching=self._searching(f),
+            grouping=self.grouped.get(f.name),
         )
 
     def _text(
@@ -637,11 +649,13 @@ class _Planner:
             s, kernel, sharing.loop.loop, self.stores
         )
         ahead = sharing is not None and s.kernel in self.ahead and own_row
+        arrays = functions[s.kernel].grouping
         return replace(
             found,
             varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
             sharing=sharing,
             searching=functions[s.kernel].searching if search.may_share(s) else None,
+            group=group_size(s.balance, arrays) if arrays else 0,
             lists_rows=sharing is not None and s.balance in LISTS,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel]),
             own_row=own_row,

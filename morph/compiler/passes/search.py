@@ -89,6 +89,8 @@ def shared_search(
     """The parts of a kernel whose last loop is a search, unless its last loop is work-sharing."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None or kernel.ahead:
         return None
+    if any(isinstance(n, ir.MakeShared) for n in ir.walk(kernel.body)):
+        return None  # see `group_execution`
     if shared_loop(kernel, funcs, tables) is not None:
         return None
     for head, loop, tail in last_loops(kernel.body, tables):

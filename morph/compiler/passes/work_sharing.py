@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.liveness import read_first
-from morph.language.types import Column, Handle, Local, Object, Scalar, Store
+from morph.language.types import Column, Handle, Local, Object, Scalar, Shared, Store
 
 LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
-CHOICES = ("auto", "thread", "warp", "grid")
+CHOICES = ("auto", "thread", "warp", "block", "grid")
 Loop = ir.ForEdges | ir.ForRows
 LIVE_IN_BYTES = 32  # bytes of locals that are kept for what is left of a row
 STAGING_BYTES = (
@@ -240,7 +240,7 @@ def lists(unit: ir.Unit) -> bool:
     return any(s.kernel in found for s in steps)
 
 
-def bound(loop: Loop) -> list[str]:
+def bound(loop: Loop | ir.ForRange) -> list[str]:
     """The locals that a loop gives a value, its edge first."""
     return [n for name in loop.binds if (n := getattr(loop, name)) is not None]
 
@@ -251,11 +251,21 @@ def shared_loop(
     """The parts of a kernel whose last loop can be shared, if it has one."""
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None:
         return None
+    if any(isinstance(n, ir.MakeShared) for n in ir.walk(kernel.body)):
+        return None  # see `group_execution`
     for head, loop, tail in last_loops(kernel.body, tables):
         facts = _Loop(loop, tail, kernel, funcs)
         if facts.holds():
             return facts.split(head)
     return None
+
+
+def independent(
+    loop: Loop | ir.ForRange, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+) -> tuple[tuple[str, str], ...] | None:
+    """The reductions of a loop whose iterations may run in any order; None if they may not."""
+    facts = _Loop(loop, behind, kernel, funcs)
+    return tuple(sorted(facts.reductions.items())) if facts.holds() else None
 
 
 def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
@@ -283,8 +293,9 @@ class _Loop:
     """A loop of a kernel, with the names and effects of its body."""
 
     def __init__(
-        self, loop: Loop, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
-    ) -> None:
+        self, loop: Loop | ir.ForRange, tail: ir.Body, kernel: ir.Kernel,
+        funcs: Mapping[str, ir.Func],
+    ) -> None:  # fmt: skip
         self.loop, self.tail, self.kernel, self.funcs = loop, tail, kernel, funcs
         self.types = dict(kernel.params) | dict(kernel.locals)
         self.nodes = list(ir.walk(loop.body))
@@ -301,6 +312,7 @@ class _Loop:
 
     def split(self, head: ir.Body) -> SharedLoop:
         """The parts, given the first."""
+        assert not isinstance(self.loop, ir.ForRange)
         params = {n for n, _ in self.kernel.params[1:]}
         kept = {n for n in self.types if n not in params}
         live, rest = (
@@ -360,11 +372,13 @@ class _Loop:
     def holds(self) -> bool:
         """Whether several threads may run the iterations, in any order."""
         loop = self.loop
-        plain = not loop.reverse
-        if isinstance(loop, ir.ForEdges):
-            plain = plain and loop.skip is None and loop.direction != "all"
-        else:
-            plain = plain and not _rows_taken(loop.body)
+        match loop:
+            case ir.ForRange():
+                plain = loop.step == 1
+            case ir.ForEdges():
+                plain = not loop.reverse and loop.skip is None and loop.direction != "all"
+            case _:
+                plain = not loop.reverse and not _rows_taken(loop.body)
         handed_on = (self.assigned & self.outer) - self.reductions.keys()
         handed_on |= (self.assigned | self.given) & self.after - self.reductions.keys()
         return (
@@ -372,12 +386,16 @@ class _Loop:
             and not any(n.sequential for n in self.nodes)
             and not _breaks(loop.body)
             and not handed_on
-            and not any(isinstance(self.types.get(n), Local | Object) for n in self._names())
+            and not any(self._is_collection(n) for n in self._names())
             and not _allocates_in_loops(loop.body)
             and self._calls_change_nothing()
             and self._effects_commute()
             and self._writes_are_apart()
         )
+
+    def _is_collection(self, name: str) -> bool:
+        t = self.types.get(name)
+        return isinstance(t, Local | Object) and not isinstance(t, Shared)
 
     def _names(self) -> set[str]:
         return self.outer | self.after

@@ -8,6 +8,7 @@ from typing import Any
 from morph.compiler.codegen.unit import cooperative, entry, prelude_of
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.group_execution import widest_group
 from morph.compiler.passes.search import shared_searches
 from morph.compiler.passes.work_sharing import lists, shared_loops
 from morph.runtime.arrays import import_cupy
@@ -50,7 +51,7 @@ class CudaLaunch:
         # one item may have work for all
         self._least = self._blocks if lists(unit) or abi.queues(unit) else 1
         shares = shared_loops(unit) or shared_searches(unit)
-        self._lanes = 32 if shares else 1  # that share an item
+        self._lanes = widest_group(unit) or (32 if shares else 1)  # that share an item
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr

@@ -9,7 +9,7 @@ import numpy as np
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import Kind
-from morph.language.types import Handle, Local, Vector
+from morph.language.types import Handle, Local, Shared, Vector
 from morph.runtime.interpreter import values
 from morph.runtime.interpreter.checks import Checks
 from morph.runtime.interpreter.memory import BoundStore, Memory
@@ -125,6 +125,35 @@ class Expressions:
         assert isinstance(n.type, Local)
         capacity = n.type.capacity * self.local_scale
         return lambda env: LocalItems(capacity)
+
+    def _makeshared(self, n: ir.MakeShared) -> Code:
+        assert isinstance(n.type, Shared)
+        zero, size = values.literal(0, n.type.elem), n.type.capacity
+
+        def make(env: Env) -> LocalItems:
+            array = LocalItems(size)
+            array.extend([zero] * size)
+            return array
+
+        return make
+
+    def _itematomic(self, n: ir.ItemAtomic) -> Code:
+        op, index, value, memory = (
+            values.ATOMIC[n.op],
+            self.expr(n.index),
+            self.expr(n.value),
+            self.memory,
+        )
+
+        def change(env: Env) -> Any:
+            items, i, x = env[n.name], int(index(env)), value(env)
+            if not 0 <= i < len(items):
+                memory.outside(Kind.NO_INDEX, n, i, len(items), f"item {i} of {n.name}")
+            old = items[i]
+            items[i] = op(old, x)
+            return old
+
+        return change
 
     def _item(self, n: ir.Item) -> Code:
         x, index, memory = self.expr(n.x), self.expr(n.index), self.memory

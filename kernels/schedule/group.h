@@ -1,0 +1,128 @@
+// Group execution: the threads of a GPU's warp or block execute an item together; see passes/group_execution.py.
+//
+// A `Step` of a kernel with shared arrays has
+//     GROUP                  how many threads execute an item; 1: the first thread of a block alone
+//     run_group(a, it, g)    the kernel for each thread of the group `g`; only where GROUP > 1
+// Invariant: all threads of a group reach the same barriers (`sync`) in the same order.
+//
+// On a CPU an item runs on one thread, and its arrays are the thread's own.
+
+#ifdef __CUDACC__
+#define MORPH_ARRAY __shared__
+// The same array with its address in a register: else each access computes the address, by a slow instruction.
+template <class T> MORPH_FN T& pinned(T& array) {
+    u32 address = u32(__cvta_generic_to_shared(&array));
+    pin(address);
+    return *(T*)__cvta_shared_to_generic(address);
+}
+#else
+#define MORPH_ARRAY
+template <class T> MORPH_FN T& pinned(T& array) { return array; }
+#endif
+
+template <class T, i32 N> struct Shared {
+    static constexpr i32 n = N;
+    T v[N];
+
+    MORPH_FN T& operator[](i64 i) { return v[i]; }
+    MORPH_FN const T& operator[](i64 i) const { return v[i]; }
+    MORPH_FN void clear() {  // by one thread
+        for (i32 i = 0; i < N; i++) v[i] = 0;
+    }
+    template <class G> MORPH_FN void clear(const G& g) {  // by the threads of a group
+        for (i32 i = g.thread(); i < N; i += G::THREADS) v[i] = 0;
+    }
+};
+
+// Changes an element of a shared array; returns its old value.
+template <class Op, class T> MORPH_FN T change_element(Op, T& place, Value<T> x) {
+    if constexpr (TARGET_GPU) return fetch_untested(Op(), &place, x);
+    else return fetch(Op(), NonAtomic<T>{&place}, T(x));
+}
+
+#ifdef MORPH_CHECKED
+template <class T, i32 N, class I> MORPH_FN T check_item(const At<I>& at, const Shared<T, N>& x, i64 i) {
+    return has_index(at, i, N) ? x[i] : T();
+}
+template <class T, i32 N, class I> MORPH_FN void check_put(const At<I>& at, Shared<T, N>& x, i64 i, T value) {
+    if (has_index(at, i, N)) x[i] = value;
+}
+template <class T, i32 N, class I> MORPH_FN T& check_element(const At<I>& at, Shared<T, N>& x, i64 i) {
+    return x[has_index(at, i, N) ? i : 0];  // the item has failed, and the array is its own
+}
+#endif
+
+MORPH_FN u64 range_size(i64 begin, i64 end) { return begin < end ? u64(end) - u64(begin) : 0; }
+MORPH_FN u32 range_size(i32 begin, i32 end) { return begin < end ? u32(end) - u32(begin) : 0; }
+
+constexpr i32 BLOCK_THREADS = 256;
+constexpr i32 TILE_LANES = 8;
+
+// `SIZE` adjacent threads of a block, in tiles of `WIDTH` adjacent lanes of a warp.
+template <i32 SIZE, i32 WIDTH> struct Group {
+    static constexpr i32 THREADS = SIZE, LANES = WIDTH, TILES = SIZE / WIDTH, COUNT = BLOCK_THREADS / SIZE;
+
+    static MORPH_FN i32 number() { return COUNT == 1 ? 0 : warp_of_block() * 32 / SIZE; }
+    static MORPH_FN i32 thread() { return (warp_of_block() * 32 + lane_id()) % SIZE; }
+    static MORPH_FN i32 tile() { return thread() / WIDTH; }
+    static MORPH_FN i32 lane() { return lane_id() % WIDTH; }
+    static MORPH_FN void sync() {
+        if constexpr (SIZE == 32) sync_warp();
+        else gather_block();
+    }
+    // Whether the first thread of the group has found a condition true; a barrier.
+    static MORPH_FN bool agree(bool x) {
+        if constexpr (SIZE == 32) {
+            sync_warp();
+            return any_lane(lane_id() == 0 && x);
+        }
+        return any_of_block(thread() == 0 && x);
+    }
+    // Combines values of the lanes of a tile.
+    template <class T, class F> static MORPH_FN T over_lanes(T x, const F& combine) {
+        u32 lanes = WIDTH == 32 ? ALL_LANES : ((u32(1) << WIDTH % 32) - 1) << lane_id() / WIDTH * WIDTH;
+        MORPH_UNROLL_ALL for (i32 by = WIDTH / 2; by; by /= 2) x = combine(x, shuffle(lanes, x, lane_id() ^ by));
+        return x;
+    }
+    // Combines values of all threads of the group.
+    template <class T, class F> static MORPH_FN T over_threads(T x, const F& combine) {
+        MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2) x = combine(x, shuffle(ALL_LANES, x, lane_id() ^ by));
+        if constexpr (SIZE == 32) return x;
+        MORPH_SHARED T parts[SIZE / 32];
+        sync();  // the values before have been read
+        if (lane_id() == 0) parts[warp_of_block()] = x;
+        sync();
+        x = parts[0];
+        MORPH_UNROLL_ALL for (i32 i = 1; i < SIZE / 32; i++) x = combine(x, parts[i]);
+        return x;
+    }
+};
+
+template <class A, class R, class Step>
+MORPH_FN void each_on_groups(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typedef typename Step::I I;
+    if constexpr (Step::GROUP == 1) {
+        for (i64 i = first + block_id(); i < last; i += block_count()) {
+            if (warp_of_block() != 0 || lane_id() != 0) continue;
+            I it(a, t, i);
+            if (!open(a, t, s, it)) continue;
+            s.run(a, it);
+            end_item(a, it);
+        }
+    } else {
+        typedef Group<Step::GROUP, TILE_LANES> G;
+        i64 groups = i64(block_count()) * G::COUNT;
+        for (i64 i = first + i64(G::number()) * block_count() + block_id(); i < last; i += groups) {
+            I it(a, t, i);
+            if (!G::agree(s.open(a, it))) continue;
+            s.find(a, it);
+            s.run_group(a, it, G());
+        }
+    }
+}
+
+template <class A, class R, class Step>
+MORPH_FN void each_in_groups(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (TARGET_GPU) each_on_groups(a, t, s, first, last);
+    else each(a, t, s, first, last);
+}

@@ -1,0 +1,264 @@
+"""A kernel that a group of threads executes together, as C++: each thread runs this text.
+
+See `passes.group_execution` for what is divided; ``kernels/schedule/group.h`` assigns the items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from morph.compiler.codegen.emission import Emission
+from morph.compiler.codegen.expressions import Scope
+from morph.compiler.codegen.names import Names, constant
+from morph.compiler.codegen.shared_loops import neutral, values
+from morph.compiler.codegen.statements import Body
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.group_execution import LANES, THREADS, TILES, Grouping, GroupLoop
+from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
+from morph.language.types import Handle, Scalar, Shared
+
+AHEAD = 4  # iterations of a lane whose loads overlap
+COMBINED = {"+": "sum_of", "min": "min_of", "max": "max_of"}
+FIRST = {"": "group_.thread() == 0", TILES: "group_.lane() == 0"}  # who changes memory, by level
+STEPS = {THREADS: ("thread()", "THREADS"), TILES: ("tile()", "TILES"), LANES: ("lane()", "LANES")}
+
+
+class GroupBody(Body):
+    """The body of the kernel."""
+
+    def __init__(self, names: Names, scope: Scope, body: BodyPlan, grouping: Grouping) -> None:
+        super().__init__(names, scope, body)
+        self.loops = grouping.loops
+        self.level = ""  # how the loop around the statement is divided
+        self.loaded: tuple[str, dict[tuple[str, str], str]] = "", {}  # by column, see `_several`
+        self.unsynced = False  # threads may not see yet what others have changed
+
+    def array(self, name: str, t: Shared) -> str:
+        """The declaration of a shared array: one for each group of the block."""
+        every = self.temp("v")
+        kind, name = self.names.type(t), self.resolve(name)
+        made = f"MORPH_SHARED {kind} {every}[G::COUNT];"
+        return f"{made} {kind}& {name} = pinned({every}[group_.number()]);"
+
+    def _clear(self, array: str) -> None:
+        self.put(f"{array}.clear(group_);")
+
+    def stmt(self, s: ir.Stmt) -> None:
+        """One statement; a barrier comes first if it may read what other threads have changed."""
+        if not self.level and self.unsynced and not _is_private(s):
+            self.put("group_.sync();")
+            self.unsynced = False
+        super().stmt(s)
+        made = isinstance(s, ir.Assign) and isinstance(s.value, ir.MakeShared)
+        if not self.level and (made or isinstance(s, ir.Eval | ir.Write | ir.SetItem)):
+            self.unsynced = True
+
+    def _by_first(self, change: Callable[[], None]) -> None:
+        """What only one of the threads that run a statement does."""
+        if self.level not in FIRST:
+            change()
+            return
+        self.put(f"if ({FIRST[self.level]}) {{")
+        self.depth += 1
+        change()
+        self.depth -= 1
+        self.put("}")
+
+    def _write(self, writes: list[ir.Write]) -> None:
+        if not self.level and self.unsynced:
+            self.put("group_.sync();")
+        self._by_first(partial(super()._write, writes))
+        self.unsynced = self.unsynced or not self.level
+
+    def _stmt_write(self, s: ir.Write) -> None:
+        self._by_first(partial(super()._stmt_write, s))
+
+    def _stmt_eval(self, s: ir.Eval) -> None:
+        self._by_first(partial(super()._stmt_eval, s))
+
+    def _stmt_setitem(self, s: ir.SetItem) -> None:
+        change = partial(super()._stmt_setitem, s)
+        if isinstance(self.types[s.name], Shared):
+            self._by_first(change)
+        else:
+            change()
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def _stmt_forrange(self, s: ir.ForRange) -> None:
+        if id(s) not in self.loops or self.level == THREADS:
+            super()._stmt_forrange(s)
+            return
+        loop = self.loops[id(s)]
+        self._divided(s, loop, lambda: self._range(s, loop))
+
+    def _range(self, s: ir.ForRange, loop: GroupLoop) -> None:
+        k, end, (at, step) = self.temp("k"), self.temp("e"), STEPS[loop.by]
+        first, ahead = self.temp("b"), self._ahead(s) if loop.by == LANES else []
+        many = f"{AHEAD} * " if ahead else ""
+        # a counter of 32 bits saves registers
+        kind = "i32" if _fits(s.start) and _fits(s.stop) else "i64"
+        self.put(f"const {kind} {first} = {kind}({self.expr(s.start)});")
+        count = f"range_size({first}, {kind}({self.expr(s.stop)}))"
+        self.put(
+            f"for ({kind.replace('i', 'u')} {k} = group_.{at}, {end} = {count}; {k} < {end};"
+            f" {k} += {many}G::{step}) {{"
+        )
+        self.depth += 1
+        if ahead:
+            self._several(s, ahead, (first, k, end, kind))
+        else:
+            self._bound(s.body, [(s.var, f"{first} + {kind}({k})")])
+
+    def _ahead(self, s: ir.ForRange) -> list[ir.Place]:
+        """The elements of const columns that each iteration reads at its number, in any case."""
+        first = list[ir.Node]()
+        for x in s.body:
+            first += ir.walk(x.cond if isinstance(x, ir.If) else x)
+            if x.leaves or ir.bodies(x):
+                break
+        if any(n.loop or s.var in ir.bound([n]) for n in ir.walk(s.body)):
+            return []
+        found = {
+            (n.place.slot, n.place.column): n.place
+            for n in first
+            if isinstance(n, ir.Load) and _is_at(n.place, s.var) and n.place.index is None
+            if isinstance(n.place.type, Scalar | Handle)
+        }
+        return [p for column, p in found.items() if column not in self.plan.changed]
+
+    def _several(
+        self, s: ir.ForRange, ahead: list[ir.Place], counter: tuple[str, str, str, str]
+    ) -> None:
+        """Some iterations of a lane, whose loads come first and overlap."""
+        (first, k, end, kind), n, i = counter, self.temp("n"), self.resolve(s.var)
+        values: dict[tuple[str, str], str] = {}
+        at = f"{k} + {n} * G::LANES"
+        for p in ahead:
+            values[p.slot, p.column] = v = self.temp("v")
+            self.put(f"{self.names.type(p.type)} {v}[{AHEAD}]{{}};")
+        each = f"MORPH_UNROLL_ALL for (i32 {n} = 0; {n} < {AHEAD}; {n}++)"
+        self.put(f"{each} {{")
+        self.put(f"    {i} = {first} + {kind}({at});")
+        loads = "".join(f" {values[p.slot, p.column]}[{n}] = {self.load(p)};" for p in ahead)
+        self.put(f"    if ({at} < {end}) {{{loads} }}")
+        self.put("}")
+        self.put(f"{each} {{")
+        self.depth += 1
+        self.put(f"if ({at} >= {end}) continue;")
+        self.loaded = s.var, {column: f"{v}[{n}]" for column, v in values.items()}
+        self._bound(s.body, [(s.var, f"{first} + {kind}({at})")])
+        self.loaded = "", {}
+        self.depth -= 1
+        self.put("}")
+
+    def load(self, p: ir.Place) -> str:
+        """A value, which may have been read before."""
+        var, known = self.loaded
+        if known and _is_at(p, var) and p.index is None and (p.slot, p.column) in known:
+            return known[p.slot, p.column]
+        return super().load(p)
+
+    def _stmt_foredges(self, s: ir.ForEdges) -> None:
+        self._over_entries(s, partial(super()._stmt_foredges, s))
+
+    def _stmt_forrows(self, s: ir.ForRows) -> None:
+        self._over_entries(s, partial(super()._stmt_forrows, s))
+
+    def _over_entries(self, s: ir.ForEdges | ir.ForRows, write: Callable[[], None]) -> None:
+        if id(s) not in self.loops or self.level == THREADS:
+            write()
+        else:
+            self._divided(s, self.loops[id(s)], write)
+
+    def _counted(
+        self, s: ir.ForRows | ir.ForEdges | ir.ForItems, first: str, last: str, live: bool = False
+    ) -> str:
+        """Open a loop over entries, of which this thread runs its part."""
+        loop = self.loops.get(id(s))
+        if loop is None or loop.by != self.level:  # `_divided` has set the level
+            return super()._counted(s, first, last, live)
+        k, end, (at, step) = self.temp("k"), self.temp("e"), STEPS[loop.by]
+        start = f" + {self.skipped(s.start)}" if s.start is not None else ""
+        self.put(
+            f"for (i64 {k} = {first}{start} + group_.{at}, {end} = {last}; {k} < {end};"
+            f" {k} += G::{step}) {{"
+        )
+        self.depth += 1
+        return k
+
+    def _divided(
+        self, s: ir.ForRange | ir.ForEdges | ir.ForRows, loop: GroupLoop, write: Callable[[], None]
+    ) -> None:
+        """A loop whose iterations are divided, then the reductions of all threads."""
+        before, outer = [], self.level
+        for name, how in loop.reductions:
+            saved, t = self.temp("v"), self.types[name]
+            none = constant(ir.Const(value=neutral(how, t), type=t, pos=s.pos))
+            self.put(f"const {self.names.type(t)} {saved} = {self.resolve(name)};")
+            self.put(f"{self.resolve(name)} = {none};")
+            before.append((name, how, saved, none))
+        self.level = loop.by
+        write()
+        self.level = outer
+        for name, how, saved, none in before:
+            x, combine = self.resolve(name), COMBINED[how]
+            given = f"group_.lane() == 0 ? {x} : {none}" if loop.by == TILES else x
+            over = "over_lanes" if loop.by == LANES and outer else "over_threads"
+            every = f"group_.{over}({given}, [](auto p, auto q) {{ return {combine}(p, q); }})"
+            self.put(f"{x} = {combine}({saved}, {every});")
+        self.unsynced = self.unsynced or not outer
+
+
+def _is_at(p: ir.Place, var: str) -> bool:
+    """Whether a place is in the row whose number is a local."""
+    row = p.row.x if isinstance(p.row, ir.Cast) else p.row
+    return isinstance(row, ir.Var) and row.name == var
+
+
+def _fits(x: ir.Expr) -> bool:
+    """Whether a bound of a range is known to be an i32."""
+    match x:
+        case ir.Const(value=value):
+            return -(2**31) <= value < 2**31
+        case ir.Cast(x=ir.Expr(type=Scalar(kind="i" | "u", bits=bits) as t)):
+            return bits < 32 or t.name == "i32"
+        case ir.Cast(x=ir.Expr(type=Handle())):
+            return True
+    return isinstance(x, ir.Degree)
+
+
+def _is_private(s: ir.Stmt) -> bool:
+    """Whether a statement neither depends on what other threads of the group do, nor is a loop."""
+    nodes = list(ir.walk(s))
+    commute = isinstance(s, ir.Eval) and isinstance(s.value, ir.Atomic)
+    arrays = any(
+        isinstance(n, ir.ItemAtomic) or (isinstance(n, ir.Var) and isinstance(n.type, Shared))
+        for n in nodes
+    )
+    if isinstance(s, ir.If):
+        return all(map(_is_private, (*s.then, *s.orelse))) and not arrays
+    acts = any(n.loop or n.writes or isinstance(n, ir.SetItem) for n in nodes)
+    return not arrays and (commute or not acts)
+
+
+def group_function(e: Emission, plan: FunctionPlan, grouping: Grouping) -> None:
+    """Add the kernel as each thread of a group ``G`` runs it."""
+    k, name = plan.func, e.names.funcs[plan.func.name]
+    head = f"template <class G> MORPH_FN void {name}_group(const Args& a, Item& it, const G& group_"
+    head += f"{e.signature(values(k))})"
+    e.define(k, head, plan.main, make=partial(GroupBody, grouping=grouping))
+
+
+def group_members(step: StepPlan, func: str, args: str) -> list[str]:
+    """What the step of a kernel with shared arrays has beside the others."""
+    lines = [f"    static constexpr i32 GROUP = {step.group};  // threads that execute an item"]
+    if step.group > 1:
+        lines += [
+            "    template <class G>",
+            "    MORPH_FN void run_group(const Args& a, I& it, const G& g) const {",
+            f"        {func}_group(a, it, g, it.row{args});",
+            "    }",
+        ]
+    return lines
