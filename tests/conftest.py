@@ -15,6 +15,7 @@ import ranks
 from hypothesis import HealthCheck, settings
 
 import morph
+from morph.launch import records
 from morph.launch.checked import is_checked
 
 # the first example pays for a compilation, so neither its time nor its slowness means anything
@@ -96,6 +97,9 @@ COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
 WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
 if os.environ.get("CI"):
     precompiled.install()
+
+
+records.enabled = False  # all that tests launch is compiled in their process
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 
 import morph
+from morph.algorithms.community import neighbourhood
 from morph.algorithms.graph import bfs, sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
@@ -94,6 +95,8 @@ def graphs() -> None:
             row.function(parts, **row.arguments_of({}), **row.complete)
     some = morph.generate.uniform(12, 30, seed=1, directed=False)
     assert morph.community(some, list(range(12)), (4, 6), all=True)
+    with mock.patch.object(neighbourhood, "MAX_CANDIDATES", 1):  # else in rows of bits
+        morph.community(some, list(range(12)), (4, 6))
     levels = morph.DynamicBFS(morph.partition(g, ["cpu"] * 2))
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))

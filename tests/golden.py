@@ -30,7 +30,7 @@ from quotes import remade
 import morph
 from morph.compiler.codegen.unit import entry, prelude, prelude_of, source
 from morph.compiler.ir import nodes as ir
-from morph.launch import binding, launcher, lookup
+from morph.launch import binding, interpreted, launcher, lookup, records
 from morph.launch.foreach import Program
 from morph.partition.persistent import PersistentProgram
 from morph.runtime import device
@@ -64,7 +64,7 @@ class Recorder:
 
         def interpret(self: launcher.Launch, values: Any, alone: bool) -> None:
             recorder.compiled(self.compiled)
-            launcher.InterpretedLaunch._launch(self, values, alone)
+            interpreted.InterpretedLaunch._launch(self, values, alone)
 
         def call(self: Program, *args: Any) -> Any:
             found, _ = lookup.launch_for(self, None, args, None)
@@ -83,6 +83,7 @@ class Recorder:
         def no_gpu(index: int) -> device.Device:
             raise device.DeviceError("hashes are recorded on the CPU")
 
+        records.enabled = False
         binding.Compiled.binary = interpreted_binary  # type: ignore[method-assign]
         launcher.Launch._launch = interpret  # type: ignore[method-assign]
         Program.__call__ = Program.alone = call  # type: ignore[method-assign]

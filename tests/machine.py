@@ -5,6 +5,7 @@ import numpy as np
 from morph.compiler.codegen.unit import source
 from morph.compiler.ir import abi
 from morph.compiler.ir.abi import Meta, State, Status, cname
+from morph.compiler.passes.outline import outline
 from morph.runtime.cpu import launch as cpu
 
 THREADS = (1, 2, 4)
@@ -55,7 +56,7 @@ class Machine:
 
     def run(self, threads=1, faults=False, items=MANY, **scalars):
         """Launch once."""
-        self.launch = self.launch or cpu.load(self.unit, source(self.unit), faults)
+        self.launch = self.launch or cpu.load(outline(self.unit), source(self.unit), faults)
         self.numbers["threads"] = threads
         self.launch(self.words(**scalars), items)
         assert not self["cursor"].any()

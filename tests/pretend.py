@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from morph.compiler.codegen.unit import entry
-from morph.compiler.ir import abi
 from morph.launch import scratch
 from morph.operators import values as operands
 from morph.runtime.backend import IOTA
@@ -227,13 +225,13 @@ class Pretended(HostDevice):
     def prepared(self, writes: Any, seeds: Any = None) -> Any:
         return Prepared(self, writes, seeds)
 
-    def load(self, unit: Any, code: Any, faults: bool, seed: int) -> Any:
+    def load(self, code: Any, faults: bool, seed: int) -> Any:
         """Load a copy of the library: the CPU may run the unit at the same time."""
-        library = cpu.load(unit, code.text, faults, rebuilt=code.rebuilt)._library
+        library = cpu.load(code.outline, code.text, faults, rebuilt=code.rebuilt)._library
         with tempfile.TemporaryDirectory() as folder:
             path = shutil.copy(library._name, folder)
-            launch = cpu.HostLaunch(ctypes.PyDLL(path), entry(unit), interruptible=True)
-        return Launch(launch, unit, self)
+            launch = cpu.HostLaunch(ctypes.PyDLL(path), code.entry, interruptible=True)
+        return Launch(launch, code.fields, self)
 
     def report(self, values: Any) -> Any:
         return super().report(values.view(np.ndarray))
@@ -267,9 +265,9 @@ class Launch:
 
     threads = 64
 
-    def __init__(self, launch: cpu.HostLaunch, unit: Any, on: Pretended) -> None:
+    def __init__(self, launch: cpu.HostLaunch, fields: Any, on: Pretended) -> None:
         self.launch, self.on = launch, on
-        self.replay = [f.kind for f in abi.fields(unit)].index("replay")
+        self.replay = [f.kind for f in fields].index("replay")
 
     def __call__(self, words: Any, items: int, alone: bool = False) -> None:
         """Run the unit on the CPU, which wants its state cleared."""

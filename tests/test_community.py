@@ -16,7 +16,7 @@ from targets import tries
 
 import morph
 from morph.algorithms.community import community as module
-from morph.algorithms.community import neighbourhood, search, tasks
+from morph.algorithms.community import lists, neighbourhood, search, tasks
 from morph.cli import main
 
 
@@ -99,7 +99,7 @@ def test_sizes_and_widths_agree(seed):
         morph.validate.community(g, found, 5, (3, most))
         assert found.proved and found.min_degree >= before
         before = found.min_degree
-        with mock.patch.object(tasks, "INITIAL_NODE_LIMIT", 1):
+        with mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1):
             again = morph.community(g, 5, (3, most), all=True)
         assert again.min_degree == before
         assert found.vertices.tolist() in [x.tolist() for x in again.all]
@@ -110,13 +110,15 @@ def test_a_small_clique_in_dense_surroundings(degree):
     """Its vertices lack no neighbours, but are too few; every access is checked."""
     edges, _ = planted(100, 5, share=0.3)
     g = morph.Graph.from_edges(*edges, n=100, symmetrize=True, device="cpu")
-    given = neighbourhood.SimpleGraph(g, *edges)
-    queries = [module._query_of(given, q, degree + 4, degree + 5) for q in range(6)]
-    for query in queries:
-        query.degree, query.candidates = degree, query.neighbourhood.candidates(degree)
-    with morph.checked():
-        module.Run(given, queries, 6, float("inf"), None).decide(queries)
-    assert all(x.best >= degree or x.bound < degree for x in queries)
+    size = degree + 4, degree + 5
+    queries = module.Queries(neighbourhood.simple_graph(g), np.arange(6), np.tile(size, (6, 1)))
+    run = module.Run(queries, float("inf"), None)
+    with (
+        mock.patch.object(queries, "next_degree", lambda at: np.full(len(at), degree)),
+        morph.checked(),
+    ):
+        run.decide(queries.undecided, float("inf"))
+    assert ((queries.best >= degree) | (queries.bound < degree)).all()
 
 
 def test_all_around_a_hub():
@@ -148,20 +150,89 @@ def test_the_time_is_up():
     assert seen[0] == (0, 1, 0)
 
 
-def test_surroundings_that_are_too_large():
-    """Only degrees whose candidates are few are searched; the bound tells it."""
-    edges, members = planted(120, 8, share=0.1)
-    g = morph.Graph.from_edges(*edges, n=120, symmetrize=True, device="cpu")
-    q = next(q for q in range(120) if q not in members)
-    size = (3, 8)
-    best = morph.community(g, q, size)
-    for most in (2, 20):
-        with mock.patch.object(neighbourhood, "MAX_CANDIDATES", most):
-            found = morph.community(g, [q, members[0]], size)
-        morph.validate.community(g, found[0], q, size)
-        assert found[0].min_degree <= best.min_degree <= found[0].bound
-        assert (found[1].min_degree, found[1].proved) == (7, True) or most == 2
-    assert best.proved and not found[0].proved
+def test_surroundings_that_are_too_large(target):
+    """Many vertices are searched on lists, after those of most common neighbours."""
+    n, count = (30, 1) if target == "python" else (120, 6)
+    edges, members = planted(n, 8, share=0.1)
+    g = morph.Graph.from_edges(*edges, n=n, symmetrize=True, device=target)
+    queries = [*range(0, n, n // count), members[0]]
+    best = morph.community(g, queries, (3, 8))
+    for most, narrow in ((2, 1 << 20), (2, 4), (1 << 20, 4)):
+        with (
+            mock.patch.object(neighbourhood, "MAX_CANDIDATES", most),
+            mock.patch.object(module, "NARROW", narrow),
+            mock.patch.object(lists, "NODES_PER_ITEM", 4),
+        ):
+            found = morph.community(g, queries, (3, 8))
+        for q, one, right in zip(queries, found, best, strict=True):
+            morph.validate.community(g, one, int(q), (3, 8))
+            assert (one.min_degree, one.proved) == (right.min_degree, True)
+    assert best[-1].min_degree == 7
+
+
+def test_lists_within_launches_that_end():
+    """The rest of a search goes on in the next launch; sizes are at their bounds."""
+    edges, _ = planted(60, 5, 3, share=0.15)
+    g = morph.Graph.from_edges(*edges, n=60, symmetrize=True, device="cpu")
+    for size in ((6, 6), (5, 7), (1, 6)):
+        best = morph.community(g, 7, size)
+        with (
+            mock.patch.object(neighbourhood, "MAX_CANDIDATES", 1),
+            mock.patch.object(module.Run, "search", lambda *_, **__: None),
+            mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
+            mock.patch.object(lists, "NODES_PER_ITEM", 1),
+        ):
+            found = morph.community(g, 7, size)
+        morph.validate.community(g, found, 7, size)
+        assert (found.min_degree, found.proved) == (best.min_degree, best.proved)
+
+
+def test_hard_queries_wait_for_others():
+    """Searches that are ended again and again have the same results in the end."""
+    edges, _ = planted(80, 5, 2, share=0.2)
+    g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
+    queries, size = [1, 5, 9], (6, 10)
+    best = morph.community(g, queries, size)
+    with (
+        mock.patch.object(module, "NODES_CPU", 1),
+        mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
+        mock.patch.object(search, "NODES_PER_ITEM", 1),
+    ):
+        found = morph.community(g, queries, size)
+    assert [x.min_degree for x in found] == [x.min_degree for x in best]
+    assert all(x.proved for x in found) and sum(x.nodes for x in found) > sum(x.nodes for x in best)
+
+
+def test_small_hash_tables_and_batches():
+    """A table that is full grows, or the batch is divided; batches do not change results."""
+    edges, _ = planted(300, 9, share=0.05)
+    queries, size = np.arange(0, 300, 7), (3, 9)
+    degrees = []
+    for first, most, batch in ((1 << 16, 1 << 25, 256), (4, 1 << 25, 256), (4, 1 << 9, 5)):
+        g = morph.Graph.from_edges(*edges, n=300, symmetrize=True, device="cpu")
+        with (
+            mock.patch.object(tasks, "FIRST_SLOTS_CPU", first),
+            mock.patch.object(tasks, "MAX_SLOTS", most),
+            mock.patch.object(module, "MAX_BATCH_CPU", batch),
+        ):
+            degrees.append([x.min_degree for x in morph.community(g, queries, size)])
+    assert degrees[0] == degrees[1] == degrees[2]
+
+
+def test_a_size_for_each_query_and_a_graph_that_changes():
+    edges, members = planted(80, 7, share=0.1)
+    g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
+    sizes = np.array([[3, 4], [7, 7], [2, 12]])
+    found = morph.community(g, members[:3], sizes)
+    for q, size, one in zip(members, sizes.tolist(), found, strict=False):
+        assert one.min_degree == morph.community(g, int(q), tuple(size)).min_degree
+    assert found[1].min_degree == 6
+    g.apply(deletes=(edges[0], edges[1]))
+    assert morph.community(g, members[:3], sizes) != found
+    for wrong, error in (([[1, 2]] * 2, TypeError), ([[1.5, 2]] * 3, TypeError),
+                         ([[1, 2], [0, 1], [1, 1]], ValueError)):  # fmt: skip
+        with pytest.raises(error, match="size is a pair"):
+            morph.community(g, members[:3], wrong)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import pretend
 import pytest
 from pretend import pretended
 
+from morph.runtime import arrays
+
 cupy = pytest.mark.skipif(pretend._cupy() is None, reason="CuPy, whose signatures are read")
 
 
@@ -52,3 +54,22 @@ def test_what_cupy_has(monkeypatch):
     assert xp.cumsum(x, out=xp.empty(3, np.int64)).tolist() == [3, 4, 6]
     assert int(x.sum(dtype=np.int32)) == 6 and float(x.mean()) == 2
     assert type(x.astype(np.int8, copy=False)) is pretend.There
+
+
+@cupy
+def test_reductions_are_simple_while_values_are_counted():
+    class Xp:
+        """CuPy, as far as it counts."""
+
+        __name__, _core = "cupy", pretend._cupy()._core
+
+        def bincount(self, x, minlength):
+            if len(x) > 1:
+                arrays.bincount(self, x[1:], minlength)
+            assert self._core.get_reduction_accelerators() == []
+            return np.bincount(x, minlength=minlength)
+
+    before = Xp._core.get_reduction_accelerators()
+    assert before and arrays.bincount(Xp(), [0, 2, 2], 4).tolist() == [1, 0, 2, 0]
+    assert Xp._core.get_reduction_accelerators() == before
+    assert arrays.bincount(np, [1], 3).tolist() == [0, 1, 0]

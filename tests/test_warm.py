@@ -24,6 +24,7 @@ import morph
 for device in (None, "cpu"):
     g = morph.generate.grid(3, 4, device="cpu")
     print(morph.bfs(g).distance.max(), end=" ")
+print("morph.launch.compilation" in sys.modules)  # the compiler from Python to C++
 """
 
 
@@ -47,11 +48,13 @@ def test_kernels_of_a_wheel(tmp_path):
     command = [sys.executable, "-m", "morph", "warm", "bfs", "generate", "--ship", str(folder)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert {file.suffix for file in folder.iterdir()} == {".so"}
+    files = [file.name for file in folder.iterdir()]
+    assert {name.rpartition(".")[2] for name in files} == {"so", "json"}
+    assert sum(name.startswith("unit-") for name in files) >= 4
     command = [sys.executable, "-c", INSTALLED, str(folder)]
     env["MORPH_CXX"] = "/missing"
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "5 5 ", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5 5 False\n", "")
 
 
 @pytest.mark.parametrize(

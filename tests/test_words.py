@@ -12,6 +12,7 @@ from morph.runtime.toolchain import cpu
 BLOCK, BLOCKS = 4, 3
 SHIM = """
 struct Place { unsigned x; };
+struct ulonglong2 { unsigned long long x, y; };
 static Place blockIdx, threadIdx, blockDim, gridDim;
 #define __device__
 #define __global__
@@ -52,15 +53,19 @@ class Here:
         self.lib.run(ctypes.c_void_p(c.arguments.ctypes.data), blocks, BLOCK)
 
 
-def made(n, dtype):
-    return np.full(n, 99, dtype).view(There)
+def made(n, dtype, step=1, first=0):
+    """An array of 99; single values fill it in units of 16 bytes, but not if it has gaps."""
+    raw = np.full(16 + first + n * step, 99, dtype).view(There)
+    aligned = -raw.ptr % 16 // raw.itemsize
+    return raw[aligned + first : aligned + first + n * step : step]
 
 
+@pytest.mark.parametrize("layout", [(1, 0), (2, 0), (1, 1)], ids=["whole", "gaps", "odd"])
 @pytest.mark.parametrize(
     "rows, copies", [([3], []), ([], []), ([0, 17, 49], [18]), ([49, 1], [2, 48]), ([], [5])]
 )
-def test_rows_that_something_begins_with_are_written_last(rows, copies):
-    dist, before, item = made(50, np.uint32), made(50, np.int16), made(50, np.int32)
+def test_rows_that_something_begins_with_are_written_last(rows, copies, layout):
+    dist, before, item = made(50, np.uint32, *layout), made(50, np.int16, *layout), made(50, "i4")
     beside, own, meta = made(50, np.float64), made(50, np.int32), made(8, np.int64)
     fills = [(dist, 2**32 - 1), (before, -1), (own, IOTA)]
     seeds = Seeds(meta, item, [(beside, 0.5)], [(dist, 7), (before, 5)])
@@ -89,10 +94,22 @@ def test_what_does_not_fit_in_one_launch_is_said_to():
     assert not small_copies.CudaWriter(Here(), many, None).fits
 
 
-@pytest.mark.parametrize("to, first", [(0, 0), (8, 0), (4, 8), (3, 0), (2, 5), (4, 4)])
+@pytest.mark.parametrize(
+    "kind, value", [("u1", 7), ("?", True), ("i2", -3), ("f4", 0.1), ("i8", 2**40)]
+)
+def test_one_value_in_arrays_of_any_size(kind, value):
+    arrays = [made(n, kind, *layout) for n in (1, 3, 41) for layout in ((1, 0), (3, 0), (1, 1))]
+    small_copies.CudaWriter(Here(), [(x, value) for x in arrays], None).write(None, None, None)
+    for x in arrays:
+        assert (x == np.dtype(kind).type(value)).all()
+        assert kind == "?" or (x.base == np.dtype(kind).type(value)).sum() == x.size
+
+
+@pytest.mark.parametrize("to, first", [(0, 0), (8, 0), (4, 8), (3, 0), (2, 5), (4, 4), (16, 32)])
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 61])
 def test_copies_between_arrays_of_any_alignment(to, first, size):
-    given, found = np.arange(100, dtype=np.uint8).view(There), made(100, np.uint8)
+    given, found = made(100, np.uint8), made(100, np.uint8)
+    given[:] = np.arange(100)
     writer = small_copies.CudaWriter(
         Here(), [(found[to : to + size], given[first : first + size])], None
     )

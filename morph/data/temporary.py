@@ -77,7 +77,8 @@ class TemporaryColumns:
 
     def attach(self) -> None:
         """Attach the columns again, with their last contents."""
-        self.detached = self.detached._replace(fills=self.table._fills)
+        if self.detached.fills is not self.table._fills:
+            self.detached = self.detached._replace(fills=self.table._fills)
         self.attached.restore(self.table)
 
     def writes(self) -> list[tuple[Any, Any]]:
@@ -108,7 +109,8 @@ class TemporaryColumns:
     def __exit__(self, *problem: object) -> None:
         table = self.table
         if table.version == self.attached.version:
-            self.attached = self.attached._replace(fills=table._fills)
+            if self.attached.fills is not table._fills:
+                self.attached = self.attached._replace(fills=table._fills)
             self.detached.restore(table)
         else:
             self._remove()

@@ -34,7 +34,7 @@ from morph.graph.rebuild import RebuiltRows
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.language.hooks import Hook
 from morph.language.messages import shown
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, bincount
 from morph.runtime.device import Array, Device
 
 change: Hook[int] = Hook()  # updates.in_place
@@ -80,7 +80,7 @@ def count_keys(xp: Any, keys: Array, n: int, unlike: Array | None = None) -> Arr
         if unlike is not None:
             some = some[some != unlike[start : start + part]]
         if some.size:
-            total += xp.bincount(some.astype(np.int64), minlength=n)
+            total += bincount(xp, some.astype(np.int64), n)
     return total
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from morph.graph.edgelist import numbers_of
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, all_true, array_module
+from morph.runtime.arrays import Array, all_true, array_module, bincount
 
 TABLES = "DataFrame", "Table", "RecordBatch"
 
@@ -64,7 +64,7 @@ def is_symmetric(csr: Any, weight: bool) -> bool:
     columns = csr.indices
     if columns.size and not (int(columns.min()) >= 0 and int(columns.max()) < n):
         return False  # what is wrong with it is said when the graph is made
-    if not all_true(xp.bincount(columns, minlength=n) == counts):
+    if not all_true(bincount(xp, columns, n) == counts):
         return False
     if not csr.has_sorted_indices:
         csr = csr.copy()

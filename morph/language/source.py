@@ -119,7 +119,7 @@ def _block(lines: list[str], inner: bool) -> tuple[str, ast.stmt]:
     margin = len(lines[0]) - len(lines[0].lstrip())
     numbered = enumerate(lines)
     next((i for i, line in numbered if line.lstrip().startswith("def ")), None)
-    end = next((i for i, line in numbered if _is_outside(line, margin)), len(lines))
+    end = next((i for i, line in numbered if is_outside(line, margin)), len(lines))
     head = "if True:\n" if inner else ""
     try:
         text = "".join(lines[:end])
@@ -130,7 +130,7 @@ def _block(lines: list[str], inner: bool) -> tuple[str, ast.stmt]:
     return text, block
 
 
-def _is_outside(line: str, margin: int) -> bool:
+def is_outside(line: str, margin: int) -> bool:
     """Whether a line is not indented further, empty, a comment, or the end of an expression."""
     text = line.lstrip()
     return bool(text) and len(line) - len(text) <= margin and text[0] not in ")]}#"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
@@ -15,6 +16,7 @@ from morph.language.messages import shown
 from morph.language.source import read
 
 TARGETS = ("cpu", "cuda")  # of generated C++
+IMPORTED = time.time()  # before the compiler
 launch_on_parts: Hook[Any] = Hook()  # partition.execution
 
 
@@ -40,15 +42,20 @@ class Function:
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__doc__ = function.__doc__
         self._definition: Definition | None = None
-        self._lines = remember(function)
+        self.lines = remember(function)  # of its file
 
     @property
     def definition(self) -> Definition:
         """The parsed source; read when first needed."""
         if self._definition is None:
             assert isinstance(self.__wrapped__, FunctionType)
-            self._definition = Definition(self.kind, read(self.__wrapped__, self._lines), self.cpp)
+            self._definition = Definition(self.kind, read(self.__wrapped__, self.lines), self.cpp)
         return self._definition
+
+    @property
+    def part(self) -> int | None:
+        """Which part of a kernel that ``barrier()`` divides this is; None of a whole one."""
+        return None if self._definition is None else self._definition.part
 
     def __copy__(self) -> Self:
         return self

@@ -16,13 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from morph.compiler.ir import abi
-from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.abi import State, Status
-from morph.compiler.ir.layout import FROM, TO
-from morph.compiler.ir.sites import Violated, past_limit
+from morph.compiler.ir.layout import FROM, TO, State, Status
 from morph.data.reclaim import release
-from morph.data.row import Row
 from morph.data.store import CAPACITY, COUNT, HEAD
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
@@ -34,6 +29,7 @@ from morph.graph.deletion import (
     recover,
     release_before_rebuild,
 )
+from morph.language.hooks import Hook
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Store
 from morph.launch.binding import Compiled, Where, by_steps
@@ -42,9 +38,11 @@ from morph.launch.locks import lock_of
 from morph.launch.scratch import ROUNDS, STATE, STATUS, Scratch, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
-from morph.launch.violations import error
 from morph.runtime.device import Device
 
+violation: Hook[Exception] = Hook("morph.launch.violations:error")
+past_limit: Hook[Exception] = Hook("morph.launch.violations:past_limit")
+queue_of: Hook[str] = Hook("morph.launch.violations:queue_of")
 _logger = logging.getLogger("morph.launch")
 faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
@@ -71,8 +69,8 @@ class Launch:
         self.device = compiled.device
         self.scratch = scratch(compiled.device) if memory is None else memory
         self.on_host = self.device.on_host
-        self.made = {s.slot: _scalars(s, self.device) for s in compiled.unit.stores
-                     if s.slot in compiled.unit.made}  # fmt: skip
+        self.made = {s.slot: _scalars(s, self.device) for s in compiled.stores
+                     if s.slot in compiled.made}  # fmt: skip
         slots.objects |= self.made
         # no WeakValueDictionary: an exception of a signal handler is lost in its callbacks
         self.refs = {slot: weakref.ref(o) for slot, o in slots.objects.items()}
@@ -87,7 +85,7 @@ class Launch:
         self._load()
         self.arguments = np.zeros(len(compiled.fields), np.uint64)
         self.buffer = self.arguments.data
-        self.state = self.scratch.state_for(State.VARS + len(compiled.unit.state))
+        self.state = self.scratch.state_for(State.VARS + compiled.state)
         self.reported = self.state.size <= STATE  # the state is part of `Scratch.results`
         self.epoch = self.most_items = self.most_edges = 0
         self.checked = -1  # `latest.epoch` when the text was last found to fit
@@ -166,9 +164,9 @@ class Launch:
         for slot, obj in self.objects.items():  # as when it was bound
             if "." not in slot:
                 fresh.of(obj, slot)
-        unit = self.compiled.unit
-        same = all(fresh.stores.get(s.slot) == s for s in unit.stores)
-        same = same and all(fresh.graphs.get(g.slot) == g for g in unit.graphs)
+        compiled = self.compiled
+        same = all(fresh.stores.get(s.slot) == s for s in compiled.stores)
+        same = same and all(fresh.graphs.get(g.slot) == g for g in compiled.graphs)
         self.shapes = shapes if same else []
         self.checked = epoch if same else -1
         return same
@@ -196,7 +194,7 @@ class Launch:
             shared.running = True
             try:
                 self._launch(values, alone)
-                result = self._result() if self.compiled.result is not None else None
+                result = self._result() if self.compiled.returns is not None else None
                 failed = False
                 return result
             except BaseException:  # also one raised by a signal handler
@@ -227,7 +225,7 @@ class Launch:
     def _begin(self) -> list[tuple[Any, Before, bool]]:
         """Return graphs whose points or edges may change, their counters, and whether ends move."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
-        fused, rebuilt = self.compiled.unit.fused, self._rebuilt()
+        fused, rebuilt = self.compiled.fused, self._rebuilt()
         return [
             # a program that changes edges and traverses none may reuse those that it has deleted
             (g, begin_launch(g, fused and g not in rebuilt), moved)
@@ -314,7 +312,7 @@ class Launch:
 
     def _items(self) -> int:
         """An upper bound of the number of items of any step."""
-        if not self.on_host or self.compiled.unit.fused:
+        if not self.on_host or self.compiled.fused:
             return self.most_items
         most = 0
         for ref in self.domains:
@@ -337,9 +335,9 @@ class Launch:
         for kind, array in s.arrays().items():
             if kind in index:
                 arguments[index[kind]] = self.device.pointer(array)
-        if self.compiled.unit.checked:
+        if self.compiled.checked:
             arguments[index["check"]] = self.device.pointer(s.checks.state)
-        fused = self.compiled.unit.fused
+        fused = self.compiled.fused
         arguments[index["state"]] = self.device.pointer(self.state) if fused else 0
         arguments[index["report"]] = s.report.address if fused and self.reported else 0
         self.scratch_version = s.version
@@ -351,10 +349,10 @@ class Launch:
             self.binary(self.arguments, self._items())
             s.dirty = False
             return
-        rounds = self._begin_checks(most) if compiled.unit.checked else 0
+        rounds = self._begin_checks(most) if compiled.checked else 0
         while True:
             self.binary(self.arguments, self._items(), alone)
-            status = s.report.wait(compiled.unit.fused and self.reported, compiled.interruptible)
+            status = s.report.wait(compiled.fused and self.reported, compiled.interruptible)
             if not status[Status.FAILED]:
                 return self._finish(status, rounds)
             self._resume(1 if alone else most, most)
@@ -372,7 +370,7 @@ class Launch:
             s.begin()
         if self.scratch_version != s.version or self.threads != most:
             self._fill_shared(most)
-        if compiled.unit.fused and self.on_host:  # a GPU's is not read
+        if compiled.fused and self.on_host:  # a GPU's is not read
             self.state[:] = 0
 
     def _finish(self, status: memoryview, rounds: int = 0) -> None:
@@ -382,8 +380,8 @@ class Launch:
         if status[Status.ROUND] > ROUNDS:
             s.recount()
         now = status[Status.ROUND] if compiled.claims else 0
-        if compiled.unit.checked and (v := s.checks.end(now - rounds)):
-            raise error(compiled.unit, v, self.objects)
+        if compiled.checked and (v := s.checks.end(now - rounds)):
+            raise violation(compiled.unit, v, self.objects)
 
     def _resume(self, team: int, most: int, full: bool = True) -> None:
         """Prepare the execution of deferred items; grow what was ``full``."""
@@ -423,7 +421,7 @@ class Launch:
 
     def _check_together(self) -> None:
         """Refuse more items (of a program: more capacity) than a GPU runs threads at once."""
-        word = CAPACITY if self.compiled.unit.fused else COUNT
+        word = CAPACITY if self.compiled.fused else COUNT
         n = max(int(d._host_meta[word]) for ref in self.together if (d := ref()) is not None)
         if n > (most := self.binary.threads):
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
@@ -435,14 +433,14 @@ class Launch:
         """
         status = self.device.to_host(self.scratch.status).copy()
         if place := int(status[Status.EXCEEDED]):
-            raise past_limit(ir.exceeds(self.compiled.unit)[place - 1])
+            raise past_limit(self.compiled.unit, place - 1)
         failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
         _logger.debug("%s: %d items are executed again", self.compiled.title, failed)
         for slot in self.compiled.touches:
             objects[slot].touched()
         for g in self._rebuilt():
             release_before_rebuild(g)
-        for full, store in zip(status[Status.STORES :], self.compiled.unit.stores, strict=False):
+        for full, store in zip(status[Status.STORES :], self.compiled.stores, strict=False):
             if full:
                 obj = objects[stands_for.get(store.slot, store.slot)]
                 obj.touched()
@@ -461,14 +459,13 @@ class Launch:
 
     def _queue(self) -> str:
         """The slot of the queue, if the step in which items failed runs until a queue is empty."""
-        unit, block, step = self.compiled.unit, 0, 0
-        if not abi.queues(unit):
+        compiled, block, step = self.compiled, 0, 0
+        if not compiled.queues:
             return ""
-        if unit.fused:
+        if compiled.fused:
             state = self.device.to_host(self.state)
             block, step = int(state[State.BLOCK]), int(state[State.STEP])
-        node = unit.blocks[block].steps[step]
-        return node.slot if isinstance(node, ir.Foreach) and node.until_empty else ""
+        return queue_of(compiled.unit, block, step)
 
     def _drop_finished(self, queue: Any) -> bool:
         """Drop the items of a full queue that have run, if this frees half of its capacity."""
@@ -489,9 +486,9 @@ class Launch:
 
     def _match_capacity(self, slot: str, capacity: int) -> None:
         """Give as much capacity to the collections that the program will swap with this one."""
-        if any(isinstance(f, ir.Kernel) and f.ahead for f in self.compiled.unit.funcs):
+        if self.compiled.ahead:
             return  # queues of such a step lie behind the last item, which `resize` does not copy
-        slots = {slot, *(dict(p).get(slot, slot) for p in self.compiled.unit.permutations)}
+        slots = {slot, *(dict(p).get(slot, slot) for p in self.compiled.permutations)}
         for obj in (self.objects[s] for s in slots):
             if obj.capacity < capacity:
                 obj.touched()
@@ -499,7 +496,7 @@ class Launch:
 
     def _stands_for(self) -> dict[str, str]:
         """The slot that each swapped slot denotes at the step that the program has reached."""
-        permutations = self.compiled.unit.permutations
+        permutations = self.compiled.permutations
         return (
             dict(permutations[int(self.device.to_host(self.state)[State.PERMUTATION])])
             if permutations
@@ -508,46 +505,10 @@ class Launch:
 
     def _result(self) -> Any:
         """The program's return value: a Python scalar."""
-        kind, at = self.compiled.result  # type: ignore[misc]
+        kind, at = self.compiled.returns  # type: ignore[misc]
         if self.reported:
             return kind.unpack_from(self.scratch.report.values, 8 * (STATUS + at))[0]
         return kind.unpack_from(self.device.to_host(self.state).tobytes(), 8 * at)[0]
-
-
-class InterpretedLaunch(Launch):
-    """One interpreted unit, bound to objects: the interpreter takes these, not addresses."""
-
-    def _fill(self, running: bool = False) -> None:
-        """Note the versions only."""
-        epoch = latest.epoch
-        self._record_versions()
-        self.epoch = epoch
-
-    def _launch(self, values: Sequence[Any], alone: bool) -> None:
-        status, deferred, reexecution = self.scratch.status, set[int](), False
-        unit, objects = self.compiled.unit, self.objects
-        stores = {s.slot: objects[s.slot] for s in unit.stores}
-        graphs = {g.slot: objects[g.slot] for g in unit.graphs}
-        kinds = dict(unit.scalars)
-        scalars = {
-            n: to_dtype(kinds[n]).type(int(v) if isinstance(v, Row) else v)
-            for n, v in zip(self.compiled.names, values, strict=True)
-        }
-        self.scratch.begin()
-        try:
-            while True:
-                self.binary(stores, graphs, scalars, status, reexecution, deferred)
-                if not status[Status.FAILED]:
-                    self.scratch.dirty = False
-                    return
-                self._handle_overflow()
-                reexecution = True
-        except Violated as found:
-            raise error(unit, found.violation, objects) from None
-        finally:
-            if self.scratch.dirty:  # return the capacity that items had reserved
-                for slot in self.compiled.touches:
-                    objects[slot]._publish_counters()
 
 
 def _scalars(store: Store, device: Device) -> Table:

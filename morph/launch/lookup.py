@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from morph.data.versions import latest
 from morph.language.bundles import flat, flattener, is_bundle
 from morph.language.depth import deep
 from morph.language.errors import LanguageError
+from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.launch.binding import (
     Compiled,
@@ -29,11 +31,12 @@ from morph.launch.binding import (
     picker,
 )
 from morph.launch.kernels import Launchable, launch_on_parts
-from morph.launch.launcher import InterpretedLaunch, Launch
+from morph.launch.launcher import Launch
 from morph.launch.locks import lock_of
 from morph.launch.slots import OBJECTS, Slots, in_parts, owner
 from morph.runtime.device import Device
 
+interpreted: Hook[Launch] = Hook("morph.launch.interpreted:InterpretedLaunch")
 MOST_LAUNCHES = 64  # bound launches that one kernel remembers
 _binding = threading.RLock()  # one thread compiles at a time
 _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
@@ -114,7 +117,7 @@ def launch_for(
         what.launches.pop(key, None)
         while len(what.launches) >= MOST_LAUNCHES:
             del what.launches[next(iter(what.launches))]
-        bound = InterpretedLaunch if device.interprets else Launch
+        bound = interpreted if device.interprets else Launch
         what.launches[key] = launch = bound(what, compiled, slots)
         launch.checked = latest.epoch
         return launch, args
@@ -126,6 +129,13 @@ def accept(what: Launchable, args: tuple[Any, ...]) -> None:
         launch_on_parts(what, None, args, None, None)
         return
     accepted(Request(what, None, args, None, _device(what, None, args)))
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Compile in this thread only, with enough stack."""
+    with _binding, deep():
+        yield
 
 
 def accepted(request: Request) -> tuple[Compiled, Slots]:

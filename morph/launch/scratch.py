@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from morph.compiler.ir.abi import Status
+from morph.compiler.ir.layout import Status
 from morph.data.store import HIDDEN
+from morph.language.hooks import Hook
 from morph.language.weak import WeakObjects
 from morph.launch.threads import get_num_threads
-from morph.launch.violations import Checks
 from morph.runtime.device import Device, device
 from morph.runtime.timing import used
 
+checks: Hook[Any] = Hook("morph.launch.violations:Checks")
 ENTRY_BYTES = 64  # bytes of an entry of the list of high-degree vertices
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
 STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
@@ -55,9 +56,9 @@ class Scratch:
         self.version = 0
 
     @cached_property
-    def checks(self) -> Checks:
+    def checks(self) -> Any:
         """State shared by checked launches."""
-        return Checks(self.device)
+        return checks(self.device)
 
     def allocate(self, items: int, edges: int, threads: int) -> None:
         """Allocate for a launch over so many items; bits that are set stay.

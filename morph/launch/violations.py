@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir import sites as checked_sites
 from morph.compiler.ir.layout import GLOBAL_ID, CheckWord
 from morph.compiler.ir.sites import (
     CHECK_WORDS,
@@ -115,6 +116,17 @@ def error(unit: ir.Unit, v: Violation, objects: Any) -> CheckError:
         text = _text(unit, sites, v, objects, SHORT)
     other = sites.nodes[v.other_site].pos if v.kind == Kind.RACE else None
     return CheckError(text[:LONGEST], node.pos, other)
+
+
+def past_limit(unit: ir.Unit, place: int) -> CheckError:
+    """Make the error of an item that allocates more than it has reserved."""
+    return checked_sites.past_limit(ir.exceeds(unit)[place])
+
+
+def queue_of(unit: ir.Unit, block: int, step: int) -> str:
+    """The slot of the collection that a step empties; "" if it is none of these steps."""
+    node = unit.blocks[block].steps[step]
+    return node.slot if isinstance(node, ir.Foreach) and node.until_empty else ""
 
 
 def _text(unit: ir.Unit, sites: Sites, v: Violation, objects: Any, most: int) -> str:

@@ -50,6 +50,14 @@ def _empty(*shape: int, dtype: Any = np.int32) -> Callable[[], NDArray[Any]]:
     return lambda: np.empty(shape, dtype)
 
 
+def _are_among(keys: Array, others: Array, xp: Any) -> Array:
+    """Which keys are among others; `numpy.isin` imports `numpy.ma`, which takes 20 ms."""
+    if not others.size:
+        return xp.zeros(keys.size, bool)
+    ordered = xp.sort(others)
+    return ordered[xp.minimum(xp.searchsorted(ordered, keys), ordered.size - 1)] == keys
+
+
 @dataclass(eq=False)
 class Mesh:
     """A planar triangle mesh with constrained edges.
@@ -144,9 +152,9 @@ class Mesh:
         known = edge_keys(self.segments[:, 0], self.segments[:, 1], n, xp)
         markers = array_of("segment_markers", self.segment_markers, xp)
         if given and not markers.size:
-            markers = xp.isin(known, keys).astype(np.int32)
+            markers = _are_among(known, keys, xp).astype(np.int32)
         markers = as_array("segment_markers", markers, np.int32, (given,), xp)
-        missing = hull[~xp.isin(keys, known)]
+        missing = hull[~_are_among(keys, known, xp)]
         if len(missing):
             self.segments = xp.concatenate([self.segments, missing])
             markers = xp.concatenate([markers, xp.ones(len(missing), np.int32)])

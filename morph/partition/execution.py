@@ -21,8 +21,9 @@ from morph.language.bundles import flat
 from morph.language.weak import WeakMap
 from morph.launch import lookup
 from morph.launch.binding import Compiled, Request, Where, captured
+from morph.launch.interpreted import InterpretedLaunch
 from morph.launch.kernels import Launchable
-from morph.launch.launcher import InterpretedLaunch, Launch
+from morph.launch.launcher import Launch
 from morph.launch.slots import Slots
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import received_messages, sent_messages

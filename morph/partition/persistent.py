@@ -176,7 +176,7 @@ class PersistentProgram(LaunchOnParts):
                     x.running = True
                 self._launch(graph, values)
                 first = self.launches[0]
-                result = first._result() if first.compiled.result is not None else None
+                result = first._result() if first.compiled.returns is not None else None
                 shared.failed = False
                 return result
             except BaseException:  # also one raised by a signal handler

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,40 @@ def all_true(x: Array) -> bool:
 def count_true(x: Array) -> int:
     """Count the true elements of a bool array; see `all_true`."""
     return int(x.ravel().nonzero()[0].size if _is_gpu_bool(x) else x.sum())
+
+
+def bincount(xp: Any, x: Array, minlength: int) -> Array:
+    """Count the occurrences of each of the values from 0 on, as `numpy.bincount`.
+
+    CuPy's tests the values by a reduction of bools, see `all_true`: here by a simpler kernel.
+    """
+    if getattr(xp, "__name__", None) != "cupy":
+        return xp.bincount(x, minlength=minlength)
+    with _simple_reductions(xp._core):
+        return xp.bincount(x, minlength=minlength)
+
+
+class _Simple:
+    """How many threads want simple reductions, and what CuPy used before."""
+
+    lock, threads, before = threading.Lock(), 0, list[Any]()
+
+
+@contextmanager
+def _simple_reductions(core: Any) -> Iterator[None]:
+    """Have CuPy compile reductions without CUB, 0.1 s each."""
+    with _Simple.lock:
+        if not _Simple.threads:
+            _Simple.before = core.get_reduction_accelerators()
+            core.set_reduction_accelerators([])
+        _Simple.threads += 1
+    try:
+        yield
+    finally:
+        with _Simple.lock:
+            _Simple.threads -= 1
+            if not _Simple.threads:
+                core.set_reduction_accelerators(_Simple.before)
 
 
 def rough_mean(x: Array) -> float:

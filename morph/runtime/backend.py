@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from morph.language.hooks import Hook
 from morph.runtime.arrays import Array
-
-if TYPE_CHECKING:
-    from morph.compiler.ir import nodes as ir
 
 ArgumentBlock = npt.NDArray[np.uint64]
 """The arguments of a unit, in the order of `morph.compiler.ir.abi.fields`; C-contiguous."""
@@ -248,14 +245,14 @@ class Backend(Protocol):
 
     # --- launches --------------------------------------------------------------------------------
 
-    def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
+    def load(self, code: Any, faults: bool, seed: int) -> Any:
         """Build a unit and return its `Launch`.
 
         Parameters
         ----------
-        unit : ir.Unit
         code : object
-            ``code.text`` is the unit's C++ (generated when asked for); ``code.interruptible`` says
+            ``code.outline`` and ``code.unit`` are the unit's outline and IR, ``code.text`` is its
+            C++ (both made when asked for); ``code.interruptible`` says
             whether signal handlers run during a launch; ``code.rebuilt()`` is called by another
             thread when a better binary can be loaded.
         faults : bool
@@ -268,6 +265,9 @@ class Backend(Protocol):
         Launch
             Or, if the backend ``interprets``, what `morph.runtime.interpreter.launch.load` returns.
         """
+
+    def build(self, code: Any) -> None:
+        """Compile a unit's C++ for the cache, and do not load it; ``code`` as in `load`."""
 
     def report(self, values: Array) -> Report:
         """Return a reader of an int64 array of this device, called after each launch."""

@@ -1,35 +1,40 @@
 """Size-bounded community search: a connected subgraph around a vertex, of large minimum degree.
 
 The problem and its reductions are those of Yao and Chang (PVLDB 2021).  For each query the host
-chooses a degree and finds the vertices near it that a subgraph of this minimum degree may have
-(`neighbourhood`).  The rest is done on the graph's device, for all queries at once (`search`): the
-reduction of these vertices, a greedy search, and branch and bound where the greedy search does not
-reach the degree.  A binary search over the degree ends at the largest.
+chooses a degree.  The rest is done on the graph's device, for all queries at once: the vertices
+near the query that a subgraph of this minimum degree may have (`candidates`), a greedy search, and
+branch and bound where the greedy search does not reach the degree (`search`).  Where there are many
+vertices, those of most neighbours in common with the query are searched first.  A search over
+the degree ends at the largest.
 """
 
 from __future__ import annotations
 
 import time as clock
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.community import neighbourhood
 from morph.algorithms.community.neighbourhood import (
     Ints,
-    Neighbourhood,
     SimpleGraph,
-    TooManyCandidates,
+    min_degree,
+    nearest,
     simple_graph,
 )
-from morph.algorithms.community.tasks import WORD, Search, Task, batches, members_of
+from morph.algorithms.community.tasks import ListedSearch, Search, Tasks, space_of
 from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
 from morph.data.conversion import as_integer, number, truth
 from morph.graph import Graph
 from morph.language.messages import shown
 
 INITIAL_CAPACITY = 1 << 12  # of solutions
+NARROW = 256  # vertices that are searched first where there are more,
+NARROW_NODES = 1 << 8  # for so many nodes of each query
+NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
+MAX_BATCH, MAX_BATCH_CPU = 1 << 11, 1 << 8  # queries that are prepared together
 
 
 class Community(NamedTuple):
@@ -42,8 +47,7 @@ class Community(NamedTuple):
     vertices : array of int64, shape (count,)
         Ascending, on the host.
     proved : bool
-        Whether no subgraph has a larger minimum degree.  False if the time was up, or if more than
-        32,768 vertices may be in a better one.
+        Whether no subgraph has a larger minimum degree; false only if the time was up.
     bound : int
         No subgraph has a larger minimum degree than this.
     nodes : int
@@ -64,63 +68,59 @@ class Community(NamedTuple):
     top: list[tuple[int, Any]] | None = None
 
 
-@dataclass(kw_only=True)
-class Query(Task):
-    """A query, and what is known of it.
-
-    ``best`` and ``members`` are of the best subgraph so far; ``candidates`` has all subgraphs of
-    the minimum degree ``degree``.
+class Queries:
+    """The queries of a call, and what is known of them.
 
     Attributes
     ----------
-    bound : int
-        No subgraph has a larger minimum degree.
-    min_searched : int
-        Subgraphs of a lower degree than this have too many candidates.
+    vertex, min_size, max_size : array of int64, shape (count,)
+    best, bound : array of int64
+        Minimum degrees: of the best subgraph so far, and a bound that no subgraph exceeds.
+    nodes : array of int64
+        Visited by the searches.
+    level : array of int64
+        How often a search was ended that had visited many nodes; others come first.
+    members : list of array of int64, or None
+        The vertices of the best subgraph; None if it is still to be found, as any of at least
+        ``min_size`` vertices, and two for minimum degree 1.
     """
 
-    neighbourhood: Neighbourhood
-    bound: int
-    nodes: int = 0
-    min_searched: int = 0
+    def __init__(self, graph: SimpleGraph, vertex: Ints, sizes: Ints) -> None:
+        count = graph.component_size[vertex]
+        self.graph, self.vertex = graph, vertex
+        self.min_size, self.max_size = sizes[:, 0], np.minimum(sizes[:, 1], count)
+        self.exists = count >= self.min_size
+        self.bound = np.where(self.exists, np.minimum(graph.core[vertex], self.max_size - 1), 0)
+        self.best = np.minimum(self.bound, 1)  # that of an edge
+        self.nodes, self.level = (np.zeros(len(vertex), np.int64) for _ in range(2))
+        self.members: list[Ints | None] = [None] * len(vertex)
 
-    def choose_degree(self) -> bool:
-        """Choose a degree between best and bound, and find its candidates.
+    @property
+    def undecided(self) -> Any:
+        """The queries of which a degree is still to be searched."""
+        return np.flatnonzero(self.best < self.bound)
 
-        Returns
-        -------
-        bool
-            False if best and bound meet, or all degrees between have too many candidates.
-        """
-        while self.best < self.bound >= self.min_searched:
-            self.degree = max((self.best + self.bound + 1) // 2, self.min_searched)
-            whole = self.neighbourhood.component(self.degree)
-            if whole is not None:  # it has all subgraphs of this minimum degree
-                if len(whole) < self.min_size:
-                    self.bound = self.degree - 1
-                else:
-                    self.best, self.members = self.neighbourhood.min_degree(whole), whole
-                continue
-            try:
-                self.candidates = self.neighbourhood.candidates(self.degree)
-            except TooManyCandidates:
-                self.min_searched = self.degree + 1
-                continue
-            if len(self.candidates) >= max(self.min_size, self.degree + 1):
-                return True
-            self.bound = self.degree - 1
-        return False
+    def next_degree(self, at: Ints) -> Any:
+        """Give a degree between best and bound: nearer to this, where there are fewer vertices."""
+        return self.best[at] + (3 * (self.bound[at] - self.best[at]) + 3) // 4
 
-    def note(self, members: Ints) -> None:
-        """Keep a subgraph if it is better."""
-        degree = self.neighbourhood.min_degree(members)
-        if degree > self.best:
-            self.best, self.members = degree, np.sort(members)
+    def note(self, at: Ints, degree: Ints, members: list[Ints]) -> None:
+        """Keep better subgraphs."""
+        self.best[at] = degree
+        for i, x in zip(at.tolist(), members, strict=True):
+            self.members[i] = x
+
+    def complete(self, i: int) -> None:
+        """Find any subgraph, if there is none yet."""
+        if self.members[i] is None:
+            count = max(int(self.min_size[i]), int(self.best[i]) + 1)
+            found = nearest(self.graph, int(self.vertex[i]), count)
+            self.members[i], self.best[i] = found, min_degree(self.graph, found)
 
 
 @of_graph_on_one_device
 def community(
-    graph: Graph, q: Any, size: tuple[int, int], *, time: float | None = None, all: bool = False,
+    graph: Graph, q: Any, size: Any, *, time: float | None = None, all: bool = False,
     top: int | None = None, progress: Callable[[int, int, int], object] | None = None,
 ) -> Any:  # fmt: skip
     """Find a connected subgraph around a vertex, of bounded size and the largest minimum degree.
@@ -131,8 +131,8 @@ def community(
         On any device.  Directions, parallel edges and loops are ignored.
     q : int or array of int
         The vertex that the subgraph has, or several: a query for each.
-    size : (int, int)
-        The least and the largest number of vertices, both allowed.
+    size : (int, int), or array of int, shape (count, 2)
+        The least and the largest number of vertices, both allowed; or those of each query.
     time : float, optional
         Seconds after which the search ends; then results may be unproved.  They begin with the
         call; a subgraph, not the best, is found in any case.
@@ -161,7 +161,6 @@ def community(
         ``top`` below 1.
     """
     begin = clock.monotonic()
-    min_size, max_size = _sizes(size)
     every = truth(all, "all")
     if time is not None:
         number(time, "time")
@@ -169,13 +168,14 @@ def community(
         raise ValueError(f"time is a number of seconds from 0 on, not {time}")
     if top is not None and (top := as_integer(top, "top")) < 1:
         raise ValueError(f"top is a number of subgraphs from 1 on, not {top}")
-    queries = source_rows(graph, q, "q")
+    pair = None if np.ndim(size) == 2 else _sizes(size)
+    vertex = source_rows(graph, q, "q").astype(np.int64)
+    sizes = np.tile(pair, (len(vertex), 1)) if pair else _pairs(size, len(vertex))
     given = simple_graph(graph)
-    state = [_query_of(given, query, min_size, max_size) for query in queries.tolist()]
     end = np.inf if time is None else begin + time
-    run = Run(given, [x for x in state if x is not None], len(state), end, progress)
+    run = Run(Queries(given, vertex, sizes), end, progress)
     run.decide_all()
-    results = [None if x is None else run.result(x, every, top) for x in state]
+    results = [run.result(i, every, top) for i in range(len(vertex))]
     return results if np.ndim(q) else results[0]
 
 
@@ -188,35 +188,35 @@ def _sizes(size: Any) -> tuple[int, int]:
     return least, most
 
 
-def _query_of(graph: SimpleGraph, query: int, min_size: int, max_size: int) -> Query | None:
-    count = int(graph.component_size[query])
-    if count < min_size:
-        return None
-    max_size = min(max_size, count)
-    bound = min(int(graph.core[query]), max_size - 1)
-    neighbourhood = Neighbourhood(graph, query, max_size)
-    best, members = neighbourhood.nearest(min_size)
-    return Query(
-        neighbourhood=neighbourhood, min_size=min_size, max_size=max_size,
-        best=best, members=members, bound=bound,
-    )  # fmt: skip
+def _pairs(size: Any, count: int) -> Ints:
+    """Check a pair of sizes for each query."""
+    given = np.asarray(size)
+    if given.shape != (count, 2) or given.dtype.kind not in "iu":
+        raise TypeError(
+            f"size is a pair of integers, or one for each of {count} queries, not {shown(size)}"
+        )
+    wrong = np.flatnonzero((given[:, 0] < 1) | (given[:, 0] > given[:, 1]))
+    if wrong.size:
+        least, most = given[wrong[0]].tolist()
+        raise ValueError(f"size is a pair 1 <= least <= largest, not ({least}, {most})")
+    return given.astype(np.int64)
 
 
 class Run:
     """The searches of a call of `community`."""
 
     def __init__(
-        self, given: SimpleGraph, queries: list[Query], count: int, end: float,
-        progress: Callable[[int, int, int], object] | None,
-    ) -> None:  # fmt: skip
-        self.graph, self.queries, self.count, self.end = given.csr, queries, count, end
-        self.progress, self.nodes, self.left = progress, 0, len(queries)
+        self, queries: Queries, end: float, progress: Callable[[int, int, int], object] | None
+    ) -> None:
+        self.queries, self.end, self.progress, self.nodes = queries, end, progress, 0
+        self.space = space_of(queries.graph)
 
     def report(self, nodes: int = 0) -> None:
         """Count visited nodes, and show the state."""
         self.nodes += nodes
         if self.progress is not None:
-            self.progress(self.count - self.left, self.count, self.nodes)
+            count = len(self.queries.vertex)
+            self.progress(count - len(self.queries.undecided), count, self.nodes)
 
     @property
     def in_time(self) -> bool:
@@ -225,86 +225,119 @@ class Run:
 
     def decide_all(self) -> None:
         """Find the best subgraphs of all queries, until the time is up."""
-        left = self.queries
-        while left and self.in_time:
-            left = self.reduced(left)
-            self.left = len(left)
-            for batch in batches(left):
-                self.report()
-                self.decide(batch)
-
-    def reduced(self, queries: list[Query]) -> list[Query]:
-        """Reduce queries until each is decided or needs a search; give the latter."""
-        undecided: list[Query] = []
-        while queries and self.in_time:
-            queries = [x for x in queries if self.in_time and x.choose_degree()]
-            for batch in batches(queries):
+        on_host, level = self.space.device.on_host, self.queries.level
+        most, nodes = (MAX_BATCH_CPU, NODES_CPU) if on_host else (MAX_BATCH, NODES)
+        while len(left := self.queries.undecided) and self.in_time:
+            least = int(level[left].min())
+            most_nodes = np.inf if len(left) == 1 else nodes << 4 * least
+            left = left[level[left] == least]
+            for start in range(0, len(left), most):
                 if self.in_time:
-                    Search(self.graph, batch).reduce()
-                    for x in batch:
-                        if not len(x.candidates):
-                            x.bound = x.degree - 1
-                    undecided += [x for x in batch if x.best < x.degree <= x.bound]
-            waiting = set(map(id, undecided))
-            queries = [x for x in queries if id(x) not in waiting]
-        return undecided
+                    self.decide(left[start : start + most], most_nodes)
 
-    def decide(self, batch: list[Query]) -> None:
-        """Decide whether there are subgraphs of the degrees of queries, until the time is up."""
-        search = Search(self.graph, batch)
-        search.run(self.end, self.report)
-        solved, solutions, open_, nodes = map(search.value, ("solved", "solution", "open", "nodes"))
-        for i, x in enumerate(batch):
-            x.nodes += int(nodes[i])
-            if solved[i]:
-                x.note(x.candidates[members_of(solutions[i])])
-            elif not open_[i]:
-                x.bound = x.degree - 1
+    def decide(self, at: Ints, most_nodes: float) -> None:
+        """Search for subgraphs of some degrees of queries, until so many nodes are visited."""
+        x = self.queries
+        degree = x.next_degree(at)
+        tasks = self.tasks(at, degree)
+        few = tasks.sizes < np.maximum(x.min_size[at], degree + 1)
+        x.bound[at[few]] = degree[few] - 1
+        left = np.flatnonzero(~few)
+        wide = left[(tasks.sizes[left] > NARROW) & (x.level[at[left]] == 0)]
+        if len(wide):  # most have a subgraph among the first vertices
+            some = min(most_nodes, NARROW_NODES * len(wide))
+            self.search(at[wide], tasks.take(wide, NARROW), some, proves=False)
+            left = left[x.best[at[left]] < degree[left]]
+        large = tasks.sizes[left] > neighbourhood.MAX_CANDIDATES
+        self.search(at[left[~large]], tasks.take(left[~large]), most_nodes)
+        for i in left[large].tolist():
+            if self.in_time:
+                self.search_on_lists(at[i : i + 1], degree[i : i + 1], most_nodes)
 
-    def find_all(self, query: Query, degree: int) -> list[Ints] | None:
+    def tasks(self, at: Ints, degree: Ints) -> Tasks:
+        """Make the searches for subgraphs of some degrees."""
+        x = self.queries
+        sizes, vertices = self.space.candidates(x.vertex[at], degree, x.max_size[at])
+        return Tasks(x.min_size[at], x.max_size[at], degree, sizes, vertices)
+
+    def search(self, at: Ints, tasks: Tasks, most_nodes: float, proves: bool = True) -> None:
+        """Search for subgraphs; where there is none, this ``proves`` a bound of the degree."""
+        for part in tasks.batches():
+            if not self.in_time:
+                return
+            self.report()
+            some, of = tasks.take(part), at[part]
+            search = Search(self.space, some)
+            search.run(self.end, self.report, most_nodes=most_nodes)
+            found, open_, nodes = map(search.value, ("found", "open", "nodes"))
+            self.queries.nodes[of] += nodes
+            better = np.flatnonzero(found > self.queries.best[of])
+            self.queries.note(of[better], found[better], search.members(better))
+            if proves:
+                none = (found < some.degree) & (open_ == 0)
+                self.queries.bound[of[none]] = some.degree[none] - 1
+                self.queries.level[of[(found < some.degree) & (open_ > 0)]] += 1
+
+    def search_on_lists(self, at: Ints, degree: Ints, most_nodes: float) -> None:
+        """Search for a subgraph of a degree where rows of bits would take too much memory."""
+        x, i = self.queries, int(at[0])
+        self.tasks(at, degree)  # for the hash table
+        limits = {
+            "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": int(degree[0])
+        }  # fmt: skip
+        search = ListedSearch(self.space, x.graph, limits)
+        search.run(self.end, self.report, most_nodes)
+        row = search.queries[0]
+        x.nodes[i] += int(row.nodes)
+        if (members := search.members) is not None:
+            x.note(at, np.array([min_degree(x.graph, members)]), [members])
+        elif row.open == 0:
+            x.bound[i] = degree[0] - 1
+        else:
+            x.level[i] += 1
+
+    def find_all(self, i: int, degree: int) -> list[Ints] | None:
         """Find all subgraphs of a minimum degree or a larger, None if that takes too much."""
+        x, at = self.queries, np.array([i])
         if degree == 0:  # connected: each larger one has a minimum degree of 1
-            alone = [np.array([query.neighbourhood.query])] if query.min_size == 1 else []
-            others = self.find_all(query, 1) if query.best > 0 else []
+            alone = [x.vertex[at]] if x.min_size[i] == 1 else []
+            others = self.find_all(i, 1) if x.best[i] > 0 else []
             return None if others is None else [*alone, *others]
-        query.degree = degree
-        try:
-            query.candidates = query.neighbourhood.candidates(degree)
-        except TooManyCandidates:
+        tasks = self.tasks(at, np.array([degree]))
+        if tasks.sizes[0] > neighbourhood.MAX_CANDIDATES:
             return None
-        if self.in_time:
-            Search(self.graph, [query]).reduce()
-        if not len(query.candidates):
+        if tasks.sizes[0] < max(x.min_size[i], degree + 1):
             return []
         capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
         while count > capacity:
             capacity = count
-            search = Search(self.graph, [query])
-            solutions, count = search.run(self.end, self.report, capacity)
-            query.nodes += int(search.value("nodes")[0])
+            search = Search(self.space, tasks)
+            count = search.run(self.end, self.report, capacity)
+            x.nodes[i] += int(search.value("nodes")[0])
             if search.value("open")[0]:
                 return None
-        ids, words = query.candidates, -(-len(query.candidates) // WORD)
-        rows = np.asarray(self.graph.device.to_host(solutions))[: count * words]
-        sets = (np.sort(ids[members_of(x)]) for x in rows.reshape(count, words))
-        return sorted(sets, key=np.ndarray.tolist)
+        return sorted(search.all_members(count), key=np.ndarray.tolist)
 
-    def result(self, query: Query, every: bool, top: int | None) -> Community:
-        """Give the result of a decided query, with all or the best subgraphs."""
-        proved = query.best == query.bound
-        sets = self.find_all(query, query.best) if proved and every else None
-        first = None if top is None or not proved else self.find_top(query, top)
-        known = query.best, query.members, proved, query.bound
-        return Community(*known, query.nodes, sets, first)
+    def result(self, i: int, every: bool, top: int | None) -> Community | None:
+        """Give the result of a query, with all or the best subgraphs."""
+        x = self.queries
+        if not x.exists[i]:
+            return None
+        x.complete(i)
+        best, bound = int(x.best[i]), int(x.bound[i])
+        proved = best == bound
+        sets = self.find_all(i, best) if proved and every else None
+        first = None if top is None or not proved else self.find_top(i, top)
+        return Community(best, x.members[i], proved, bound, int(x.nodes[i]), sets, first)
 
-    def find_top(self, query: Query, count: int) -> list[tuple[int, Ints]] | None:
+    def find_top(self, i: int, count: int) -> list[tuple[int, Ints]] | None:
         """Find the best subgraphs, None if that takes too much."""
         found: list[tuple[int, Ints]] = []
-        for degree in range(query.best, -1, -1):
+        for degree in range(int(self.queries.best[i]), -1, -1):
             if len(found) >= count:
                 break
-            sets = self.find_all(query, degree)
+            sets = self.find_all(i, degree)
             if sets is None:
                 return None
-            found = [(query.neighbourhood.min_degree(x), x) for x in sets]
+            found = [(min_degree(self.queries.graph, x), x) for x in sets]
         return sorted(found, key=lambda x: (-x[0], x[1].tolist()))[:count]

@@ -1,8 +1,8 @@
-"""The vertices around a query that a dense subgraph of bounded size may have, on the host."""
+"""The simple graph of a graph, on the host and on its device, and what the host finds in it."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,8 @@ from morph.algorithms.graph.cores import core_number
 from morph.graph import Graph
 
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 MAX_CANDIDATES = 1 << 15  # vertices around a query that are searched
-
-
-class TooManyCandidates(Exception):
-    """More than `MAX_CANDIDATES` vertices may be in a subgraph."""
+LARGEST = 1 << 24  # edges of a graph that keeps its simple graph for the next call
 
 
 def farthest(k: int, max_size: int) -> int:
@@ -54,6 +50,9 @@ class SimpleGraph:
             np.int64
         )
         self.component_size = np.bincount(self.label, minlength=n)[self.label]
+        self.space: Any = None  # of searches, see `tasks.space_of`
+        self.csr.points.add("core", np.int32)
+        self.csr.points.core[:] = self.core.astype(np.int32)
 
     def rows(self, points: Ints) -> tuple[Ints, Ints]:
         """Give the edges out of points: the position of the point, and the other end."""
@@ -64,94 +63,31 @@ class SimpleGraph:
 
 
 def simple_graph(graph: Graph) -> SimpleGraph:
-    """Give the simple graph of the live edges."""
+    """Give the simple graph of the live edges, that of the call before if nothing has changed."""
+    changes, kept = graph.kept.get("simple", (-1, None))
+    if changes == graph.changes:
+        return kept  # type: ignore[no-any-return]
     live = live_edges(graph)
     columns = (graph.edges.src, graph.edges.dst)
     ends = (graph.device.to_host(x.array[: len(graph.edges)]) for x in columns)
     at = live if isinstance(live, slice) else np.asarray(graph.device.to_host(live))
-    return SimpleGraph(graph, *(np.asarray(e)[at].astype(np.int64) for e in ends))
+    made = SimpleGraph(graph, *(np.asarray(e)[at].astype(np.int64) for e in ends))
+    if len(graph.edges) <= LARGEST:
+        graph.kept["simple"] = graph.changes, made
+    return made
 
 
-class Neighbourhood:
-    """The surroundings of a query, for subgraphs of ``max_size`` vertices at most."""
+def nearest(graph: SimpleGraph, query: int, count: int) -> Ints:
+    """Give the first vertices of a breadth-first search, ascending: they are connected."""
+    found = front = np.array([query])
+    while len(found) < count:
+        front = np.setdiff1d(graph.rows(front)[1], found)
+        found = np.concatenate([found, front])
+    return np.sort(found[:count])  # each has a neighbour in the level before
 
-    def __init__(self, graph: SimpleGraph, query: int, max_size: int) -> None:
-        self.graph, self.query, self.max_size = graph, query, max_size
-        self.adjacent = graph.targets[graph.offsets[query] : graph.offsets[query + 1]]
 
-    @cached_property
-    def second(self) -> tuple[Ints, Ints, Bools]:
-        """The neighbours of neighbours: ids, neighbours in common, and whether adjacent."""
-        ids, common = np.unique(self.graph.rows(self.adjacent)[1], return_counts=True)
-        return ids, common, np.isin(ids, self.adjacent, assume_unique=True)
-
-    def nearest(self, count: int) -> tuple[int, Ints]:
-        """Give the minimum degree among the first vertices of a breadth-first search, and these."""
-        found = front = np.array([self.query])
-        while len(found) < count:
-            front = np.setdiff1d(self.graph.rows(front)[1], found)
-            found = np.concatenate([found, front])
-        found = found[:count]  # connected: each has a neighbour in the level before
-        return self.min_degree(found), np.sort(found)
-
-    def min_degree(self, members: Ints) -> int:
-        """Give the minimum degree of the subgraph that vertices induce."""
-        at, ends = self.graph.rows(members)
-        degree = np.bincount(at[np.isin(ends, members)], minlength=len(members))
-        return int(degree.min())
-
-    def component(self, k: int) -> Ints | None:
-        """Give the query's component in the ``k``-core, None if it is too large."""
-        core, front = self.graph.core, np.array([self.query])
-        seen, levels, size = {self.query}, [front], 1
-        while front.size:
-            front = self.graph.rows(front)[1]
-            front = np.unique(front[core[front] >= k])
-            front = front[[v not in seen for v in front.tolist()]] if front.size else front
-            size += front.size
-            if size > self.max_size:
-                return None
-            seen.update(front.tolist())
-            levels.append(front)
-        return np.sort(np.concatenate(levels))
-
-    def candidates(self, k: int) -> Ints:
-        """Give the vertices that a subgraph of minimum degree ``k`` may have.
-
-        Returns
-        -------
-        array of int
-            The query, then other vertices, ascending; a superset.
-
-        Raises
-        ------
-        TooManyCandidates
-        """
-        core, least = self.graph.core, 2 * k - self.max_size
-        if least + 2 > 0:  # any two members have so many common neighbours, or two less if adjacent
-            ids, common, is_adjacent = self.second
-            keep = common >= np.where(is_adjacent, least, least + 2)
-            others = ids[keep & (core[ids] >= k)]
-            if least <= 0:  # adjacent ones may have none
-                others = np.union1d(others, self.adjacent[core[self.adjacent] >= k])
-            others = others[others != self.query]
-        else:
-            others = self._within(k, farthest(k, self.max_size))
-        if len(others) >= MAX_CANDIDATES:
-            raise TooManyCandidates(f"{len(others)} vertices may be in a subgraph")
-        return np.concatenate([[self.query], others])
-
-    def _within(self, k: int, distance: int) -> Ints:
-        """Give the other vertices within a distance in the ``k``-core, ascending."""
-        core = self.graph.core
-        seen = np.zeros(self.graph.n, bool)
-        seen[self.query] = True
-        front, levels = np.array([self.query]), [np.zeros(0, np.int64)]
-        for _ in range(distance):
-            front = np.unique(self.graph.rows(front)[1])
-            front = front[~seen[front] & (core[front] >= k)]
-            if not front.size:
-                break
-            seen[front] = True
-            levels.append(front)
-        return np.sort(np.concatenate(levels))
+def min_degree(graph: SimpleGraph, members: Ints) -> int:
+    """Give the minimum degree of the subgraph that vertices induce."""
+    at, ends = graph.rows(members)
+    degree = np.bincount(at[np.isin(ends, members)], minlength=len(members))
+    return int(degree.min())

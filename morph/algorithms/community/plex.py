@@ -12,13 +12,13 @@ others are joined to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from morph.algorithms.community.neighbourhood import MAX_CANDIDATES, Ints, SimpleGraph, simple_graph
-from morph.algorithms.community.tasks import Search, Task, batches, members_of
+from morph.algorithms.community.tasks import Search, Space, Tasks, space_of
 from morph.algorithms.graph.arguments import of_graph_on_one_device
 from morph.data.conversion import as_integer
 from morph.graph import Graph
@@ -75,7 +75,7 @@ class PlexSearch:
     """The search for larger and larger k-plexes of a graph."""
 
     def __init__(self, graph: SimpleGraph, k: int) -> None:
-        self.graph, self.k, self.proved = graph, k, True
+        self.graph, self.k, self.proved, self.space = graph, k, True, space_of(graph)
         self.best: Ints = np.zeros(0, np.int64)
         alive = np.flatnonzero(graph.core >= 0)
         degree = np.diff(graph.offsets)
@@ -116,16 +116,16 @@ class PlexSearch:
         """Find a larger one below some roots, again and again, until there is none."""
         while len(roots):
             size = max(len(self.best) + 1, connected)
-            found = [task for root in roots.tolist() if (task := self.task(root, size))]
-            tasks = [task for task in found if len(task.candidates) <= MAX_CANDIDATES]
-            self.proved = self.proved and len(tasks) == len(found)
-            solved = decide(self.graph.csr, tasks)
-            for task in solved:
-                self.note(task.members)
-            roots = np.array([task.candidates[0] for task in solved], np.int64)
+            found = [x for root in roots.tolist() if (x := self.candidates(root, size)) is not None]
+            sets = [x for x in found if len(x) <= MAX_CANDIDATES]
+            self.proved = self.proved and len(sets) == len(found)
+            solved = decide(self.space, sets, size, size - self.k)
+            for members in solved.values():
+                self.note(members)
+            roots = np.array([sets[i][0] for i in solved], np.int64)
 
-    def task(self, root: int, size: int) -> Task | None:
-        """Make the search below a root for a k-plex of a size; None if there is none."""
+    def candidates(self, root: int, size: int) -> Ints | None:
+        """Give the vertices of a k-plex of a size below a root; None if there is none."""
         rank, core, degree = self.rank, self.graph.core, size - self.k
 
         def above(ids: Ints) -> Any:
@@ -145,8 +145,7 @@ class PlexSearch:
             others = np.union1d(others, near)
         if len(others) + 1 < size:
             return None
-        candidates = np.concatenate([[root], others])
-        return Task(min_size=size, max_size=size, degree=degree, candidates=candidates)
+        return np.concatenate([[root], others])
 
     def search_parts(self, size: int) -> bool:
         """Find one of a size, which may be in parts; give whether there is one."""
@@ -168,28 +167,25 @@ class PlexSearch:
             symmetric=True,
             device=self.graph.csr.device,
         )
-        task = Task(min_size=size + 1, max_size=size + 1, degree=size + 1 - self.k,
-                    candidates=np.arange(len(rest) + 1))  # fmt: skip
-        solved = decide(made, [task])
-        for found in solved:
-            self.note(rest[found.members[1:] - 1])
+        vertices = np.arange(len(rest) + 1)
+        solved = decide(Space(made), [vertices], size + 1, size + 1 - self.k)
+        for found in solved.values():
+            self.note(rest[found[1:] - 1])
         return bool(solved)
 
 
-def decide(graph: Graph, tasks: Iterable[Task]) -> list[Task]:
-    """Give the tasks that have a subgraph of their size and degree, its vertices in ``members``."""
-    solved: list[Task] = []
-    undecided: list[Task] = []
-    for batch in batches([*tasks]):
-        Search(graph, batch).reduce()
-        solved += [task for task in batch if task.best >= task.degree]
-        undecided += [task for task in batch if task.best < task.degree and len(task.candidates)]
-    for batch in batches(undecided):
-        search = Search(graph, batch)
+def decide(space: Space, sets: Sequence[Ints], size: int, degree: int) -> dict[int, Ints]:
+    """Find subgraphs of a size and a minimum degree in sets; give their vertices by set."""
+    solved: dict[int, Ints] = {}
+    if not sets:
+        return solved
+    count = len(sets)
+    lengths = np.array([len(x) for x in sets])
+    tasks = Tasks(np.full(count, size), np.full(count, size), np.full(count, degree), lengths,
+                  np.concatenate(sets))  # fmt: skip
+    for part in tasks.batches():
+        search = Search(space, tasks.take(part))
         search.run(np.inf, lambda nodes: None)
-        is_solved, solutions = map(search.value, ("solved", "solution"))
-        for i, task in enumerate(batch):
-            if is_solved[i]:
-                task.members = np.sort(task.candidates[members_of(solutions[i])])
-                solved.append(task)
+        done = np.flatnonzero(search.value("found") >= degree)
+        solved.update(zip(part[done].tolist(), search.members(done), strict=True))
     return solved

@@ -7,9 +7,9 @@ have, and finds nodes without a solution (Yao, Chang, PVLDB 2021: reductions by 
 common neighbours, rules for vertices without spare neighbours, bounds by degrees and by missing
 neighbours; a candidate that is left out takes with it those whose neighbours it has).
 
-The open nodes of all queries are in one queue.  An item searches below a node depth first, for a
-number of nodes that doubles each time that nodes which stay open are returned to the queue: the
-first are few, so that one hard query soon has an item for each thread.
+The open nodes of all queries are in one queue.  An item searches below a node depth first, for few
+nodes as long as there are fewer items than threads want, then returns the nodes that stay open to
+the queue: so one hard query soon has an item for each thread, until its end.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
-    atomic_cas,
     atomic_max,
     ctz,
     i32,
@@ -29,12 +28,11 @@ from morph.prelude import (
     popcount,
     static,
     struct,
-    u32,
     u64,
 )
 
-NODES_PER_ITEM = 16  # nodes below a node of the queue, in the first generation
-LAST_GENERATION = 7  # from which on the number is not doubled
+NODES_PER_ITEM = 16  # visited below a node of the queue at least,
+MOST_NODES = 1 << 10  # and at most, while there are enough items for all threads
 STANDARD_WORDS = 4  # of sets; of larger ones, whose nodes take longer, fewer nodes are visited
 
 
@@ -42,20 +40,21 @@ class Pool(NamedTuple):
     """The arguments of the search.
 
     ``queries`` has a row for each query: ``first_word``, of ``adjacency``; ``first_row``, its
-    first row in ``rows``; ``size``, the number of vertices around it, itself the first;
-    ``min_size`` and ``max_size``, bounds of the subgraph's size; ``degree``, the minimum degree to
-    reach; ``solved``, whether there is a solution, and its vertices, ``solution``; ``open``, the
-    number of open nodes; ``nodes``, the number of all.
+    first row in ``rows``; ``size``, the number of vertices around it, itself the first; ``words``
+    of a set of these; ``min_size`` and ``max_size``, bounds of the subgraph's size; ``degree``, the
+    minimum degree to reach; ``solved``, whether there is a solution; ``solution``, the vertices of
+    the best subgraph, and ``found``, its minimum degree; ``open``, the number of open nodes;
+    ``nodes``, that of all.
 
-    The neighbours of vertex ``v`` begin at word ``first_word + v * ceil(size / 64)`` of
-    ``adjacency``.
+    The neighbours of vertex ``v`` begin at word ``first_word + v * words`` of ``adjacency``.
     """
 
     queries: Any
     adjacency: Any
     max_depth: int  # more than the number of vertices of any subgraph
     words: int  # of the largest set of any query
-    counters: Any  # scalars: ``nodes`` visited in this launch; ``solutions``, the number of all
+    counters: Any  # scalars: ``nodes`` visited in this launch; ``solutions``; ``open`` items
+    enough: int  # items for all threads
     node_limit: int  # of nodes, after which a launch ends soon
     solutions: Any  # a column of words, one solution after another, if all are searched
     capacity: int  # of solutions
@@ -398,11 +397,18 @@ def push_including(node, q, adjacency, v, k, words):
 
 
 @func
-def note_solution(node, q, words):
+def note_solution(node, q, adjacency, words):
     """Keep the vertices of ``subgraph``, if they are the query's first solution."""
     if atomic_max(q.solved, 1) == 0:
+        least = q.max_size
         for j in range(words):
-            q.solution[j] = node.subgraph[j]
+            bits = node.subgraph[j]
+            q.solution[j] = bits
+            while bits != u64(0):
+                row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
+                bits = bits & (bits - u64(1))
+                least = min(least, common(adjacency, row, node.subgraph, words))
+        q.found = least
 
 
 @func
@@ -426,7 +432,7 @@ def visit(node, q, adjacency, words):
         if not solved and missing == 0:
             solved = is_solution(node, q, adjacency, words)
         if solved:
-            note_solution(node, q, words)
+            note_solution(node, q, adjacency, words)
         else:
             v = best_candidate(node, q, adjacency, words)
             slots_left = q.max_size - size_of(node.chosen, words)
@@ -457,10 +463,12 @@ def visit_for_all(node, q, pool, words):
 
 
 @func
-def search_below(node, q, pool, limit, words, every):
-    """Search below the nodes of the stack, or until so many are visited; give the number."""
+def search_below(node, q, pool, least, most, words, every):
+    """Search below the nodes of the stack, or until enough are visited; give their number."""
     nodes = i32(0)
-    while node.depth[0] > 0 and nodes < limit:
+    while node.depth[0] > 0 and (
+        nodes < least or (nodes < most and atomic_add(pool.counters.open, i64(0)) >= pool.enough)
+    ):
         if atomic_max(q.solved, 0) > 0:  # another item may have set it
             node.depth[0] = i32(0)
         else:
@@ -484,89 +492,43 @@ def sets_of(node, like, words):
 
 
 @kernel
-def work(e, pool, queue, later, every: static):
+def work(e, pool, queue, later, every: static, exact: static):
     """Search below a node; return nodes that stay open to the queue, or keep them for later."""
     node = Node()
     allocate(node, pool.max_depth, pool.words)
     queue.reserve(pool.max_depth + 1)
     later.reserve(pool.max_depth + 1)
     q = e.item
-    words = (q.size + 63) // 64
+    words = i32(exact) if exact > 0 else q.words  # a constant for small sets
     for j in range(words):
         node.chosen[j] = e.chosen[j]
         node.candidates[j] = e.candidates[j]
     push(node, words)
     visited, nodes = atomic_add(pool.counters.nodes, i64(0)), i32(0)
     if visited < pool.node_limit:
-        limit = NODES_PER_ITEM << min(e.generation, LAST_GENERATION)
+        least, most = i32(NODES_PER_ITEM), i32(MOST_NODES)
         if words > STANDARD_WORDS:
-            limit = limit * STANDARD_WORDS**2 // (words * words) + 1
-        nodes = search_below(node, q, pool, limit, words, every)
+            least = least * STANDARD_WORDS**2 // (words * words) + 1
+            most = most * STANDARD_WORDS**2 // (words * words) + 1
+        nodes = search_below(node, q, pool, least, most, words, every)
         visited = atomic_add(pool.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
-    atomic_add(q.open, node.depth[0] // (2 * words) - 1)
+    opened = node.depth[0] // (2 * words) - 1
+    atomic_add(q.open, opened)
+    atomic_add(pool.counters.open, i64(opened))
     while node.depth[0] > 0:
         pop(node, words)
         chosen, candidates = sets_of(node, e.chosen, words)
         if visited < pool.node_limit:
-            queue.add(q, generation=e.generation + 1, chosen=chosen, candidates=candidates)
+            queue.add(q, chosen=chosen, candidates=candidates)
         else:
-            later.add(q, generation=e.generation, chosen=chosen, candidates=candidates)
-
-
-@kernel
-def begin_search(q, queue):
-    """Have a node of the query and all its candidates in the queue."""
-    chosen, candidates = q.solution, q.solution
-    for j in range((q.size + 63) // 64):
-        chosen[j] = u64(0)
-        candidates[j] = first_bits(q.size - 64 * j)
-    chosen[0] = u64(1)
-    candidates[0] = candidates[0] & ~u64(1)
-    queue.add(q, generation=0, chosen=chosen, candidates=candidates)
+            later.add(q, chosen=chosen, candidates=candidates)
 
 
 @func
 def first_bits(count):
     """Give a word of ones, as many as there are vertices left."""
-    return ~u64(0) if count >= 64 else bit(count) - u64(1)
-
-
-@func
-def first_slot(q, v):
-    """Give the slot in the hash table of a query at which the search for a vertex begins."""
-    return i64(u64(u32(v) * u32(0x9E3779B1)) >> u64(q.slot_shift))
-
-
-@kernel
-def fill_slot(r, queries, slots):
-    """Enter a vertex into the hash table of its query; the values are rows, from 1 on."""
-    q = queries[r.query]
-    slot, mask = first_slot(q, r.vertex), (i64(1) << (32 - q.slot_shift)) - 1
-    while atomic_cas(slots[q.first_slot + slot].row_number, 0, i32(r.id - q.first_row) + 1) != 0:
-        slot = (slot + 1) & mask
-
-
-@kernel
-def fill_row(r, rows, graph, queries, slots, adjacency):
-    """Set the bits of a vertex's neighbours among the vertices of its query."""
-    q = queries[r.query]
-    first = row_of(q, r.id - q.first_row, (q.size + 63) // 64)
-    mask = (i64(1) << (32 - q.slot_shift)) - 1
-    for t in graph.points[r.vertex].outnbrs:
-        slot = first_slot(q, t.id)
-        at = i64(slots[q.first_slot + slot].row_number) - 1
-        while at >= 0 and rows[q.first_row + at].vertex != t.id:
-            slot = (slot + 1) & mask
-            at = i64(slots[q.first_slot + slot].row_number) - 1
-        if at >= 0:
-            adjacency[first + (at >> 6)] = adjacency[first + (at >> 6)] | bit(at)
-
-
-@program
-def fill_rows(rows, graph, queries, slots, adjacency):
-    foreach(rows, fill_slot, queries, slots)
-    foreach(rows, fill_row, rows, graph, queries, slots, adjacency)
+    return ~u64(0) if count >= 64 else bit(max(count, 0)) - u64(1)
 
 
 @func
@@ -634,34 +596,45 @@ def find_greedily(node, q, rows, adjacency, words):
         choose_greedily(node, q, rows, adjacency, v, words)
         size += 1
         degree = greedy_degree(node, q, rows, words)
-        if size >= q.min_size and degree > q.greedy:
-            q.greedy = degree
+        if size >= q.min_size and degree > q.found:
+            q.found = degree
             for j in range(words):
                 q.solution[j] = node.reached[j]
         v = greedy_choice(node, q, rows, words)
 
 
 @kernel
-def reduce_query(q, rows, adjacency, most_words):
-    """Remove candidates that no solution has; find a subgraph of those left by a greedy search."""
+def search_greedily(q, rows, adjacency, most_words):
+    """Find a subgraph by a greedy search; the query is solved if it has the degree."""
     node = Node()
     allocate(node, 1, most_words)
-    words = (q.size + 63) // 64
+    words = q.words
     choose_all(node, q.size, words)
-    changed, possible = True, True
-    while changed:
-        possible = reduce_node(node, q, adjacency, q.degree, words)
-        changed = possible and keep_common(node, q, adjacency, 0, q.degree, words)
-    if possible:
-        for j in range(words):
-            node.subgraph[j] = node.chosen[j] | node.candidates[j]
-            q.remaining[j] = node.subgraph[j]
-        find_greedily(node, q, rows, adjacency, words)
+    for j in range(words):
+        node.subgraph[j] = node.chosen[j] | node.candidates[j]
+    find_greedily(node, q, rows, adjacency, words)
+    if q.found >= q.degree:
+        q.solved = i32(1)
+        q.open = i32(0)
+
+
+@kernel
+def begin_search(q, counters, queue):
+    """Add a node of the query and all its candidates to the queue."""
+    if q.solved == 0:
+        atomic_add(counters.open, i64(1))
+        chosen, candidates = q.solution, q.solution
+        for j in range(q.words):
+            chosen[j] = u64(0)
+            candidates[j] = first_bits(q.size - 64 * j)
+        chosen[0] = u64(1)
+        candidates[0] = candidates[0] & ~u64(1)
+        queue.add(q, chosen=chosen, candidates=candidates)
 
 
 @program
-def reduce_all(rows, graph, queries, slots, adjacency, most_words):
-    """Prepare all queries of a batch."""
-    foreach(rows, fill_slot, queries, slots)
-    foreach(rows, fill_row, rows, graph, queries, slots, adjacency)
-    foreach(queries, reduce_query, rows, adjacency, most_words)
+def begin_searches(queries, rows, adjacency, counters, queue, most_words, every):
+    """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
+    if every == 0:
+        foreach(queries, search_greedily, rows, adjacency, most_words)
+    foreach(queries, begin_search, counters, queue)

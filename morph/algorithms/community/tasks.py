@@ -3,82 +3,91 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from morph.algorithms.community.neighbourhood import Ints
-from morph.algorithms.community.search import (
-    STANDARD_WORDS,
-    Pool,
-    begin_search,
+from morph.algorithms.community.candidates import (
+    QUERY_SHIFT,
+    VERTEX,
+    Surroundings,
     fill_rows,
-    reduce_all,
-    work,
+    find_candidates,
 )
+from morph.algorithms.community.lists import ListedPool, work_on_lists
+from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, farthest
+from morph.algorithms.community.search import STANDARD_WORDS, Pool, begin_searches, work
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach
+from morph.launch.threads import get_num_threads
 from morph.prelude import i32, i64, u64
 
-INITIAL_NODE_LIMIT = 1 << 14  # nodes until the first look at the clock
+INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes until a look at the clock
+ENOUGH = 1 << 17  # items of the queue of a GPU
 PERIOD = 0.1  # seconds, about, between looks at the clock
 MAX_BITS = 1 << 30  # of adjacency, of the tasks that are searched at once
 WORD = 64
+STANDARD_WIDTH = 16  # of lists of chosen vertices
+FIRST_SLOTS, FIRST_SLOTS_CPU = 1 << 22, 1 << 16  # of the hash table of vertices
+MAX_SLOTS = 1 << 25  # from which on a batch is divided
 
 
-@dataclass(kw_only=True)
-class Task:
-    """A search for a connected subgraph that has a vertex, some size and a minimum degree.
+@dataclass
+class Tasks:
+    """Searches for connected subgraphs that have a vertex, some size and a minimum degree.
 
     Attributes
     ----------
-    min_size, max_size : int
-    degree : int
-        The minimum degree to reach.
-    candidates : array of int
-        The vertex, then others, ascending, that the subgraph may have.
-    best, members
-        The minimum degree of the best subgraph so far, -1 if there is none, and its vertices.
+    min_size, max_size, degree : array of int, shape (count,)
+        Bounds of the size, and the minimum degree to reach.
+    sizes : array of int, shape (count,)
+        How many vertices each subgraph may have.
+    vertices : array of int, shape (sizes.sum(),)
+        These, those of one task after those of another; the vertex of each is its first.
     """
 
-    min_size: int
-    max_size: int
-    degree: int = 0
-    candidates: Ints = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
-    best: int = -1
-    members: Ints = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    min_size: Ints
+    max_size: Ints
+    degree: Ints
+    sizes: Ints
+    vertices: Ints
+
+    def __len__(self) -> int:
+        return len(self.sizes)
 
     @property
-    def words(self) -> int:
-        """How many words hold a set of candidates: few numbers, for few kernels."""
-        words = STANDARD_WORDS
-        while words * WORD < len(self.candidates):
-            words *= 16
+    def first(self) -> Ints:
+        """Where the vertices of each task begin."""
+        return _begins(self.sizes)
+
+    @property
+    def words(self) -> Ints:
+        """How many words hold a set of vertices: few numbers, for few kernels."""
+        words = np.full(len(self), STANDARD_WORDS)
+        while (short := words * WORD < self.sizes).any():
+            words[short] *= 4 if words[short].min() == STANDARD_WORDS else 16
         return words
 
+    def take(self, at: Ints, most: int | None = None) -> Tasks:
+        """Give some of the tasks, with the first vertices of each, at most so many."""
+        sizes = self.sizes[at] if most is None else np.minimum(self.sizes[at], most)
+        rows = np.arange(sizes.sum()) + np.repeat(self.first[at] - _begins(sizes), sizes)
+        min_size, max_size, degree = (x[at] for x in (self.min_size, self.max_size, self.degree))
+        return Tasks(min_size, max_size, degree, sizes, self.vertices[rows])
 
-T = TypeVar("T", bound=Task)
-
-
-def batches(tasks: Sequence[T]) -> Iterator[list[T]]:
-    """Divide tasks into those of equal width, and of not too many bits of adjacency."""
-    for words in sorted({task.words for task in tasks}):
-        batch: list[T] = []
-        bits = 0
-        for task in (task for task in tasks if task.words == words):
-            batch.append(task)
-            bits += len(task.candidates) ** 2
-            if bits > MAX_BITS:
-                yield batch
-                batch, bits = [], 0
-        if batch:
-            yield batch
+    def batches(self) -> Iterator[Ints]:
+        """Divide the tasks into those of equal width, and of not too many bits of adjacency."""
+        widths = self.words
+        for words in np.unique(widths).tolist():
+            at = np.flatnonzero(widths == words)
+            part = np.cumsum(self.sizes[at] ** 2) // MAX_BITS
+            yield from np.split(at, np.flatnonzero(np.diff(part)) + 1)
 
 
 def _begins(counts: Ints) -> Ints:
@@ -86,89 +95,269 @@ def _begins(counts: Ints) -> Ints:
     return np.cumsum(counts) - counts
 
 
-class Search:
-    """The search for subgraphs of the degrees of some tasks, on a device."""
+class Space:
+    """What searches on a graph work with, from one to the next."""
 
-    def __init__(self, graph: Graph, batch: Sequence[Task]) -> None:
-        device, self.graph, self.batch = graph.device, graph, batch
-        sizes = np.array([len(x.candidates) for x in batch])
-        self.words = -(-int(sizes.max()) // WORD)  # that the largest set needs
-        lengths = sizes * -(-sizes // WORD)
-        slot_bits = np.ceil(np.log2(sizes)).astype(np.int32) + 1  # half of the slots are empty
-        self.adjacency = Table("adjacency", device, bits=u64)
-        self.adjacency.extend(int(lengths.sum()))
-        self.slots = Table("slots", device, row_number=i32)
-        self.slots.extend(int((1 << slot_bits.astype(np.int64)).sum()))
-        self.rows = Table("rows", device, query=i32, vertex=i32, inside=i32, among=i32)
-        vertices = np.concatenate([x.candidates for x in batch]).astype(np.int32)
-        self.rows.extend(query=np.arange(len(batch), dtype=np.int32).repeat(sizes), vertex=vertices)
-        limits: dict[str, Any] = {
-            name: np.array([getattr(x, name) for x in batch], np.int32)
-            for name in ("min_size", "max_size", "degree")
-        }
-        limits["max_size"] = np.minimum(limits["max_size"], sizes).astype(np.int32)
-        self.max_depth = int(limits["max_size"].max()) + 1
-        self.bits = bits = vec(u64, batch[0].words)
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.device = graph, graph.device
+        columns: dict[str, Any] = {"query": i32, "vertex": i32, "slot": i32}
+        self.entries, self.alive = (Collection(device=self.device, **columns) for _ in range(2))
+        self.now, self.then = (
+            Collection(device=self.device, **columns, level=i32) for _ in range(2)
+        )
+        self.left = Collection(device=self.device, key=i64)
+        self.counters = Scalars(self.device, full=np.int32(0))
         self.queries = Table(
-            "queries", device, first_word=i64, first_row=i64, first_slot=i64, slot_shift=i32,
-            size=i32, min_size=i32, max_size=i32, degree=i32, solved=i32, greedy=i32, solution=bits,
-            remaining=bits, open=i32, nodes=i64,
+            "around", self.device, vertex=i32, degree=i32, distance=i32, least=i32,
         )  # fmt: skip
-        self.queries.extend(
-            first_word=_begins(lengths), first_row=_begins(sizes), size=sizes.astype(np.int32),
-            first_slot=_begins(1 << slot_bits.astype(np.int64)), slot_shift=32 - slot_bits,
-            open=np.ones(len(batch), np.int32), greedy=np.full(len(batch), -1, np.int32), **limits,
-        )  # fmt: skip
+        self.widths: dict[int, Width] = {}
+        self.slots = Table("slots", self.device)
+        self.grow(FIRST_SLOTS_CPU if self.device.on_host else FIRST_SLOTS)
 
-    def reduce(self) -> None:
-        """Reduce the candidates of all queries; keep the greedy search's subgraphs."""
-        reduce_all(self.rows, self.graph, self.queries, self.slots, self.adjacency.bits, self.words)
-        greedy, solutions, remaining = map(self.value, ("greedy", "solution", "remaining"))
-        for i, x in enumerate(self.batch):
-            ids = x.candidates
-            if greedy[i] > x.best:
-                chosen = members_of(solutions[i])
-                x.best, x.members = int(greedy[i]), np.sort(ids[chosen])
-            x.candidates = ids[members_of(remaining[i])]
+    def grow(self, count: int) -> None:
+        """Make a larger hash table, which is empty."""
+        self.slots = Table(
+            "slots", self.device, key=u64, common=i32, degree=i32, both=i32, number=i32
+        )
+        self.slots.extend(count)
+        self.entries.clear()
+        self.counters.full = 0
+        shift = 64 - (count.bit_length() - 1)
+        self.around = Surroundings(self.graph, self.queries, self.slots, self.counters, shift)
+
+    def width(self, words: int) -> Width:
+        """Give the tables of searches in sets of so many words."""
+        if words not in self.widths:
+            self.widths[words] = Width(self.device, words)
+        return self.widths[words]
+
+    def candidates(self, vertex: Ints, degree: Ints, max_size: Ints) -> tuple[Ints, Ints]:
+        """Find the vertices that subgraphs of some minimum degrees around vertices may have.
+
+        Returns
+        -------
+        sizes : array of int, shape (count,)
+            How many there are, 0 if there is no subgraph.
+        vertices : array of int, shape (sizes.sum(),)
+            These: the vertex itself, then others, those of most common neighbours first.
+        """
+        least = 2 * degree - max_size
+        distance = [2 if x > -2 else farthest(k, h) for x, k, h in zip(
+            least.tolist(), degree.tolist(), max_size.tolist(), strict=True)]  # fmt: skip
+        table = self.queries
+        table.truncate(0)
+        table.extend(
+            vertex=vertex.astype(np.int32), degree=degree.astype(np.int32),
+            distance=np.array(distance, np.int32), least=least.astype(np.int32),
+        )  # fmt: skip
+        while True:
+            find_candidates(
+                table, self.entries, self.alive, self.left, self.now, self.then, self.around
+            )
+            if not self.counters.full:
+                break
+            if len(self.slots) >= MAX_SLOTS and len(vertex) > 1:
+                self.grow(len(self.slots))
+                return self._in_halves(vertex, degree, max_size)
+            self.grow(8 * len(self.slots))
+        keys = np.sort(np.asarray(self.device.to_host(self.left.key[:])))
+        found, query = keys & VERTEX, keys >> QUERY_SHIFT
+        whole = np.zeros(len(vertex), bool)
+        whole[query[found == vertex[query]]] = True
+        keep = whole[query]
+        return np.bincount(query[keep], minlength=len(vertex)), found[keep]
+
+    def _in_halves(self, *arrays: Ints) -> tuple[Ints, Ints]:
+        half = len(arrays[0]) // 2
+        one, two = (self.candidates(*(x[part] for x in arrays))
+                    for part in (slice(half), slice(half, None)))  # fmt: skip
+        return np.concatenate([one[0], two[0]]), np.concatenate([one[1], two[1]])
+
+
+def space_of(graph: SimpleGraph) -> Space:
+    """Give what searches on a graph work with."""
+    if graph.space is None:
+        graph.space = Space(graph.csr)
+    return graph.space  # type: ignore[no-any-return]
+
+
+class Width:
+    """The tables of searches in sets of some width, from one search to the next."""
+
+    def __init__(self, device: Any, words: int) -> None:
+        bits = vec(u64, words)
+        self.device, self.words = device, words
+        self.adjacency = Table("adjacency", device, bits=u64)
+        self.rows = Table("rows", device, query=i32, vertex=i32, inside=i32, among=i32)
+        self.queries = Table(
+            "queries", device, first_word=i64, first_row=i64, size=i32, words=i32, min_size=i32,
+            max_size=i32, degree=i32, solved=i32, found=i32, solution=bits, open=i32, nodes=i64,
+        )  # fmt: skip
+        self.now, self.then = (
+            Collection(self.queries, chosen=bits, candidates=bits) for _ in range(2)
+        )
+        self.solutions = Table("solutions", device, bits=u64)
+        self.counters = Scalars(device, nodes=0, solutions=0, open=0)
+
+
+class Search:
+    """The search for subgraphs of the degrees of some tasks of equal width, on a device."""
+
+    def __init__(self, space: Space, tasks: Tasks) -> None:
+        self.space, self.tasks = space, tasks
+        sizes = tasks.sizes
+        self.words = -(-int(sizes.max()) // WORD)  # that the largest set needs
+        self.width = width = space.width(int(tasks.words.max()))
+        self.exact = self.words if self.words <= STANDARD_WORDS else 0
+        words = np.full(len(tasks), self.exact) if self.exact else -(-sizes // WORD)
+        lengths = sizes * words
+        width.now.clear()
+        width.then.clear()
+        for table in (width.rows, width.queries):
+            table.truncate(0)
+        if (more := int(lengths.sum()) - len(width.adjacency)) > 0:
+            width.adjacency.extend(more)
+        at = np.arange(len(tasks), dtype=np.int32).repeat(sizes)
+        width.rows.extend(query=at, vertex=tasks.vertices.astype(np.int32))
+        limits: dict[str, Any] = {
+            name: getattr(tasks, name).astype(np.int32) for name in ("min_size", "degree")
+        }
+        max_size = np.minimum(tasks.max_size, sizes).astype(np.int32)
+        self.max_depth = int(max_size.max()) + 1
+        width.queries.extend(
+            first_word=_begins(lengths), first_row=_begins(sizes), size=sizes.astype(np.int32),
+            max_size=max_size, open=np.ones(len(tasks), np.int32),
+            found=np.full(len(tasks), -1, np.int32), words=words.astype(np.int32), **limits,
+        )  # fmt: skip
+        self._fill()
+
+    def _fill(self) -> None:
+        """Fill the rows of bits, and the hash table, in which at most a quarter is used."""
+        space, width = self.space, self.width
+        least = 1 << (4 * len(width.rows)).bit_length()
+        if len(space.slots) < least:
+            space.grow(least)
+        while True:
+            fill_rows(width.rows, space.entries, width.queries, width.adjacency.bits, space.around)
+            if not space.counters.full:
+                break
+            space.grow(8 * len(space.slots))
 
     def run(
-        self, end: float, report: Callable[[int], object], capacity: int = 0
-    ) -> tuple[Any, int]:
-        """Search from the roots until the time is up; give all solutions, and how many there are.
+        self, end: float, report: Callable[[int], object], capacity: int = 0,
+        most_nodes: float = np.inf,
+    ) -> int:  # fmt: skip
+        """Search until the time is up, or many nodes visited; give how many solutions there are.
 
-        With a capacity of 0, until one is found for each query, which `value` then gives.
+        With a capacity of 0, until one is found for each task, which `value` then gives.  Else all
+        are counted, and so many kept.
         """
-        bits = self.bits
-        now, then = (
-            Collection(self.queries, generation=i32, chosen=bits, candidates=bits) for _ in range(2)
+        width, counters = self.width, self.width.counters
+        now, then = width.now, width.then
+        every = int(capacity > 0)
+        counters.open = counters.solutions = 0
+        begin_searches(
+            width.queries, width.rows, width.adjacency.bits, counters, now, self.words, every
         )
-        fill_rows(self.rows, self.graph, self.queries, self.slots, self.adjacency.bits)
-        foreach(self.queries, begin_search, now)
-        solutions = Table("solutions", self.queries.device, bits=u64)
-        solutions.extend(max(capacity * self.words, 1))
-        counters, least = Scalars(self.queries, nodes=0, solutions=0), self.node_limit
-        limit = least
-        while not now.empty and clock.monotonic() < end:
-            begin, counters.nodes = clock.monotonic(), 0
-            pool = Pool(self.queries, self.adjacency.bits, self.max_depth, self.words, counters,
-                        limit, solutions.bits, capacity)  # fmt: skip
-            foreach(now, work, pool, now, then, int(capacity > 0), until_empty=True)
+        if (more := max(capacity * self.words, 1) - len(width.solutions)) > 0:
+            width.solutions.extend(more)
+        limit = least = self.node_limit
+        while not now.empty and clock.monotonic() < end and most_nodes > 0:
+            start, counters.nodes = clock.monotonic(), 0
+            limit = int(min(limit, most_nodes))
+            pool = Pool(width.queries, width.adjacency.bits, self.max_depth, self.words, counters,
+                        self.enough, limit, width.solutions.bits, capacity)  # fmt: skip
+            foreach(now, work, pool, now, then, every, self.exact, until_empty=True)
             now, then = then, now
-            report(int(counters.nodes))
-            limit = limit * 2 if clock.monotonic() - begin < PERIOD else max(limit // 2, least)
-        return solutions.bits[:], int(counters.solutions)
+            nodes = int(counters.nodes)
+            report(nodes)
+            most_nodes -= nodes
+            limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
+        return int(counters.solutions) if every else 0
+
+    @property
+    def enough(self) -> int:
+        """How many items of the queue are enough for all threads."""
+        return 4 * get_num_threads() if self.width.device.on_host else ENOUGH
 
     @property
     def node_limit(self) -> int:
         """Nodes of the first launch: fewer of larger sets, which take longer."""
-        return INITIAL_NODE_LIMIT * STANDARD_WORDS**2 // self.words**2 + 1
+        most = INITIAL_NODE_LIMIT_CPU if self.width.device.on_host else INITIAL_NODE_LIMIT
+        return most * STANDARD_WORDS**2 // self.words**2 + 1
 
     def value(self, name: str) -> Any:
         """Give a column of the queries on the host."""
-        return np.asarray(self.queries.device.to_host(getattr(self.queries, name)[:]))
+        column = getattr(self.width.queries, name)
+        return np.asarray(self.width.device.to_host(column[: len(self.tasks)]))
+
+    def members(self, at: Ints) -> list[Ints]:
+        """Give the vertices of the best subgraphs of some tasks, ascending."""
+        return self._vertices(at, self.value("solution")[at])
+
+    def all_members(self, count: int) -> list[Ints]:
+        """Give the vertices of all subgraphs of the only task."""
+        words = self.words
+        sets = np.asarray(self.width.device.to_host(self.width.solutions.bits[: count * words]))
+        return self._vertices(np.zeros(count, np.int64), sets.reshape(count, words))
+
+    def _vertices(self, tasks: Ints, sets: Any) -> list[Ints]:
+        if not len(tasks):
+            return []
+        data = np.ascontiguousarray(sets).view(np.uint8)
+        at, number = np.nonzero(np.unpackbits(data, axis=1, bitorder="little"))
+        found = self.tasks.vertices[self.tasks.first[tasks][at] + number]
+        found = found[np.lexsort((found, at))]
+        return np.split(found, np.cumsum(np.bincount(at, minlength=len(tasks)))[:-1])
 
 
-def members_of(words: Any) -> Ints:
-    """Give the numbers of the bits of a set."""
-    data = np.ascontiguousarray(words).view(np.uint8)
-    return np.flatnonzero(np.unpackbits(data, bitorder="little"))
+class ListedSearch:
+    """The search for a subgraph in the vertices that `Space.candidates` has found for one query."""
+
+    def __init__(self, space: Space, graph: SimpleGraph, limits: Mapping[str, int]) -> None:
+        device, self.space = space.device, space
+        self.width = STANDARD_WIDTH
+        while self.width < limits["max_size"]:
+            self.width *= 4
+        one, two = vec(i32, self.width), vec(i32, 2 * self.width)
+        self.starts = Table("starts", device, begin=i64)
+        self.starts.extend(begin=graph.offsets)
+        self.targets = Table("targets", device, vertex=i32)
+        self.targets.extend(vertex=graph.targets.astype(np.int32))
+        columns: dict[str, Any] = {name: i32 for name in ("vertex", *limits)}
+        self.queries = Table("listed", device, **columns, solved=i32, solution=one, length=i32,
+                             open=i32, nodes=i64)  # fmt: skip
+        vertex = int(space.queries.vertex[0])
+        self.queries.new(vertex=vertex, open=1, **limits)
+        columns = dict.fromkeys(("query", "generation", "count", "depth", "base"), i32)
+        self.now, self.then = (
+            Collection(device=device, **columns, chosen=one, at=two, upto=two, grown=two)
+            for _ in range(2)
+        )
+        self.now.add(query=0, generation=0, count=1, depth=0, base=0,
+                     chosen=np.full(self.width, vertex, np.int32))  # fmt: skip
+
+    def run(self, end: float, report: Callable[[int], object], most_nodes: float) -> None:
+        """Search until a subgraph is found, the time is up, or so many nodes are visited."""
+        counters, limit = Scalars(self.space.device, nodes=0), INITIAL_NODE_LIMIT_CPU
+        now, then = self.now, self.then
+        while not now.empty and clock.monotonic() < end and most_nodes > 0:
+            start, counters.nodes = clock.monotonic(), 0
+            pool = ListedPool(self.space.around, self.queries, self.starts, self.targets, counters,
+                              limit, self.width)  # fmt: skip
+            foreach(now, work_on_lists, pool, now, then, until_empty=True)
+            now, then = then, now
+            nodes = int(counters.nodes)
+            report(nodes)
+            most_nodes -= nodes
+            if clock.monotonic() - start < PERIOD:
+                limit *= 2
+
+    @property
+    def members(self) -> Ints | None:
+        """The vertices of a subgraph, ascending, or None."""
+        row = self.queries[0]
+        if not row.solved:
+            return None
+        found = np.asarray(self.space.device.to_host(self.queries.solution[:]))[0]
+        return np.sort(found[: int(row.length)].astype(np.int64))

@@ -31,6 +31,7 @@ from morph.data.collection import Collection, Flag
 from morph.data.conversion import number, truth
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
 from morph.partition.graph import PartitionedGraph
@@ -187,6 +188,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
     if rows:
         return _rows(graph, starts, most)
     n = len(graph.points)
+    compile_ahead("bfs", graph.device, graph)
 
     def make() -> list[Any]:
         lists = [Collection(graph.points, capacity=n) for _ in range(3)]

@@ -10,6 +10,7 @@ from morph.algorithms.graph.arguments import live_edges
 from morph.graph import Graph
 from morph.launch.foreach import func
 from morph.operators.sort import argsort
+from morph.runtime.arrays import bincount
 
 
 @func
@@ -38,7 +39,7 @@ def degrees(graph: Graph) -> Any:
     """Give the degrees of all points, out and in together."""
     xp, n = graph.device.xp, len(graph.points)
     src, dst = live_ends(graph)
-    return xp.bincount(src, minlength=n) + xp.bincount(dst, minlength=n)
+    return bincount(xp, src, n) + bincount(xp, dst, n)
 
 
 def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
@@ -77,7 +78,7 @@ def sorted_rows(graph: Graph, n: int, low: Any, high: Any) -> Graph:
     made = Graph.from_edges(*ends, n=n, device=graph.device)
     for name, dtype, values in (
         ("first", np.int64, made.adjacency("out")[0][:-1]),
-        ("below", np.int32, xp.bincount(high, minlength=n)),
+        ("below", np.int32, bincount(xp, high, n)),
     ):
         made.points.add(name, dtype)
         made.points.columns[name].array[:n] = values

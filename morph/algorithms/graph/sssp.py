@@ -44,6 +44,7 @@ from morph.data.collection import Collection, Flag
 from morph.data.conversion import number, truth
 from morph.data.table import Table
 from morph.graph import Graph
+from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
 from morph.partition.array import PartitionedArray
@@ -284,6 +285,8 @@ def sssp(
         raise ValueError(f"cutoff is a number from 0 on, not {cutoff}")
     if "weight" not in graph.edges.columns:
         return _hops(graph, starts, cutoff, predecessors, rows)
+    if targets is cutoff is None and not (predecessors or rows):
+        compile_ahead(f"sssp {graph.edges.columns['weight'].dtype}", graph.device, graph)
     weights = measured(graph)
     given = graph, starts, target_ids, cutoff, predecessors
     solve = _solved_rows if rows else _solved

@@ -35,6 +35,7 @@ from morph.prelude import (
     shared,
     u32,
 )
+from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
 SHORT = 8  # the mean out-degree up to which all rows are merged
@@ -326,7 +327,7 @@ def triangle_count(graph: Graph) -> TriangleCount:
         degree = graph.degree()
         if graph.directed:
             heads = graph.edges.dst.array[live_edges(graph)]
-            degree = degree + device.xp.bincount(heads, minlength=n)
+            degree = degree + bincount(device.xp, heads, n)
         order, rank = _order(device, degree)
         most = m if graph.directed else m // 2
         t = graph.kept.pop("triangles", None) or _tables(device, most + min(most, SLACK))

@@ -25,7 +25,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach
 from morph.prelude import i8, i64
-from morph.runtime.arrays import any_true
+from morph.runtime.arrays import any_true, bincount
 
 if TYPE_CHECKING:
     from morph.data.row import Row
@@ -110,7 +110,7 @@ class DeterministicRounds:
             return
         with g.device.active():
             buckets = waiting.bucket.array
-            counts = g.device.to_host(xp.bincount(buckets, minlength=BUCKETS))
+            counts = g.device.to_host(bincount(xp, buckets, BUCKETS))
             total = len(active) + counts[bucket + 1 :].cumsum()
             last = bucket + 1 + min(int(total.searchsorted(few)), len(total) - 1)
             rows = xp.flatnonzero((buckets > bucket) & (buckets <= last))

@@ -76,6 +76,11 @@ class Request:
     max_angle: float = 180.0
 
     @property
+    def is_common(self) -> bool:
+        """Whether nothing but the smallest angle is asked."""
+        return self == Request(self.min_angle, math.inf, False, False, "split", None, False, False)
+
+    @property
     def lens_angle(self) -> float:
         """A point that sees a segment so that an angle is not as asked is in this lens."""
         return max(self.min_angle, (180 - self.max_angle) / 2)

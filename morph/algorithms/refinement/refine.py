@@ -50,6 +50,7 @@ from morph.algorithms.triangulation.tables import (
 from morph.data.collection import Flag
 from morph.graph import Graph
 from morph.language.hooks import Hook
+from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach
 from morph.mesh import Mesh, MeshError
 from morph.runtime.device import Device, device_for
@@ -223,6 +224,8 @@ def _refined(
     where: Device, devices: list[Device], progress: Progress | None,
 ) -> Refined:  # fmt: skip
     """Refine a mesh, whose tables lie on the device ``where``."""
+    if limits is sizes is None and len(devices) == 1 and asked.is_common:
+        compile_ahead("refine", where)
     scale = scale_of(mesh)
     with counting("transfer"):
         g = to_tables(mesh, where, scale, limits, sizes)

@@ -27,7 +27,7 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
-from morph.runtime.arrays import all_true, any_true
+from morph.runtime.arrays import all_true, any_true, bincount
 from morph.runtime.device import Device
 
 CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
@@ -238,7 +238,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
     xp = device.xp
     with device.active():
         clause, code, _ = cleaned(formula, device)
-        degree = int(xp.bincount(code, minlength=1).max()) if code.size else 1
+        degree = int(bincount(xp, code, 1).max()) if code.size else 1
         f = Factors(device, *scale_of(degree))
     fill_tables(f, formula, clause, code)
     begin_messages(f, seed)
@@ -256,7 +256,7 @@ def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any) -> None:
     g, n, m, device = f.graph, formula.variables, formula.clauses, f.graph.device
     xp = device.xp
     with device.active():
-        lengths = xp.bincount(clause, minlength=m)
+        lengths = bincount(xp, clause, m)
         starts = xp.cumsum(lengths) - lengths
         first = xp.zeros(m, np.int64)
         held = lengths > 0
@@ -323,7 +323,7 @@ def _owners(xp: Any, offsets: Any, size: int) -> Any:
 
 def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
     """How many clauses have more than k literals, for each k."""
-    of_length = device.to_host(device.xp.bincount(lengths, minlength=width + 1))
+    of_length = device.to_host(bincount(device.xp, lengths, width + 1))
     return [int(x) for x in of_length[::-1].cumsum()[::-1][1 : width + 1]]
 
 

@@ -30,7 +30,7 @@ from morph.algorithms.sat.factors import (
 from morph.data.collection import Flag
 from morph.data.formula import Formula
 from morph.partition.group import DeviceGroup
-from morph.runtime.arrays import any_true
+from morph.runtime.arrays import any_true, bincount
 
 
 class DividedFactors(Factors):
@@ -109,7 +109,7 @@ def factors_on(formula: Formula, group: DeviceGroup, seed: int | None) -> Factor
         with d.active():
             clause, code, _ = cleaned(share, d)
             found.append((clause, code))
-            counts.append(d.xp.bincount(code, minlength=max(2 * formula.variables, 1)))
+            counts.append(bincount(d.xp, code, max(2 * formula.variables, 1)))
     group.all_reduce(counts, "add")
     degree = int(counts[0].max()) if formula.literals.size else 1
     del counts

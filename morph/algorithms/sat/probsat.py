@@ -45,7 +45,7 @@ from morph.prelude import (
     u32,
     u64,
 )
-from morph.runtime.arrays import count_true
+from morph.runtime.arrays import bincount, count_true
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 
@@ -249,7 +249,7 @@ class Search:
         with where.active():
             literals, offsets = where.asarray(formula.literals), where.asarray(formula.offsets)
             if rows is None:
-                begins = xp.bincount(offsets[1:-1], minlength=literals.size + 1)
+                begins = bincount(xp, offsets[1:-1], literals.size + 1)
                 clause = xp.cumsum(begins[: literals.size]).astype(np.int32)
                 sign = xp.where(literals > 0, 1, -1).astype(np.int32)
                 ends = xp.abs(literals) - 1, clause, sign

@@ -29,6 +29,7 @@ from morph.algorithms.sat.simplify import Part, Simplified, simplify
 from morph.data.conversion import number, truth
 from morph.data.formula import Formula
 from morph.language.messages import shown
+from morph.launch.ahead import compile_ahead
 from morph.partition.group import DeviceGroup
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
@@ -263,6 +264,9 @@ class _Solver:
 
     def solve(self) -> Solution:
         """Simplify, solve the parts, and check the model of the whole."""
+        regular = _is_regular(self.formula)
+        if self.settings.method == "auto" and len(self.settings.devices) == 1:
+            compile_ahead("solve regular" if regular else "solve", self.settings.devices[0])
         formula, plan = self.formula, self._simplified()
         if plan.refuted or plan.cycle:
             return self._refuted(plan)

@@ -22,6 +22,7 @@ from morph.algorithms.triangulation.intersections import split_intersections
 from morph.algorithms.triangulation.options import choice, function, truth
 from morph.algorithms.triangulation.segments import FREE, insert_segments
 from morph.graph import Graph
+from morph.launch.ahead import compile_ahead
 from morph.mesh import Mesh, Pslg, RepairWarning
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device, device_for
@@ -98,6 +99,8 @@ def triangulate(
     named["segment_markers"] = segment_markers
     graph = _graph(source, named, merge=duplicates == "merge")
     where = device_for(device, source, otherwise="auto")
+    if segments is None and not isinstance(source, Pslg):
+        compile_ahead("triangulate", where)
     n = len(graph.points)
     # the least row of the segments along an edge decides: those with a marker come first
     of = np.argsort(graph.segment_markers == 0, kind="stable").astype(np.int32)

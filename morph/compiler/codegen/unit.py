@@ -6,11 +6,9 @@ every ``foreach``, what one thread does alone, and `run`, what every thread of t
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.group_execution import group_function
+from morph.compiler.codegen.prelude import prelude as prelude
 from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
 from morph.compiler.codegen.shared_searches import search_functions, search_structs
@@ -24,44 +22,6 @@ from morph.compiler.passes.group_execution import widest_group
 from morph.compiler.passes.plan import FunctionPlan
 from morph.compiler.passes.plan import cooperative as cooperative
 from morph.language.types import Local
-
-HEADERS = """core/scalars layout target core/types core/half core/math core/atomics
-             storage/column schedule/team storage/store storage/collection schedule/single
-             storage/set storage/graph geometry/predicates schedule/staging schedule/high_degree
-             schedule/reservation schedule/search schedule/balance schedule/asynchronous
-             schedule/sweep schedule/launch schedule/queue schedule/deterministic""".split()
-# in place of "target"
-TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#endif\n"
-
-
-@cache
-def prelude(
-    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False,
-    groups: bool = False,
-) -> str:  # fmt: skip
-    """The device runtime: the headers of ``kernels/``, in order.
-
-    A unit that is ``checked``, that rebuilds adjacency, or that all parts of a graph execute
-    together has one more, and so has one with shared arrays (``groups``).  In a ``wide`` one a
-    table has 2^31 rows or more.
-    """
-    package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
-    folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
-    texts = {h.stem: h.read_text() for h in folder.rglob("*.h")}
-    texts["layout"] = layout.header(checked, rebuilds, parts)
-    texts["target"] = TARGETS.format(**texts)
-    found = [texts[Path(h).name] for h in HEADERS]
-    if checked:
-        found = ["#define MORPH_CHECKED", *found, texts["check"]]
-    if rebuilds:
-        found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
-    if parts:
-        found = ["#define MORPH_PARTS", *found, texts["parts"]]
-    if groups:
-        found.append(texts["group"])
-    if wide:
-        found = ["#define MORPH_WIDE", *found]
-    return "\n".join(found)
 
 
 def prelude_of(unit: ir.Unit) -> str:

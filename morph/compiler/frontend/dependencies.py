@@ -40,17 +40,20 @@ class Dependencies:
 
     def __init__(self) -> None:
         self.checks: list[Callable[[], bool]] = []
+        self.names: list[tuple[str, str]] = []  # of globals: module and name
+        self.recordable = True  # all are globals, or of closures
         self._keys: set[Any] = set()
         self._modules: dict[int, Globals] = {}
 
     def add(
         self, again: Callable[[], Any], value: Any, key: Any = None,
-        home: dict[str, Any] | None = None,
+        home: dict[str, Any] | None = None, closed: bool = False,
     ) -> None:  # fmt: skip
         """Note that the unit is valid only while ``again()`` gives this same value.
 
         A value with a ``key`` is noted once: every launch compares all of them.  ``home`` has the
-        value under the name that ends the key.
+        value under the name that ends the key.  A ``closed`` one is of
+        the closure of a function.
         """
         if key is not None:
             if key in self._keys:
@@ -61,7 +64,9 @@ class Dependencies:
                     self._modules[id(home)] = names = Globals(home)
                     self.checks.append(names.unchanged)
                 self._modules[id(home)].add(key[1], value)
+                self.names.append((str(home.get("__name__")), key[1]))
                 return
+        self.recordable &= closed
         try:
             weak = weakref.ref(value)
         except TypeError:

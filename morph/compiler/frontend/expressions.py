@@ -84,7 +84,8 @@ def captured(
         if isinstance(obj, bool | int | float | np.generic):
             return _closure(c, name, obj, again, pos)
     if name_of(obj) is None and not isinstance(obj, ModuleType):
-        builder.dependencies.add(again, obj, key, c.source.function.__globals__)
+        home = c.source.function.__globals__
+        builder.dependencies.add(again, obj, key, home, closed and "." not in name)
     x = constant(obj, pos)
     return x if x is not None else PythonValue(pos, obj)
 
@@ -130,7 +131,7 @@ def _closure(c: Context, name: str, obj: Any, again: Callable[[], Any], pos: Pos
         reject(f"{name!r} is a {type(obj).__name__}", pos, "the reference lists the data types")
     key = f"{reduce(field_name, ir_name(name).split('.'))}_of_{c.definition.kind}_"
     c.builder.closures[key] = (t, name)
-    c.builder.dependencies.add(lambda: type(again()), type(obj))
+    c.builder.dependencies.add(lambda: type(again()), type(obj), closed=True)
     c.extra[key] = t
     return ir.Var(name=key, type=t, pos=pos)
 

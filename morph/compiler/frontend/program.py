@@ -40,12 +40,12 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import inlined_name, user_name
 from morph.compiler.passes.double_buffering import Permutation, Unlike, check_fit, permutations
 from morph.compiler.passes.merging import simplify
+from morph.compiler.passes.outline import RESULT as RESULT
 from morph.language.definition import Definition, definition_of
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import I32, Handle, Nothing, Scalar, Type
 
-RESULT = "result_"
 Point = tuple[Any, ...]  # what remains: (statements, index), a loop or a Frame, innermost first
 
 

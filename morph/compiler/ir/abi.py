@@ -27,6 +27,7 @@ from morph.compiler.ir.layout import (
 from morph.compiler.ir.layout import Meta as Meta
 from morph.compiler.ir.layout import State as State
 from morph.compiler.ir.layout import Status as Status
+from morph.compiler.ir.outline import Field as Field
 from morph.compiler.ir.sites import sites_of
 from morph.compiler.ir.spelling import ascii_name, clashes, spell
 from morph.language.types import Handle, Local, Scalar, Struct, Tuple, Type, Vector
@@ -35,24 +36,6 @@ CTYPE = {
     "bool_": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "u8",
     "u16": "u16", "u32": "u32", "u64": "u64", "f16": "f16", "f32": "f32", "f64": "f64",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One word of ``Args``: an address, or a scalar in the low bytes."""
-
-    name: str
-    value: str  # its C++ type; of a column, that of its values
-    kind: str
-    slot: str = ""
-    column: str = ""
-    layout: str = ""  # of a column: bytes from row to row, and offset in its record
-    permutation: int = -1  # of a swapped collection: in which ``slot`` has this name
-
-    def ctype(self, const: bool = False) -> str:
-        """The C++ type; ``const`` if nothing writes the column."""
-        qualifier = "const " if const else ""
-        return f"Col<{qualifier}{self.value}, {self.layout}>" if self.layout else self.value
 
 
 def cname(slot: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +16,10 @@ from morph.runtime.arrays import Array, is_host
 from morph.runtime.backend import IOTA, Launch, Seeds, Write
 from morph.runtime.device import Device
 
-if TYPE_CHECKING:
-    from morph.compiler.ir import nodes as ir
-
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cpu.launch:load")
+_build: Hook[Any] = Hook("morph.runtime.cpu.launch:build")
 
 
 class HostDevice(Device):
@@ -88,8 +86,11 @@ class HostDevice(Device):
     def prepared(self, writes: Sequence[Write], seeds: Sequence[Any] | None = None) -> HostWriter:
         return HostWriter(self, writes, None if seeds is None else Seeds(*seeds))
 
-    def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        return _load(unit, code.text, faults, code.interruptible, code.rebuilt)
+    def load(self, code: Any, faults: bool, seed: int) -> Any:
+        return _load(code.outline, code.text, faults, code.interruptible, code.rebuilt)
+
+    def build(self, code: Any) -> None:
+        _build(code.outline, code.text, code.rebuilt)
 
     def report(self, values: Array) -> HostReport:
         return HostReport(values)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from morph.compiler.codegen.unit import entry, prelude_of
-from morph.compiler.ir import nodes as ir
+from morph.compiler.codegen.prelude import prelude
+from morph.compiler.ir.outline import Outline
 from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cpu
 
@@ -57,7 +58,7 @@ class HostLaunch:
 
 
 def load(
-    unit: ir.Unit, text: str, faults: bool = False, interruptible: bool = True,
+    outline: Outline, text: str, faults: bool = False, interruptible: bool = True,
     rebuilt: Callable[[], object] | None = None,
 ) -> HostLaunch:  # fmt: skip
     """Compile a unit's text and return its launcher.
@@ -65,7 +66,14 @@ def load(
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
     `morph.runtime.toolchain.cpu.build`.
     """
-    name = entry(unit)
-    defines = ("MORPH_FAULTS",) * faults
-    path = cpu.build(prelude_of(unit) + text, name=name, defines=defines, rebuilt=rebuilt)
-    return HostLaunch(ctypes.PyDLL(str(path)), name, interruptible)
+    path = build(outline, text, rebuilt, ("MORPH_FAULTS",) * faults)
+    return HostLaunch(ctypes.PyDLL(str(path)), outline.entry, interruptible)
+
+
+def build(
+    outline: Outline, text: str, rebuilt: Callable[[], object] | None = None,
+    defines: tuple[str, ...] = (),
+) -> Path:  # fmt: skip
+    """Compile a unit's text and return the library."""
+    whole = prelude(*outline.prelude) + text
+    return cpu.build(whole, name=outline.entry, defines=defines, rebuilt=rebuilt)

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +15,20 @@ from morph.runtime import arrays
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
 from morph.runtime.backend import Launch, Seeds, Write
 from morph.runtime.cuda.combining import combine
-from morph.runtime.cuda.small_copies import SMALL, CudaReport, CudaWriter, SmallCopies
+from morph.runtime.cuda.small_copies import (
+    SMALL,
+    CudaReport,
+    CudaWriter,
+    SmallCopies,
+    load_driver,
+)
 from morph.runtime.device import Device, DeviceError
-
-if TYPE_CHECKING:
-    from morph.compiler.ir import nodes as ir
 
 LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
 PEER_ACCESS_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 _CURRENT: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cuda.launch:load")
+_build: Hook[Any] = Hook("morph.runtime.cuda.launch:build")
 
 
 class CudaDevice(Device):
@@ -122,8 +126,11 @@ class CudaDevice(Device):
             _small_copies(self.index), writes, None if seeds is None else Seeds(*seeds)
         )
 
-    def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        return _load(unit, code.text, faults, self.index)
+    def load(self, code: Any, faults: bool, seed: int) -> Any:
+        return _load(code.outline, code.text, faults, self.index)
+
+    def build(self, code: Any) -> None:
+        _build(code.outline, code.text, self.index)
 
     def report(self, values: Array) -> CudaReport:
         return CudaReport(_small_copies(self.index), values)
@@ -152,6 +159,7 @@ def find(index: int) -> CudaDevice:
         extras = "'morph-engine[gpu]' (CUDA 13) or 'morph-engine[gpu12]' (CUDA 12)"
         raise DeviceError(f"{name} needs CuPy: pip install {extras}")
     try:
+        load_driver()  # before CuPy, whose import takes 0.1 s
         cupy = import_cupy()
         count = cupy.cuda.runtime.getDeviceCount()
         capability = cupy.cuda.Device(index).compute_capability if index < count else ""

@@ -5,12 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from morph.compiler.codegen.unit import cooperative, entry, prelude_of
-from morph.compiler.ir import abi
-from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.group_execution import widest_group
-from morph.compiler.passes.search import shared_searches
-from morph.compiler.passes.work_sharing import lists, shared_loops
+from morph.compiler.codegen.prelude import prelude
+from morph.compiler.ir.outline import Outline
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cuda
@@ -35,23 +31,22 @@ class CudaLaunch:
         "_set_context", "_synchronize", "threads",
     )  # fmt: skip
 
-    def __init__(self, cubin: bytes, unit: ir.Unit, device: Any) -> None:
+    def __init__(self, cubin: bytes, outline: Outline, device: Any) -> None:
         cupy = import_cupy()
         driver = cupy.cuda.driver
         with device:
             self._module = cupy.cuda.function.Module()
             self._module.load(cubin)
-            function = self._module.get_function(entry(unit))
+            function = self._module.get_function(outline.entry)
             fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, 0)
             self._context = driver.ctxGetCurrent()
-        grid_wide = cooperative(unit)
-        most = CLAIM_BLOCKS if abi.claims(unit) else FUSED_BLOCKS
+        grid_wide = outline.cooperative
+        most = CLAIM_BLOCKS if outline.claims else FUSED_BLOCKS
         each = max(min(fit, most), 1) if grid_wide else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
         # one item may have work for all
-        self._least = self._blocks if lists(unit) or abi.queues(unit) else 1
-        shares = shared_loops(unit) or shared_searches(unit)
-        self._lanes = widest_group(unit) or (32 if shares else 1)  # that share an item
+        self._least = self._blocks if outline.lists or outline.queues else 1
+        self._lanes = outline.lanes  # that share an item
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr
@@ -90,14 +85,20 @@ class CudaLaunch:
         self._launch(self._function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, *self._pointers)
 
 
-def load(unit: ir.Unit, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
+def load(outline: Outline, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
     """Compile a unit's text for a GPU and return its launcher.
 
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
     `morph.runtime.toolchain.cuda.build`.
     """
-    device = import_cupy().cuda.Device(device_index)
-    defines = ("MORPH_FAULTS",) if faults else ()
-    arch = f"sm_{device.compute_capability}"
-    cubin = cuda.build(prelude_of(unit) + text, arch, name=entry(unit), defines=defines)
-    return CudaLaunch(cubin, unit, device)
+    cubin = build(outline, text, device_index, ("MORPH_FAULTS",) * faults)
+    return CudaLaunch(cubin, outline, import_cupy().cuda.Device(device_index))
+
+
+def build(
+    outline: Outline, text: str, device_index: int, defines: tuple[str, ...] = ()
+) -> bytes:  # fmt: skip
+    """Compile a unit's text and return the cubin."""
+    arch = f"sm_{import_cupy().cuda.Device(device_index).compute_capability}"
+    whole = prelude(*outline.prelude) + text
+    return cuda.build(whole, arch, name=outline.entry, defines=defines)

@@ -29,7 +29,8 @@ BLOCK, BLOCKS = 256, 528
 EACH = 1 << 8  # one value per element
 FROM = 1 << 9  # values are read from an array, whose address is the command's value
 OWN = 1 << 10  # every element gets its own index
-SPOT = 1 << 11  # one element, that of row `count`; the thread that fills this row writes it last
+SPOT = 1 << 11  # one element, of unit `count`; the thread that fills this unit writes it last
+WIDE = 1 << 12  # one value in units of 16 bytes; of other commands a row is a unit
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 SHORT = 0.01  # seconds; a longer wait sleeps in between
@@ -46,42 +47,69 @@ struct Commands {{
     Command command[{COMMANDS}];
     u64 word[{VALUES}];
 }};
-template <class T>  // in units of T, then the remaining bytes
+template <class T>  // in units of T, four loads at a time, then the remaining bytes
 __device__ void copy(char* to, const char* from, long long bytes, long long first, long long step) {{
-    long long units = bytes / sizeof(T);
-    for (long long i = first; i < units; i += step) ((T*)to)[i] = ((const T*)from)[i];
-    for (long long i = units * sizeof(T) + first; i < bytes; i += step) to[i] = from[i];
+    long long units = bytes / sizeof(T), i = first;
+    for (; i + 3 * step < units; i += 4 * step) {{
+        T x[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) x[k] = ((const T*)from)[i + k * step];
+#pragma unroll
+        for (int k = 0; k < 4; k++) ((T*)to)[i + k * step] = x[k];
+    }}
+    for (; i < units; i += step) ((T*)to)[i] = ((const T*)from)[i];
+    for (i = units * sizeof(T) + first; i < bytes; i += step) to[i] = from[i];
+}}
+// In units of 16 bytes; the thread whose turn comes after the last whole one writes the remaining bytes.
+__device__ void fill_wide(char* at, long long bytes, u64 x, long long first, long long step) {{
+    long long units = bytes / 16, i = first;
+    for (; i < units; i += step) ((ulonglong2*)at)[i] = ulonglong2{{x, x}};
+    if (i == units)
+        for (long long k = 16 * units; k < bytes; k++) at[k] = char(x >> 8 * (k % 8));
+}}
+template <class T>
+__device__ void fill(const Command& c, T x, long long first, long long end, long long step) {{
+    for (long long i = first; i < end; i += step) *(T*)(c.at + i * c.stride) = x;
+}}
+template <class T>  // the index, without values
+__device__ void write_each(const Command& c, const u64* values, long long first, long long step) {{
+    for (long long i = first; i < c.count; i += step) *(T*)(c.at + i * c.stride) = T(values ? values[i] : i);
 }}
 extern "C" __global__ void put(const __grid_constant__ Commands a) {{
     long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
     for (u64 k = 0; k < a.n; k++) {{
         const Command& c = a.command[k];
+        const u64* from = a.word + c.from;
         int size = c.how & 255;
-        bool each = c.how & {EACH}, own = c.how & {OWN};
-        long long begin = first, end = c.count;
-        if (c.how & {SPOT}) {{  // by the thread that has this row in any command
-            begin = first == c.count % step ? 0 : 1;
-            end = 1;
-        }}
         if (c.how & {FROM}) {{
-            const char* from = (const char*)a.word[c.from];
-            u64 addresses = u64(c.at) | u64(from);
-            if (addresses % 8 == 0) copy<u64>(c.at, from, c.count, first, step);
-            else if (addresses % 4 == 0) copy<unsigned>(c.at, from, c.count, first, step);
-            else copy<char>(c.at, from, c.count, first, step);
-            continue;
-        }}
-        for (long long i = begin; i < end; i += step) {{
-            u64 x = own ? i : a.word[c.from + (each ? i : 0)];
-            char* p = c.at + i * c.stride;
-            if (size == 4) *(unsigned*)p = unsigned(x);
-            else if (size == 8) *(u64*)p = x;
-            else if (size == 2) *(unsigned short*)p = (unsigned short)x;
-            else *p = char(x);
+            u64 addresses = u64(c.at) | *from;
+            if (addresses % 16 == 0) copy<ulonglong2>(c.at, (const char*)*from, c.count, first, step);
+            else if (addresses % 4 == 0) copy<unsigned>(c.at, (const char*)*from, c.count, first, step);
+            else copy<char>(c.at, (const char*)*from, c.count, first, step);
+        }} else if (c.how & {WIDE}) {{
+            fill_wide(c.at, c.count * size, *from, first, step);
+        }} else if (c.how & {EACH | OWN}) {{
+            const u64* values = c.how & {OWN} ? 0 : from;
+            if (size == 4) write_each<unsigned>(c, values, first, step);
+            else if (size == 8) write_each<u64>(c, values, first, step);
+            else if (size == 2) write_each<unsigned short>(c, values, first, step);
+            else write_each<char>(c, values, first, step);
+        }} else {{
+            bool spot = c.how & {SPOT};  // by the thread that has this unit in any command
+            long long begin = !spot ? first : first == c.count % step ? 0 : 1, end = spot ? 1 : c.count;
+            if (size == 4) fill<unsigned>(c, unsigned(*from), begin, end, step);
+            else if (size == 8) fill<u64>(c, *from, begin, end, step);
+            else if (size == 2) fill<unsigned short>(c, (unsigned short)*from, begin, end, step);
+            else fill<char>(c, char(*from), begin, end, step);
         }}
     }}
 }}
 """  # noqa: E501
+
+
+def is_wide(array: Any) -> bool:
+    """Whether a single value is written to an array in units of 16 bytes."""
+    return bool(array.strides[0] == array.dtype.itemsize and array.data.ptr % 16 == 0)
 
 
 class Commands:
@@ -107,7 +135,7 @@ class Commands:
         if hasattr(values, "__cuda_array_interface__"):
             if not self.single(values.data.ptr, FROM, array.data.ptr, array.nbytes):
                 return False
-            self.largest = max(self.largest, array.nbytes // 8 + 1)
+            self.largest = max(self.largest, array.nbytes // 16 + 1)
             return True
         each = isinstance(values, np.ndarray) and values.ndim > 0
         k = count if each else 1
@@ -116,8 +144,11 @@ class Commands:
         how = kind.itemsize | (EACH if each else 0)
         if values is IOTA:
             how |= OWN
-        else:
+        elif each:
             self.values[self.at : self.at + k].view(kind)[:: 8 // kind.itemsize] = values
+        else:
+            self.values[self.at : self.at + 1].view(kind)[:] = values
+            how |= WIDE if is_wide(array) else 0
         self.command(array.data.ptr, count, array.strides[0], how | self.at << 32)
         self.at += k
         return True
@@ -135,7 +166,8 @@ class Commands:
         """Add a command; the caller has checked that there is space."""
         self.commands[self.n] = at, count, stride, how
         self.n += 1
-        self.largest = max(self.largest, count)
+        units = count * (how & 255) // 16 + 1 if how & WIDE else count
+        self.largest = max(self.largest, units)
 
 
 class SmallCopies:
@@ -223,10 +255,24 @@ class SmallCopies:
             self.wait(stream)  # raises the error
 
 
+def load_driver() -> Any:
+    """Load the library of the driver.
+
+    Raises
+    ------
+    OSError
+        If there is none.
+    """
+    try:
+        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError as error:
+        raise OSError(f"no NVIDIA driver is installed ({error})") from error
+
+
 @cache
 def _stream_query() -> Any:
     """The driver's function: the runtime's would leave "not ready" behind as the last error."""
-    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    library = load_driver()
     library.cuStreamQuery.argtypes, library.cuStreamQuery.restype = [ctypes.c_void_p], ctypes.c_int
     return library.cuStreamQuery
 
@@ -305,8 +351,10 @@ class CudaWriter:
             for array, value in seeds.columns:
                 size, at = array.dtype.itemsize, array.data.ptr
                 c.values[c.at : c.at + 1].view(array.dtype)[0] = value
+                step, each = array.strides[0], size if is_wide(array) else 16  # bytes of 16
                 for row in (*rows.tolist(), *copies.tolist()):
-                    c.commands[c.n] = at + row * array.strides[0], row, 0, size | SPOT | c.at << 32
+                    unit, how = row * each // 16, size | SPOT | c.at << 32
+                    c.commands[c.n] = at + row * step, unit, 0, how
                     c.n += 1
                 c.at += 1
         if c.n:  # else all arrays are empty

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from morph.language.hooks import Hook
 from morph.runtime.cpu.device import HostDevice
-
-if TYPE_CHECKING:
-    from morph.compiler.ir import nodes as ir
 
 _load: Hook[Any] = Hook("morph.runtime.interpreter.launch:load")
 
@@ -21,8 +18,8 @@ class InterpretedDevice(HostDevice):
     interprets = True
     throughput = 1 << 14
 
-    def load(self, unit: ir.Unit, code: Any, faults: bool, seed: int) -> Any:
-        return _load(unit, seed)
+    def load(self, code: Any, faults: bool, seed: int) -> Any:
+        return _load(code.unit, seed)
 
 
 def find(index: int) -> InterpretedDevice:

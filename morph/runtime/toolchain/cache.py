@@ -34,11 +34,14 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _LINE = re.compile(r"^[ \t]*#[ \t]*line\b.*\n?", re.MULTILINE)
+_LINE_WITHIN = re.compile(r"#[ \t]*line\b")
 _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = "tmp-"
 _NOEXEC = "mounted noexec"
 _RECORD = "compiler-"
+_UNIT = "unit-"  # begins the names of records of units
 BACKGROUND = "background-"  # begins the names of the files that `tiers` locks
+_OURS = (_RECORD, _UNIT, _TEMPORARY, BACKGROUND)
 _ABANDONED = 3600.0  # seconds after which a temporary file has no owner any more
 
 
@@ -183,11 +186,19 @@ def key(text: str, *parts: str) -> str:
     Code that only moved within its file keeps its key.
     """
     digest = hashlib.sha256()
-    for part in (_LINE.sub("", text), *parts):
+    for part in (_without_lines(text), *parts):
         data = part.encode()
         digest.update(b"%d:" % len(data))  # lengths keep ("ab", "c") from ("a", "bc")
         digest.update(data)
     return digest.hexdigest()
+
+
+def _without_lines(text: str) -> str:
+    """Leave out ``#line`` directives; most of a text is the prelude, which has none."""
+    if (found := _LINE_WITHIN.search(text)) is None:
+        return text
+    first = text.rfind("\n", 0, found.start()) + 1
+    return text[:first] + _LINE.sub("", text[first:])
 
 
 def load(key: str) -> Entry | None:
@@ -270,8 +281,12 @@ def temporary(suffix: str) -> Path:
 
 def recall(name: str) -> dict[str, Any] | None:
     """Return the dictionary that `remember` stored under ``name``, or None."""
+    return _recall(path() / f"{_RECORD}{name}.json")
+
+
+def _recall(file: Path) -> dict[str, Any] | None:
     try:
-        known = json.loads((path() / f"{_RECORD}{name}.json").read_text(encoding="utf-8"))
+        known = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return known if isinstance(known, dict) else None
@@ -280,6 +295,20 @@ def recall(name: str) -> dict[str, Any] | None:
 def remember(name: str, facts: dict[str, Any]) -> None:
     """Store the properties of a compiler, which are measured only once."""
     _write(f"{_RECORD}{name}.json", json.dumps(facts, indent=1))
+
+
+def recall_unit(key: str, folder: Path) -> dict[str, Any] | None:
+    """Return the dictionary that `remember_unit` stored in a folder, or None."""
+    return _recall(folder / f"{_UNIT}{key}.json")
+
+
+def remember_unit(key: str, facts: dict[str, Any], folder: Path | None) -> None:
+    """Store what is known of a unit before it is compiled: in the cache, or in a new folder."""
+    name, text = f"{_UNIT}{key}.json", json.dumps(facts)
+    if folder is None:
+        _write(name, text)
+    else:
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def entries() -> list[Entry]:
@@ -316,7 +345,8 @@ def _ours() -> list[Path]:
     return [
         file
         for file in path().iterdir()
-        if _KEY.fullmatch(file.stem) or file.name.startswith((_RECORD, _TEMPORARY, BACKGROUND))
+        if _KEY.fullmatch(file.stem)
+        or file.name.startswith((_RECORD, _UNIT, _TEMPORARY, BACKGROUND))
     ]
 
 

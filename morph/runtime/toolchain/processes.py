@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from morph.runtime.toolchain import OutOfTime, cache
 RUNNER = Path(__file__).with_name("runner.py")
 LOWEST = 19  # priority of compilers in the background
 
+_started: dict[int, tuple[threading.Thread, subprocess.Popen[str]]] = {}  # by process id
+_stopped: set[threading.Thread] = set()  # threads that start no more commands
 _watched: set[int] = set()  # write ends of pipes; a compiler ends when its pipe is closed
 
 
@@ -57,6 +60,14 @@ def end_background() -> None:
         _close(pipe)
 
 
+def end_started_by(threads: Sequence[threading.Thread]) -> None:
+    """Kill the commands that these threads wait for, and let them start no others."""
+    _stopped.update(threads)
+    for thread, process in list(_started.values()):
+        if thread in threads:
+            _kill_group(process)
+
+
 def _close(pipe: int) -> None:
     with contextlib.suppress(KeyError):  # another thread has closed it
         _watched.remove(pipe)
@@ -77,7 +88,9 @@ def _zig_folder() -> dict[str, str]:
 def _run(
     command: Sequence[str], text: str, seconds: float | None, handles: Sequence[int] = ()
 ) -> subprocess.CompletedProcess[str]:
-    posix = os.name == "posix"
+    posix, thread = os.name == "posix", threading.current_thread()
+    if thread in _stopped:
+        raise OutOfTime(f"{shlex.join(command[:1])} is not started: the process ends")
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -91,6 +104,9 @@ def _run(
         # whatever the priorities of their processes
         process_group=0 if posix else None,
     ) as process:
+        _started[process.pid] = thread, process
+        if thread in _stopped:
+            _kill_group(process)
         process._sigint_wait_secs = 0.0  # type: ignore[attr-defined]  # it gets no Ctrl-C to await
         try:
             out, log = process.communicate(text, seconds)
@@ -100,17 +116,23 @@ def _run(
                 text = f"{shlex.join(command[:1])} was still compiling"
                 raise OutOfTime(text) from error
             raise
+        finally:
+            del _started[process.pid]
     return subprocess.CompletedProcess(command, process.returncode, out, log)
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a process and its children."""
+    """Kill a process and its children, and wait for its end."""
+    _kill_group(process)
+    process.wait()
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
     if os.name != "posix":
         process.kill()
     else:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _forked() -> None:

@@ -62,37 +62,71 @@ def on_terminal() -> bool:
 class _Compilers:
     """The present series of compilations, each begun at most `PAUSE` after the one before."""
 
-    begun, ended, count = 0.0, float("-inf"), 0
+    lock = threading.Lock()
+    begun, ended = 0.0, float("-inf")
+    names: ClassVar[dict[str, None]] = {}  # of the units whose compilation has begun
+    running: ClassVar[list[str]] = []
+    expected = 0  # how many there will be, if that is known
+    thread: ClassVar[threading.Thread | None] = None  # that shows the line
+    done: ClassVar[threading.Event] = threading.Event()
+
+
+def expect(number: int) -> None:
+    """Say how many units a series will compile, which begins now."""
+    with _Compilers.lock:
+        _Compilers.begun = _Compilers.ended = time.monotonic()
+        _Compilers.names.clear()
+        _Compilers.expected = number
 
 
 @contextmanager
 def compiling(name: str) -> Iterator[None]:
     """Show on the terminal that a compiler runs, once compilers have run for `DELAY` seconds."""
-    now = time.monotonic()
-    if now - _Compilers.ended > PAUSE:
-        _Compilers.begun, _Compilers.count = now, 0
-    _Compilers.count += 1
-    done, shows = threading.Event(), on_terminal()
-    text = f"compiling kernel {_Compilers.count}, {name.removeprefix('morph_')}"
-    thread = threading.Thread(target=_show, args=(text, _Compilers.begun, done), daemon=True)
-    if shows:
-        thread.start()
+    _begin(name)
     try:
         yield
     finally:
-        _Compilers.ended = time.monotonic()
-        done.set()
-        if shows:
+        with _Compilers.lock:
+            _Compilers.ended = time.monotonic()
+            _Compilers.running.remove(name)
+            thread = None if _Compilers.running else _Compilers.thread
+            if thread is not None:
+                _Compilers.thread = None
+                _Compilers.done.set()
+        if thread is not None:
             thread.join()
 
 
-def _show(text: str, begun: float, done: threading.Event) -> None:
-    """Show a text and the seconds since ``begun`` until it is done."""
-    line, wait = Line(), begun + DELAY - time.monotonic()
+def _begin(name: str) -> None:
+    with _Compilers.lock:
+        now = time.monotonic()
+        if not _Compilers.running and now - _Compilers.ended > PAUSE:
+            _Compilers.begun, _Compilers.expected = now, 0
+            _Compilers.names.clear()
+        _Compilers.names[name] = None
+        _Compilers.running.append(name)
+        if _Compilers.thread is None and on_terminal():
+            _Compilers.done = done = threading.Event()
+            _Compilers.thread = threading.Thread(target=_show, args=(done,), daemon=True)
+            _Compilers.thread.start()
+
+
+def _text() -> str:
+    """Describe the compilation that was begun last."""
+    with _Compilers.lock:
+        count, name = len(_Compilers.names), _Compilers.running[-1] if _Compilers.running else ""
+        of = f" of {_Compilers.expected}" if _Compilers.expected >= count else ""
+        passed = time.monotonic() - _Compilers.begun
+        return f"compiling kernel {count}{of}, {name.removeprefix('morph_')}: {passed:.1f} s"
+
+
+def _show(done: threading.Event) -> None:
+    """Show what is compiled until nothing is."""
+    line, wait = Line(), _Compilers.begun + DELAY - time.monotonic()
     if done.wait(max(wait, 0)):
         return
     while True:
-        line.write(f"{text}: {time.monotonic() - begun:.1f} s")
+        line.write(_text())
         if done.wait(0.2):
             break
     line.clear()

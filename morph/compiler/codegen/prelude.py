@@ -1,0 +1,52 @@
+"""The device runtime, behind which every unit is compiled: the headers of ``kernels/``."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from morph.compiler.ir import layout
+
+HEADERS = """core/scalars layout target core/types core/half core/math core/atomics
+             storage/column schedule/team storage/store storage/collection schedule/single
+             storage/set storage/graph geometry/predicates schedule/staging schedule/high_degree
+             schedule/reservation schedule/search schedule/balance schedule/asynchronous
+             schedule/sweep schedule/launch schedule/queue schedule/deterministic""".split()
+# in place of "target"
+TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#endif\n"
+
+
+@cache
+def files() -> list[Path]:
+    """Give the headers, sorted."""
+    package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
+    folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
+    return sorted(folder.rglob("*.h"))
+
+
+@cache
+def prelude(
+    checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False,
+    groups: bool = False,
+) -> str:  # fmt: skip
+    """The device runtime: the headers of ``kernels/``, in order.
+
+    A unit that is ``checked``, that rebuilds adjacency, or that all parts of a graph execute
+    together has one more, and so has one with shared arrays (``groups``).  In a ``wide`` one a
+    table has 2^31 rows or more.
+    """
+    texts = {h.stem: h.read_text() for h in files()}
+    texts["layout"] = layout.header(checked, rebuilds, parts)
+    texts["target"] = TARGETS.format(**texts)
+    found = [texts[Path(h).name] for h in HEADERS]
+    if checked:
+        found = ["#define MORPH_CHECKED", *found, texts["check"]]
+    if rebuilds:
+        found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
+    if parts:
+        found = ["#define MORPH_PARTS", *found, texts["parts"]]
+    if groups:
+        found.append(texts["group"])
+    if wide:
+        found = ["#define MORPH_WIDE", *found]
+    return "\n".join(found)

@@ -1,0 +1,96 @@
+"""What launches need to know about a unit beside its binary: no node of the IR.
+
+The outline of a unit is stored with its text (`morph.launch.records`), so that a process that finds
+both need not import the compiler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from morph.language.types import GraphInfo, Scalar, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One word of ``Args``: an address, or a scalar in the low bytes."""
+
+    name: str
+    value: str  # its C++ type; of a column, that of its values
+    kind: str
+    slot: str = ""
+    column: str = ""
+    layout: str = ""  # of a column: bytes from row to row, and offset in its record
+    permutation: int = -1  # of a swapped collection: in which ``slot`` has this name
+
+    def ctype(self, const: bool = False) -> str:
+        """The C++ type; ``const`` if nothing writes the column."""
+        qualifier = "const " if const else ""
+        return f"Col<{qualifier}{self.value}, {self.layout}>" if self.layout else self.value
+
+
+@dataclass(eq=False)
+class Outline:
+    """The outline of a unit.
+
+    Attributes
+    ----------
+    name, entry : the unit's name, and that of the function to launch
+    prelude : arguments of `morph.compiler.codegen.prelude.prelude`
+    stores, graphs, made, permutations, fused, checked : as in `morph.compiler.ir.nodes.Unit`
+    inputs : the numbers among the arguments, by name
+    state : how many variables a program has
+    result : the variable that a program returns, and its type
+    fields : of the argument block
+    local_bytes : memory of an item for its local collections
+    cooperative : whether the unit has a barrier, so that all blocks of a GPU must be resident
+    claims : whether a kernel has ``single(collection)``
+    queues : whether a step runs until a collection is empty
+    ahead : whether a kernel's items run on the thread that adds them
+    lists : whether there is a list of high-degree vertices
+    lanes : of a GPU, that share an item
+    sections : how many sections a step has, at most
+    can_fail : whether an allocation may fail
+    touches : stores whose counters a launch may change
+    reshapes, redirects : graphs whose points or edges, and whose edges' ends, a launch may change
+    deletes : tables of which a launch may delete rows
+    cuts : tables of points for which a program runs launch by launch, see `binding.by_steps`
+    stepwise : whether a program always runs launch by launch: it walks edges whose ends it changes
+    domains : stores over which the steps run
+    together : domains whose items claim all in one round
+    adjacency : graphs and directions whose adjacency the unit reads
+    rebuilds : graphs whose adjacency a program rebuilds, and in which directions
+    """
+
+    name: str
+    entry: str
+    prelude: tuple[bool, bool, bool, bool, bool]
+    stores: tuple[Store, ...]
+    graphs: tuple[GraphInfo, ...]
+    made: tuple[str, ...]
+    permutations: tuple[tuple[tuple[str, str], ...], ...]
+    fused: bool
+    checked: bool
+    inputs: tuple[tuple[str, Scalar], ...]
+    state: int
+    result: tuple[int, Scalar] | None
+    fields: tuple[Field, ...]
+    local_bytes: int
+    cooperative: bool
+    claims: bool
+    queues: bool
+    ahead: bool
+    lists: bool
+    lanes: int
+    sections: int
+    can_fail: bool
+    touches: list[str]
+    reshapes: list[str]
+    redirects: list[str]
+    deletes: list[str]
+    cuts: list[str]
+    stepwise: bool
+    domains: list[str]
+    together: list[str]
+    adjacency: list[tuple[str, str]]
+    rebuilds: dict[str, list[str]]

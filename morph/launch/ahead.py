@@ -1,0 +1,28 @@
+"""The first public call of a kind begins to compile its units in parallel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from morph.language.hooks import Hook
+from morph.runtime.device import Device
+
+_begin: Hook[None] = Hook("morph.launch.common_units:compile_ahead")
+_begun: set[tuple[str, str]] = set()
+
+
+def compile_ahead(call: str, device: Device, graph: Any = None) -> None:
+    """Begin to compile what a public call needs, unless that was done before with this cache.
+
+    Parameters
+    ----------
+    call : str
+        Its name, and the types or options on which the units depend.
+    device : Device
+    graph : Graph, optional
+        That is given.  Units for graphs with other properties are left out.
+    """
+    if (call, device.name) not in _begun:
+        _begun.add((call, device.name))
+        if not device.interprets:
+            _begin(call, device, graph)

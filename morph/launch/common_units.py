@@ -1,0 +1,166 @@
+"""Units of public calls, compiled in parallel when a call begins and the cache has none of them.
+
+``common_units.json`` has the descriptions of the units that common calls need;
+`tests/common_units.py` records it.  What it lacks is compiled when it is launched;
+what is out of date is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache as memoised
+from pathlib import Path
+from typing import Any
+
+from morph.graph import Graph
+from morph.language.intrinsics import from_dtype
+from morph.launch import records
+from morph.launch.binding import Compiled, Description, compile_unit, without_objects
+from morph.launch.kernels import Function, Launchable
+from morph.launch.lookup import compiling
+from morph.runtime.device import Device
+from morph.runtime.timing import counting
+from morph.runtime.toolchain import cache, parallel, progress
+
+FILE = Path(__file__).with_name("common_units.json")
+LISTS = ("stores", "graphs")  # of all descriptions, each once
+
+
+def compile_ahead(call: str, device: Device, graph: Any) -> None:
+    """Begin to compile what a public call needs, see `morph.launch.ahead`."""
+    if records.enabled:
+        with counting("compile"), compiling():
+            _compile_ahead(call, device, graph)
+
+
+def _compile_ahead(call: str, device: Device, graph: Any) -> None:
+    known, compiler = _descriptions(), records.compiler()
+    if call not in known["calls"] or compiler is None or not isinstance(graph, Graph | None):
+        return
+    flags = () if graph is None else (graph.directed, graph.out_identity, graph.gapped)
+    facts = json.dumps(known["calls"][call]), flags, compiler, sys.implementation.cache_tag
+    mark = f"ahead-{hashlib.sha256(repr((*facts, device.name)).encode()).hexdigest()}"
+    if cache.recall(mark) is not None:
+        return
+    units = [d for stored in known["calls"][call] if (d := _decoded(stored, known, device))]
+    units = [d for d in units if graph is None or _fits(d, graph)]
+    if not units:
+        return
+    progress.expect(len(units))
+    for description in units:
+        with suppress(Exception):  # it is compiled, and an error is raised, when it is launched
+            if (compiled := _printed(description)) is not None:
+                parallel.start(_builder(device, compiled))
+    with suppress(OSError):
+        cache.remember(mark, {"call": call})
+
+
+def _fits(description: Description, graph: Any) -> bool:
+    """Whether a graph has the properties that a description says."""
+    if graph.points.columns:
+        return False
+    (info,) = description.graphs.values()
+    edges = {(c.name, c.dtype.name) for c in description.stores[f"{info.slot}.edges"].columns}
+    columns = graph.edges.columns.values()
+    given = {(c.name, t.name) for c in columns if (t := from_dtype(c.dtype)) is not None}
+    flags = graph.directed, graph.out_identity and not graph.gapped, graph.gapped
+    return given <= edges and flags == (info.directed, info.out_identity, info.gapped)
+
+
+def _builder(device: Device, compiled: Compiled) -> Callable[[], object]:
+    return lambda: device.build(compiled)
+
+
+def _printed(description: Description) -> Compiled | None:
+    """Return a unit with its text, and record it; None if it cannot be recorded."""
+    if (recorder := records.Recorder.of(description)) is None:
+        return None
+    device, interruptible = description.device, description.what.interruptible
+    if (record := recorder.find()) is not None:
+        made = Compiled(None, record.getters, device, interruptible, record.outline)
+        made.set_text(record.text)
+        return made
+    parsed = compile_unit(description, without_objects(description))
+    if not recorder.allows(parsed.dependencies, {}, 0):
+        return None
+    made = Compiled(parsed.unit, parsed.getters, device, interruptible)
+    made.recorder = recorder
+    return made if made.text else None
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+@memoised
+def _descriptions() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> Description | None:
+    """Return a description; None if something in it does not exist any more."""
+    try:
+        what, where = map(_named, (stored["what"], stored["where"]))
+        assert isinstance(what, Launchable)
+        lists = {
+            name: {x.slot: x for x in map(records.decoded, (known[name][i] for i in stored[name]))}
+            for name in LISTS
+        }
+        kinds = [_named(x) if isinstance(x, str) else records.decoded(x) for x in stored["kinds"]]
+        shape, domain = records.decoded(stored["shape"]), records.decoded(stored["domain"])
+        return Description(
+            what, device, stored["names"], tuple(kinds), {}, shape, domain, lists["stores"],
+            lists["graphs"], where, *stored["options"],
+        )  # fmt: skip
+    except (AssertionError, AttributeError, ImportError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _named(place: str | None) -> Any:
+    return None if place is None else pkgutil.resolve_name(place)
+
+
+def _place(x: Any) -> str | None:
+    """Return the name by which a function of the language is found again."""
+    if x is None:
+        return None
+    assert isinstance(x, Function) and x.part is None
+    place = f"{x.__module__}:{x.__qualname__}"
+    assert pkgutil.resolve_name(place) is x
+    return place
+
+
+def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
+    """Return the contents of the file, which `tests/common_units.py` writes."""
+    lists: dict[str, list[Any]] = {name: [] for name in LISTS}
+
+    def numbers(name: str, values: Iterator[Any]) -> list[int]:
+        found = []
+        for x in map(records.encoded, values):
+            lists[name] += [x] if x not in lists[name] else []
+            found.append(lists[name].index(x))
+        return found
+
+    def stored(d: Description) -> dict[str, Any]:
+        assert not d.statics
+        kinds = [records.encoded(x) if dataclasses.is_dataclass(x) else _place(x) for x in d.kinds]
+        return {
+            "what": _place(d.what), "where": _place(d.where), "names": d.names, "kinds": kinds,
+            "shape": records.encoded(d.shape), "domain": records.encoded(d.domain),
+            "options": d.options, "stores": numbers("stores", iter(d.stores.values())),
+            "graphs": numbers("graphs", iter(d.graphs.values())),
+        }  # fmt: skip
+
+    made: dict[str, list[Any]] = {}
+    for call, units in calls.items():
+        made[call] = []
+        for d in units:
+            with suppress(AssertionError, AttributeError, ImportError):
+                made[call].append(stored(d))
+    return {**lists, "calls": made}

@@ -1,0 +1,183 @@
+"""Records of units in the cache: a process that finds one does not parse, check or print the unit.
+
+A record is the outline of a unit and its text, under the hash of all that they follow from: the
+description of the launch, the Python values that are compiled in (`fingerprint`), the compiler, and
+the version of Python.  It is JSON, from which only known types are made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache as memoised
+from functools import partial
+from pathlib import Path
+from types import CellType
+from typing import Any
+
+from morph.compiler.codegen import prelude
+from morph.compiler.frontend.dependencies import Dependencies
+from morph.compiler.ir.outline import Field, Outline
+from morph.language import types
+from morph.launch.fingerprint import Fingerprint, Unrecordable
+from morph.launch.kernels import IMPORTED
+from morph.runtime.toolchain import cache, shipped
+
+enabled = True
+FORMAT = 2
+PACKAGE = Path(__file__).parents[1]
+COMPILER = ("compiler", "language", "launch", "prelude.py")  # what decides a unit's text
+KINDS = {k.__name__: k for k in (
+    Field, types.Column, types.GraphInfo, types.Handle, types.Object, types.Scalar, types.Store,
+)}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of a unit."""
+
+    outline: Outline
+    getters: dict[str, Any]
+    text: str
+    dependencies: list[Callable[[], bool]]
+
+
+class Recorder:
+    """Finds and stores the record of one unit.
+
+    Attributes
+    ----------
+    key : str
+    names : set of (module, name)
+        The globals that the key depends on.
+    cells : sequence of (cell, function)
+        The variables of closures that it depends on.
+    """
+
+    def __init__(self, key: str, names: set[tuple[str, str]], cells: Sequence[Any] = ()) -> None:
+        self.key, self.names, self.cells = key, names, cells
+        self.used: list[tuple[str, str]] = []  # of the names, what the compiler has read
+
+    @classmethod
+    def of(cls, description: Any) -> Recorder | None:
+        """Return the recorder of a description, None if its unit cannot be recorded."""
+        on = enabled and not description.checked and not description.device.interprets
+        if not on or (made_by := compiler()) is None:
+            return None
+        found = Fingerprint()
+        try:
+            found.put(FORMAT, made_by, sys.implementation.cache_tag, sys.flags.optimize)
+            found.put(description.names, description.shape, description.domain, description.options)
+            found.put(*description.stores.values(), *description.graphs.values())
+            for x in description.kinds:
+                if isinstance(x, types.Type):
+                    found.put(x)
+                else:
+                    found.value(x)
+            found.function(description.what, description.what.kind == "kernel")
+            if description.where is not None:
+                found.function(description.where, True)
+        except Unrecordable:
+            return None
+        return cls(found.digest(), found.names, found.cells)
+
+    def find(self) -> Record | None:
+        """Return the record, if there is one."""
+        if shipped.collected():  # for a wheel all units are compiled
+            return None
+        known = cache.recall_unit(self.key, cache.path())
+        known = known or cache.recall_unit(self.key, shipped.FOLDER)
+        try:
+            assert known is not None
+            fields = {n: decoded(x) for n, x in known["outline"].items()}
+            getters = {n: tuple(x) if isinstance(x, list) else x for n, x in known["getters"]}
+            checks = self._dependencies([(m, n) for m, n in known["names"]])
+            return Record(Outline(**fields), getters, str(known["text"]), checks)
+        except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
+            return None  # there is none, or of another version
+
+    def _dependencies(self, names: list[tuple[str, str]]) -> list[Callable[[], bool]]:
+        """Have the values of these globals compared at each launch, as after a compilation."""
+        made = Dependencies()
+        for module, name in names:
+            home = vars(sys.modules[module])
+            made.add(lambda: None, home[name], (id(home), name), home)
+        for variable, of in self.cells:
+            again = partial(_content, variable, of)
+            made.add(again, again())
+        return made.checks
+
+    def allows(self, dependencies: Dependencies, objects: Mapping[str, Any], known: int) -> bool:
+        """Whether the unit depends on nothing else than its key; ``known`` objects have a slot."""
+        self.used = dependencies.names
+        homes = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in self.used)
+        return (
+            dependencies.recordable
+            and homes
+            and self.names.issuperset(self.used)
+            and len(objects) == known
+        )
+
+    def store(self, outline: Outline, getters: Mapping[str, Any], text: str) -> None:
+        """Write the record."""
+        plain = {f.name: encoded(getattr(outline, f.name)) for f in dataclasses.fields(outline)}
+        known = {"outline": plain, "getters": list(getters.items()), "names": self.used}
+        with suppress(OSError):  # a full disk: the unit is compiled again
+            cache.remember_unit(self.key, known | {"text": text}, shipped.collected())
+
+
+def _content(variable: CellType, of: Callable[[Any], Any] | None) -> Any:
+    try:
+        return variable.cell_contents if of is None else of(variable.cell_contents)
+    except ValueError:  # it has no value any more
+        return None
+
+
+@memoised
+def compiler() -> str | None:
+    """Return a hash of the compiler; None if its files have changed since it was imported."""
+    digest, files = hashlib.sha256(), list(prelude.files())
+    for part in COMPILER:
+        place = PACKAGE / part
+        files += [place] if place.is_file() else sorted(place.rglob("*.py"))
+    try:
+        for file in files:
+            with open(file, "rb", buffering=0) as opened:
+                if os.fstat(opened.fileno()).st_mtime > IMPORTED:
+                    return None
+                digest.update(opened.read())
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def encoded(x: Any) -> Any:
+    """Give JSON of values of `KINDS`, tuples, lists and dicts."""
+    if isinstance(x, tuple):
+        return {"(": [encoded(y) for y in x]}
+    if isinstance(x, list):
+        return [encoded(y) for y in x]
+    if isinstance(x, dict):
+        return {"{": [[k, encoded(y)] for k, y in x.items()]}
+    if type(x).__name__ in KINDS:
+        fields = [encoded(getattr(x, f.name)) for f in dataclasses.fields(x)]
+        return {type(x).__name__: fields}
+    return x
+
+
+def decoded(x: Any) -> Any:
+    """Give the value of its JSON."""
+    if isinstance(x, list):
+        return [decoded(y) for y in x]
+    if not isinstance(x, dict):
+        return x
+    ((kind, values),) = x.items()
+    if kind == "{":
+        return {k: decoded(y) for k, y in values}
+    made = [decoded(y) for y in values]
+    return tuple(made) if kind == "(" else KINDS[kind](*made)
