@@ -1,9 +1,9 @@
 """Statistics of edge weights: mean, largest, and whether they are symmetric.
 
-One pass over the edges.  Whether each arc has a reverse of equal weight is tested by a salted hash
-of the ends and the weight, which is added for arcs from the smaller id and subtracted for others:
-the sum is 0 if weights are symmetric.  If they are not, it is 0 for about one in 2**64 salts, and
-the salt is random.
+Whether each arc has a reverse of equal weight is tested by a salted hash of the ends and the
+weight, which is added for arcs from the smaller id and subtracted for others: the sum is 0 if
+weights are symmetric.  If they are not, it is 0 for about one in 2**64 salts, and the salt is
+random.  A later call tests only whether the weights are the same, by a hash of their places.
 """
 
 from __future__ import annotations
@@ -32,35 +32,47 @@ SALT = random.SystemRandom().getrandbits(63)
 
 
 @func
-def id_of(p):
-    return p.id
+def by_ends(a, b, w, salt):
+    h = (min(a, b) << 32) + max(a, b) ^ salt
+    h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
+    h = mix64((h ^ h >> 32) + w)
+    if a < b:
+        return h
+    if b < a:
+        return u64(0) - h
+    return u64(0)
 
 
 @func
-def id_in_all_parts(p):
-    return p.global_id
+def ends(e, w, salt):
+    """Give a term of a sum that is 0 if each arc has a reverse of the same weight."""
+    return by_ends(u64(e.src.id), u64(e.dst.id), w, salt)
+
+
+@func
+def ends_in_parts(e, w, salt):
+    return by_ends(u64(e.src.global_id), u64(e.dst.global_id), w, salt)
+
+
+@func
+def place(e, w, salt):
+    """Give a term of a sum that identifies the weights."""
+    return mix64(u64(e.id) * 0xD6E8FEB86659FD93 + salt ^ w * 0x9E3779B97F4A7C15)
 
 
 @kernel
-def measure(found, g, none, salt, number):
+def measure(found, g, none, salt, term):
     total, most = none, none
-    bad, odd = i64(0), u64(0)
+    bad, terms = i64(0), u64(0)
     for e in g.edges:
         w = none + e.weight
-        a, b = u64(number(e.src)), u64(number(e.dst))
         if not w >= 0:
             bad += 1
         elif w - w == 0:  # finite
             total += w
             most = max(most, w)
-        h = (min(a, b) << 32) + max(a, b) ^ salt
-        h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
-        h = mix64((h ^ h >> 32) + u64(w))
-        if a < b:
-            odd += h
-        elif b < a:
-            odd -= h
-    found.weights = vector(f64(total), f64(most), f64(bad), f64(odd >> 32), f64(odd % HALF))
+        terms += term(e, u64(w), salt)
+    found.weights = vector(f64(total), f64(most), f64(bad), f64(terms >> 32), f64(terms % HALF))
 
 
 class Weights(NamedTuple):
@@ -107,12 +119,14 @@ def measured(graph: Graph) -> Weights:
     if isinstance(graph, PartitionedGraph):
         graph.edges._refresh("weight")
         found: dict[int, list[float]] = {}
-        graph.each_part(lambda k: found.update({k: _sums(graph.local(k), id_in_all_parts)}))
+        graph.each_part(
+            lambda k: found.update({k: _sums(graph.local(k), ends_in_parts, graph.changes)})
+        )
         sums = np.array(graph.gather(found.__getitem__))
         m, total, _, bad, high, low = sums.sum(0).tolist()
         most = sums[:, 2].max()
     else:
-        m, total, most, bad, high, low = _sums(graph)
+        m, total, most, bad, high, low = _sums(graph, ends)
     odd = (int(high) * HALF + int(low)) % 2**64  # of all arcs; those of an edge may be in two parts
     if bad:
         _measured_by_arrays(graph)  # raises, and names the edge
@@ -125,15 +139,31 @@ def measured(graph: Graph) -> Weights:
     return Weights(_unsigned(graph, dtype), dtype, delta, not odd)
 
 
-def _sums(graph: Graph, number: Any = id_of) -> list[float]:
+class Known(NamedTuple):
+    """What a graph keeps of its weights: random reads of the ends take longer than the rest."""
+
+    found: Scalars
+    changes: tuple[int, ...]  # of the graph, and of its parts: the edges are those of then
+    terms: list[float]  # of `place`
+    odd: list[float]  # those of `ends` for these weights
+
+
+def _sums(graph: Graph, ends: Any, changes: int = 0) -> list[float]:
     """Of a graph, or a part with its mirrors: the number of edges, and what `measure` finds."""
-    found = graph.kept.pop(SMALL, None)  # removed while in use
-    if found is None:
-        found = Scalars(graph, weights=np.zeros(5))
-    zero = f64(0) if graph.edges.columns["weight"].dtype.kind == "f" else i64(0)
-    foreach(found, measure, graph, zero, u64(SALT), number)
-    graph.kept[SMALL] = found
-    return [graph.edges.live, *found.weights.tolist()]
+    known: Known | None = graph.kept.pop(SMALL, None)  # removed while in use
+    found = known.found if known else Scalars(graph, weights=np.zeros(5))
+    real = graph.edges.columns["weight"].dtype.kind == "f"
+    given = graph, f64(0) if real else i64(0), u64(SALT)
+    foreach(found, measure, *given, place)
+    *sums, high, low = found.weights.tolist()
+    terms, now, odd = [high, low], (changes, graph.changes), [1.0, 0.0]
+    if known and known.changes == now and known.terms == terms:
+        odd = known.odd
+    elif not real:
+        foreach(found, measure, *given, ends)
+        odd = found.weights.tolist()[3:]
+    graph.kept[SMALL] = Known(found, now, terms, odd)
+    return [graph.edges.live, *sums, *odd]
 
 
 def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:
