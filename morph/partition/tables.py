@@ -358,26 +358,28 @@ class PartitionedTable(Columns):
         Parts whose rows lie in order of their ids copy from GPU to GPU.
         """
         column = self.columns[name]
-        if where.on_host or not self._lies_in_order(column):
+        if where.on_host or not self._stays_on_parts(column):
             return where.asarray(self._read(name, slice(None)))
         return gather(where, self._count, column.dtype, self._pieces(name))
 
     def results(self, where: Device, *names: str) -> list[Any]:
-        """Copy columns: each part keeps the copies of its own rows, see `PartitionedArray`.
+        """Copy columns to arrays whose parts stay on their devices, see `PartitionedArray`.
 
-        To one device instead, if parts lie in other processes, a `checkpoint` records values, or
-        rows lie in no order.
+        If the parts of a column cannot stay, all columns are copied to one device, ``where``.
         """
         columns = [self.columns[name] for name in names]
-        if not all(map(self._lies_in_order, columns)):
+        if not all(map(self._stays_on_parts, columns)):
             return [self.gathered(name, where) for name in names]
         pieces = zip(*map(self._pieces, names), strict=True)  # by part
-        copied = zip(*map(_copied, pieces), strict=True)
+        copied = zip(*map(_copies, pieces), strict=True)
         described = zip(columns, copied, strict=True)
         return [PartitionedArray(self._count, c.dtype, copies) for c, copies in described]
 
-    def _lies_in_order(self, column: Column) -> bool:
-        """Whether all parts are here, and have the values of a column in order of ids."""
+    def _stays_on_parts(self, column: Column) -> bool:
+        """Whether a result can stay on the parts: all are here, with their rows in order of ids.
+
+        Not while a `checkpoint` records values, and not for references and vectors.
+        """
         parts = [self._share(k) for k in self.graph.here]
         if len(parts) < len(self.graph.parts) or self.graph.recorder is not None:
             return False
@@ -385,7 +387,7 @@ class PartitionedTable(Columns):
         return plain and all(x.own_at is None for x in parts)
 
     def _pieces(self, name: str) -> list[Piece]:
-        """Give the own values of each part in a column, not copied."""
+        """Return a view of each part's own values in a column."""
         self._begin("read", name)
         found = []
         for k in self.graph.here:
@@ -486,10 +488,10 @@ class PartitionedTable(Columns):
         return rows, local
 
     def rows_of_part(self, k: int, ids: HostArray) -> tuple[HostArray, HostArray]:
-        """Give the own rows of part k among global ids, and its copies of the others."""
+        """Return part k's own rows among global ids, and its mirrors of other parts' rows."""
         own = self._share(k).own_rows(ids)
-        rows = self._share(k).rows(ids[own < 0])
-        return own[own >= 0], rows[rows >= 0]
+        mirrors = self._share(k).rows(ids[own < 0])
+        return own[own >= 0], mirrors[mirrors >= 0]
 
     def _local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
         """Give references to rows, global ids, as local ids of part k.
@@ -542,8 +544,8 @@ class PartitionedTable(Columns):
         return np.where(ids < 0, ids + self._count, ids)
 
 
-def _copied(pieces: tuple[Piece, ...]) -> list[Piece]:
-    """Copy the values of one part in several columns."""
+def _copies(pieces: tuple[Piece, ...]) -> list[Piece]:
+    """Copy one part's values of several columns, by one launch."""
     device, at, _ = pieces[0]
     at = at if isinstance(at, slice) else device.copy(at)
     return [Piece(device, at, a) for a in device.copies(*(x.values for x in pieces))]

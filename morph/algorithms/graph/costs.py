@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges, pieces
-from morph.algorithms.graph.workspace import SMALL
+from morph.algorithms.graph.workspace import WEIGHT_SUMS
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel
@@ -27,44 +27,44 @@ EDGES = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that `measure` handles
 NONE = 2**31 - 1  # all 32-bit distances are below it
 FAR = 2**16  # an estimate: most likely no shortest path has as many edges
-HALF = 2**32  # sums of 64 bits are kept as two numbers of 32
+HALF = 2**32  # a sum of 64 bits is returned as two numbers below this, exact in float64
 SALT = random.SystemRandom().getrandbits(63)
 
 
 @func
-def id_of(p):
+def local_id(p):
     return p.id
 
 
 @func
-def id_in_all_parts(p):
+def global_id_of(p):
     return p.global_id
 
 
 @kernel
-def measure(found, g, none, salt, number):
-    total, most = none, none
-    bad, odd = i64(0), u64(0)
+def measure(found, g, none, salt, vertex_id):
+    total, largest = none, none
+    bad, skew = i64(0), u64(0)  # skew: 0 if weights are symmetric
     for e in g.edges:
         w = none + e.weight
-        a, b = u64(number(e.src)), u64(number(e.dst))
+        a, b = u64(vertex_id(e.src)), u64(vertex_id(e.dst))
         if not w >= 0:
             bad += 1
         elif w - w == 0:  # finite
             total += w
-            most = max(most, w)
+            largest = max(largest, w)
         h = (min(a, b) << 32) + max(a, b) ^ salt
         h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
         h = mix64((h ^ h >> 32) + u64(w))
         if a < b:
-            odd += h
+            skew += h
         elif b < a:
-            odd -= h
-    found.weights = vector(f64(total), f64(most), f64(bad), f64(odd >> 32), f64(odd % HALF))
+            skew -= h
+    found.weights = vector(f64(total), f64(largest), f64(bad), f64(skew >> 32), f64(skew % HALF))
 
 
 class Weights(NamedTuple):
-    """What `measured` finds.
+    """Statistics of the weights of a graph, see `measured`.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class Weights(NamedTuple):
     equal: bool
 
 
-def hopes(graph: Graph, delta: float) -> bool:
-    """Whether distances most likely fit 32 bits, though a path might be longer."""
+def likely_32_bits(graph: Graph, delta: float) -> bool:
+    """Whether distances most likely fit 32 bits, though the longest possible path does not."""
     kind = graph.edges.columns["weight"].dtype
     mean = delta * len(graph.edges) / (EDGES * max(len(graph.points), 1))
     return np.result_type(kind, np.int32) == np.int32 and mean * FAR < NONE
@@ -107,32 +107,33 @@ def measured(graph: Graph) -> Weights:
     if isinstance(graph, PartitionedGraph):
         graph.edges._refresh("weight")
         found: dict[int, list[float]] = {}
-        graph.each_part(lambda k: found.update({k: _sums(graph.local(k), id_in_all_parts)}))
+        graph.each_part(lambda k: found.update({k: _sums(graph.local(k), global_id_of)}))
         sums = np.array(graph.gather(found.__getitem__))
         m, total, _, bad, high, low = sums.sum(0).tolist()
-        most = sums[:, 2].max()
+        largest = sums[:, 2].max()
     else:
-        m, total, most, bad, high, low = _sums(graph)
-    odd = (int(high) * HALF + int(low)) % 2**64  # of all arcs; those of an edge may be in two parts
+        m, total, largest, bad, high, low = _sums(graph)
+    # summed over the parts, as the two arcs of an edge may lie on different ones
+    skew = (int(high) * HALF + int(low)) % 2**64
     if bad:
         _measured_by_arrays(graph)  # raises, and names the edge
     delta = total / m * EDGES * n / m
     if real:
         return Weights(None, np.result_type(kind, np.float32), delta, False)
-    dtype = _integer(kind, int(most) * n + delta)
+    dtype = _integer(kind, int(largest) * n + delta)
     if kind != np.uint32:
-        return Weights(None, dtype, delta, not odd)
-    return Weights(_unsigned(graph, dtype), dtype, delta, not odd)
+        return Weights(None, dtype, delta, not skew)
+    return Weights(_unsigned(graph, dtype), dtype, delta, not skew)
 
 
-def _sums(graph: Graph, number: Any = id_of) -> list[float]:
-    """Of a graph, or a part with its mirrors: the number of edges, and what `measure` finds."""
-    found = graph.kept.pop(SMALL, None)  # removed while in use
+def _sums(graph: Graph, vertex_id: Any = local_id) -> list[float]:
+    """Return the number of edges of a graph, or of a part, and the results of `measure`."""
+    found = graph.kept.pop(WEIGHT_SUMS, None)  # removed while in use
     if found is None:
         found = Scalars(graph, weights=np.zeros(5))
     zero = f64(0) if graph.edges.columns["weight"].dtype.kind == "f" else i64(0)
-    foreach(found, measure, graph, zero, u64(SALT), number)
-    graph.kept[SMALL] = found
+    foreach(found, measure, graph, zero, u64(SALT), vertex_id)
+    graph.kept[WEIGHT_SUMS] = found
     return [graph.edges.live, *found.weights.tolist()]
 
 
@@ -143,11 +144,11 @@ def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:
 
 def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
     """The weights of each piece as signed numbers."""
-    found, most = [], np.uint64(np.iinfo(np.int64).max)
+    found, largest = [], np.uint64(np.iinfo(np.int64).max)
     for g in pieces(graph):
         with g.device.active():
             weight = g.edges.weight.array.astype(np.uint64)
-            found.append(g.device.xp.minimum(weight, most).astype(dtype))
+            found.append(g.device.xp.minimum(weight, largest).astype(dtype))
     return found
 
 
