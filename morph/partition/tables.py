@@ -56,11 +56,11 @@ class Columns(OnParts):
         raise NotImplementedError
 
     def _local_row(self, k: int, id: int) -> int:
-        """Give the local id of a row in part k, or -1."""
+        """Return the local id of a row in part k, or -1."""
         raise NotImplementedError
 
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
-        """Give the first of part k's own rows among the rows of a range, and the one after."""
+        """Return the first of part k's own rows among the rows of a range, and the one after."""
         raise NotImplementedError
 
     def _tables(self) -> list[Table]:
@@ -115,7 +115,7 @@ class Columns(OnParts):
         self._on_all(lambda t: t.pack(*groups))
 
     def temporary_columns(self, **specs: tuple[Any, Any]) -> TemporaryColumnsOfParts:
-        """Give columns for a ``with`` block, see `Table.temporary_columns`."""
+        """Return columns for a ``with`` block, see `Table.temporary_columns`."""
         return TemporaryColumnsOfParts(self, specs)
 
     def _hide(self, names: Iterable[str]) -> Any:
@@ -216,7 +216,7 @@ class PartitionedTable(Columns):
         self._routes = Routes(self)
 
     def local(self, k: int) -> Table:
-        """Give the table of part k, mirrors included."""
+        """Return the table of part k, mirrors included."""
         found: Table = self.graph.local(k).tables[self.name]
         return found
 
@@ -245,14 +245,14 @@ class PartitionedTable(Columns):
         return self._dead > 0
 
     def ids(self) -> HostArray:
-        """Give the ids of the rows that are not deleted, shape (live,), int64, ascending."""
+        """Return the ids of the rows that are not deleted, shape (live,), int64, ascending."""
         if not self._dead:
             return np.arange(self._count)
         self._begin("ids of")
         return np.sort(np.concatenate(self.graph.gather(lambda k: self._share(k).ids)))
 
     def target(self, column: Column) -> Any:
-        """Give the table that a column of references is to; see `Table.target`."""
+        """Return the table that a column of references is to; see `Table.target`."""
         return self._tables()[0].target(column)
 
     def _has_row(self, id: int) -> bool:
@@ -311,7 +311,7 @@ class PartitionedTable(Columns):
     new = extend = delete = truncate = compact = _refuse_change
 
     def _local_row(self, k: int, id: int) -> int:
-        """Give the local id of a row, own or mirror, in part k; -1 if it is not there."""
+        """Return the local id of a row, own or mirror, in part k; -1 if it is not there."""
         return int(self._share(k).rows(np.array([id]))[0])
 
     def _refresh(self, name: str, bound: str = "") -> bool:
@@ -325,7 +325,7 @@ class PartitionedTable(Columns):
         return True
 
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
-        """Give the first of part k's own rows among the rows of a range, and the one after."""
+        """Return the first of part k's own rows among the rows of a range, and the one after."""
         share = self._share(k)
         if share.own_at is not None:
             raise TypeError(f"{self.name} of part {k} lie in no order since the graph has changed")
@@ -494,7 +494,7 @@ class PartitionedTable(Columns):
         return own[own >= 0], mirrors[mirrors >= 0]
 
     def _local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
-        """Give references to rows, global ids, as local ids of part k.
+        """Return references to rows, global ids, as local ids of part k.
 
         Raises
         ------
@@ -519,7 +519,7 @@ class PartitionedTable(Columns):
         return to_host(cast(raw(value, column, target, where), column, len(target), where))
 
     def _ids(self, key: Any) -> HostArray | None:
-        """Give the global ids that a key names; None for all of them."""
+        """Return the global ids that a key names; None for all of them."""
         if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             return None
         if isinstance(key, slice):
