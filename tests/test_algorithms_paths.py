@@ -286,3 +286,17 @@ def test_fused_equals_eager(target, edges):
             levels = run(bfs_module.level_map(g), *lists, morph.Flag(g), u32(99))
             results.append((levels, host(g.points.dist.array).tolist()))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_changed_weights_are_measured_again(parts):
+    g = morph.generate.rmat(7, 16, weight=(1, 9), device="cpu")
+    g = g if parts == 1 else morph.partition(g, ["cpu"] * parts)
+    weight = g.edges.weight[:].copy()
+    assert measured(g).equal and measured(g).equal
+    g.edges.weight[5] = int(weight[5]) + 1
+    assert not measured(g).equal
+    g.edges.weight[:] = np.roll(weight, 1)  # of the same sum
+    assert not measured(g).equal and not measured(g).equal
+    g.edges.weight[:] = weight
+    assert measured(g).equal

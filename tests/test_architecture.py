@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,16 @@ def load_structure():
 STRUCTURE = load_structure()
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+@cache
+def tree_of_imports():
+    return STRUCTURE.Tree(ROOT)
+
+
 def within(module: str, homes: str | list[str]) -> list[str]:
     """Which of ``homes`` a module, named without ``morph.``, is or lies in."""
     homes = homes.split() if isinstance(homes, str) else homes
@@ -220,7 +231,7 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
 
 def own_imports(file: Path) -> Iterator[tuple[str, str, int]]:
     """What a file imports from the package, as (module without ``morph.``, name, line)."""
-    for module, name, line in imports(ast.parse(file.read_text())):
+    for module, name, line in imports(parsed(file)):
         if module.split(".")[0] != "morph":
             continue
         if f"{module}.{name}" in MODULES:  # from morph.compiler import ir
@@ -253,7 +264,7 @@ def test_imports_keep_to_their_layer(module):
 
 def test_names_of_modules_are_imported_in_few_places():  # each could hide an import from LAYERS
     calls = {
-        m: [ast.unparse(n) for n in ast.walk(ast.parse(f.read_text())) if isinstance(n, ast.Call)]
+        m: [ast.unparse(n) for n in ast.walk(parsed(f)) if isinstance(n, ast.Call)]
         for m, f in MODULES.items()
     }
 
@@ -270,18 +281,18 @@ def test_names_of_modules_are_imported_in_few_places():  # each could hide an im
 
 
 def test_cupy_is_imported_by_the_runtime():
-    users = {m for m, f in MODULES.items() if STRUCTURE.uses_cupy(ast.parse(f.read_text()))}
+    users = {m for m, f in MODULES.items() if STRUCTURE.uses_cupy(parsed(f))}
     assert users and not {m for m in users if not within(m, "morph.runtime")}
 
 
 def test_kinds_of_devices_are_compared_in_the_runtime():
-    found = STRUCTURE.device_comparisons(STRUCTURE.Tree(ROOT))
+    found = STRUCTURE.device_comparisons(tree_of_imports())
     assert found.total() <= 3, found
 
 
 def test_no_cycles_between_modules():
     graph = {m: set() for m in MODULES}
-    for i in STRUCTURE.Tree(ROOT).imports():
+    for i in tree_of_imports().imports():
         graph[i.source].add(i.target)
     found = STRUCTURE.cycles(graph)
     assert not [c for c in found if any(within(m, list(ACYCLIC)) for m in c)]
@@ -289,7 +300,7 @@ def test_no_cycles_between_modules():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_functions_keep_to_the_limits(module):
-    tree, short = ast.parse(MODULES[module].read_text()), module.removeprefix("morph.")
+    tree, short = parsed(MODULES[module]), module.removeprefix("morph.")
     found = {
         f"{short}.{f.name}": measures(f) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef)
     }
@@ -379,7 +390,7 @@ def test_heavy_imports_are_inside_functions():
     broken = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for module, file in MODULES.items()
-        for node in ast.parse(file.read_text()).body
+        for node in parsed(file).body
         if isinstance(node, ast.Import | ast.ImportFrom)
         if not within(module, "morph.networkx_backend")  # NetworkX itself imports these
         for name in [getattr(node, "module", None), *(a.name for a in node.names)]
@@ -417,7 +428,7 @@ def private_words() -> dict[str, set[str]]:
     """Words of the glossary's left column in names, with their files."""
     found: dict[str, set[str]] = {}
     for module, file in MODULES.items():
-        names = [module.rpartition(".")[2], *names_of_python(ast.parse(file.read_text()))]
+        names = [module.rpartition(".")[2], *names_of_python(parsed(file))]
         for word in set().union(*map(words_of, names)) & PRIVATE:
             found.setdefault(word, set()).add(module.removeprefix("morph."))
     for file in (ROOT / "kernels").rglob("*.h"):

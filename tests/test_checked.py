@@ -10,16 +10,16 @@ from functools import partial
 
 import numpy as np
 import pytest
+import sm90
 import units
 import violations
 from graphs import edge_lists, graph_of
 from hypothesis import given
-from sm90 import compile_one
 from targets import host, tries
 from violations import found
 
 import morph
-from morph.compiler.codegen.unit import prelude, source
+from morph.compiler.codegen.unit import entry, prelude, source
 from morph.compiler.ir import abi
 from morph.launch import binding
 from morph.launch.scratch import scratch
@@ -755,4 +755,6 @@ def test_checked_units_compile_for_a_gpu(monkeypatch):
     texts = {c.text: c.unit for c in seen if c.unit.checked}
     assert len(texts) > 8
     for text, unit in texts.items():
-        assert compile_one(prelude(True) + text, unit.name)[:4] == b"\x7fELF"
+        assert sm90.Ptx.of(prelude(True) + text, entry(unit)).has_entry
+    text, unit = max(texts.items())
+    assert sm90.compile_one(prelude(True) + text, entry(unit))[:4] == b"\x7fELF"

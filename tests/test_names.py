@@ -88,15 +88,21 @@ def module(tmp_path, text: str) -> ModuleType:
     return made
 
 
-def compiles_for_cuda(what) -> None:
-    """The text of the latest launch is compiled by NVRTC, where there is one."""
+def compiles_for_cuda(what, named: bool = False) -> None:
+    """The text of the latest launch is compiled by NVRTC, where there is one.
+
+    Names of functions and parameters are in PTX: if ``named``, ptxas reads it.
+    """
     if isinstance(what, Program) and is_checked():
         return  # it has no text
     if importlib.util.find_spec("cupy") is not None:
         compiled = list(what.launches.values())[-1].compiled
         if compiled.device.kind == "cpu":
             text = prelude(compiled.unit.checked) + compiled.text
-            sm90.compile_one(text, entry(compiled.unit), fast="min")
+            if named:
+                sm90.compile_one(text, entry(compiled.unit), fast="min")
+            else:
+                assert sm90.Ptx.of(text, entry(compiled.unit), "min").has_entry
 
 
 def test_spelled_names_differ(hostile):
@@ -146,7 +152,7 @@ def test_functions_and_structs(target, tmp_path, worst):
         morph.foreach(t, home.many)
         assert values(t, "out") == [sum((i + 3) * (5 + i) for i in part)]
         assert values(t, "sum") == [sum(5 * i for i in part)]
-        compiles_for_cuda(home.many)
+        compiles_for_cuda(home.many, named=True)
 
 
 @pytest.mark.unchecked  # a checked text of so many statements compiles for minutes
@@ -323,7 +329,7 @@ def test_kernels_and_programs(target, tmp_path, name):
     morph.foreach(g.points, home.kernel_0, then)
     home.program_0(g, then)
     assert len(then) == 10
-    compiles_for_cuda(home.kernel_0)
+    compiles_for_cuda(home.kernel_0, named=True)
 
 
 def test_words_of_two_objects_of_similar_names(target):

@@ -267,26 +267,25 @@ from test_parts_programs import *
 sys.modules["morph.partition.routes"].FEW = 1  # lists of changes, of few mirrors, too
 sys.modules["morph.partition.ranks"].platform.node = lambda: f"machine {comm.rank}"
 rng = np.random.default_rng(5)
-for directed in (True, False):
+for directed, by in (True, "degree"), (False, rng.integers(0, comm.size, 40)):
     ends, weight = rng.integers(0, 40, (2, 90)), rng.integers(1, 9, 90)
     g = morph.Graph.from_edges(*ends, weight=weight, n=40, directed=directed, device="cpu")
-    for by in ("degree", rng.integers(0, comm.size, 40)):
-        for program in PROGRAMS:
-            found = values(program(morph.partition(g, by=by, comm=comm)))
-            for a, b in zip(found, values(program(g.copy())), strict=True):
-                assert np.array_equal(a, b), (program, directed, by)
-        parts = morph.partition(g, by=by, comm=comm, shares="measured")
-        assert np.array_equal(
-            morph.connected_components(parts).label, morph.connected_components(g).label
-        )
-        np.testing.assert_allclose(morph.pagerank(parts).rank, morph.pagerank(g).rank, rtol=1e-12)
-        found = np.array(pagerank(parts))
-        np.testing.assert_allclose(found, np.array(pagerank(g.copy())), rtol=1e-12)
-        with morph.sections() as s:  # those on ranks run in the same order on all
-            search = s.run(morph.bfs, parts, 1)
-            components = s.run(morph.connected_components, morph.partition(g, comm=comm))
-        assert np.array_equal(search.result().distance, morph.bfs(g, 1).distance)
-        assert np.array_equal(components.result().label, morph.connected_components(g).label)
+    for program in PROGRAMS:
+        found = values(program(morph.partition(g, by=by, comm=comm)))
+        for a, b in zip(found, values(program(g.copy())), strict=True):
+            assert np.array_equal(a, b), (program, directed, by)
+    parts = morph.partition(g, by=by, comm=comm, shares="measured")
+    assert np.array_equal(
+        morph.connected_components(parts).label, morph.connected_components(g).label
+    )
+    np.testing.assert_allclose(morph.pagerank(parts).rank, morph.pagerank(g).rank, rtol=1e-12)
+    found = np.array(pagerank(parts))
+    np.testing.assert_allclose(found, np.array(pagerank(g.copy())), rtol=1e-12)
+    with morph.sections() as s:  # those on ranks run in the same order on all
+        search = s.run(morph.bfs, parts, 1)
+        components = s.run(morph.connected_components, morph.partition(g, comm=comm))
+    assert np.array_equal(search.result().distance, morph.bfs(g, 1).distance)
+    assert np.array_equal(components.result().label, morph.connected_components(g).label)
 print("equal")
 """
 

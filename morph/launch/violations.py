@@ -19,6 +19,7 @@ from morph.compiler.ir.sites import (
     Violation,
     problem,
     race,
+    sites_of,
 )
 from morph.data.collection import Set
 from morph.data.table import Table
@@ -108,7 +109,7 @@ class Checks:
 
 def error(unit: ir.Unit, v: Violation, objects: Any) -> CheckError:
     """Make an error of a violation, with the user's line and names."""
-    sites = Sites(unit)
+    sites = sites_of(unit)
     node = sites.nodes[v.site]
     text = _text(unit, sites, v, objects, LONGEST)
     if len(text) > LONGEST:

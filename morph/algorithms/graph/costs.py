@@ -1,9 +1,9 @@
 """Statistics of edge weights: mean, largest, and whether they are symmetric.
 
-One pass over the edges.  Whether each arc has a reverse of equal weight is tested by a salted hash
-of the ends and the weight, which is added for arcs from the smaller id and subtracted for others:
-the sum is 0 if weights are symmetric.  If they are not, it is 0 for about one in 2**64 salts, and
-the salt is random.
+Whether each arc has a reverse of equal weight is tested by a salted hash of the ends and the
+weight, which is added for arcs from the smaller id and subtracted for others: the sum is 0 if
+weights are symmetric.  If they are not, it is 0 for about one in 2**64 salts, and the salt is
+random.  A later call tests only whether the weights are the same, by a hash of their places.
 """
 
 from __future__ import annotations
@@ -32,35 +32,47 @@ SALT = random.SystemRandom().getrandbits(63)
 
 
 @func
-def local_id(p):
-    return p.id
+def signed_hash(a, b, w, salt):
+    h = (min(a, b) << 32) + max(a, b) ^ salt
+    h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
+    h = mix64((h ^ h >> 32) + w)
+    if a < b:
+        return h
+    if b < a:
+        return u64(0) - h
+    return u64(0)
 
 
 @func
-def global_id_of(p):
-    return p.global_id
+def skew_term(e, w, salt):
+    """Return an arc's term of the skew, which is 0 if each arc has a reverse of equal weight."""
+    return signed_hash(u64(e.src.id), u64(e.dst.id), w, salt)
+
+
+@func
+def skew_term_in_parts(e, w, salt):
+    return signed_hash(u64(e.src.global_id), u64(e.dst.global_id), w, salt)
+
+
+@func
+def hash_term(e, w, salt):
+    """Return an arc's term of a hash of all weights by their places."""
+    return mix64(u64(e.id) * 0xD6E8FEB86659FD93 + salt ^ w * 0x9E3779B97F4A7C15)
 
 
 @kernel
-def measure(found, g, none, salt, vertex_id):
+def measure(found, g, none, salt, term):
     total, largest = none, none
-    bad, skew = i64(0), u64(0)  # skew: 0 if weights are symmetric
+    bad, terms = i64(0), u64(0)
     for e in g.edges:
         w = none + e.weight
-        a, b = u64(vertex_id(e.src)), u64(vertex_id(e.dst))
         if not w >= 0:
             bad += 1
         elif w - w == 0:  # finite
             total += w
             largest = max(largest, w)
-        h = (min(a, b) << 32) + max(a, b) ^ salt
-        h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
-        h = mix64((h ^ h >> 32) + u64(w))
-        if a < b:
-            skew += h
-        elif b < a:
-            skew -= h
-    found.weights = vector(f64(total), f64(largest), f64(bad), f64(skew >> 32), f64(skew % HALF))
+        terms += term(e, u64(w), salt)
+    found.weights = vector(f64(total), f64(largest), f64(bad), f64(terms >> 32), f64(terms % HALF))
 
 
 class Weights(NamedTuple):
@@ -107,12 +119,14 @@ def measured(graph: Graph) -> Weights:
     if isinstance(graph, PartitionedGraph):
         graph.edges._refresh("weight")
         found: dict[int, list[float]] = {}
-        graph.each_part(lambda k: found.update({k: _sums(graph.local(k), global_id_of)}))
+        graph.each_part(
+            lambda k: found.update({k: _sums(graph.local(k), skew_term_in_parts, graph.changes)})
+        )
         sums = np.array(graph.gather(found.__getitem__))
         m, total, _, bad, high, low = sums.sum(0).tolist()
         largest = sums[:, 2].max()
     else:
-        m, total, largest, bad, high, low = _sums(graph)
+        m, total, largest, bad, high, low = _sums(graph, skew_term)
     # summed over the parts, as the two arcs of an edge may lie on different ones
     skew = (int(high) * HALF + int(low)) % 2**64
     if bad:
@@ -126,15 +140,31 @@ def measured(graph: Graph) -> Weights:
     return Weights(_unsigned(graph, dtype), dtype, delta, not skew)
 
 
-def _sums(graph: Graph, vertex_id: Any = local_id) -> list[float]:
-    """Return the number of edges of a graph, or of a part, and the results of `measure`."""
-    found = graph.kept.pop(WEIGHT_SUMS, None)  # removed while in use
-    if found is None:
-        found = Scalars(graph, weights=np.zeros(5))
-    zero = f64(0) if graph.edges.columns["weight"].dtype.kind == "f" else i64(0)
-    foreach(found, measure, graph, zero, u64(SALT), vertex_id)
-    graph.kept[WEIGHT_SUMS] = found
-    return [graph.edges.live, *found.weights.tolist()]
+class KnownSums(NamedTuple):
+    """The sums of earlier weights, as the skew takes longest: the ends of arcs are random reads."""
+
+    found: Scalars  # of `measure`
+    changes: tuple[int, ...]  # counters of changes of the edges: of all parts, and of the graph
+    terms: list[float]  # the hash, in two halves
+    skew: list[float]  # that of the hashed weights, in two halves
+
+
+def _sums(graph: Graph, term: Any, changes: int = 0) -> list[float]:
+    """Return the number of edges of a graph, or of a part, and the sums of `measure`."""
+    known: KnownSums | None = graph.kept.pop(WEIGHT_SUMS, None)  # removed while in use
+    found = known.found if known else Scalars(graph, weights=np.zeros(5))
+    real = graph.edges.columns["weight"].dtype.kind == "f"
+    given = graph, f64(0) if real else i64(0), u64(SALT)
+    foreach(found, measure, *given, hash_term)
+    *sums, high, low = found.weights.tolist()
+    terms, current, skew = [high, low], (changes, graph.changes), [1.0, 0.0]
+    if known and known.changes == current and known.terms == terms:
+        skew = known.skew
+    elif not real:
+        foreach(found, measure, *given, term)
+        skew = found.weights.tolist()[3:]
+    graph.kept[WEIGHT_SUMS] = KnownSums(found, current, terms, skew)
+    return [graph.edges.live, *sums, *skew]
 
 
 def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:

@@ -28,7 +28,7 @@ from morph.compiler.ir.layout import Meta as Meta
 from morph.compiler.ir.layout import State as State
 from morph.compiler.ir.layout import Status as Status
 from morph.compiler.ir.outline import Field as Field
-from morph.compiler.ir.sites import Sites
+from morph.compiler.ir.sites import sites_of
 from morph.compiler.ir.spelling import ascii_name, clashes, spell
 from morph.language.types import Handle, Local, Scalar, Struct, Tuple, Type, Vector
 
@@ -284,7 +284,7 @@ class _Used:
 
     def checks(self, unit: ir.Unit) -> None:
         """The fields that the checked mode needs."""
-        sites = Sites(unit)
+        sites = sites_of(unit)
         for slot in sites.rows(self.stores):
             self.rows(slot)
         for slot, name in sites.tracked:
@@ -294,6 +294,7 @@ class _Used:
             self.fields[Field(deaths(self.prefix[slot]), "u64*", "deaths", slot)] = None
 
 
+@ir.of_latest
 def fields(unit: ir.Unit) -> tuple[Field, ...]:
     """The fields that the unit's code uses, in the order of ``struct Args``.
 

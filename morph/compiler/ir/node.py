@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from functools import cache, wraps
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from morph.language.position import Pos
 
@@ -44,6 +44,8 @@ class Node:
 
 
 N = TypeVar("N", bound=Node)
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Walked(NamedTuple):
@@ -95,6 +97,22 @@ def _walk(node: object) -> Walked:
         _walked.clear()
     _walked[id(node)] = made = Walked(node, found, {})
     return made
+
+
+def of_latest(make: Callable[[U], T]) -> Callable[[U], T]:
+    """Remember the result for the latest argument: a compilation asks several times for a unit."""
+    latest: tuple[Any, Any] = (None, None)
+
+    @wraps(make)
+    def remembered(unit: U) -> T:
+        nonlocal latest
+        known, result = latest
+        if known is not unit:
+            result = make(unit)
+            latest = unit, result
+        return cast(T, result)
+
+    return remembered
 
 
 def bodies(node: Node) -> list[Any]:

@@ -17,6 +17,7 @@ from morph.compiler.ir.node import bound as bound
 from morph.compiler.ir.node import columns as columns
 from morph.compiler.ir.node import equal as equal
 from morph.compiler.ir.node import find as find
+from morph.compiler.ir.node import of_latest as of_latest
 from morph.compiler.ir.node import operands as operands
 from morph.compiler.ir.node import renamed as renamed
 from morph.compiler.ir.node import replaced as replaced

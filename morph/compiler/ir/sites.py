@@ -123,6 +123,9 @@ class Sites:
         return {stores[s].of or s for s in slots | self.guards}
 
 
+sites_of = ir.of_latest(Sites)
+
+
 def accesses(n: ir.Node) -> tuple[tuple[str, str], ...]:
     """The columns that a node reads or writes, each with its slot; the ends of edges among them."""
     match n:

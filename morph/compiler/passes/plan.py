@@ -25,7 +25,7 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.sites import Sites
+from morph.compiler.ir.sites import Sites, sites_of
 from morph.compiler.passes import search, steps
 from morph.compiler.passes.double_buffering import swapped
 from morph.compiler.passes.group_execution import GroupPlan, group_plan, group_size
@@ -265,7 +265,7 @@ class _Planner:
         self.stores = {s.slot: s for s in unit.stores}
         self.funcs = {f.name: f for f in unit.funcs}
         self.kernels = {f.name: f for f in unit.funcs if isinstance(f, ir.Kernel)}
-        self.sites = Sites(unit) if unit.checked else None
+        self.sites = sites_of(unit) if unit.checked else None
         self.reached = {name: reached(name, self.funcs) for name in self.funcs}
         self.swapped = frozenset(s for found in unit.permutations[:1] for s, _ in found)
         self.consecutive = frozenset(n.slot for n in self.nodes if isinstance(n, ir.NewRows))

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.sites import LARGEST_HANDLE, Kind, Sites, Violation
+from morph.compiler.ir.sites import LARGEST_HANDLE, Kind, Violation, sites_of
 from morph.language.types import Handle, Scalar, Store
 
 Mark = tuple[int, int]  # an item and a site
@@ -28,7 +28,7 @@ class Checks:
     """
 
     def __init__(self, unit: ir.Unit) -> None:
-        self.sites = Sites(unit)
+        self.sites = sites_of(unit)
         self.found: Violation | None
         self.position = self.row = -1
         self.begin()
