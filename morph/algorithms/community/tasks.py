@@ -280,8 +280,8 @@ class Search:
                 sets.queries, sets.adjacency.bits, self.max_depth, self.words, counters,
                 self.target_items, limit, sets.solutions.bits, capacity,
             )  # fmt: skip
-            more = find_all, self.fixed_words
-            foreach(queue, search_sets, state, queue, deferred, *more, until_empty=True)
+            statics = find_all, self.fixed_words
+            foreach(queue, search_sets, state, queue, deferred, *statics, until_empty=True)
             queue, deferred = deferred, queue
             nodes = int(counters.nodes)
             report(nodes)
