@@ -115,7 +115,7 @@ class UnitRecorder:
     def is_recordable(
         self, dependencies: Dependencies, objects: Mapping[str, Any], known: int
     ) -> bool:
-        """Whether a unit depends on its key alone; ``known`` of the objects are arguments."""
+        """Whether a unit depends on its key alone, and on no object but the ``known`` arguments."""
         self.used = dependencies.names
         importable = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in self.used)
         return (

@@ -2,8 +2,8 @@
 
 One launch finds them for all queries of a batch.  Pairs of a query and a vertex are in one hash
 table.  Candidates are in the core of the wanted degree, within the distance that this degree
-allows, and have enough neighbours in common with the query.  Those with too few neighbours or
-common neighbours among the candidates are removed, until there are none.
+allows, and have enough neighbours in common with the query.  Candidates with too few
+neighbours or common neighbours among the others are removed, until there are no such ones.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"

@@ -7,9 +7,9 @@ all have, and detects nodes without a solution (Yao, Chang, PVLDB 2021: reductio
 distance and common neighbours, rules for vertices without spare neighbours, bounds by degrees and
 by missing neighbours; if a candidate is excluded, so are those that it dominates).
 
-The open nodes of all queries are in one queue.  An item searches below a node depth first,
-for few nodes while the queue has less than `target_items`, then adds the open nodes to the queue:
-so one hard query soon occupies all threads, until its end.
+The open nodes of all queries are in one queue.  An item searches below a node depth first:
+few nodes while the queue has fewer items than `SearchState.target_items`, then it adds its open
+nodes to the queue.  So one hard query soon occupies all threads, until its end.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -31,8 +31,8 @@ from morph.prelude import (
     u64,
 )
 
-MIN_NODES_PER_ITEM = 16  # visited below a node of the queue,
-MAX_NODES_PER_ITEM = 1 << 10  # and at most, once the queue has enough items
+MIN_NODES_PER_ITEM = 16  # visited below a node of the queue
+MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 
 

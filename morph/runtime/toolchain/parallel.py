@@ -22,9 +22,8 @@ def start(job: Callable[[], object]) -> None:
         _jobs.append(job)
         if len(_threads) < cores():
             thread = threading.Thread(target=_run_jobs, daemon=True)
-            with suppress(
-                RuntimeError
-            ):  # too many threads: units are compiled when they are launched
+            # without a thread, units are compiled when they are launched
+            with suppress(RuntimeError):
                 thread.start()
                 _threads.append(thread)
 
