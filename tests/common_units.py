@@ -76,7 +76,7 @@ def recorded() -> dict[str, Any]:
 if __name__ == "__main__":
     records.enabled = True
     ahead._begun.update((name, "cpu") for name in CALLS)  # nothing is compiled ahead
-    records.Recorder.find = lambda self: None  # type: ignore[method-assign]
+    records.UnitRecorder.find = lambda self: None  # type: ignore[method-assign]
     text = json.dumps(recorded())
     common_units.FILE.write_text(text.replace('{"what"', '\n{"what"') + "\n")
     sys.exit(0)

@@ -115,7 +115,7 @@ def graphs() -> None:
         morph.matching(h, weighted=True)
     with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a graph in parts
         morph.bfs(g)
-    with mock.patch.object(triangles, "SHORT", -1):  # else all rows of so few edges are merged
+    with mock.patch.object(triangles, "MERGED_DEGREE", -1):  # else rows are merged
         morph.triangle_count(g)
     assert morph.max_flow(g, 0, 3).value == 3
     assert morph.max_k_plex(g, 2).size >= 3

@@ -144,13 +144,15 @@ def test_core_numbers_are_those_of_networkx(target, edges):
 
 
 @tries(10)
-@given(edge_lists(most=14), st.booleans(), st.sampled_from([triangles.SHORT, -1]))
+@given(edge_lists(most=14), st.booleans(), st.sampled_from([triangles.MERGED_DEGREE, -1]))
 def test_triangles(target, edges, directed, short):
     want = nx.triangles(simple(edges))
 
     def run():
         # rows are merged, or looked up in bitmaps, in parts of two arcs by two
-        with mock.patch.multiple(triangles, SHORT=short, FEW=1, ARCS=2, ROW=2):
+        with mock.patch.multiple(
+            triangles, MERGED_DEGREE=short, MIN_ARCS=1, ITEM_ARCS=2, ITEM_ROW=2
+        ):
             return morph.triangle_count(graph_of(edges, target, directed=directed))
 
     for found in everywhere(target, run):
@@ -200,7 +202,7 @@ def test_large_graphs_with_many_threads(device):
     g = morph.Graph.from_networkx(graph, device=device)
     want, cored = nx.triangles(graph), nx.core_number(graph)
     for short in (0, 10**6):
-        with mock.patch.object(triangles, "SHORT", short):
+        with mock.patch.object(triangles, "MERGED_DEGREE", short):
             found = morph.triangle_count(g)
         assert host(found.triangles).tolist() == [want[i] for i in range(5000)]
     assert host(morph.core_number(g).core).tolist() == [cored[i] for i in range(5000)]

@@ -60,7 +60,7 @@ def test_against_all_subgraphs(target, data):
     size = least, least + data.draw(st.integers(0, 8))
     queries = data.draw(st.lists(ends, min_size=1, max_size=3))
     top = data.draw(st.sampled_from([1, 2, 5, 1000]))
-    with mock.patch.object(search, "NODES_PER_ITEM", data.draw(st.sampled_from([1, 256]))):
+    with mock.patch.object(search, "MIN_NODES_PER_ITEM", data.draw(st.sampled_from([1, 256]))):
         results = morph.community(g, queries, size, all=True, top=top)
     for q, found in zip(queries, results, strict=True):
         check(g, found, q, size, ranked_by_trial(simple, q, size), top)
@@ -196,7 +196,7 @@ def test_hard_queries_wait_for_others():
     with (
         mock.patch.object(module, "NODES_CPU", 1),
         mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
-        mock.patch.object(search, "NODES_PER_ITEM", 1),
+        mock.patch.object(search, "MIN_NODES_PER_ITEM", 1),
     ):
         found = morph.community(g, queries, size)
     assert [x.min_degree for x in found] == [x.min_degree for x in best]

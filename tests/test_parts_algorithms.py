@@ -151,8 +151,8 @@ def test_triangle_count(graphs):
     assert found.triangles.tolist() == [wanted[i] for i in range(len(g.points))]
     assert found.total == sum(wanted.values()) // 3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(triangles, "SHORT", -1)  # rows are looked up in bitmaps
-        patch.setattr(triangles, "FEW", 1)
+        patch.setattr(triangles, "MERGED_DEGREE", -1)  # rows are looked up in bitmaps
+        patch.setattr(triangles, "MIN_ARCS", 1)
         assert np.array_equal(morph.triangle_count(parts).triangles, found.triangles)
 
 
@@ -196,7 +196,7 @@ def test_deep_graphs():
 
 
 def test_a_warning_where_one_device_is_faster(monkeypatch):
-    monkeypatch.setattr(workspace, "MANY", 20)
+    monkeypatch.setattr(workspace, "MANY_STEPS", 20)
     g = morph.generate.grid(3, 30, device="cpu")
     parts = morph.partition(g, ["cpu", "python"])
     with pytest.warns(

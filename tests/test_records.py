@@ -158,7 +158,7 @@ def test_what_the_key_depends_on(monkeypatch):
         request = binding.Request(push, items, (morph.Collection(items),), None, items.device)
         for name, x in options.items():
             setattr(request, name, x)
-        return records.Recorder.of(binding._slots(request)[1]).key
+        return records.UnitRecorder.of(binding._slots(request)[1]).key
 
     first = key(table(x=morph.prelude.i32))
     assert key(table(x=morph.prelude.i32)) == first
@@ -171,9 +171,9 @@ def test_what_the_key_depends_on(monkeypatch):
     assert len({first, *others}) == 5
     monkeypatch.setitem(globals(), "LEAST", 2)
     assert key(table(x=morph.prelude.i32)) != first
-    monkeypatch.setattr(records, "compiler", lambda: None)
+    monkeypatch.setattr(records, "hash_of_compiler", lambda: None)
     t = table(x=morph.prelude.i32)
-    assert records.Recorder.of(described(push, morph.Collection(t), items=t)) is None
+    assert records.UnitRecorder.of(described(push, morph.Collection(t), items=t)) is None
 
 
 def made(limit, function=None):
@@ -201,11 +201,11 @@ def test_closures_and_objects(monkeypatch):
     monkeypatch.setattr(records, "enabled", True)
 
     def recorder(*captured):
-        return records.Recorder.of(described(made(*captured), items=table(x=morph.prelude.i32)))
+        return records.UnitRecorder.of(described(made(*captured), items=table(x=morph.prelude.i32)))
 
     keys = [recorder(*c).key for c in ((1,), (2,), (2.0,), (1, twice), (1, twice), (1, thrice))]
     assert keys[0] == keys[1] and keys[3] == keys[4] and len(set(keys)) == 4
-    checks = records.Recorder("", set(), (first := recorder(1, twice)).cells)._dependencies([])
+    checks = records.UnitRecorder("", set(), (first := recorder(1, twice)).cells)._dependencies([])
     assert all(check() for check in checks) and len(checks) == len(first.cells) == 2
     dict((c.cell_contents, c) for c, _ in first.cells)[twice].cell_contents = thrice
     assert [check() for check in checks].count(False) == 1
@@ -226,7 +226,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]
     made = program._latest().compiled
     assert made.recorder is not None
-    found = records.Recorder(made.recorder.key, set()).find()
+    found = records.UnitRecorder(made.recorder.key, set()).find()
     assert vars(found.outline) == vars(made.outline) and found.text == made.text
     assert found.getters == made.getters
     binding._compiled.clear()

@@ -9,7 +9,7 @@
 
 #ifdef __CUDACC__
 #define MORPH_ARRAY __shared__
-// The same array with its address in a register: else each access computes the address, by a slow instruction.
+// The same array with its address in a register; otherwise each access computes it by a slow instruction.
 template <class T> MORPH_FN T& pinned(T& array) {
     u32 address = u32(__cvta_generic_to_shared(&array));
     pin(address);
@@ -48,7 +48,7 @@ template <class T, i32 N, class I> MORPH_FN void check_put(const At<I>& at, Shar
     if (has_index(at, i, N)) x[i] = value;
 }
 template <class T, i32 N, class I> MORPH_FN T& check_element(const At<I>& at, Shared<T, N>& x, i64 i) {
-    return x[has_index(at, i, N) ? i : 0];  // the item has failed, and the array is its own
+    return x[has_index(at, i, N) ? i : 0];  // the item has failed; any element of its own array will do
 }
 #endif
 
@@ -70,26 +70,26 @@ template <i32 SIZE, i32 WIDTH> struct Group {
         if constexpr (SIZE == 32) sync_warp();
         else gather_block();
     }
-    // Whether the first thread of the group has found a condition true; a barrier.
-    static MORPH_FN bool agree(bool x) {
+    // Broadcasts a condition of the group's first thread; a barrier.
+    static MORPH_FN bool broadcast(bool x) {
         if constexpr (SIZE == 32) {
             sync_warp();
             return any_lane(lane_id() == 0 && x);
         }
         return any_of_block(thread() == 0 && x);
     }
-    // Combines values of the lanes of a tile.
-    template <class T, class F> static MORPH_FN T over_lanes(T x, const F& combine) {
+    // Reduces values of the lanes of a tile.
+    template <class T, class F> static MORPH_FN T reduce_lanes(T x, const F& combine) {
         u32 lanes = WIDTH == 32 ? ALL_LANES : ((u32(1) << WIDTH % 32) - 1) << lane_id() / WIDTH * WIDTH;
         MORPH_UNROLL_ALL for (i32 by = WIDTH / 2; by; by /= 2) x = combine(x, shuffle(lanes, x, lane_id() ^ by));
         return x;
     }
-    // Combines values of all threads of the group.
-    template <class T, class F> static MORPH_FN T over_threads(T x, const F& combine) {
+    // Reduces values of all threads of the group.
+    template <class T, class F> static MORPH_FN T reduce_threads(T x, const F& combine) {
         MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2) x = combine(x, shuffle(ALL_LANES, x, lane_id() ^ by));
         if constexpr (SIZE == 32) return x;
         MORPH_SHARED T parts[SIZE / 32];
-        sync();  // the values before have been read
+        sync();  // all threads have read `parts` of an earlier reduction
         if (lane_id() == 0) parts[warp_of_block()] = x;
         sync();
         x = parts[0];
@@ -99,7 +99,7 @@ template <i32 SIZE, i32 WIDTH> struct Group {
 };
 
 template <class A, class R, class Step>
-MORPH_FN void each_on_groups(const A& a, R& t, const Step& s, i64 first, i64 last) {
+MORPH_FN void each_by_gpu_groups(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     if constexpr (Step::GROUP == 1) {
         for (i64 i = first + block_id(); i < last; i += block_count()) {
@@ -114,7 +114,7 @@ MORPH_FN void each_on_groups(const A& a, R& t, const Step& s, i64 first, i64 las
         i64 groups = i64(block_count()) * G::COUNT;
         for (i64 i = first + i64(G::number()) * block_count() + block_id(); i < last; i += groups) {
             I it(a, t, i);
-            if (!G::agree(s.open(a, it))) continue;
+            if (!G::broadcast(s.open(a, it))) continue;
             s.find(a, it);
             s.run_group(a, it, G());
         }
@@ -122,7 +122,7 @@ MORPH_FN void each_on_groups(const A& a, R& t, const Step& s, i64 first, i64 las
 }
 
 template <class A, class R, class Step>
-MORPH_FN void each_in_groups(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    if constexpr (TARGET_GPU) each_on_groups(a, t, s, first, last);
+MORPH_FN void each_by_groups(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (TARGET_GPU) each_by_gpu_groups(a, t, s, first, last);
     else each(a, t, s, first, last);
 }

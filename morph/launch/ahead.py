@@ -1,4 +1,4 @@
-"""The first public call of a kind begins to compile its units in parallel."""
+"""Compiles the units of a public call in parallel, when it is first called."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def compile_ahead(call: str, device: Device, graph: Any = None) -> None:
     Parameters
     ----------
     call : str
-        Its name, and the types or options on which the units depend.
+        The name of the call, and the types or options on which its units depend.
     device : Device
     graph : Graph, optional
-        That is given.  Units for graphs with other properties are left out.
+        The graph of the call.  Units for graphs with other properties are not compiled.
     """
     if (call, device.name) not in _begun:
         _begun.add((call, device.name))

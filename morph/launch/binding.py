@@ -37,7 +37,7 @@ from morph.language.hooks import Hook
 from morph.language.intrinsics import from_dtype
 from morph.language.types import BOOL, F64, I64, GraphInfo, Handle, Object, Scalar, Store
 from morph.launch.kernels import Launchable
-from morph.launch.records import Recorder
+from morph.launch.records import UnitRecorder
 from morph.launch.slots import OBJECTS, VIEWS, Slots
 from morph.runtime.device import Device
 from morph.runtime.timing import counting
@@ -154,7 +154,7 @@ class Compiled(Outline):
         self.device, self.interruptible = device, interruptible
         self.dependencies: list[Callable[[], bool]] = []
         self.typing_ms = 0.0
-        self.recorder: Recorder | None = None
+        self.recorder: UnitRecorder | None = None
         self._text: str | None = None
         self._binary: Any = None
         self.builds = 0
@@ -274,7 +274,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
             # compiled perhaps for a graph on which the program runs launch by launch
             return bind(request) if _allow_rebuilds(known, slots) else (known, slots)
         before, since = len(slots.objects), perf_counter()
-        recorder = Recorder.of(description)
+        recorder = UnitRecorder.of(description)
         made = _recorded(description, recorder) or _compiled_now(description, slots, recorder)
         made.typing_ms = 1e3 * (perf_counter() - since)
         for s in made.stores if made.claims else ():
@@ -289,7 +289,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         return made, slots
 
 
-def _recorded(description: Description, recorder: Recorder | None) -> Compiled | None:
+def _recorded(description: Description, recorder: UnitRecorder | None) -> Compiled | None:
     """Return the unit that an earlier process has recorded, if its text would be the same now."""
     if recorder is None or (record := recorder.find()) is None:
         return None
@@ -315,14 +315,14 @@ def without_objects(description: Description) -> Slots:
 
 
 def _compiled_now(
-    description: Description, slots: Slots, recorder: Recorder | None
+    description: Description, slots: Slots, recorder: UnitRecorder | None
 ) -> Compiled:  # fmt: skip
     """Compile the unit, and have it recorded when its text is printed."""
     known, what = len(slots.objects), description.what
     parsed: Parsed = compile_unit(description, slots)
     made = Compiled(parsed.unit, parsed.getters, description.device, what.interruptible)
     made.dependencies = parsed.dependencies.checks
-    if recorder is not None and recorder.allows(parsed.dependencies, slots.objects, known):
+    if recorder is not None and recorder.is_recordable(parsed.dependencies, slots.objects, known):
         made.recorder = recorder
     return made
 

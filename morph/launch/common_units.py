@@ -1,8 +1,8 @@
 """Units of public calls, compiled in parallel when a call begins and the cache has none of them.
 
 ``common_units.json`` has the descriptions of the units that common calls need;
-`tests/common_units.py` records it.  What it lacks is compiled when it is launched;
-what is out of date is left out.
+`tests/common_units.py` writes it.  Units without a description are compiled when they are launched;
+descriptions that name something that does not exist any more are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from morph.runtime.timing import counting
 from morph.runtime.toolchain import cache, parallel, progress
 
 FILE = Path(__file__).with_name("common_units.json")
-LISTS = ("stores", "graphs")  # of all descriptions, each once
+LISTS = ("stores", "graphs")  # parts that descriptions have in common, stored once
 
 
 def compile_ahead(call: str, device: Device, graph: Any) -> None:
@@ -40,7 +40,7 @@ def compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 
 def _compile_ahead(call: str, device: Device, graph: Any) -> None:
-    known, compiler = _descriptions(), records.compiler()
+    known, compiler = _descriptions(), records.hash_of_compiler()
     if call not in known["calls"] or compiler is None or not isinstance(graph, Graph | None):
         return
     flags = () if graph is None else (graph.directed, graph.out_identity, graph.gapped)
@@ -49,20 +49,20 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
     if cache.recall(mark) is not None:
         return
     units = [d for stored in known["calls"][call] if (d := _decoded(stored, known, device))]
-    units = [d for d in units if graph is None or _fits(d, graph)]
+    units = [d for d in units if graph is None or _suits(d, graph)]
     if not units:
         return
     progress.expect(len(units))
     for description in units:
         with suppress(Exception):  # it is compiled, and an error is raised, when it is launched
-            if (compiled := _printed(description)) is not None:
+            if (compiled := _with_text(description)) is not None:
                 parallel.start(_builder(device, compiled))
     with suppress(OSError):
         cache.remember(mark, {"call": call})
 
 
-def _fits(description: Description, graph: Any) -> bool:
-    """Whether a graph has the properties that a description says."""
+def _suits(description: Description, graph: Any) -> bool:
+    """Whether a unit of a description is one for a graph like this."""
     if graph.points.columns:
         return False
     (info,) = description.graphs.values()
@@ -77,9 +77,9 @@ def _builder(device: Device, compiled: Compiled) -> Callable[[], object]:
     return lambda: device.build(compiled)
 
 
-def _printed(description: Description) -> Compiled | None:
+def _with_text(description: Description) -> Compiled | None:
     """Return a unit with its text, and record it; None if it cannot be recorded."""
-    if (recorder := records.Recorder.of(description)) is None:
+    if (recorder := records.UnitRecorder.of(description)) is None:
         return None
     device, interruptible = description.device, description.what.interruptible
     if (record := recorder.find()) is not None:
@@ -87,7 +87,7 @@ def _printed(description: Description) -> Compiled | None:
         made.set_text(record.text)
         return made
     parsed = compile_unit(description, without_objects(description))
-    if not recorder.allows(parsed.dependencies, {}, 0):
+    if not recorder.is_recordable(parsed.dependencies, {}, 0):
         return None
     made = Compiled(parsed.unit, parsed.getters, device, interruptible)
     made.recorder = recorder
@@ -122,18 +122,18 @@ def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> D
         return None
 
 
-def _named(place: str | None) -> Any:
-    return None if place is None else pkgutil.resolve_name(place)
+def _named(name: str | None) -> Any:
+    return None if name is None else pkgutil.resolve_name(name)
 
 
-def _place(x: Any) -> str | None:
+def _qualified_name(x: Any) -> str | None:
     """Return the name by which a function of the language is found again."""
     if x is None:
         return None
     assert isinstance(x, Function) and x.part is None
-    place = f"{x.__module__}:{x.__qualname__}"
-    assert pkgutil.resolve_name(place) is x
-    return place
+    name = f"{x.__module__}:{x.__qualname__}"
+    assert pkgutil.resolve_name(name) is x
+    return name
 
 
 def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
@@ -149,9 +149,13 @@ def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
 
     def stored(d: Description) -> dict[str, Any]:
         assert not d.statics
-        kinds = [records.encoded(x) if dataclasses.is_dataclass(x) else _place(x) for x in d.kinds]
+        kinds = [
+            records.encoded(x) if dataclasses.is_dataclass(x) else _qualified_name(x)
+            for x in d.kinds
+        ]
         return {
-            "what": _place(d.what), "where": _place(d.where), "names": d.names, "kinds": kinds,
+            "what": _qualified_name(d.what), "where": _qualified_name(d.where),
+            "names": d.names, "kinds": kinds,
             "shape": records.encoded(d.shape), "domain": records.encoded(d.domain),
             "options": d.options, "stores": numbers("stores", iter(d.stores.values())),
             "graphs": numbers("graphs", iter(d.graphs.values())),

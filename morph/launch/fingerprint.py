@@ -161,7 +161,7 @@ def _code_and_within(code: CodeType) -> Iterable[CodeType]:
 
 @lru_cache(4096)
 def _hash_of(code: CodeType) -> str:
-    """Give a hash of byte code and its positions, which tells lambdas of one line apart."""
+    """Return a hash of byte code and its positions, which tells lambdas of one line apart."""
     digest = hashlib.sha256()
     for c in _code_and_within(code):
         digest.update(c.co_code + b"\0" + c.co_linetable + repr(c.co_names).encode())
@@ -186,7 +186,7 @@ _names_known: dict[tuple[CodeType, int], frozenset[str]] = {}
 
 
 def _names(code: CodeType, lines: list[str]) -> frozenset[str]:
-    """Give all names in the text of a function; the byte code lacks those of annotations."""
+    """Return all names in the text of a function; the byte code lacks those of annotations."""
     key = code, id(lines)
     if key not in _names_known:
         first = code.co_firstlineno

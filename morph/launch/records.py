@@ -1,8 +1,8 @@
 """Records of units in the cache: a process that finds one does not parse, check or print the unit.
 
-A record is the outline of a unit and its text, under the hash of all that they follow from: the
+A record is the outline of a unit and its text.  Its key is a hash of all that decides them: the
 description of the launch, the Python values that are compiled in (`fingerprint`), the compiler, and
-the version of Python.  It is JSON, from which only known types are made.
+the version of Python.  Records are JSON; only known types are decoded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KINDS = {k.__name__: k for k in (
 
 @dataclass(slots=True)
 class Record:
-    """What is known of a unit."""
+    """A unit as an earlier process compiled it."""
 
     outline: Outline
     getters: dict[str, Any]
@@ -47,31 +47,31 @@ class Record:
     dependencies: list[Callable[[], bool]]
 
 
-class Recorder:
+class UnitRecorder:
     """Finds and stores the record of one unit.
 
     Attributes
     ----------
     key : str
     names : set of (module, name)
-        The globals that the key depends on.
+        The globals whose values the key depends on.
     cells : sequence of (cell, function)
-        The variables of closures that it depends on.
+        The variables of closures whose values, or functions of them, it depends on.
     """
 
     def __init__(self, key: str, names: set[tuple[str, str]], cells: Sequence[Any] = ()) -> None:
         self.key, self.names, self.cells = key, names, cells
-        self.used: list[tuple[str, str]] = []  # of the names, what the compiler has read
+        self.used: list[tuple[str, str]] = []  # those of `names` that the compiler has read
 
     @classmethod
-    def of(cls, description: Any) -> Recorder | None:
+    def of(cls, description: Any) -> UnitRecorder | None:
         """Return the recorder of a description, None if its unit cannot be recorded."""
         on = enabled and not description.checked and not description.device.interprets
-        if not on or (made_by := compiler()) is None:
+        if not on or (compiler_hash := hash_of_compiler()) is None:
             return None
         found = Fingerprint()
         try:
-            found.put(FORMAT, made_by, sys.implementation.cache_tag, sys.flags.optimize)
+            found.put(FORMAT, compiler_hash, sys.implementation.cache_tag, sys.flags.optimize)
             found.put(description.names, description.shape, description.domain, description.options)
             found.put(*description.stores.values(), *description.graphs.values())
             for x in description.kinds:
@@ -88,7 +88,7 @@ class Recorder:
 
     def find(self) -> Record | None:
         """Return the record, if there is one."""
-        if shipped.collected():  # for a wheel all units are compiled
+        if shipped.collected():  # while a wheel is built all units are compiled
             return None
         known = cache.recall_unit(self.key, cache.path())
         known = known or cache.recall_unit(self.key, shipped.FOLDER)
@@ -102,23 +102,25 @@ class Recorder:
             return None  # there is none, or of another version
 
     def _dependencies(self, names: list[tuple[str, str]]) -> list[Callable[[], bool]]:
-        """Have the values of these globals compared at each launch, as after a compilation."""
+        """Return the comparisons of globals and closures that each launch makes."""
         made = Dependencies()
         for module, name in names:
-            home = vars(sys.modules[module])
-            made.add(lambda: None, home[name], (id(home), name), home)
+            namespace = vars(sys.modules[module])
+            made.add(lambda: None, namespace[name], (id(namespace), name), namespace)
         for variable, of in self.cells:
             again = partial(_content, variable, of)
             made.add(again, again())
         return made.checks
 
-    def allows(self, dependencies: Dependencies, objects: Mapping[str, Any], known: int) -> bool:
-        """Whether the unit depends on nothing else than its key; ``known`` objects have a slot."""
+    def is_recordable(
+        self, dependencies: Dependencies, objects: Mapping[str, Any], known: int
+    ) -> bool:
+        """Whether a unit depends on its key alone, and on no object but the ``known`` arguments."""
         self.used = dependencies.names
-        homes = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in self.used)
+        importable = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in self.used)
         return (
             dependencies.recordable
-            and homes
+            and importable
             and self.names.issuperset(self.used)
             and len(objects) == known
         )
@@ -134,12 +136,12 @@ class Recorder:
 def _content(variable: CellType, of: Callable[[Any], Any] | None) -> Any:
     try:
         return variable.cell_contents if of is None else of(variable.cell_contents)
-    except ValueError:  # it has no value any more
+    except ValueError:  # the variable was deleted
         return None
 
 
 @memoised
-def compiler() -> str | None:
+def hash_of_compiler() -> str | None:
     """Return a hash of the compiler; None if its files have changed since it was imported."""
     digest, files = hashlib.sha256(), list(prelude.files())
     for part in COMPILER:
@@ -157,7 +159,7 @@ def compiler() -> str | None:
 
 
 def encoded(x: Any) -> Any:
-    """Give JSON of values of `KINDS`, tuples, lists and dicts."""
+    """Encode values of `KINDS`, tuples, lists and dicts as JSON."""
     if isinstance(x, tuple):
         return {"(": [encoded(y) for y in x]}
     if isinstance(x, list):
@@ -171,7 +173,7 @@ def encoded(x: Any) -> Any:
 
 
 def decoded(x: Any) -> Any:
-    """Give the value of its JSON."""
+    """Decode a value that `encoded` returned."""
     if isinstance(x, list):
         return [decoded(y) for y in x]
     if not isinstance(x, dict):

@@ -18,42 +18,42 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    at : slice or array of int32 on that device
+    ids : slice or array of int32 on that device
         The global ids of the rows.
     """
 
     device: Device
-    at: Any
+    ids: Any
     values: Array
 
 
-def gather(where: Device, count: int, dtype: np.dtype[Any], pieces: Sequence[Piece]) -> Array:
-    """Copy the values of all parts to one device, in order of global ids; waits for the copies."""
-    with where.active():
-        found = where.empty(count, dtype)
-        if where.on_host or not _copies_at_once(where, pieces):
-            for device, at, values in pieces:
-                place = at if isinstance(at, slice) else where.asarray(device.to_host(at))
-                found[place] = where.asarray(values)
+def gather(target: Device, count: int, dtype: np.dtype[Any], pieces: Sequence[Piece]) -> Array:
+    """Copy the values of all parts to one device, in order of global ids, and synchronize it."""
+    with target.active():
+        result = target.empty(count, dtype)
+        if target.on_host or not _fits_one_kernel(target, pieces):
+            for device, ids, values in pieces:
+                index = ids if isinstance(ids, slice) else target.asarray(device.to_host(ids))
+                result[index] = target.asarray(values)
         else:
-            for device in {x.device for x in pieces} - {where}:
-                device.synchronize()  # the values have been computed, on other streams
-            where.put(*((found[at], values) for _, at, values in pieces))
-    where.synchronize()  # the parts may be written to from here on
-    return found
+            for device in {x.device for x in pieces} - {target}:
+                device.synchronize()  # other streams may still compute the values
+            target.put(*((result[ids], values) for _, ids, values in pieces))
+    target.synchronize()  # later launches may overwrite the arrays of the parts
+    return result
 
 
-def _copies_at_once(where: Device, pieces: Sequence[Piece]) -> bool:
-    """Whether a kernel of a device can copy all values into ranges of another array."""
-    plain = (isinstance(at, slice) and values.flags.c_contiguous for _, at, values in pieces)
-    return all(plain) and all(where.reach(x.device) for x in pieces)
+def _fits_one_kernel(target: Device, pieces: Sequence[Piece]) -> bool:
+    """Whether one kernel of the target can read the values of all parts and write them in place."""
+    plain = (isinstance(ids, slice) and values.flags.c_contiguous for _, ids, values in pieces)
+    return all(plain) and all(target.reach(x.device) for x in pieces)
 
 
 class PartitionedArray(NDArrayOperatorsMixin):
     """A result on the points of a graph in parts: each part has the values of its own points.
 
-    An index, an operator, a method or a conversion makes it one array on the device of the first
-    part, in order of ids; from then on it is that array.  `local` does not.
+    Indexing, arithmetic, array methods and conversions gather the values, in order of ids, into one
+    array on the device of the first part; later accesses use that array.  `local` does not gather.
     """
 
     __slots__ = ("_pieces", "_array", "dtype", "size")
@@ -63,42 +63,42 @@ class PartitionedArray(NDArrayOperatorsMixin):
         self._array: Array = None
 
     def local(self, k: int) -> Array:
-        """Give the values of part k's own points, in order of ids, on its device."""
-        device, at, values = self._pieces[k]
+        """Return the values of part k's own points, in order of ids, on its device."""
+        device, ids, values = self._pieces[k]
         if values is not None:
             return values
         where = self._pieces[0].device
         with where.active():
-            place = at if isinstance(at, slice) else where.asarray(device.to_host(at))
+            place = ids if isinstance(ids, slice) else where.asarray(device.to_host(ids))
             values = self._array[place]
         return device.asarray(values)
 
     def gathered(self) -> Array:
-        """Give all values, in order of ids, on the device of the first part."""
+        """Return all values, in order of ids, on the device of the first part."""
         if self._array is None:
             self._array = gather(self._pieces[0].device, self.size, self.dtype, self._pieces)
             self._pieces = [x._replace(values=None) for x in self._pieces]
         return self._array
 
     def map(self, function: Callable[[Device, Array], Array]) -> Any:
-        """Apply a function of values, each by itself, to the array, or to that of each part."""
+        """Apply an elementwise function to the values of each part, or to the gathered array."""
         if self._array is not None:
             return function(self._pieces[0].device, self._array)
         pieces = [x._replace(values=function(x.device, x.values)) for x in self._pieces]
         return PartitionedArray(self.size, pieces[0].values.dtype, pieces)
 
     def view(self, dtype: Any) -> Any:
-        """Give the same values as another type of this size."""
+        """Return the same bytes as values of another type of equal size."""
         return self.map(lambda _, values: values.view(dtype))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(number of points,)."""
+        """Shape, ``(number of points,)``."""
         return (self.size,)
 
     @property
     def ndim(self) -> int:
-        """1."""
+        """Number of dimensions, 1."""
         return 1
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class PartitionedArray(NDArrayOperatorsMixin):
         return getattr(self.gathered(), name)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Copy the values to the host; without a copy if they lie there."""
+        """Return a NumPy array; values on the host are copied only if ``copy`` is true."""
         values = self._pieces[0].device.to_host(self.gathered())
         return np.array(values, dtype) if copy else np.asarray(values, dtype)
 

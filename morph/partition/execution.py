@@ -59,7 +59,7 @@ def launch_on_parts(
     what, items, args, where, *options
         As in `morph.launch.lookup.launch_for`; some of the objects are in parts.
     key : tuple
-        Under which `launch_for` looks for the launch of a program.
+        The key under which `launch_for` looks up the launch of a program.
 
     Raises
     ------

@@ -311,7 +311,7 @@ class PersistentProgram(LaunchOnParts):
         return [p.wait() for p in self.launches]
 
     def _poll(self) -> list[memoryview]:
-        """Wait until all GPUs have ended; raise the error of one at once: others wait for it."""
+        """Wait until all GPUs have ended; raise an error at once, as other parts wait for it."""
         found, begin = dict[PartLaunch, memoryview](), perf_counter()
         while len(found) < len(self.launches):
             for p in self.launches:

@@ -56,11 +56,11 @@ class Columns(OnParts):
         raise NotImplementedError
 
     def _local_row(self, k: int, id: int) -> int:
-        """Give the local id of a row in part k, or -1."""
+        """Return the local id of a row in part k, or -1."""
         raise NotImplementedError
 
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
-        """Give the first of part k's own rows among the rows of a range, and the one after."""
+        """Return the first of part k's own rows among the rows of a range, and the one after."""
         raise NotImplementedError
 
     def _tables(self) -> list[Table]:
@@ -115,7 +115,7 @@ class Columns(OnParts):
         self._on_all(lambda t: t.pack(*groups))
 
     def temporary_columns(self, **specs: tuple[Any, Any]) -> TemporaryColumnsOfParts:
-        """Give columns for a ``with`` block, see `Table.temporary_columns`."""
+        """Return columns for a ``with`` block, see `Table.temporary_columns`."""
         return TemporaryColumnsOfParts(self, specs)
 
     def _hide(self, names: Iterable[str]) -> Any:
@@ -216,7 +216,7 @@ class PartitionedTable(Columns):
         self._routes = Routes(self)
 
     def local(self, k: int) -> Table:
-        """Give the table of part k, mirrors included."""
+        """Return the table of part k, mirrors included."""
         found: Table = self.graph.local(k).tables[self.name]
         return found
 
@@ -245,14 +245,14 @@ class PartitionedTable(Columns):
         return self._dead > 0
 
     def ids(self) -> HostArray:
-        """Give the ids of the rows that are not deleted, shape (live,), int64, ascending."""
+        """Return the ids of the rows that are not deleted, shape (live,), int64, ascending."""
         if not self._dead:
             return np.arange(self._count)
         self._begin("ids of")
         return np.sort(np.concatenate(self.graph.gather(lambda k: self._share(k).ids)))
 
     def target(self, column: Column) -> Any:
-        """Give the table that a column of references is to; see `Table.target`."""
+        """Return the table that a column of references is to; see `Table.target`."""
         return self._tables()[0].target(column)
 
     def _has_row(self, id: int) -> bool:
@@ -311,7 +311,7 @@ class PartitionedTable(Columns):
     new = extend = delete = truncate = compact = _refuse_change
 
     def _local_row(self, k: int, id: int) -> int:
-        """Give the local id of a row, own or mirror, in part k; -1 if it is not there."""
+        """Return the local id of a row, own or mirror, in part k; -1 if it is not there."""
         return int(self._share(k).rows(np.array([id]))[0])
 
     def _refresh(self, name: str, bound: str = "") -> bool:
@@ -325,7 +325,7 @@ class PartitionedTable(Columns):
         return True
 
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
-        """Give the first of part k's own rows among the rows of a range, and the one after."""
+        """Return the first of part k's own rows among the rows of a range, and the one after."""
         share = self._share(k)
         if share.own_at is not None:
             raise TypeError(f"{self.name} of part {k} lie in no order since the graph has changed")
@@ -358,26 +358,28 @@ class PartitionedTable(Columns):
         Parts whose rows lie in order of their ids copy from GPU to GPU.
         """
         column = self.columns[name]
-        if where.on_host or not self._lies_in_order(column):
+        if where.on_host or not self._stays_on_parts(column):
             return where.asarray(self._read(name, slice(None)))
         return gather(where, self._count, column.dtype, self._pieces(name))
 
     def results(self, where: Device, *names: str) -> list[Any]:
-        """Copy columns: each part keeps the copies of its own rows, see `PartitionedArray`.
+        """Copy columns to arrays whose parts stay on their devices, see `PartitionedArray`.
 
-        To one device instead, if parts lie in other processes, a `checkpoint` records values, or
-        rows lie in no order.
+        If the parts of a column cannot stay, all columns are copied to one device, ``where``.
         """
         columns = [self.columns[name] for name in names]
-        if not all(map(self._lies_in_order, columns)):
+        if not all(map(self._stays_on_parts, columns)):
             return [self.gathered(name, where) for name in names]
         pieces = zip(*map(self._pieces, names), strict=True)  # by part
-        copied = zip(*map(_copied, pieces), strict=True)
+        copied = zip(*map(_copies, pieces), strict=True)
         described = zip(columns, copied, strict=True)
         return [PartitionedArray(self._count, c.dtype, copies) for c, copies in described]
 
-    def _lies_in_order(self, column: Column) -> bool:
-        """Whether all parts are here, and have the values of a column in order of ids."""
+    def _stays_on_parts(self, column: Column) -> bool:
+        """Whether a result can stay on the parts: all are here, with their rows in order of ids.
+
+        Not while a `checkpoint` records values, and not for references and vectors.
+        """
         parts = [self._share(k) for k in self.graph.here]
         if len(parts) < len(self.graph.parts) or self.graph.recorder is not None:
             return False
@@ -385,7 +387,7 @@ class PartitionedTable(Columns):
         return plain and all(x.own_at is None for x in parts)
 
     def _pieces(self, name: str) -> list[Piece]:
-        """Give the own values of each part in a column, not copied."""
+        """Return a view of each part's own values in a column."""
         self._begin("read", name)
         found = []
         for k in self.graph.here:
@@ -486,13 +488,13 @@ class PartitionedTable(Columns):
         return rows, local
 
     def rows_of_part(self, k: int, ids: HostArray) -> tuple[HostArray, HostArray]:
-        """Give the own rows of part k among global ids, and its copies of the others."""
+        """Return part k's own rows among global ids, and its mirrors of other parts' rows."""
         own = self._share(k).own_rows(ids)
-        rows = self._share(k).rows(ids[own < 0])
-        return own[own >= 0], rows[rows >= 0]
+        mirrors = self._share(k).rows(ids[own < 0])
+        return own[own >= 0], mirrors[mirrors >= 0]
 
     def _local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
-        """Give references to rows, global ids, as local ids of part k.
+        """Return references to rows, global ids, as local ids of part k.
 
         Raises
         ------
@@ -517,7 +519,7 @@ class PartitionedTable(Columns):
         return to_host(cast(raw(value, column, target, where), column, len(target), where))
 
     def _ids(self, key: Any) -> HostArray | None:
-        """Give the global ids that a key names; None for all of them."""
+        """Return the global ids that a key names; None for all of them."""
         if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             return None
         if isinstance(key, slice):
@@ -542,8 +544,8 @@ class PartitionedTable(Columns):
         return np.where(ids < 0, ids + self._count, ids)
 
 
-def _copied(pieces: tuple[Piece, ...]) -> list[Piece]:
-    """Copy the values of one part in several columns."""
+def _copies(pieces: tuple[Piece, ...]) -> list[Piece]:
+    """Copy one part's values of several columns, by one launch."""
     device, at, _ = pieces[0]
     at = at if isinstance(at, slice) else device.copy(at)
     return [Piece(device, at, a) for a in device.copies(*(x.values for x in pieces))]

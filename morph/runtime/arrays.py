@@ -60,35 +60,35 @@ def count_true(x: Array) -> int:
 def bincount(xp: Any, x: Array, minlength: int) -> Array:
     """Count the occurrences of each of the values from 0 on, as `numpy.bincount`.
 
-    CuPy's tests the values by a reduction of bools, see `all_true`: here by a simpler kernel.
+    CuPy checks the values by a reduction of bools, here without CUB, see `all_true`.
     """
     if getattr(xp, "__name__", None) != "cupy":
         return xp.bincount(x, minlength=minlength)
-    with _simple_reductions(xp._core):
+    with _without_cub(xp._core):
         return xp.bincount(x, minlength=minlength)
 
 
-class _Simple:
-    """How many threads want simple reductions, and what CuPy used before."""
+class _CubSwitch:
+    """How many threads have CUB switched off, and the accelerators of CuPy to restore."""
 
-    lock, threads, before = threading.Lock(), 0, list[Any]()
+    lock, threads, accelerators = threading.Lock(), 0, list[Any]()
 
 
 @contextmanager
-def _simple_reductions(core: Any) -> Iterator[None]:
+def _without_cub(core: Any) -> Iterator[None]:
     """Have CuPy compile reductions without CUB, 0.1 s each."""
-    with _Simple.lock:
-        if not _Simple.threads:
-            _Simple.before = core.get_reduction_accelerators()
+    with _CubSwitch.lock:
+        if not _CubSwitch.threads:
+            _CubSwitch.accelerators = core.get_reduction_accelerators()
             core.set_reduction_accelerators([])
-        _Simple.threads += 1
+        _CubSwitch.threads += 1
     try:
         yield
     finally:
-        with _Simple.lock:
-            _Simple.threads -= 1
-            if not _Simple.threads:
-                core.set_reduction_accelerators(_Simple.before)
+        with _CubSwitch.lock:
+            _CubSwitch.threads -= 1
+            if not _CubSwitch.threads:
+                core.set_reduction_accelerators(_CubSwitch.accelerators)
 
 
 def rough_mean(x: Array) -> float:

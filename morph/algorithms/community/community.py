@@ -25,7 +25,7 @@ from morph.algorithms.community.neighbourhood import (
     nearest,
     simple_graph,
 )
-from morph.algorithms.community.tasks import ListedSearch, Search, Tasks, space_of
+from morph.algorithms.community.tasks import ListSearch, Search, Tasks, search_tables
 from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
 from morph.data.conversion import as_integer, number, truth
 from morph.graph import Graph
@@ -36,7 +36,8 @@ NARROW = 256  # vertices that are searched first where there are more,
 NARROW_NODES = 1 << 8  # for so many nodes of each query
 MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
 NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
-MAX_BATCH, MAX_BATCH_CPU = 1 << 11, 1 << 8  # queries that are prepared together
+# queries that are prepared together; on an H100 `find_candidates` of more than 2,000 did not end
+MAX_BATCH, MAX_BATCH_CPU = 1 << 9, 1 << 8
 
 
 class Community(NamedTuple):
@@ -107,7 +108,7 @@ class Queries:
         return np.flatnonzero((self.best < self.bound) & ~self.given_up)
 
     def next_degree(self, at: Ints) -> Any:
-        """Give a degree between best and bound: nearer to this, where there are fewer vertices."""
+        """Return a degree between best and bound, nearer to the bound: fewer vertices qualify."""
         return self.best[at] + (3 * (self.bound[at] - self.best[at]) + 3) // 4
 
     def note(self, at: Ints, degree: Ints, members: list[Ints]) -> None:
@@ -216,7 +217,7 @@ class Run:
         self, queries: Queries, end: float, progress: Callable[[int, int, int], object] | None
     ) -> None:
         self.queries, self.end, self.progress, self.nodes = queries, end, progress, 0
-        self.space = space_of(queries.graph)
+        self.tables = search_tables(queries.graph)
 
     def report(self, nodes: int = 0) -> None:
         """Count visited nodes, and show the state."""
@@ -232,7 +233,7 @@ class Run:
 
     def decide_all(self) -> None:
         """Find the best subgraphs of all queries, until the time is up."""
-        on_host, level = self.space.device.on_host, self.queries.level
+        on_host, level = self.tables.device.on_host, self.queries.level
         most, nodes = (MAX_BATCH_CPU, NODES_CPU) if on_host else (MAX_BATCH, NODES)
         while len(left := self.queries.undecided) and self.in_time:
             least = int(level[left].min())
@@ -264,7 +265,7 @@ class Run:
     def tasks(self, at: Ints, degree: Ints) -> Tasks:
         """Make the searches for subgraphs of some degrees."""
         x = self.queries
-        sizes, vertices = self.space.candidates(x.vertex[at], degree, x.max_size[at])
+        sizes, vertices = self.tables.candidates(x.vertex[at], degree, x.max_size[at])
         return Tasks(x.min_size[at], x.max_size[at], degree, sizes, vertices)
 
     def search(self, at: Ints, tasks: Tasks, most_nodes: float, proves: bool = True) -> None:
@@ -274,9 +275,9 @@ class Run:
                 return
             self.report()
             some, of = tasks.take(part), at[part]
-            search = Search(self.space, some)
+            search = Search(self.tables, some)
             search.run(self.end, self.report, most_nodes=most_nodes)
-            found, open_, nodes = map(search.value, ("found", "open", "nodes"))
+            found, open_, nodes = map(search.value, ("found_degree", "open", "nodes"))
             self.queries.nodes[of] += nodes
             better = np.flatnonzero(found > self.queries.best[of])
             self.queries.note(of[better], found[better], search.members(better))
@@ -302,7 +303,7 @@ class Run:
         limits = {
             "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": int(degree[0])
         }  # fmt: skip
-        search = ListedSearch(self.space, x.graph, limits)
+        search = ListSearch(self.tables, x.graph, limits)
         search.run(self.end, self.report, most_nodes)
         row = search.queries[0]
         x.nodes[i] += int(row.nodes)
@@ -328,7 +329,7 @@ class Run:
         capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
         while count > capacity:
             capacity = count
-            search = Search(self.space, tasks)
+            search = Search(self.tables, tasks)
             count = search.run(self.end, self.report, capacity)
             x.nodes[i] += int(search.value("nodes")[0])
             if search.value("open")[0]:
@@ -336,7 +337,7 @@ class Run:
         return sorted(search.all_members(count), key=np.ndarray.tolist)
 
     def result(self, i: int, every: bool, top: int | None) -> Community | None:
-        """Give the result of a query, with all or the best subgraphs."""
+        """Return the result of a query, with all or the best subgraphs."""
         x = self.queries
         if not x.exists[i]:
             return None

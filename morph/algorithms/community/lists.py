@@ -1,10 +1,10 @@
-"""The search on adjacency lists, where the vertices around a query are too many for rows of bits.
+"""The search on adjacency lists, for queries with too many candidates for rows of bits.
 
 A node is a list of chosen vertices, which are connected, and a list of *branches*.  A branch is a
-chosen vertex, and a position in its row: the neighbours before are left out, but for chosen ones.
-Below a node one branches on the neighbours of the chosen vertex of the shortest row of those that
-lack some, or, if none does, of each one after the other.  So a node takes no memory for the
-vertices that may still be chosen.
+chosen vertex, its *source*, and a place in the source's row: neighbours before that place are
+excluded unless they are chosen.  The next source is the vertex with the shortest row among those
+that lack neighbours; if none does, each chosen vertex in turn.  So a node takes no memory for the
+candidates.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -17,20 +17,20 @@ from morph.launch.foreach import func, kernel
 from morph.prelude import atomic_add, atomic_max, i32, i64, local, struct
 
 NODES_PER_ITEM = 64  # below an item of the queue, in the first generation
-LAST_GENERATION = 7  # from which on the number is not doubled
+LAST_GENERATION = 7  # the number of nodes doubles up to this generation
 
 
-class ListedPool(NamedTuple):
+class ListSearchState(NamedTuple):
     """The arguments of the search.
 
     ``queries`` has a row for each query: ``vertex``, ``min_size``, ``max_size``, ``degree``;
-    ``solved``, whether there is a solution, its vertices, ``solution``, and their number,
-    ``length``; ``open``, the number of open nodes; ``nodes``, that of all.
-    ``starts`` and ``targets`` are the rows of the graph, ascending; ``around`` tells which vertices
-    a subgraph may have (`Surroundings`).
+    ``solved``, whether a solution was found; its vertices, ``solution``, and their number,
+    ``length``; ``open``, the number of open nodes; ``nodes``, that of visited ones.
+    ``starts`` and ``targets`` are the sorted rows of the graph; ``candidates`` is a
+    `CandidateTable`.
     """
 
-    around: Any
+    candidates: Any
     queries: Any
     starts: Any
     targets: Any
@@ -47,62 +47,62 @@ class Path:
     depth: local(i32, 1)  # the number of branches
     chosen: local(i32, 16)
     inside: local(i32, 16)
-    at: local(i32, 32)  # of each branch the number of the chosen vertex
-    upto: local(i32, 32)  # and the position in its row
-    grown: local(i32, 32)  # whether the vertex before this position is chosen
+    source: local(i32, 32)  # of each branch: the index in `chosen` of its source
+    next_place: local(i32, 32)  # the place in the row of the source
+    extended: local(i32, 32)  # whether the neighbour before that place is chosen
 
 
 @func
 def allocate_path(path, width):
-    """Have zeros in all lists of a new path."""
+    """Fill the lists of a new path with zeros."""
     path.count.add(i32(0))
     path.depth.add(i32(0))
     for _ in range(width):
         path.chosen.add(i32(0))
         path.inside.add(i32(0))
     for _ in range(2 * width):
-        path.at.add(i32(0))
-        path.upto.add(i32(0))
-        path.grown.add(i32(0))
+        path.source.add(i32(0))
+        path.next_place.add(i32(0))
+        path.extended.add(i32(0))
 
 
 @func
-def position(pool, v, u):
-    """Give the position of a vertex in the row of another, -1 if it is not there."""
-    begin, end = pool.starts[v].begin, pool.starts[v + 1].begin
+def place_in_row(state, v, u):
+    """Return the place of vertex u in the row of v, -1 if it is not there."""
+    begin, end = state.starts[v].begin, state.starts[v + 1].begin
     low, high = begin, end
     while low < high:
         middle = (low + high) // 2
-        if pool.targets[middle].vertex < u:
+        if state.targets[middle].vertex < u:
             low = middle + 1
         else:
             high = middle
-    return i32(low - begin) if low < end and pool.targets[low].vertex == u else i32(-1)
+    return i32(low - begin) if low < end and state.targets[low].vertex == u else i32(-1)
 
 
 @func
-def may_be_chosen(path, pool, q, u):
-    """Give whether a vertex is none that is chosen or left out."""
-    slot = slot_of(pool.around, q.id, u)
+def is_candidate(path, state, q, u):
+    """Return whether a vertex is a candidate, neither chosen nor excluded by a branch."""
+    slot = slot_of(state.candidates, q.id, u)
     possible = False
     if slot >= 0:
-        possible = pool.around.slots[slot].number == 0
+        possible = state.candidates.slots[slot].number == 0
     for i in range(path.count[0]):
         possible = possible and path.chosen[i] != u
     i = 0
     while possible and i < path.depth[0]:
-        place = position(pool, path.chosen[path.at[i]], u)
-        possible = place < 0 or place >= path.upto[i]
+        place = place_in_row(state, path.chosen[path.source[i]], u)
+        possible = place < 0 or place >= path.next_place[i]
         i += 1
     return possible
 
 
 @func
-def choose(path, pool, u):
+def choose(path, state, u):
     """Choose a vertex."""
     inside = i32(0)
     for i in range(path.count[0]):
-        if position(pool, u, path.chosen[i]) >= 0:
+        if place_in_row(state, u, path.chosen[i]) >= 0:
             path.inside[i] += 1
             inside += 1
     path.chosen[path.count[0]] = u
@@ -111,45 +111,46 @@ def choose(path, pool, u):
 
 
 @func
-def unchoose(path, pool):
-    """Remove the vertex that was chosen last."""
+def unchoose(path, state):
+    """Remove the last chosen vertex."""
     path.count[0] -= 1
     u = path.chosen[path.count[0]]
     for i in range(path.count[0]):
-        if position(pool, u, path.chosen[i]) >= 0:
+        if place_in_row(state, u, path.chosen[i]) >= 0:
             path.inside[i] -= 1
 
 
 @func
-def next_branch(path, pool, q):
-    """Give the vertex of the shortest row of those that lack neighbours, else one without a branch.
+def next_source(path, state, q):
+    """Return the source of the next branch, -1 if there is none.
 
-    -1 if there is none, or one lacks more neighbours than may still be chosen.
+    Of the vertices that lack neighbours, the one with the shortest row; if none does, one without a
+    branch.  There is none if a vertex lacks more neighbours than can still be chosen.
     """
     left = q.max_size - path.count[0]
-    best, most, shortest = i32(-1), i32(0), i64(0)
+    best, most_lacking, shortest = i32(-1), i32(0), i64(0)
     for i in range(path.count[0]):
         lacking = q.degree - path.inside[i]
         if lacking > 0:
             v = path.chosen[i]
-            length = pool.starts[v + 1].begin - pool.starts[v].begin
-            if most == 0 or length < shortest:
+            length = state.starts[v + 1].begin - state.starts[v].begin
+            if most_lacking == 0 or length < shortest:
                 best, shortest = i32(i), length
-            most = max(most, lacking)
-    if most > left or left == 0:
+            most_lacking = max(most_lacking, lacking)
+    if most_lacking > left or left == 0:
         best = i32(-1)
-    elif most == 0:
+    elif most_lacking == 0:
         for i in range(path.count[0]):
             ended = False
             for j in range(path.depth[0]):
-                ended = ended or (path.at[j] == i and path.grown[j] == 0)
+                ended = ended or (path.source[j] == i and path.extended[j] == 0)
             if best < 0 and not ended:
                 best = i32(i)
     return best
 
 
 @func
-def is_listed_solution(path, q):
+def is_list_solution(path, q):
     solved = path.count[0] >= q.min_size
     for i in range(path.count[0]):
         solved = solved and path.inside[i] >= q.degree
@@ -157,8 +158,8 @@ def is_listed_solution(path, q):
 
 
 @func
-def note_listed(path, q):
-    """Keep the chosen vertices, if they are the query's first solution."""
+def record_list_solution(path, q):
+    """Store the chosen vertices, if they are the query's first solution."""
     if atomic_max(q.solved, 1) == 0:
         for i in range(path.count[0]):
             q.solution[i] = path.chosen[i]
@@ -166,120 +167,122 @@ def note_listed(path, q):
 
 
 @func
-def put_branch(path, at, upto, grown):
+def put_branch(path, source, next_place, extended):
     last = path.depth[0]
-    path.at[last] = at
-    path.upto[last] = upto
-    path.grown[last] = grown
+    path.source[last] = source
+    path.next_place[last] = next_place
+    path.extended[last] = extended
     path.depth[0] = last + 1
 
 
 @func
-def branch(path, pool, q):
-    """Begin a branch of the chosen vertices; give whether there is one."""
-    at = next_branch(path, pool, q)
-    if at >= 0:
-        put_branch(path, at, i32(0), i32(0))
-    return at >= 0
+def open_branch(path, state, q):
+    """Open a branch at the next source; return whether there is one."""
+    source = next_source(path, state, q)
+    if source >= 0:
+        put_branch(path, source, i32(0), i32(0))
+    return source >= 0
 
 
 @func
-def step(path, pool, q):
-    """Choose the next vertex of the last branch, or end it; give whether one is chosen."""
+def advance(path, state, q):
+    """Choose the next neighbour of the last branch; return whether there is one."""
     last = path.depth[0] - 1
-    v = path.chosen[path.at[last]]
-    if path.grown[last] > 0:
-        unchoose(path, pool)
-        path.grown[last] = i32(0)
-    begin = pool.starts[v].begin
-    count, at, found = i32(pool.starts[v + 1].begin - begin), path.upto[last], i32(-1)
-    while found < 0 and at < count:
-        u = pool.targets[begin + at].vertex
-        if may_be_chosen(path, pool, q, u):
+    v = path.chosen[path.source[last]]
+    if path.extended[last] > 0:
+        unchoose(path, state)
+        path.extended[last] = i32(0)
+    begin = state.starts[v].begin
+    count, place, found = i32(state.starts[v + 1].begin - begin), path.next_place[last], i32(-1)
+    while found < 0 and place < count:
+        u = state.targets[begin + place].vertex
+        if is_candidate(path, state, q, u):
             found = u
-        at += 1
-    path.upto[last] = at
+        place += 1
+    path.next_place[last] = place
     if found >= 0:
-        choose(path, pool, found)
-        path.grown[last] = i32(1)
+        choose(path, state, found)
+        path.extended[last] = i32(1)
     return found >= 0
 
 
 @func
-def backtrack(path, pool, q, base):
-    """End a branch: begin that of the next vertex, or return to the last that has grown."""
-    if path.inside[path.at[path.depth[0] - 1]] < q.degree or not branch(path, pool, q):
-        while path.depth[0] > base and path.grown[path.depth[0] - 1] == 0:
+def backtrack(path, state, q, base):
+    """End the last branch: open one at the next source, or return to the last extended one."""
+    if path.inside[path.source[path.depth[0] - 1]] < q.degree or not open_branch(path, state, q):
+        while path.depth[0] > base and path.extended[path.depth[0] - 1] == 0:
             path.depth[0] -= 1
 
 
 @func
-def follow(path, pool, q, base, limit):
-    """Search below a node, or until so many are visited; give the number."""
+def search_branches(path, state, q, base, limit):
+    """Search below a node until ``limit`` nodes are visited; return their number."""
     nodes = i32(0)
     while path.depth[0] > base and nodes < limit and atomic_max(q.solved, 0) == 0:
         nodes += 1
-        if step(path, pool, q):
-            if is_listed_solution(path, q):
-                note_listed(path, q)
+        if advance(path, state, q):
+            if is_list_solution(path, q):
+                record_list_solution(path, q)
             else:
-                branch(path, pool, q)  # else the next step goes on
+                open_branch(path, state, q)  # without one, the last branch advances
         else:
-            backtrack(path, pool, q, base)
+            backtrack(path, state, q, base)
     return nodes
 
 
 @func
-def lists_of(path, e):
-    """Give the lists of a path as vectors."""
-    chosen, at, upto, grown = e.chosen, e.at, e.upto, e.grown
+def vectors_of(path, e):
+    """Return the lists of a path as vectors."""
+    chosen, source, next_place, extended = e.chosen, e.source, e.next_place, e.extended
     for i in range(path.count[0]):
         chosen[i] = path.chosen[i]
     for i in range(path.depth[0]):
-        at[i] = path.at[i]
-        upto[i] = path.upto[i]
-        grown[i] = path.grown[i]
-    return chosen, at, upto, grown
+        source[i] = path.source[i]
+        next_place[i] = path.next_place[i]
+        extended[i] = path.extended[i]
+    return chosen, source, next_place, extended
 
 
 @kernel
-def work_on_lists(e, pool, queue, later):
-    """Search below a node; return what stays open to the queue, or keep it for later."""
+def search_lists(e, state, queue, deferred):
+    """Search below a node; add its open nodes to the queue, or to ``deferred``."""
     path = Path()
-    q, base = pool.queries[e.query], e.base
-    allocate_path(path, pool.width)
-    queue.reserve(2 * pool.width)
-    later.reserve(2 * pool.width)
+    q, base = state.queries[e.query], e.base
+    allocate_path(path, state.width)
+    queue.reserve(2 * state.width)
+    deferred.reserve(2 * state.width)
     for i in range(e.count):
-        choose(path, pool, e.chosen[i])
+        choose(path, state, e.chosen[i])
     for i in range(e.depth):
-        put_branch(path, e.at[i], e.upto[i], e.grown[i] if i < base else i32(0))
-    visited = atomic_add(pool.counters.nodes, i64(0))
-    if visited < pool.node_limit:
+        put_branch(path, e.source[i], e.next_place[i], e.extended[i] if i < base else i32(0))
+    visited = atomic_add(state.counters.nodes, i64(0))
+    if visited < state.node_limit:
         if e.depth == 0:
-            branch(path, pool, q)
+            open_branch(path, state, q)
         limit = NODES_PER_ITEM << min(e.generation, LAST_GENERATION)
-        nodes = follow(path, pool, q, base, limit)
-        visited = atomic_add(pool.counters.nodes, i64(nodes))
+        nodes = search_branches(path, state, q, base, limit)
+        visited = atomic_add(state.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
-    opened, count, again = i32(-1), i32(1), visited < pool.node_limit
-    chosen, at, upto, grown = lists_of(path, e)
+    opened, count, requeue = i32(-1), i32(1), visited < state.node_limit
+    chosen, source, next_place, extended = vectors_of(path, e)
     if atomic_max(q.solved, 0) == 0:
-        if path.depth[0] == 0 and not again:  # the root, at which no branch has begun
-            later.add(e)
+        if path.depth[0] == 0 and not requeue:  # the root, without a branch
+            deferred.add(e)
             opened += 1
         for i in range(path.depth[0]):
-            if i >= base and (path.grown[i] > 0 or i == path.depth[0] - 1):
+            if i >= base and (path.extended[i] > 0 or i == path.depth[0] - 1):
                 opened += 1
-                if again:
+                if requeue:
                     queue.add(
                         query=e.query, generation=e.generation + 1, count=count, depth=i32(i) + 1,
-                        base=i32(i), chosen=chosen, at=at, upto=upto, grown=grown,
+                        base=i32(i), chosen=chosen, source=source, next_place=next_place,
+                        extended=extended,
                     )  # fmt: skip
                 else:
-                    later.add(
+                    deferred.add(
                         query=e.query, generation=e.generation, count=count, depth=i32(i) + 1,
-                        base=i32(i), chosen=chosen, at=at, upto=upto, grown=grown,
+                        base=i32(i), chosen=chosen, source=source, next_place=next_place,
+                        extended=extended,
                     )  # fmt: skip
-            count += path.grown[i]
+            count += path.extended[i]
     atomic_add(q.open, opened)

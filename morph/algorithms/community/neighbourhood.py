@@ -17,8 +17,8 @@ MAX_CANDIDATES = 1 << 15  # vertices around a query that are searched
 LARGEST = 1 << 24  # edges of a graph that keeps its simple graph for the next call
 
 
-def farthest(k: int, max_size: int) -> int:
-    """Give the largest distance in a graph of ``max_size`` vertices and minimum degree ``k``.
+def max_distance(k: int, max_size: int) -> int:
+    """Return the largest distance in a graph of ``max_size`` vertices and minimum degree ``k``.
 
     A vertex at distance d of another has d layers between: Yao, Chang, PVLDB 2021, lemma 1.
     """
@@ -50,12 +50,12 @@ class SimpleGraph:
             np.int64
         )
         self.component_size = np.bincount(self.label, minlength=n)[self.label]
-        self.space: Any = None  # of searches, see `tasks.space_of`
+        self.search_tables: Any = None  # of searches, see `tasks.search_tables`
         self.csr.points.add("core", np.int32)
         self.csr.points.core[:] = self.core.astype(np.int32)
 
     def rows(self, points: Ints) -> tuple[Ints, Ints]:
-        """Give the edges out of points: the position of the point, and the other end."""
+        """Return the edges out of points: the position of the point, and the other end."""
         first, count = self.offsets[points], self.offsets[points + 1] - self.offsets[points]
         ends = np.cumsum(count)
         at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + count, count)
@@ -63,7 +63,7 @@ class SimpleGraph:
 
 
 def simple_graph(graph: Graph) -> SimpleGraph:
-    """Give the simple graph of the live edges, that of the call before if nothing has changed."""
+    """Return the simple graph of the live edges, that of the call before if nothing has changed."""
     changes, kept = graph.kept.get("simple", (-1, None))
     if changes == graph.changes:
         return kept  # type: ignore[no-any-return]
@@ -78,7 +78,7 @@ def simple_graph(graph: Graph) -> SimpleGraph:
 
 
 def nearest(graph: SimpleGraph, query: int, count: int) -> Ints:
-    """Give the first vertices of a breadth-first search, ascending: they are connected."""
+    """Return the first vertices of a breadth-first search, ascending: they are connected."""
     found = front = np.array([query])
     while len(found) < count:
         front = np.setdiff1d(graph.rows(front)[1], found)
@@ -99,7 +99,7 @@ def component(graph: SimpleGraph, query: int, k: int, most: int) -> Ints | None:
 
 
 def min_degree(graph: SimpleGraph, members: Ints) -> int:
-    """Give the minimum degree of the subgraph that vertices induce."""
+    """Return the minimum degree of the subgraph that vertices induce."""
     at, ends = graph.rows(members)
     degree = np.bincount(at[np.isin(ends, members)], minlength=len(members))
     return int(degree.min())

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.community.neighbourhood import MAX_CANDIDATES, Ints, SimpleGraph, simple_graph
-from morph.algorithms.community.tasks import Search, Space, Tasks, space_of
+from morph.algorithms.community.tasks import Search, SearchTables, Tasks, search_tables
 from morph.algorithms.graph.arguments import of_graph_on_one_device
 from morph.data.conversion import as_integer
 from morph.graph import Graph
@@ -75,7 +75,7 @@ class PlexSearch:
     """The search for larger and larger k-plexes of a graph."""
 
     def __init__(self, graph: SimpleGraph, k: int) -> None:
-        self.graph, self.k, self.proved, self.space = graph, k, True, space_of(graph)
+        self.graph, self.k, self.proved, self.tables = graph, k, True, search_tables(graph)
         self.best: Ints = np.zeros(0, np.int64)
         alive = np.flatnonzero(graph.core >= 0)
         degree = np.diff(graph.offsets)
@@ -119,13 +119,13 @@ class PlexSearch:
             found = [x for root in roots.tolist() if (x := self.candidates(root, size)) is not None]
             sets = [x for x in found if len(x) <= MAX_CANDIDATES]
             self.proved = self.proved and len(sets) == len(found)
-            solved = decide(self.space, sets, size, size - self.k)
+            solved = decide(self.tables, sets, size, size - self.k)
             for members in solved.values():
                 self.note(members)
             roots = np.array([sets[i][0] for i in solved], np.int64)
 
     def candidates(self, root: int, size: int) -> Ints | None:
-        """Give the vertices of a k-plex of a size below a root; None if there is none."""
+        """Return the vertices of a k-plex of a size below a root; None if there is none."""
         rank, core, degree = self.rank, self.graph.core, size - self.k
 
         def above(ids: Ints) -> Any:
@@ -148,7 +148,7 @@ class PlexSearch:
         return np.concatenate([[root], others])
 
     def search_parts(self, size: int) -> bool:
-        """Find one of a size, which may be in parts; give whether there is one."""
+        """Find one of a size, which may be in parts; return whether there is one."""
         rest = self.order[self.graph.core[self.order] >= size - self.k]
         if len(rest) < size:
             return False
@@ -168,14 +168,14 @@ class PlexSearch:
             device=self.graph.csr.device,
         )
         vertices = np.arange(len(rest) + 1)
-        solved = decide(Space(made), [vertices], size + 1, size + 1 - self.k)
+        solved = decide(SearchTables(made), [vertices], size + 1, size + 1 - self.k)
         for found in solved.values():
             self.note(rest[found[1:] - 1])
         return bool(solved)
 
 
-def decide(space: Space, sets: Sequence[Ints], size: int, degree: int) -> dict[int, Ints]:
-    """Find subgraphs of a size and a minimum degree in sets; give their vertices by set."""
+def decide(tables: SearchTables, sets: Sequence[Ints], size: int, degree: int) -> dict[int, Ints]:
+    """Find subgraphs of a size and a minimum degree in sets; return their vertices by set."""
     solved: dict[int, Ints] = {}
     if not sets:
         return solved
@@ -184,8 +184,8 @@ def decide(space: Space, sets: Sequence[Ints], size: int, degree: int) -> dict[i
     tasks = Tasks(np.full(count, size), np.full(count, size), np.full(count, degree), lengths,
                   np.concatenate(sets))  # fmt: skip
     for part in tasks.batches():
-        search = Search(space, tasks.take(part))
+        search = Search(tables, tasks.take(part))
         search.run(np.inf, lambda nodes: None)
-        done = np.flatnonzero(search.value("found") >= degree)
+        done = np.flatnonzero(search.value("found_degree") >= degree)
         solved.update(zip(part[done].tolist(), search.members(done), strict=True))
     return solved

@@ -2,14 +2,14 @@
 
 A node of the search is a pair of vertex sets, of bit words: *chosen* vertices, of which the query
 is one, and *candidates*.  It stands for all subgraphs that have the chosen vertices and some
-candidates.  `reduce_node` removes candidates that no solution in a node has, chooses those that all
-have, and finds nodes without a solution (Yao, Chang, PVLDB 2021: reductions by degree, distance and
-common neighbours, rules for vertices without spare neighbours, bounds by degrees and by missing
-neighbours; a candidate that is left out takes with it those whose neighbours it has).
+candidates.  `reduce_node` removes candidates that no solution of the node has, chooses those that
+all have, and detects nodes without a solution (Yao, Chang, PVLDB 2021: reductions by degree,
+distance and common neighbours, rules for vertices without spare neighbours, bounds by degrees and
+by missing neighbours; if a candidate is excluded, so are those that it dominates).
 
-The open nodes of all queries are in one queue.  An item searches below a node depth first, for few
-nodes as long as there are fewer items than threads want, then returns the nodes that stay open to
-the queue: so one hard query soon has an item for each thread, until its end.
+The open nodes of all queries are in one queue.  An item searches below a node depth first:
+few nodes while the queue has fewer items than `SearchState.target_items`, then it adds its open
+nodes to the queue.  So one hard query soon occupies all threads, until its end.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -31,19 +31,19 @@ from morph.prelude import (
     u64,
 )
 
-NODES_PER_ITEM = 16  # visited below a node of the queue at least,
-MOST_NODES = 1 << 10  # and at most, while there are enough items for all threads
-STANDARD_WORDS = 4  # of sets; of larger ones, whose nodes take longer, fewer nodes are visited
+MIN_NODES_PER_ITEM = 16  # visited below a node of the queue
+MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
+STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 
 
-class Pool(NamedTuple):
+class SearchState(NamedTuple):
     """The arguments of the search.
 
     ``queries`` has a row for each query: ``first_word``, of ``adjacency``; ``first_row``, its
     first row in ``rows``; ``size``, the number of vertices around it, itself the first; ``words``
     of a set of these; ``min_size`` and ``max_size``, bounds of the subgraph's size; ``degree``, the
     minimum degree to reach; ``solved``, whether there is a solution; ``solution``, the vertices of
-    the best subgraph, and ``found``, its minimum degree; ``open``, the number of open nodes;
+    the best subgraph, and ``found_degree``, its minimum degree; ``open``, the number of open nodes;
     ``nodes``, that of all.
 
     The neighbours of vertex ``v`` begin at word ``first_word + v * words`` of ``adjacency``.
@@ -54,9 +54,9 @@ class Pool(NamedTuple):
     max_depth: int  # more than the number of vertices of any subgraph
     words: int  # of the largest set of any query
     counters: Any  # scalars: ``nodes`` visited in this launch; ``solutions``; ``open`` items
-    enough: int  # items for all threads
-    node_limit: int  # of nodes, after which a launch ends soon
-    solutions: Any  # a column of words, one solution after another, if all are searched
+    target_items: int  # open items that occupy all threads
+    node_limit: int  # visited nodes after which a launch defers the rest
+    solutions: Any  # a column of words, one solution after another, if all are wanted
     capacity: int  # of solutions
 
 
@@ -67,7 +67,7 @@ class Node:
     chosen: local(u64, 4)
     candidates: local(u64, 4)
     reached: local(u64, 4)
-    front: local(u64, 4)
+    frontier: local(u64, 4)
     subgraph: local(u64, 4)
     neighbours: local(u64, 4)  # neighbours of the front
     lacking: local(u64, 4)  # chosen vertices of degree below k among these
@@ -78,12 +78,12 @@ class Node:
 
 @func
 def allocate(node, max_depth, words):
-    """Have zeros in all sets of a new node."""
+    """Fill the sets of a new node with zeros."""
     for _ in range(words):
         node.chosen.add(u64(0))
         node.candidates.add(u64(0))
         node.reached.add(u64(0))
-        node.front.add(u64(0))
+        node.frontier.add(u64(0))
         node.subgraph.add(u64(0))
         node.neighbours.add(u64(0))
         node.lacking.add(u64(0))
@@ -108,7 +108,7 @@ def size_of(s, words):
 
 
 @func
-def common(adjacency, row, s, words):
+def count_common(adjacency, row, s, words):
     """Count the members of a set among the neighbours of a row."""
     total = i32(0)
     for j in range(words):
@@ -118,13 +118,13 @@ def common(adjacency, row, s, words):
 
 @func
 def row_of(q, v, words):
-    """Give the place of a vertex's neighbours in ``adjacency``."""
+    """Return the first word of a vertex's neighbours in ``adjacency``."""
     return q.first_word + i64(words) * v
 
 
 @func
-def farthest(k, max_size):
-    """Give the largest distance in a graph of ``max_size`` vertices and minimum degree ``k``."""
+def max_distance(k, max_size):
+    """Return the largest distance in a graph of ``max_size`` vertices and minimum degree ``k``."""
     far = i32(1)
     if k == 1:
         far = max_size - 1
@@ -145,7 +145,7 @@ def choose_neighbours(node, adjacency, row, words):
 
 @func
 def keep_neighbours(node, adjacency, row, words):
-    """Remove the candidates that are not in a row; give whether there were any."""
+    """Remove the candidates that are not in a row; return whether there were any."""
     removed = False
     for j in range(words):
         if node.candidates[j] & ~adjacency[row + j] != u64(0):
@@ -156,7 +156,7 @@ def keep_neighbours(node, adjacency, row, words):
 
 @func
 def reduce_by_degrees(node, q, adjacency, k, words):
-    """Apply the degree rules to each vertex; give whether a set changed, and none is impossible."""
+    """Apply the degree rules; return whether a set changed, and whether a solution is possible."""
     changed, possible = False, True
     slots_left = q.max_size - size_of(node.chosen, words)
     if slots_left <= 0:
@@ -169,8 +169,8 @@ def reduce_by_degrees(node, q, adjacency, k, words):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            inside = common(adjacency, row, node.chosen, words)
-            among = inside + common(adjacency, row, node.candidates, words)
+            inside = count_common(adjacency, row, node.chosen, words)
+            among = inside + count_common(adjacency, row, node.candidates, words)
             if node.chosen[j] & bit(v) != u64(0):
                 if among < k or inside + slots_left < k:
                     possible = False
@@ -188,11 +188,11 @@ def reduce_by_degrees(node, q, adjacency, k, words):
 
 @func
 def find_reached(node, q, adjacency, distance, words):
-    """Find the vertices within a distance of the query's in the subgraph of ``following``."""
+    """Find the vertices within a distance of the query's in the subgraph of ``node.subgraph``."""
     for j in range(words):
         node.reached[j] = u64(0)
-        node.front[j] = u64(0)
-    node.front[0] = u64(1)
+        node.frontier[j] = u64(0)
+    node.frontier[0] = u64(1)
     node.reached[0] = u64(1)
     more = True
     while distance > 0 and more:
@@ -201,24 +201,24 @@ def find_reached(node, q, adjacency, distance, words):
         for j in range(words):
             node.neighbours[j] = u64(0)
         for j in range(words):
-            bits = node.front[j]
+            bits = node.frontier[j]
             while bits != u64(0):
                 row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
                 bits = bits & (bits - u64(1))
                 for i in range(words):
                     node.neighbours[i] = node.neighbours[i] | adjacency[row + i]
         for j in range(words):
-            node.front[j] = node.neighbours[j] & node.subgraph[j] & ~node.reached[j]
-            node.reached[j] = node.reached[j] | node.front[j]
-            more = more or node.front[j] != u64(0)
+            node.frontier[j] = node.neighbours[j] & node.subgraph[j] & ~node.reached[j]
+            node.reached[j] = node.reached[j] | node.frontier[j]
+            more = more or node.frontier[j] != u64(0)
 
 
 @func
 def reduce_by_distance(node, q, adjacency, k, words):
-    """Remove candidates far from the query; give whether there are any, and none is chosen."""
+    """Remove candidates far from the query; return as `reduce_by_degrees`."""
     for j in range(words):
         node.subgraph[j] = node.chosen[j] | node.candidates[j]
-    find_reached(node, q, adjacency, farthest(k, q.max_size), words)
+    find_reached(node, q, adjacency, max_distance(k, q.max_size), words)
     changed, possible = False, True
     for j in range(words):
         if node.chosen[j] & ~node.reached[j] != u64(0):
@@ -231,7 +231,7 @@ def reduce_by_distance(node, q, adjacency, k, words):
 
 @func
 def reduce_node(node, q, adjacency, k, words):
-    """Apply the rules until they change nothing; give whether the node may have a subgraph."""
+    """Apply the rules until they change nothing; return whether the node may have a subgraph."""
     changed, possible = True, True
     while changed and possible:
         changed, possible = reduce_by_degrees(node, q, adjacency, k, words)
@@ -242,7 +242,7 @@ def reduce_node(node, q, adjacency, k, words):
 
 @func
 def keep_common(node, q, adjacency, v, k, words):
-    """Remove candidates of too few common neighbours with a vertex; give whether there were any."""
+    """Remove candidates with too few neighbours in common with v; return whether there were any."""
     row = row_of(q, v, words)
     least = 2 * k - q.max_size
     removed = False
@@ -269,7 +269,7 @@ def keep_common(node, q, adjacency, v, k, words):
 
 @func
 def find_lacking(node, q, adjacency, k, words):
-    """Find chosen vertices of too few chosen neighbours; give how many neighbours they lack."""
+    """Find chosen vertices of too few chosen neighbours; return how many neighbours they lack."""
     missing = i32(0)
     for j in range(words):
         node.lacking[j] = u64(0)
@@ -277,7 +277,7 @@ def find_lacking(node, q, adjacency, k, words):
         while bits != u64(0):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
-            inside = common(adjacency, row_of(q, v, words), node.chosen, words)
+            inside = count_common(adjacency, row_of(q, v, words), node.chosen, words)
             if inside < k:
                 missing += k - inside
                 node.lacking[j] = node.lacking[j] | bit(v)
@@ -286,7 +286,7 @@ def find_lacking(node, q, adjacency, k, words):
 
 @func
 def best_candidate(node, q, adjacency, words):
-    """Count the candidates by gain; give one of the most lacking, then of the most neighbours."""
+    """Count the candidates by gain; return one of the most lacking, then of the most neighbours."""
     for gain in range(q.max_size + 1):
         node.gains[gain] = i32(0)
     best, score = i64(-1), i64(-1)
@@ -296,10 +296,10 @@ def best_candidate(node, q, adjacency, words):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            gained = common(adjacency, row, node.lacking, words)
+            gained = count_common(adjacency, row, node.lacking, words)
             node.gains[gained] += 1
-            inside = common(adjacency, row, node.chosen, words)
-            among = inside + common(adjacency, row, node.candidates, words)
+            inside = count_common(adjacency, row, node.chosen, words)
+            among = inside + count_common(adjacency, row, node.candidates, words)
             value = ((i64(gained) << 20) + inside << 20) + among
             if value > score:
                 best, score = v, value
@@ -307,8 +307,8 @@ def best_candidate(node, q, adjacency, words):
 
 
 @func
-def deficit_coverable(node, missing, slots_left, max_size):
-    """Give whether the candidates of the largest gains have the missing neighbours."""
+def covers_deficit(node, missing, slots_left, max_size):
+    """Return whether the candidates of the largest gains have the missing neighbours."""
     gain = max_size
     while gain > 0 and slots_left > 0 and missing > 0:
         taken = min(node.gains[gain], slots_left)
@@ -328,19 +328,23 @@ def size_bound(node, q, adjacency, words):
     size = size_of(node.chosen, words)
     bound = size
     for j in range(words):
-        node.front[j] = node.candidates[j]
+        node.frontier[j] = node.candidates[j]
     for j in range(words):
         bits = node.chosen[j]
         while bits != u64(0):
             row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
             bits = bits & (bits - u64(1))
-            may_lack = q.max_size - q.degree - size + common(adjacency, row, node.chosen, words)
-            beside = size_of(node.front, words) - common(adjacency, row, node.front, words)
-            if beside > may_lack:
+            may_lack = (
+                q.max_size - q.degree - size + count_common(adjacency, row, node.chosen, words)
+            )
+            outside = size_of(node.frontier, words) - count_common(
+                adjacency, row, node.frontier, words
+            )
+            if outside > may_lack:
                 bound += may_lack
                 for i in range(words):
-                    node.front[i] = node.front[i] & adjacency[row + i]
-    return bound + size_of(node.front, words)
+                    node.frontier[i] = node.frontier[i] & adjacency[row + i]
+    return bound + size_of(node.frontier, words)
 
 
 @func
@@ -366,7 +370,7 @@ def push_excluding(node, q, adjacency, v, words):
     """Push the node without a candidate, and without those that it could replace."""
     out = row_of(q, v, words)
     for j in range(words):
-        node.front[j] = node.candidates[j]
+        node.frontier[j] = node.candidates[j]
     node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
     for j in range(words):
         bits = node.candidates[j]
@@ -376,7 +380,9 @@ def push_excluding(node, q, adjacency, v, words):
             row = row_of(q, u, words)
             replaced = True
             for i in range(words):
-                of_u = adjacency[row + i] & (node.chosen[i] | node.front[i]) & ~adjacency[out + i]
+                of_u = (
+                    adjacency[row + i] & (node.chosen[i] | node.frontier[i]) & ~adjacency[out + i]
+                )
                 if i == v >> 6:
                     of_u = of_u & ~bit(v)
                 replaced = replaced and of_u == u64(0)
@@ -384,7 +390,7 @@ def push_excluding(node, q, adjacency, v, words):
                 node.candidates[j] = node.candidates[j] & ~bit(u)
     push(node, words)
     for j in range(words):
-        node.candidates[j] = node.front[j]
+        node.candidates[j] = node.frontier[j]
 
 
 @func
@@ -397,8 +403,8 @@ def push_including(node, q, adjacency, v, k, words):
 
 
 @func
-def note_solution(node, q, adjacency, words):
-    """Keep the vertices of ``subgraph``, if they are the query's first solution."""
+def record_solution(node, q, adjacency, words):
+    """Store the vertices of ``subgraph``, if they are the query's first solution."""
     if atomic_max(q.solved, 1) == 0:
         least = q.max_size
         for j in range(words):
@@ -407,8 +413,8 @@ def note_solution(node, q, adjacency, words):
             while bits != u64(0):
                 row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
                 bits = bits & (bits - u64(1))
-                least = min(least, common(adjacency, row, node.subgraph, words))
-        q.found = least
+                least = min(least, count_common(adjacency, row, node.subgraph, words))
+        q.found_degree = least
 
 
 @func
@@ -432,58 +438,59 @@ def visit(node, q, adjacency, words):
         if not solved and missing == 0:
             solved = is_solution(node, q, adjacency, words)
         if solved:
-            note_solution(node, q, adjacency, words)
+            record_solution(node, q, adjacency, words)
         else:
             v = best_candidate(node, q, adjacency, words)
             slots_left = q.max_size - size_of(node.chosen, words)
-            coverable = deficit_coverable(node, missing, slots_left, q.max_size)
-            if coverable and size_bound(node, q, adjacency, words) >= q.min_size:
+            covered = covers_deficit(node, missing, slots_left, q.max_size)
+            if covered and size_bound(node, q, adjacency, words) >= q.min_size:
                 push_excluding(node, q, adjacency, v, words)
                 push_including(node, q, adjacency, v, q.degree, words)
 
 
 @func
-def visit_for_all(node, q, pool, words):
-    """Note the only subgraph of a node without candidates, or push the two nodes below another."""
-    if reduce_node(node, q, pool.adjacency, q.degree, words):
+def visit_for_all(node, q, state, words):
+    """Store the subgraph of a node without candidates, or push the two nodes below another."""
+    if reduce_node(node, q, state.adjacency, q.degree, words):
         if size_of(node.candidates, words) == 0:
-            at = atomic_add(pool.counters.solutions, i64(1))
-            if at < pool.capacity:
+            at = atomic_add(state.counters.solutions, i64(1))
+            if at < state.capacity:
                 for j in range(words):
-                    pool.solutions[at * words + j] = node.chosen[j]
+                    state.solutions[at * words + j] = node.chosen[j]
         else:
-            missing = find_lacking(node, q, pool.adjacency, q.degree, words)
-            v = best_candidate(node, q, pool.adjacency, words)
+            missing = find_lacking(node, q, state.adjacency, q.degree, words)
+            v = best_candidate(node, q, state.adjacency, words)
             slots_left = q.max_size - size_of(node.chosen, words)
-            coverable = deficit_coverable(node, missing, slots_left, q.max_size)
-            if coverable and size_bound(node, q, pool.adjacency, words) >= q.min_size:
+            covered = covers_deficit(node, missing, slots_left, q.max_size)
+            if covered and size_bound(node, q, state.adjacency, words) >= q.min_size:
                 node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
                 push(node, words)
-                push_including(node, q, pool.adjacency, v, q.degree, words)
+                push_including(node, q, state.adjacency, v, q.degree, words)
 
 
 @func
-def search_below(node, q, pool, least, most, words, every):
-    """Search below the nodes of the stack, or until enough are visited; give their number."""
+def search_below(node, q, state, min_nodes, max_nodes, words, find_all):
+    """Search below the nodes of the stack until enough are visited; return their number."""
     nodes = i32(0)
     while node.depth[0] > 0 and (
-        nodes < least or (nodes < most and atomic_add(pool.counters.open, i64(0)) >= pool.enough)
+        nodes < min_nodes
+        or (nodes < max_nodes and atomic_add(state.counters.open, i64(0)) >= state.target_items)
     ):
         if atomic_max(q.solved, 0) > 0:  # another item may have set it
             node.depth[0] = i32(0)
         else:
             nodes += 1
             pop(node, words)
-            if every:
-                visit_for_all(node, q, pool, words)
+            if find_all:
+                visit_for_all(node, q, state, words)
             else:
-                visit(node, q, pool.adjacency, words)
+                visit(node, q, state.adjacency, words)
     return nodes
 
 
 @func
 def sets_of(node, like, words):
-    """Give the sets of a node as vectors."""
+    """Return the sets of a node as vectors."""
     chosen, candidates = like, like
     for j in range(words):
         chosen[j] = node.chosen[j]
@@ -492,63 +499,63 @@ def sets_of(node, like, words):
 
 
 @kernel
-def work(e, pool, queue, later, every: static, exact: static):
-    """Search below a node; return nodes that stay open to the queue, or keep them for later."""
+def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static):
+    """Search below a node; add its open nodes to the queue, or to ``deferred``."""
     node = Node()
-    allocate(node, pool.max_depth, pool.words)
-    queue.reserve(pool.max_depth + 1)
-    later.reserve(pool.max_depth + 1)
+    allocate(node, state.max_depth, state.words)
+    queue.reserve(state.max_depth + 1)
+    deferred.reserve(state.max_depth + 1)
     q = e.item
-    words = i32(exact) if exact > 0 else q.words  # a constant for small sets
+    words = i32(fixed_words) if fixed_words > 0 else q.words  # a constant for small sets
     for j in range(words):
         node.chosen[j] = e.chosen[j]
         node.candidates[j] = e.candidates[j]
     push(node, words)
-    visited, nodes = atomic_add(pool.counters.nodes, i64(0)), i32(0)
-    if visited < pool.node_limit:
-        least, most = i32(NODES_PER_ITEM), i32(MOST_NODES)
+    visited, nodes = atomic_add(state.counters.nodes, i64(0)), i32(0)
+    if visited < state.node_limit:
+        min_nodes, max_nodes = i32(MIN_NODES_PER_ITEM), i32(MAX_NODES_PER_ITEM)
         if words > STANDARD_WORDS:
-            least = least * STANDARD_WORDS**2 // (words * words) + 1
-            most = most * STANDARD_WORDS**2 // (words * words) + 1
-        nodes = search_below(node, q, pool, least, most, words, every)
-        visited = atomic_add(pool.counters.nodes, i64(nodes))
+            min_nodes = min_nodes * STANDARD_WORDS**2 // (words * words) + 1
+            max_nodes = max_nodes * STANDARD_WORDS**2 // (words * words) + 1
+        nodes = search_below(node, q, state, min_nodes, max_nodes, words, find_all)
+        visited = atomic_add(state.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
     opened = node.depth[0] // (2 * words) - 1
     atomic_add(q.open, opened)
-    atomic_add(pool.counters.open, i64(opened))
+    atomic_add(state.counters.open, i64(opened))
     while node.depth[0] > 0:
         pop(node, words)
         chosen, candidates = sets_of(node, e.chosen, words)
-        if visited < pool.node_limit:
+        if visited < state.node_limit:
             queue.add(q, chosen=chosen, candidates=candidates)
         else:
-            later.add(q, chosen=chosen, candidates=candidates)
+            deferred.add(q, chosen=chosen, candidates=candidates)
 
 
 @func
-def first_bits(count):
-    """Give a word of ones, as many as there are vertices left."""
+def low_bits(count):
+    """Return a word whose lowest ``count`` bits are set."""
     return ~u64(0) if count >= 64 else bit(max(count, 0)) - u64(1)
 
 
 @func
-def choose_all(node, size, words):
-    """Have a node of the query and all its candidates."""
+def make_root(node, size, words):
+    """Set a node to the query and all its candidates."""
     for j in range(words):
         node.chosen[j] = u64(0)
-        node.candidates[j] = first_bits(size - 64 * j)
+        node.candidates[j] = low_bits(size - 64 * j)
     node.chosen[0] = u64(1)
     node.candidates[0] = node.candidates[0] & ~u64(1)
 
 
 @func
-def choose_greedily(node, q, rows, adjacency, v, words):
-    """Add a vertex to ``reached``, and its neighbours to ``front``; count these for each vertex."""
+def add_greedily(node, q, rows, adjacency, v, words):
+    """Add a vertex to ``reached``, its neighbours to ``frontier``, and 1 to their counters."""
     node.reached[v >> 6] = node.reached[v >> 6] | bit(v)
     row = row_of(q, v, words)
     for j in range(words):
         bits = adjacency[row + j] & node.subgraph[j]
-        node.front[j] = (node.front[j] | bits) & ~node.reached[j]
+        node.frontier[j] = (node.frontier[j] | bits) & ~node.reached[j]
         while bits != u64(0):
             rows[q.first_row + 64 * j + i64(ctz(bits))].inside += 1
             bits = bits & (bits - u64(1))
@@ -556,10 +563,10 @@ def choose_greedily(node, q, rows, adjacency, v, words):
 
 @func
 def greedy_choice(node, q, rows, words):
-    """Give the vertex of ``front`` of most chosen neighbours, then of most, -1 if there is none."""
+    """Return the vertex of ``frontier`` with most chosen neighbours, then most; -1 if none."""
     best, score = i64(-1), i64(-1)
     for j in range(words):
-        bits = node.front[j]
+        bits = node.frontier[j]
         while bits != u64(0):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
@@ -572,7 +579,7 @@ def greedy_choice(node, q, rows, words):
 
 @func
 def greedy_degree(node, q, rows, words):
-    """Give the minimum degree of the vertices of ``reached``."""
+    """Return the minimum degree of the vertices of ``reached``."""
     least = q.max_size
     for j in range(words):
         bits = node.reached[j]
@@ -583,21 +590,23 @@ def greedy_degree(node, q, rows, words):
 
 
 @func
-def find_greedily(node, q, rows, adjacency, words):
-    """Add the vertex of most chosen neighbours, and so on; keep the best of these subgraphs."""
+def grow_greedily(node, q, rows, adjacency, words):
+    """Add the vertex with most chosen neighbours again and again; store the best subgraph."""
     for v in range(q.size):
         rows[q.first_row + v].inside = i32(0)
-        rows[q.first_row + v].among = common(adjacency, row_of(q, v, words), node.subgraph, words)
+        rows[q.first_row + v].among = count_common(
+            adjacency, row_of(q, v, words), node.subgraph, words
+        )
     for j in range(words):
         node.reached[j] = u64(0)
-        node.front[j] = u64(0)
+        node.frontier[j] = u64(0)
     size, v = i32(0), i64(0)
     while v >= 0 and size < q.max_size:
-        choose_greedily(node, q, rows, adjacency, v, words)
+        add_greedily(node, q, rows, adjacency, v, words)
         size += 1
         degree = greedy_degree(node, q, rows, words)
-        if size >= q.min_size and degree > q.found:
-            q.found = degree
+        if size >= q.min_size and degree > q.found_degree:
+            q.found_degree = degree
             for j in range(words):
                 q.solution[j] = node.reached[j]
         v = greedy_choice(node, q, rows, words)
@@ -609,11 +618,11 @@ def search_greedily(q, rows, adjacency, most_words):
     node = Node()
     allocate(node, 1, most_words)
     words = q.words
-    choose_all(node, q.size, words)
+    make_root(node, q.size, words)
     for j in range(words):
         node.subgraph[j] = node.chosen[j] | node.candidates[j]
-    find_greedily(node, q, rows, adjacency, words)
-    if q.found >= q.degree:
+    grow_greedily(node, q, rows, adjacency, words)
+    if q.found_degree >= q.degree:
         q.solved = i32(1)
         q.open = i32(0)
 
@@ -626,15 +635,15 @@ def begin_search(q, counters, queue):
         chosen, candidates = q.solution, q.solution
         for j in range(q.words):
             chosen[j] = u64(0)
-            candidates[j] = first_bits(q.size - 64 * j)
+            candidates[j] = low_bits(q.size - 64 * j)
         chosen[0] = u64(1)
         candidates[0] = candidates[0] & ~u64(1)
         queue.add(q, chosen=chosen, candidates=candidates)
 
 
 @program
-def begin_searches(queries, rows, adjacency, counters, queue, most_words, every):
+def begin_searches(queries, rows, adjacency, counters, queue, most_words, find_all):
     """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
-    if every == 0:
+    if find_all == 0:
         foreach(queries, search_greedily, rows, adjacency, most_words)
     foreach(queries, begin_search, counters, queue)

@@ -1,4 +1,4 @@
-"""Searches below vertices, many at once: what the host does before and after the launches."""
+"""Batches of searches for communities: their tables, and the host side of their launches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ import numpy as np
 from morph.algorithms.community.candidates import (
     QUERY_SHIFT,
     VERTEX,
-    Surroundings,
+    CandidateTable,
     fill_rows,
     find_candidates,
 )
-from morph.algorithms.community.lists import ListedPool, work_on_lists
-from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, farthest
-from morph.algorithms.community.search import STANDARD_WORDS, Pool, begin_searches, work
+from morph.algorithms.community.lists import ListSearchState, search_lists
+from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
+from morph.algorithms.community.search import (
+    STANDARD_WORDS,
+    SearchState,
+    begin_searches,
+    search_sets,
+)
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -28,14 +33,14 @@ from morph.launch.foreach import foreach
 from morph.launch.threads import get_num_threads
 from morph.prelude import i32, i64, u64
 
-INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes until a look at the clock
-ENOUGH = 1 << 17  # items of the queue of a GPU
-PERIOD = 0.1  # seconds, about, between looks at the clock
-MAX_BITS = 1 << 30  # of adjacency, of the tasks that are searched at once
+INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
+TARGET_ITEMS = 1 << 17  # of the queue of a GPU, see `SearchState`
+PERIOD = 0.1  # seconds, about, between readings of the clock
+MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
 STANDARD_WIDTH = 16  # of lists of chosen vertices
 FIRST_SLOTS, FIRST_SLOTS_CPU = 1 << 22, 1 << 16  # of the hash table of vertices
-MAX_SLOTS = 1 << 25  # from which on a batch is divided
+MAX_SLOTS = 1 << 25  # if these are too few, the batch is divided
 
 
 @dataclass
@@ -47,9 +52,9 @@ class Tasks:
     min_size, max_size, degree : array of int, shape (count,)
         Bounds of the size, and the minimum degree to reach.
     sizes : array of int, shape (count,)
-        How many vertices each subgraph may have.
+        Number of candidates of each task, with its query.
     vertices : array of int, shape (sizes.sum(),)
-        These, those of one task after those of another; the vertex of each is its first.
+        The candidates, task by task; the first of each task is its query.
     """
 
     min_size: Ints
@@ -68,21 +73,21 @@ class Tasks:
 
     @property
     def words(self) -> Ints:
-        """How many words hold a set of vertices: few numbers, for few kernels."""
+        """Words of a set of candidates: 4, 16, 256 or 4096, so that few kernels are compiled."""
         words = np.full(len(self), STANDARD_WORDS)
         while (short := words * WORD < self.sizes).any():
             words[short] *= 4 if words[short].min() == STANDARD_WORDS else 16
         return words
 
     def take(self, at: Ints, most: int | None = None) -> Tasks:
-        """Give some of the tasks, with the first vertices of each, at most so many."""
+        """Return some of the tasks, with at most ``most`` candidates of each, the first ones."""
         sizes = self.sizes[at] if most is None else np.minimum(self.sizes[at], most)
         rows = np.arange(sizes.sum()) + np.repeat(self.first[at] - _begins(sizes), sizes)
         min_size, max_size, degree = (x[at] for x in (self.min_size, self.max_size, self.degree))
         return Tasks(min_size, max_size, degree, sizes, self.vertices[rows])
 
     def batches(self) -> Iterator[Ints]:
-        """Divide the tasks into those of equal width, and of not too many bits of adjacency."""
+        """Divide the tasks into batches with sets of equal width, up to `MAX_BITS` of adjacency."""
         widths = self.words
         for words in np.unique(widths).tolist():
             at = np.flatnonzero(widths == words)
@@ -91,80 +96,83 @@ class Tasks:
 
 
 def _begins(counts: Ints) -> Ints:
-    """Give where consecutive ranges of some lengths begin."""
+    """Return where consecutive ranges of some lengths begin."""
     return np.cumsum(counts) - counts
 
 
-class Space:
-    """What searches on a graph work with, from one to the next."""
+class SearchTables:
+    """The tables of the searches on a graph, kept from one search to the next."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.device = graph, graph.device
         columns: dict[str, Any] = {"query": i32, "vertex": i32, "slot": i32}
         self.entries, self.alive = (Collection(device=self.device, **columns) for _ in range(2))
-        self.now, self.then = (
+        self.frontier, self.next_frontier = (
             Collection(device=self.device, **columns, level=i32) for _ in range(2)
         )
-        self.left = Collection(device=self.device, key=i64)
+        self.remaining = Collection(device=self.device, key=i64)
         self.counters = Scalars(self.device, full=np.int32(0))
         self.queries = Table(
-            "around", self.device, vertex=i32, degree=i32, distance=i32, least=i32,
+            "candidate_queries", self.device, vertex=i32, degree=i32, distance=i32, min_common=i32,
         )  # fmt: skip
-        self.widths: dict[int, Width] = {}
+        self.set_tables_by_words: dict[int, SetTables] = {}
         self.slots = Table("slots", self.device)
         self.grow(FIRST_SLOTS_CPU if self.device.on_host else FIRST_SLOTS)
 
     def grow(self, count: int) -> None:
-        """Make a larger hash table, which is empty."""
+        """Replace the hash table by an empty one with more slots."""
         self.slots = Table(
-            "slots", self.device, key=u64, common=i32, degree=i32, both=i32, number=i32
+            "slots", self.device, key=u64, common=i32, degree=i32, common_left=i32, number=i32
         )
         self.slots.extend(count)
         self.entries.clear()
         self.counters.full = 0
         shift = 64 - (count.bit_length() - 1)
-        self.around = Surroundings(self.graph, self.queries, self.slots, self.counters, shift)
+        self.candidate_table = CandidateTable(
+            self.graph, self.queries, self.slots, self.counters, shift
+        )
 
-    def width(self, words: int) -> Width:
-        """Give the tables of searches in sets of so many words."""
-        if words not in self.widths:
-            self.widths[words] = Width(self.device, words)
-        return self.widths[words]
+    def set_tables(self, words: int) -> SetTables:
+        """Return the tables of searches in sets of so many words."""
+        if words not in self.set_tables_by_words:
+            self.set_tables_by_words[words] = SetTables(self.device, words)
+        return self.set_tables_by_words[words]
 
     def candidates(self, vertex: Ints, degree: Ints, max_size: Ints) -> tuple[Ints, Ints]:
-        """Find the vertices that subgraphs of some minimum degrees around vertices may have.
+        """Find the candidates of queries: vertices that subgraphs around them may have.
 
         Returns
         -------
         sizes : array of int, shape (count,)
-            How many there are, 0 if there is no subgraph.
+            Number of candidates with the query, 0 if there is no subgraph.
         vertices : array of int, shape (sizes.sum(),)
-            These: the vertex itself, then others, those of most common neighbours first.
+            The query, then its candidates, by descending number of common neighbours.
         """
         least = 2 * degree - max_size
-        distance = [2 if x > -2 else farthest(k, h) for x, k, h in zip(
+        distance = [2 if x > -2 else max_distance(k, h) for x, k, h in zip(
             least.tolist(), degree.tolist(), max_size.tolist(), strict=True)]  # fmt: skip
         table = self.queries
         table.truncate(0)
         table.extend(
             vertex=vertex.astype(np.int32), degree=degree.astype(np.int32),
-            distance=np.array(distance, np.int32), least=least.astype(np.int32),
+            distance=np.array(distance, np.int32), min_common=least.astype(np.int32),
         )  # fmt: skip
         while True:
             find_candidates(
-                table, self.entries, self.alive, self.left, self.now, self.then, self.around
-            )
+                table, self.entries, self.alive, self.remaining, self.frontier,
+                self.next_frontier, self.candidate_table,
+            )  # fmt: skip
             if not self.counters.full:
                 break
             if len(self.slots) >= MAX_SLOTS and len(vertex) > 1:
                 self.grow(len(self.slots))
                 return self._in_halves(vertex, degree, max_size)
             self.grow(8 * len(self.slots))
-        keys = np.sort(np.asarray(self.device.to_host(self.left.key[:])))
+        keys = np.sort(np.asarray(self.device.to_host(self.remaining.key[:])))
         found, query = keys & VERTEX, keys >> QUERY_SHIFT
-        whole = np.zeros(len(vertex), bool)
-        whole[query[found == vertex[query]]] = True
-        keep = whole[query]
+        has_query = np.zeros(len(vertex), bool)
+        has_query[query[found == vertex[query]]] = True
+        keep = has_query[query]
         return np.bincount(query[keep], minlength=len(vertex)), found[keep]
 
     def _in_halves(self, *arrays: Ints) -> tuple[Ints, Ints]:
@@ -174,15 +182,15 @@ class Space:
         return np.concatenate([one[0], two[0]]), np.concatenate([one[1], two[1]])
 
 
-def space_of(graph: SimpleGraph) -> Space:
-    """Give what searches on a graph work with."""
-    if graph.space is None:
-        graph.space = Space(graph.csr)
-    return graph.space  # type: ignore[no-any-return]
+def search_tables(graph: SimpleGraph) -> SearchTables:
+    """Return the tables of the searches on a graph, which keeps them."""
+    if graph.search_tables is None:
+        graph.search_tables = SearchTables(graph.csr)
+    return graph.search_tables  # type: ignore[no-any-return]
 
 
-class Width:
-    """The tables of searches in sets of some width, from one search to the next."""
+class SetTables:
+    """The tables of searches in sets of some width, kept from one search to the next."""
 
     def __init__(self, device: Any, words: int) -> None:
         bits = vec(u64, words)
@@ -191,9 +199,10 @@ class Width:
         self.rows = Table("rows", device, query=i32, vertex=i32, inside=i32, among=i32)
         self.queries = Table(
             "queries", device, first_word=i64, first_row=i64, size=i32, words=i32, min_size=i32,
-            max_size=i32, degree=i32, solved=i32, found=i32, solution=bits, open=i32, nodes=i64,
+            max_size=i32, degree=i32, solved=i32, found_degree=i32, solution=bits, open=i32,
+            nodes=i64,
         )  # fmt: skip
-        self.now, self.then = (
+        self.queue, self.deferred = (
             Collection(self.queries, chosen=bits, candidates=bits) for _ in range(2)
         )
         self.solutions = Table("solutions", device, bits=u64)
@@ -201,104 +210,109 @@ class Width:
 
 
 class Search:
-    """The search for subgraphs of the degrees of some tasks of equal width, on a device."""
+    """The search for the subgraphs of a batch of tasks, on a device."""
 
-    def __init__(self, space: Space, tasks: Tasks) -> None:
-        self.space, self.tasks = space, tasks
+    def __init__(self, tables: SearchTables, tasks: Tasks) -> None:
+        self.tables, self.tasks = tables, tasks
         sizes = tasks.sizes
         self.words = -(-int(sizes.max()) // WORD)  # that the largest set needs
-        self.width = width = space.width(int(tasks.words.max()))
-        self.exact = self.words if self.words <= STANDARD_WORDS else 0
-        words = np.full(len(tasks), self.exact) if self.exact else -(-sizes // WORD)
+        self.sets = sets = tables.set_tables(int(tasks.words.max()))
+        self.fixed_words = self.words if self.words <= STANDARD_WORDS else 0
+        words = np.full(len(tasks), self.fixed_words) if self.fixed_words else -(-sizes // WORD)
         lengths = sizes * words
-        width.now.clear()
-        width.then.clear()
-        for table in (width.rows, width.queries):
+        sets.queue.clear()
+        sets.deferred.clear()
+        for table in (sets.rows, sets.queries):
             table.truncate(0)
-        if (more := int(lengths.sum()) - len(width.adjacency)) > 0:
-            width.adjacency.extend(more)
+        if (more := int(lengths.sum()) - len(sets.adjacency)) > 0:
+            sets.adjacency.extend(more)
         at = np.arange(len(tasks), dtype=np.int32).repeat(sizes)
-        width.rows.extend(query=at, vertex=tasks.vertices.astype(np.int32))
+        sets.rows.extend(query=at, vertex=tasks.vertices.astype(np.int32))
         limits: dict[str, Any] = {
             name: getattr(tasks, name).astype(np.int32) for name in ("min_size", "degree")
         }
         max_size = np.minimum(tasks.max_size, sizes).astype(np.int32)
         self.max_depth = int(max_size.max()) + 1
-        width.queries.extend(
+        sets.queries.extend(
             first_word=_begins(lengths), first_row=_begins(sizes), size=sizes.astype(np.int32),
             max_size=max_size, open=np.ones(len(tasks), np.int32),
-            found=np.full(len(tasks), -1, np.int32), words=words.astype(np.int32), **limits,
+            found_degree=np.full(len(tasks), -1, np.int32), words=words.astype(np.int32), **limits,
         )  # fmt: skip
         self._fill()
 
     def _fill(self) -> None:
         """Fill the rows of bits, and the hash table, in which at most a quarter is used."""
-        space, width = self.space, self.width
-        least = 1 << (4 * len(width.rows)).bit_length()
-        if len(space.slots) < least:
-            space.grow(least)
+        tables, sets = self.tables, self.sets
+        least = 1 << (4 * len(sets.rows)).bit_length()
+        if len(tables.slots) < least:
+            tables.grow(least)
         while True:
-            fill_rows(width.rows, space.entries, width.queries, width.adjacency.bits, space.around)
-            if not space.counters.full:
+            fill_rows(
+                sets.rows, tables.entries, sets.queries, sets.adjacency.bits, tables.candidate_table
+            )
+            if not tables.counters.full:
                 break
-            space.grow(8 * len(space.slots))
+            tables.grow(8 * len(tables.slots))
 
     def run(
         self, end: float, report: Callable[[int], object], capacity: int = 0,
         most_nodes: float = np.inf,
     ) -> int:  # fmt: skip
-        """Search until the time is up, or many nodes visited; give how many solutions there are.
+        """Search until the time is up or enough nodes are visited; return the number of solutions.
 
-        With a capacity of 0, until one is found for each task, which `value` then gives.  Else all
-        are counted, and so many kept.
+        With a capacity of 0 one solution is searched for each task, and 0 returned; otherwise all
+        solutions are counted, and up to ``capacity`` stored.
         """
-        width, counters = self.width, self.width.counters
-        now, then = width.now, width.then
-        every = int(capacity > 0)
+        sets, counters = self.sets, self.sets.counters
+        queue, deferred = sets.queue, sets.deferred
+        find_all = int(capacity > 0)
         counters.open = counters.solutions = 0
         begin_searches(
-            width.queries, width.rows, width.adjacency.bits, counters, now, self.words, every
+            sets.queries, sets.rows, sets.adjacency.bits, counters, queue, self.words, find_all
         )
-        if (more := max(capacity * self.words, 1) - len(width.solutions)) > 0:
-            width.solutions.extend(more)
+        if (more := max(capacity * self.words, 1) - len(sets.solutions)) > 0:
+            sets.solutions.extend(more)
         limit = least = self.node_limit
-        while not now.empty and clock.monotonic() < end and most_nodes > 0:
+        while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             limit = int(min(limit, most_nodes))
-            pool = Pool(width.queries, width.adjacency.bits, self.max_depth, self.words, counters,
-                        self.enough, limit, width.solutions.bits, capacity)  # fmt: skip
-            foreach(now, work, pool, now, then, every, self.exact, until_empty=True)
-            now, then = then, now
+            state = SearchState(
+                sets.queries, sets.adjacency.bits, self.max_depth, self.words, counters,
+                self.target_items, limit, sets.solutions.bits, capacity,
+            )  # fmt: skip
+            statics = find_all, self.fixed_words
+            foreach(queue, search_sets, state, queue, deferred, *statics, until_empty=True)
+            queue, deferred = deferred, queue
             nodes = int(counters.nodes)
             report(nodes)
             most_nodes -= nodes
             limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
-        return int(counters.solutions) if every else 0
+        return int(counters.solutions) if find_all else 0
 
     @property
-    def enough(self) -> int:
-        """How many items of the queue are enough for all threads."""
-        return 4 * get_num_threads() if self.width.device.on_host else ENOUGH
+    def target_items(self) -> int:
+        """Open items of the queue that occupy all threads."""
+        return 4 * get_num_threads() if self.sets.device.on_host else TARGET_ITEMS
 
     @property
     def node_limit(self) -> int:
         """Nodes of the first launch: fewer of larger sets, which take longer."""
-        most = INITIAL_NODE_LIMIT_CPU if self.width.device.on_host else INITIAL_NODE_LIMIT
+        most = INITIAL_NODE_LIMIT_CPU if self.sets.device.on_host else INITIAL_NODE_LIMIT
         return most * STANDARD_WORDS**2 // self.words**2 + 1
 
     def value(self, name: str) -> Any:
-        """Give a column of the queries on the host."""
-        column = getattr(self.width.queries, name)
-        return np.asarray(self.width.device.to_host(column[: len(self.tasks)]))
+        """Return a column of the queries on the host."""
+        column = getattr(self.sets.queries, name)
+        return np.asarray(self.sets.device.to_host(column[: len(self.tasks)]))
 
     def members(self, at: Ints) -> list[Ints]:
-        """Give the vertices of the best subgraphs of some tasks, ascending."""
+        """Return the vertices of the best subgraphs of some tasks, ascending."""
         return self._vertices(at, self.value("solution")[at])
 
     def all_members(self, count: int) -> list[Ints]:
-        """Give the vertices of all subgraphs of the only task."""
+        """Return the vertices of all subgraphs of the only task."""
         words = self.words
-        sets = np.asarray(self.width.device.to_host(self.width.solutions.bits[: count * words]))
+        sets = np.asarray(self.sets.device.to_host(self.sets.solutions.bits[: count * words]))
         return self._vertices(np.zeros(count, np.int64), sets.reshape(count, words))
 
     def _vertices(self, tasks: Ints, sets: Any) -> list[Ints]:
@@ -311,11 +325,11 @@ class Search:
         return np.split(found, np.cumsum(np.bincount(at, minlength=len(tasks)))[:-1])
 
 
-class ListedSearch:
-    """The search for a subgraph in the vertices that `Space.candidates` has found for one query."""
+class ListSearch:
+    """The search on adjacency lists for one query, after `SearchTables.candidates`."""
 
-    def __init__(self, space: Space, graph: SimpleGraph, limits: Mapping[str, int]) -> None:
-        device, self.space = space.device, space
+    def __init__(self, tables: SearchTables, graph: SimpleGraph, limits: Mapping[str, int]) -> None:
+        device, self.tables = tables.device, tables
         self.width = STANDARD_WIDTH
         while self.width < limits["max_size"]:
             self.width *= 4
@@ -327,26 +341,30 @@ class ListedSearch:
         columns: dict[str, Any] = {name: i32 for name in ("vertex", *limits)}
         self.queries = Table("listed", device, **columns, solved=i32, solution=one, length=i32,
                              open=i32, nodes=i64)  # fmt: skip
-        vertex = int(space.queries.vertex[0])
+        vertex = int(tables.queries.vertex[0])
         self.queries.new(vertex=vertex, open=1, **limits)
         columns = dict.fromkeys(("query", "generation", "count", "depth", "base"), i32)
-        self.now, self.then = (
-            Collection(device=device, **columns, chosen=one, at=two, upto=two, grown=two)
+        self.queue, self.deferred = (
+            Collection(
+                device=device, **columns, chosen=one, source=two, next_place=two, extended=two
+            )
             for _ in range(2)
         )
-        self.now.add(query=0, generation=0, count=1, depth=0, base=0,
+        self.queue.add(query=0, generation=0, count=1, depth=0, base=0,
                      chosen=np.full(self.width, vertex, np.int32))  # fmt: skip
 
     def run(self, end: float, report: Callable[[int], object], most_nodes: float) -> None:
         """Search until a subgraph is found, the time is up, or so many nodes are visited."""
-        counters, limit = Scalars(self.space.device, nodes=0), INITIAL_NODE_LIMIT_CPU
-        now, then = self.now, self.then
-        while not now.empty and clock.monotonic() < end and most_nodes > 0:
+        counters, limit = Scalars(self.tables.device, nodes=0), INITIAL_NODE_LIMIT_CPU
+        queue, deferred = self.queue, self.deferred
+        while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
-            pool = ListedPool(self.space.around, self.queries, self.starts, self.targets, counters,
-                              limit, self.width)  # fmt: skip
-            foreach(now, work_on_lists, pool, now, then, until_empty=True)
-            now, then = then, now
+            state = ListSearchState(
+                self.tables.candidate_table, self.queries, self.starts, self.targets, counters,
+                limit, self.width,
+            )  # fmt: skip
+            foreach(queue, search_lists, state, queue, deferred, until_empty=True)
+            queue, deferred = deferred, queue
             nodes = int(counters.nodes)
             report(nodes)
             most_nodes -= nodes
@@ -359,5 +377,5 @@ class ListedSearch:
         row = self.queries[0]
         if not row.solved:
             return None
-        found = np.asarray(self.space.device.to_host(self.queries.solution[:]))[0]
+        found = np.asarray(self.tables.device.to_host(self.queries.solution[:]))[0]
         return np.sort(found[: int(row.length)].astype(np.int64))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges, pieces
-from morph.algorithms.graph.workspace import SMALL
+from morph.algorithms.graph.workspace import WEIGHT_SUMS
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel
@@ -27,12 +27,12 @@ EDGES = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that `measure` handles
 NONE = 2**31 - 1  # all 32-bit distances are below it
 FAR = 2**16  # an estimate: most likely no shortest path has as many edges
-HALF = 2**32  # sums of 64 bits are kept as two numbers of 32
+HALF = 2**32  # a sum of 64 bits is returned as two numbers below this, exact in float64
 SALT = random.SystemRandom().getrandbits(63)
 
 
 @func
-def by_ends(a, b, w, salt):
+def signed_hash(a, b, w, salt):
     h = (min(a, b) << 32) + max(a, b) ^ salt
     h = (h ^ h >> 32) * 0xD6E8FEB86659FD93
     h = mix64((h ^ h >> 32) + w)
@@ -44,25 +44,25 @@ def by_ends(a, b, w, salt):
 
 
 @func
-def ends(e, w, salt):
-    """Give a term of a sum that is 0 if each arc has a reverse of the same weight."""
-    return by_ends(u64(e.src.id), u64(e.dst.id), w, salt)
+def skew_term(e, w, salt):
+    """Return an arc's term of the skew, which is 0 if each arc has a reverse of equal weight."""
+    return signed_hash(u64(e.src.id), u64(e.dst.id), w, salt)
 
 
 @func
-def ends_in_parts(e, w, salt):
-    return by_ends(u64(e.src.global_id), u64(e.dst.global_id), w, salt)
+def skew_term_in_parts(e, w, salt):
+    return signed_hash(u64(e.src.global_id), u64(e.dst.global_id), w, salt)
 
 
 @func
-def place(e, w, salt):
-    """Give a term of a sum that identifies the weights."""
+def hash_term(e, w, salt):
+    """Return an arc's term of a hash of all weights by their places."""
     return mix64(u64(e.id) * 0xD6E8FEB86659FD93 + salt ^ w * 0x9E3779B97F4A7C15)
 
 
 @kernel
 def measure(found, g, none, salt, term):
-    total, most = none, none
+    total, largest = none, none
     bad, terms = i64(0), u64(0)
     for e in g.edges:
         w = none + e.weight
@@ -70,13 +70,13 @@ def measure(found, g, none, salt, term):
             bad += 1
         elif w - w == 0:  # finite
             total += w
-            most = max(most, w)
+            largest = max(largest, w)
         terms += term(e, u64(w), salt)
-    found.weights = vector(f64(total), f64(most), f64(bad), f64(terms >> 32), f64(terms % HALF))
+    found.weights = vector(f64(total), f64(largest), f64(bad), f64(terms >> 32), f64(terms % HALF))
 
 
 class Weights(NamedTuple):
-    """What `measured` finds.
+    """Statistics of the weights of a graph, see `measured`.
 
     Attributes
     ----------
@@ -96,8 +96,8 @@ class Weights(NamedTuple):
     equal: bool
 
 
-def hopes(graph: Graph, delta: float) -> bool:
-    """Whether distances most likely fit 32 bits, though a path might be longer."""
+def likely_32_bits(graph: Graph, delta: float) -> bool:
+    """Whether distances most likely fit 32 bits, though the longest possible path does not."""
     kind = graph.edges.columns["weight"].dtype
     mean = delta * len(graph.edges) / (EDGES * max(len(graph.points), 1))
     return np.result_type(kind, np.int32) == np.int32 and mean * FAR < NONE
@@ -120,50 +120,51 @@ def measured(graph: Graph) -> Weights:
         graph.edges._refresh("weight")
         found: dict[int, list[float]] = {}
         graph.each_part(
-            lambda k: found.update({k: _sums(graph.local(k), ends_in_parts, graph.changes)})
+            lambda k: found.update({k: _sums(graph.local(k), skew_term_in_parts, graph.changes)})
         )
         sums = np.array(graph.gather(found.__getitem__))
         m, total, _, bad, high, low = sums.sum(0).tolist()
-        most = sums[:, 2].max()
+        largest = sums[:, 2].max()
     else:
-        m, total, most, bad, high, low = _sums(graph, ends)
-    odd = (int(high) * HALF + int(low)) % 2**64  # of all arcs; those of an edge may be in two parts
+        m, total, largest, bad, high, low = _sums(graph, skew_term)
+    # summed over the parts, as the two arcs of an edge may lie on different ones
+    skew = (int(high) * HALF + int(low)) % 2**64
     if bad:
         _measured_by_arrays(graph)  # raises, and names the edge
     delta = total / m * EDGES * n / m
     if real:
         return Weights(None, np.result_type(kind, np.float32), delta, False)
-    dtype = _integer(kind, int(most) * n + delta)
+    dtype = _integer(kind, int(largest) * n + delta)
     if kind != np.uint32:
-        return Weights(None, dtype, delta, not odd)
-    return Weights(_unsigned(graph, dtype), dtype, delta, not odd)
+        return Weights(None, dtype, delta, not skew)
+    return Weights(_unsigned(graph, dtype), dtype, delta, not skew)
 
 
-class Known(NamedTuple):
-    """What a graph keeps of its weights: random reads of the ends take longer than the rest."""
+class KnownSums(NamedTuple):
+    """The sums of earlier weights, as the skew takes longest: the ends of arcs are random reads."""
 
-    found: Scalars
-    changes: tuple[int, ...]  # of the graph, and of its parts: the edges are those of then
-    terms: list[float]  # of `place`
-    odd: list[float]  # those of `ends` for these weights
+    found: Scalars  # of `measure`
+    changes: tuple[int, ...]  # counters of changes of the edges: of all parts, and of the graph
+    terms: list[float]  # the hash, in two halves
+    skew: list[float]  # that of the hashed weights, in two halves
 
 
-def _sums(graph: Graph, ends: Any, changes: int = 0) -> list[float]:
-    """Of a graph, or a part with its mirrors: the number of edges, and what `measure` finds."""
-    known: Known | None = graph.kept.pop(SMALL, None)  # removed while in use
+def _sums(graph: Graph, term: Any, changes: int = 0) -> list[float]:
+    """Return the number of edges of a graph, or of a part, and the sums of `measure`."""
+    known: KnownSums | None = graph.kept.pop(WEIGHT_SUMS, None)  # removed while in use
     found = known.found if known else Scalars(graph, weights=np.zeros(5))
     real = graph.edges.columns["weight"].dtype.kind == "f"
     given = graph, f64(0) if real else i64(0), u64(SALT)
-    foreach(found, measure, *given, place)
+    foreach(found, measure, *given, hash_term)
     *sums, high, low = found.weights.tolist()
-    terms, now, odd = [high, low], (changes, graph.changes), [1.0, 0.0]
-    if known and known.changes == now and known.terms == terms:
-        odd = known.odd
+    terms, current, skew = [high, low], (changes, graph.changes), [1.0, 0.0]
+    if known and known.changes == current and known.terms == terms:
+        skew = known.skew
     elif not real:
-        foreach(found, measure, *given, ends)
-        odd = found.weights.tolist()[3:]
-    graph.kept[SMALL] = Known(found, now, terms, odd)
-    return [graph.edges.live, *sums, *odd]
+        foreach(found, measure, *given, term)
+        skew = found.weights.tolist()[3:]
+    graph.kept[WEIGHT_SUMS] = KnownSums(found, current, terms, skew)
+    return [graph.edges.live, *sums, *skew]
 
 
 def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:
@@ -173,11 +174,11 @@ def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:
 
 def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
     """The weights of each piece as signed numbers."""
-    found, most = [], np.uint64(np.iinfo(np.int64).max)
+    found, largest = [], np.uint64(np.iinfo(np.int64).max)
     for g in pieces(graph):
         with g.device.active():
             weight = g.edges.weight.array.astype(np.uint64)
-            found.append(g.device.xp.minimum(weight, most).astype(dtype))
+            found.append(g.device.xp.minimum(weight, largest).astype(dtype))
     return found
 
 

@@ -37,7 +37,7 @@ from morph.algorithms.graph.arguments import (
     values,
 )
 from morph.algorithms.graph.bfs import bfs
-from morph.algorithms.graph.costs import EDGES, Weights, hopes, measured
+from morph.algorithms.graph.costs import EDGES, Weights, likely_32_bits, measured
 from morph.algorithms.graph.many_sources import search_pairs
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection, Flag
@@ -290,7 +290,7 @@ def sssp(
     weights = measured(graph)
     given = graph, starts, target_ids, cutoff, predecessors
     solve = _solved_rows if rows else _solved
-    if weights[1] == np.int64 and hopes(graph, weights[2]):  # half the memory
+    if weights[1] == np.int64 and likely_32_bits(graph, weights[2]):  # half the memory
         found = solve(*given, weights._replace(dtype=np.dtype(np.int32)), hope=True)
         if found is not None:
             return found

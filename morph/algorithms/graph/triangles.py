@@ -1,11 +1,11 @@
 """Triangle counting, by intersecting the rows of a degree-ordered graph.
 
-Vertices are ranked by falling degree, the hub first, and every edge becomes an arc to the end of
-lower rank, so that no row has more than sqrt(2 m) arcs.  A triangle of ranks u > v > w is found
-once, at the arc u -> v: w is in the rows of both (Chiba, Nishizeki 1985; Schank, Wagner 2005).  The
-row of u is read up to v, which is the fewest entries: sum of d(u)^2 / 2.  For a hub v its own row
-is a bitmap in a shared array, and items are v and a part of the arcs that enter it; the places of
-w in the row are counted there, too.  For other v, and in sparse graphs, both rows are merged.
+Vertices are ranked by descending degree, and every edge becomes an arc to its end of lower rank, so
+that no row has more than sqrt(2 m) arcs.  A triangle of ranks u > v > w is found once, at the arc
+u -> v: w is in the rows of both (Chiba, Nishizeki 1985; Schank, Wagner 2005).  The row of u is read
+up to v, which is the fewest entries: sum of d(u)^2 / 2.  For v of high degree the row of v is a
+bitmap in a shared array, and an item is v with some of the arcs that enter v; a second shared array
+counts the triangles at each w in the row.  For other v, and in sparse graphs, both rows are merged.
 O(m^1.5) at most, after a sort of the arcs.
 """
 
@@ -38,13 +38,13 @@ from morph.prelude import (
 from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
-SHORT = 8  # the mean out-degree up to which all rows are merged
-HUBS = 1 << 16  # ranks of which there is a bitmap
-WORDS = HUBS // 32
-FEW = 16  # arcs into a vertex that are not worth a bitmap, if they are fewer
-ARCS, ROW = 1024, 1024  # arcs into a hub, and arcs from it, of one item
-LOW = 2**32 - 1
-KEPT = 1 << 26  # arcs of a graph that keeps the tables
+MERGED_DEGREE = 8  # mean out-degree up to which all rows are merged
+BITMAP_RANKS = 1 << 16  # a bitmap has a bit for each of the first ranks
+WORDS = BITMAP_RANKS // 32
+MIN_ARCS = 16  # a vertex with fewer entering arcs gets no bitmap
+ITEM_ARCS, ITEM_ROW = 1024, 1024  # arcs that enter v, and arcs in its row, of one item
+LOW_32_BITS = 2**32 - 1
+MAX_KEPT_ARCS = 1 << 26  # largest number of arcs of a graph that keeps the tables
 SLACK = 1 << 21  # capacity that threads of a GPU reserve and do not use
 
 
@@ -56,33 +56,33 @@ class TriangleCount(NamedTuple):
 
 
 @kernel
-def pack(p, rank, keys, both):
-    """List the arcs to lower ranks; ``both``: of each edge there is one arc, to any rank."""
+def pack(p, rank, keys, directed):
+    """List the arcs to lower ranks; if ``directed``, arcs to higher ranks are reversed."""
     a = rank[p.id]
     for t in p.outnbrs:
         b = rank[t.id]
         if a > b:
             keys.add(i64(a) << 32 | i64(b))
-        elif both and a < b:
+        elif directed and a < b:
             keys.add(i64(b) << 32 | i64(a))
 
 
 @kernel
 def unpack(e, corners, arcs, found):
-    """Write the ends of an arc, and the rows that begin with it: keys are sorted."""
-    tail, head, before = e.key >> 32, e.key & LOW, i64(-1)
+    """Write the ends of an arc, and the first arc of its tail's row; arcs are sorted by key."""
+    tail, head, before = e.key >> 32, e.key & LOW_32_BITS, i64(-1)
     if e.id > 0:
         before = arcs[e.id - 1].key >> 32
         if arcs[e.id - 1].key == e.key:
-            atomic_add(found.repeated, 1)
+            atomic_add(found.duplicates, 1)
     e.tail, e.head, e.entering = corners[tail], corners[head], head << 32 | i64(e.id)
     for i in range(before + 1, tail + 1):
         corners[i].first = e.id
 
 
 @func
-def is_wanted(u):
-    """Whether triangles with this corner of the highest rank are counted: on parts, own ones."""
+def is_counted(u):
+    """Whether triangles whose highest-ranked corner is u are counted: on a part, if u is own."""
     if hasattr(u, "own"):
         return u.own
     return True
@@ -90,12 +90,12 @@ def is_wanted(u):
 
 @func
 def is_merged(e):
-    return is_wanted(e.tail) and not e.head.mapped
+    return is_counted(e.tail) and not e.head.has_bitmap
 
 
 @kernel
 def merge(e, corners, head):
-    """Go through what is left of the row of u before v and the row of v at once."""
+    """Merge the row of u up to v with the row of v; each common entry is a triangle."""
     u, v = e.tail, e.head
     i, j, last, end = u.first, v.first, e.id, corners[v.id + 1].first
     found = i32(0)
@@ -114,27 +114,27 @@ def merge(e, corners, head):
 
 
 @kernel
-def close(part, corners, arcs):
-    """Look up the rows of some corners u of arcs into v, each up to v, in a bitmap of v's row."""
-    v = part.corner
-    begin, end = part.begin, min(part.begin + ROW, corners[v.id + 1].first)
+def look_up(lookup, corners, arcs):
+    """Look up the rows of the tails u of some arcs u -> v, each up to v, in a bitmap of v's row."""
+    v = lookup.corner
+    begin, end = lookup.begin, min(lookup.begin + ITEM_ROW, corners[v.id + 1].first)
     bits = shared(u32, WORDS)
-    upto = shared(i32, WORDS)
-    found = shared(i32, ROW)
+    last_place = shared(i32, WORDS)
+    found = shared(i32, ITEM_ROW)
     for i in range(begin, end):
         w = arcs[i].head.id
         atomic_or(bits[w >> 5], u32(1) << u32(w & 31))
-        atomic_max(upto[w >> 5], i32(i - begin))  # the place of the last w of the word
+        atomic_max(last_place[w >> 5], i32(i - begin))  # in the row, of the last w of this word
     total = 0
-    for k in range(part.first, part.last):
-        arc, closed = i32(arcs[k].entering & LOW), i32(0)
+    for k in range(lookup.first, lookup.last):
+        arc, closed = i32(arcs[k].entering & LOW_32_BITS), i32(0)
         u = arcs[arc].tail
-        if is_wanted(u):
+        if is_counted(u):
             for j in range(u.first, arc):
                 w = arcs[j].head.id
                 above = bits[w >> 5] >> u32(w & 31)
                 if above & u32(1) != u32(0):
-                    atomic_add(found[upto[w >> 5] + 1 - popcount(above)], 1)
+                    atomic_add(found[last_place[w >> 5] + 1 - popcount(above)], 1)
                     closed += 1
             if closed > 0:
                 atomic_add(u.triangles, closed)
@@ -151,97 +151,99 @@ def set_order(p):
     p.order = (i64(p.degree) << 32) + p.id
 
 
-def _order(device: Device, degree: Any) -> tuple[Any, Any]:
-    """Give the points by falling key, and the rank of each, int32: the hub has rank 0."""
-    order = argsort(degree)[::-1]
+def _order(device: Device, key: Any) -> tuple[Any, Any]:
+    """Return the points by descending key, and the rank of each, int32."""
+    order = argsort(key)[::-1]
     rank = device.xp.empty(order.size, np.int32)
     rank[order] = device.xp.arange(order.size, dtype=np.int32)
     return order, rank
 
 
 class Tables(NamedTuple):
-    """What a call works with.  The graph keeps it for the next call, without the arcs."""
+    """The tables of a call.  The graph keeps them for the next call, without the arcs."""
 
     ranks: Table  # by vertex
     keys: Collection  # arcs, ``tail << 32 | head``
     corners: Table  # vertices by rank, and one row more; `first` is the first arc of the row
     arcs: Table  # by tail, then by head; `entering` is ``head << 32 | arc``, sorted by `_parts`
-    parts: Table  # items of `close`
+    lookups: Table  # items of `look_up`
     found: Scalars
 
 
 def _tables(device: Device, keys: int = 0) -> Tables:
     """Make empty tables, and a list of keys with some capacity."""
-    corners = Table("corners", device, first=i32, triangles=i64, mapped=bool_)
+    corners = Table("corners", device, first=i32, triangles=i64, has_bitmap=bool_)
     to = Ref(corners)
     return Tables(
         Table("ranks", device, rank=i32),
         Collection(i64, capacity=keys, device=device),
         corners,
         Table("arcs", device, key=i64, entering=i64, tail=to, head=to),
-        Table("parts", device, corner=to, begin=i32, first=i32, last=i32),
-        Scalars(corners, repeated=i64(0)),
+        Table("lookups", device, corner=to, begin=i32, first=i32, last=i32),
+        Scalars(corners, duplicates=i64(0)),
     )
 
 
 def _orient(t: Tables, device: Device, n: int, keys: Any) -> None:
-    """Make the rows of the arcs ``tail << 32 | head``, where ``tail > head``; sorts them."""
+    """Sort the arcs ``tail << 32 | head``, where ``tail > head``, and make rows of them."""
     keys.sort()
     m, xp = keys.size, device.xp
     corners = {"first": xp.full(n + 1, m, np.int32), "triangles": xp.zeros(n + 1, np.int64)}
-    t.corners.adopt(n + 1, corners | {"mapped": xp.zeros(n + 1, bool)})
+    t.corners.adopt(n + 1, corners | {"has_bitmap": xp.zeros(n + 1, bool)})
     ends = {end: xp.empty(m, np.int32) for end in ("tail", "head")}
     t.arcs.adopt(m, {"key": keys, "entering": xp.empty(m, np.int64)} | ends)
     foreach(t.arcs, unpack, t.corners, t.arcs, t.found)
-    if t.found.repeated:
-        t.found.repeated = 0
+    if t.found.duplicates:
+        t.found.duplicates = 0
         kept = xp.ones(m, bool)
         kept[1:] = keys[1:] != keys[:-1]
         _orient(t, device, n, keys[kept])
 
 
 def _divide(t: Tables, device: Device) -> None:
-    """Divide the work of `close`: the hub first, up to `ARCS` arcs into v and `ROW` from v each."""
+    """Make the items of `look_up`, by rank of v."""
     corners, heads, entering = t.corners, t.arcs.head.array, t.arcs.entering.array
-    xp, hubs = device.xp, min(HUBS, len(corners) - 1)
-    if len(corners) > 16 * HUBS:  # many arcs may be to others
-        some = entering[heads < hubs]
-        some.sort()
-        entering[: some.size] = some
-        entering = entering[: some.size]
+    xp, limit = device.xp, min(BITMAP_RANKS, len(corners) - 1)
+    if len(corners) > 16 * BITMAP_RANKS:  # many arcs may lead to other ranks
+        selected = entering[heads < limit]
+        selected.sort()
+        entering[: selected.size] = selected
+        entering = entering[: selected.size]
     else:
         entering.sort()
-    since = xp.searchsorted(entering, xp.arange(hubs + 1) << 32)
-    into, row = xp.diff(since), xp.diff(corners.first.array[: hubs + 1])
-    across = (into + ARCS - 1) // ARCS
-    number = xp.where(into < FEW, 0, across * ((row + ROW - 1) // ROW))
-    corners.mapped.array[:hubs] = number > 0
-    upto = xp.cumsum(number)
-    k = xp.arange(int(upto[-1]))
-    v = xp.searchsorted(upto, k, side="right")
-    k -= (upto - number)[v]
-    begin = corners.first.array[v] + k // across[v] * ROW
-    first = since[v] + k % across[v] * ARCS
-    last = xp.minimum(first + ARCS, since[v + 1])
+    first_entering = xp.searchsorted(entering, xp.arange(limit + 1) << 32)
+    entering_arcs, row_length = xp.diff(first_entering), xp.diff(corners.first.array[: limit + 1])
+    chunks = (entering_arcs + ITEM_ARCS - 1) // ITEM_ARCS
+    count = xp.where(
+        entering_arcs < MIN_ARCS, 0, chunks * ((row_length + ITEM_ROW - 1) // ITEM_ROW)
+    )
+    corners.has_bitmap.array[:limit] = count > 0
+    item_end = xp.cumsum(count)
+    k = xp.arange(int(item_end[-1]))
+    v = xp.searchsorted(item_end, k, side="right")
+    k -= (item_end - count)[v]
+    begin = corners.first.array[v] + k // chunks[v] * ITEM_ROW
+    first = first_entering[v] + k % chunks[v] * ITEM_ARCS
+    last = xp.minimum(first + ITEM_ARCS, first_entering[v + 1])
     arrays = {"corner": v, "begin": begin, "first": first, "last": last}
-    t.parts.adopt(v.size, {name: x.astype(np.int32) for name, x in arrays.items()})
+    t.lookups.adopt(v.size, {name: x.astype(np.int32) for name, x in arrays.items()})
 
 
 def _count(t: Tables, device: Device) -> Any:
-    """Count the triangles at each corner; if there is a column ``own``, those of `is_wanted`."""
+    """Count the triangles at each corner, on a part those of `is_counted`."""
     n = len(t.corners) - 1
-    dense, some = len(t.arcs) > SHORT * n, hasattr(t.corners, "own")
+    dense, only_own = len(t.arcs) > MERGED_DEGREE * n, hasattr(t.corners, "own")
     if dense:
         _divide(t, device)
-        foreach(t.parts, close, t.corners, t.arcs, balance="block")
-    foreach(t.arcs, merge, t.corners, t.arcs.head, where=is_merged if dense or some else None)
+        foreach(t.lookups, look_up, t.corners, t.arcs, balance="block")
+    foreach(t.arcs, merge, t.corners, t.arcs.head, where=is_merged if dense or only_own else None)
     return t.corners.triangles.array[:n]
 
 
 def _in_parts(graph: PartitionedGraph) -> TriangleCount:
-    """Count on parts: those with rows of the mirrors count the triangles whose least point is own.
+    """Count triangles on parts: each counts those whose least point, by degree, is its own.
 
-    A part gets the rows of its mirrors from their owners, the points by degree and id.
+    A part gets the rows of its mirrors from the owners.
     """
     columns: dict[str, Any] = {"order": (i64, 0), "triangles": (i64, 0)}
     with graph.points.temporary_columns(**columns):
@@ -257,20 +259,20 @@ def _in_parts(graph: PartitionedGraph) -> TriangleCount:
 
 
 def _own_rows(graph: PartitionedGraph, k: int) -> tuple[Any, Any]:
-    """Give the edges of part k from own points to later ones, as local ids, each once."""
+    """Return the edges of part k from own points to larger ones, as local ids, each once."""
     g, owned = graph.local(k), graph.points._share(k).owned
     with g.device.active():
         pick, order = live_edges(g), g.points.order.array
         src, dst = g.edges.src.array[pick], g.edges.dst.array[pick]
-        turn = order[src] > order[dst]
-        u, v = g.device.xp.where(turn, dst, src), g.device.xp.where(turn, src, dst)
+        swap = order[src] > order[dst]
+        u, v = g.device.xp.where(swap, dst, src), g.device.xp.where(swap, src, dst)
         keep = (u < owned) & (u != v)
         keys = g.device.xp.unique(u[keep].astype(np.int64) << 32 | v[keep])
         return (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
 
 
 def _sent_rows(graph: PartitionedGraph, k: int, u: Any, v: Any) -> list[list[Any]]:
-    """Give each part the edges from those of part k's points that it mirrors, in its order."""
+    """Return, for each part, the edges from the points of part k that it mirrors, in its order."""
     g, found = graph.local(k), []
     with g.device.active():
         ids = g.points.global_id.array
@@ -338,7 +340,7 @@ def triangle_count(graph: Graph) -> TriangleCount:
         triangles = device.xp.empty(n, np.int64)
         triangles[order] = _count(t, device)
         total = int(triangles.sum()) // 3
-        if m <= KEPT:
+        if m <= MAX_KEPT_ARCS:
             t.arcs.adopt(
                 1, {c: device.xp.empty(1, x.array.dtype) for c, x in t.arcs.columns.items()}
             )

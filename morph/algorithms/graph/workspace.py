@@ -13,17 +13,18 @@ from morph.data.temporary import detach
 from morph.graph import Graph
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
-MANY = 500  # steps: a search on parts with more of them is slower than on one device if
-SMALL_STEP = 50000  # it has fewer edges a step, as a GPU reads more in the time of an exchange
-SMALL = "weights"  # key of the scalars that are always kept
-LARGEST = 1 << 24  # points of a graph that keeps what an algorithm worked with,
-DENSE = 8  # or that takes much more memory itself: for so many edges a point
+# A search on several devices with more steps, and fewer edges per step, than these is slower than
+# on one device: in the time of an exchange a GPU reads more edges.
+MANY_STEPS, SMALL_STEP = 500, 50000
+WEIGHT_SUMS = "weights"  # key in `Graph.kept` of the scalars of `costs.measure`
+# A graph keeps a workspace if it has at most so many points, or at least so many edges per point.
+MAX_KEPT_POINTS, KEPT_DEGREE = 1 << 24, 8
 NO_STARTS = np.zeros(0, np.int32)
 Specs = dict[str, tuple[Any, Any]]
 
 
-class Start:
-    """What is written to one device before a call: fills, empty lists, and the start points.
+class InitialWrites:
+    """The writes to one device before a call: fills, empty lists, start points and their values.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ class Start:
         The graph, or a part of one.
     temporary : list of TemporaryColumns
     objects : list
-        Those of the call; the first is the list of start points, unless ``seed`` is None.
+        The objects that ``make`` made; the first lists the start points, unless ``seed`` is None.
     seed : mapping of str to number, or None
         Values of columns for the start points.
     """
@@ -44,39 +45,39 @@ class Start:
         self.known = self._versions()
         seeds, columns = None, graph.points.columns
         if seed is not None:
-            near = objects[0]
-            beside = [(near.columns[c].array, 0) for c in near.columns if c != "item"]
+            frontier = objects[0]
+            others = [(frontier.columns[c].array, 0) for c in frontier.columns if c != "item"]
             values = [(columns[c].array, x) for c, x in seed.items()]
-            seeds = near.meta, near.columns["item"].array, beside, values
+            seeds = frontier.meta, frontier.columns["item"].array, others, values
         writes = self._fills() + self._cleared(objects[seed is not None :])
         self.writer = self.device.prepared(writes, seeds)
 
     def is_current(self) -> bool:
-        """Whether the objects have their memory still."""
+        """Whether columns and objects still have the memory that was prepared to be written."""
         return self.known == self._versions()
 
-    def takes(self, rows: Any, copies: Any) -> bool:
-        """Whether `write` has space for so many points."""
+    def accepts(self, rows: Any, mirrors: Any) -> bool:
+        """Whether list and kernel have space for so many start points."""
         if len(rows) and len(rows) > self.objects[0].capacity:
             return False
-        return self.writer.fits and len(rows) + len(copies) <= self.writer.most
+        return self.writer.fits and len(rows) + len(mirrors) <= self.writer.most
 
-    def write(self, rows: Any, copies: Any, count: int | None) -> None:
-        """Write all at once.
+    def write(self, rows: Any, mirrors: Any, count: int | None) -> None:
+        """Make all writes at once, on a GPU by one kernel.
 
         Parameters
         ----------
-        rows, copies : array of int32
-            The start points: own rows of a part, and its copies of others' rows.
+        rows, mirrors : array of int32
+            The start points: own rows, and on a part the mirrors of other parts' rows.
         count : int, or None
-            Start points of all parts, if the graph is one of them.
+            Number of start points of all parts; None if the graph is no part.
         """
         counters = None
         for x in reversed(self.objects):
-            if isinstance(x, Collection):  # the first is the last of them
+            if isinstance(x, Collection):  # in reverse: `counters` ends as the first one's
                 first = x is self.objects[0]
                 counters = x.have(len(rows) if first else 0, count if first or count is None else 0)
-        self.writer.write(rows, copies, counters)
+        self.writer.write(rows, mirrors, counters)
 
     def clear(self) -> None:
         """Write the fills and empty all lists."""
@@ -93,10 +94,9 @@ class Start:
 
 
 class Workspace:
-    """Columns of a graph, and whatever else an algorithm works with, from one call to the next.
+    """Temporary columns and other objects of an algorithm, kept from one call to the next.
 
-    The writes before a later call are known and prepared: no memory is allocated, no launch is
-    bound again, and a GPU executes all writes by one kernel.
+    Later calls allocate no memory and bind no launches; a GPU makes all writes by one kernel.
     """
 
     graph: Any
@@ -111,18 +111,18 @@ class Workspace:
         ]
         self.objects: list[Any] | None = None  # until the first call
         self.starts: Any = None
-        self.prepared: list[Start] = []  # on each device
+        self.prepared: list[InitialWrites] = []  # on each device
 
     def __enter__(self) -> list[Any]:
         self.graph._lock.acquire()
         try:
-            again = self.objects is not None
+            reusable = self.objects is not None
             for x in self.temporary:
-                again = again and x.fits()
-            if again:
-                self._again()
+                reusable = reusable and x.fits()
+            if reusable:
+                self._reuse()
             else:
-                self._first()
+                self._create()
         except BaseException:
             self._detach()
             raise
@@ -132,7 +132,7 @@ class Workspace:
     def __exit__(self, problem: object, *rest: object) -> None:
         self._detach()
         points, edges = len(self.graph.points), len(self.graph.edges)
-        if problem is None and (points <= LARGEST or points * DENSE <= edges):
+        if problem is None and (points <= MAX_KEPT_POINTS or points * KEPT_DEGREE <= edges):
             self.graph.kept[self.key] = self
 
     def _detach(self) -> None:
@@ -141,22 +141,22 @@ class Workspace:
         finally:
             self.graph._lock.release()
 
-    def _first(self) -> None:
+    def _create(self) -> None:
         for x in self.temporary:
             x.add()
         self.objects, self.prepared = self.make(), []
         if self.starts is not None:
             self._seed()
 
-    def _again(self) -> None:
+    def _reuse(self) -> None:
         starts = NO_STARTS if self.starts is None else self.starts
         for x in self.temporary:
             x.attach()
         if not self.prepared or not all([x.is_current() for x in self.prepared]):
             self.prepared = self._prepare()
-        places = list(zip(self.prepared, self._rows(starts), strict=True))
-        if all([x.takes(*rows) for x, rows in places]):
-            for x, rows in places:
+        writes_and_rows = list(zip(self.prepared, self._rows(starts), strict=True))
+        if all([x.accepts(*rows) for x, rows in writes_and_rows]):
+            for x, rows in writes_and_rows:
                 x.write(*rows, self._count(starts))
             return
         for x in self.prepared:
@@ -164,27 +164,27 @@ class Workspace:
         if self.starts is not None:
             self._seed()
 
-    # --- what differs in a graph in parts --------------------------------------------------------
+    # --- overridden for graphs in parts -----------------------------------------------------------
 
     def _seed(self) -> None:
         """Write the start points and their values."""
         assert self.objects is not None
-        points, near = self.graph.points, self.objects[0]
+        points, frontier = self.graph.points, self.objects[0]
         for name, x in self.seed.items():
             points.assign(points.columns[name], self.starts, x, getattr(points, name).array)
-        near.extend(self.starts)
+        frontier.extend(self.starts)
 
-    def _prepare(self) -> list[Start]:
+    def _prepare(self) -> list[InitialWrites]:
         assert self.objects is not None
         seed = None if self.starts is None else self.seed
-        return [Start(self.graph, self.temporary, self.objects, seed)]
+        return [InitialWrites(self.graph, self.temporary, self.objects, seed)]
 
     def _rows(self, starts: Any) -> list[tuple[Any, Any]]:
-        """Give the start points on each device: own rows, and copies of others' rows."""
+        """Return the start points on each device: own rows, and mirrors of other parts' rows."""
         return [(starts, NO_STARTS)]
 
     def _count(self, starts: Any) -> int | None:
-        """Give the entries that the lists of all parts have."""
+        """Return the number of start points of all parts, None without parts."""
         return None
 
 
@@ -197,11 +197,10 @@ class WorkspaceOfParts(Workspace):
 
     def __exit__(self, problem: object, *rest: object) -> None:
         super().__exit__(problem, *rest)
-        if self.graph.recorder is not None:  # objects are recorded by their order of making
+        if self.graph.recorder is not None:  # checkpoints record objects in the order they are made
             self.graph.kept.pop(self.key, None)
-        if (
-            problem is None and self.starts is not None
-        ):  # a search, which follows an edge about once
+        # a search follows each edge about once, so its steps tell the edges per step
+        if problem is None and self.starts is not None:
             _warn_of_small_steps(self.graph, self.graph._steps - self.before)
 
     def _seed(self) -> None:
@@ -210,11 +209,11 @@ class WorkspaceOfParts(Workspace):
             getattr(self.graph.points, name)[self.starts] = x
         self.objects[0].extend(self.starts)
 
-    def _prepare(self) -> list[Start]:
+    def _prepare(self) -> list[InitialWrites]:
         assert self.objects is not None
         seed = None if self.starts is None else self.seed
         return [
-            Start(
+            InitialWrites(
                 self.graph.local(k), [x.part(k) for x in self.temporary],
                 [x.local(k) for x in self.objects], seed,
             )
@@ -234,23 +233,22 @@ def workspace(
     edges: Specs | None = None, starts: Any = None, seed: Mapping[str, Any] | None = None,
     **points: Any,
 ) -> Workspace:  # fmt: skip
-    """Have columns and other objects for the time of a ``with`` block, which gets the objects.
+    """Return a context manager that attaches temporary columns and gives the objects of ``make``.
 
-    The graph keeps those of one algorithm for the next call: then neither memory is allocated nor a
-    launch bound.
+    The graph keeps the workspace of its last algorithm for the next call.
 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
     name : str
-        Of the algorithm.
+        Name of the algorithm.
     make : callable
-        Makes a list of collections, sets, flags or tables.  The next time collections are empty,
-        too, and the rows of sets alone.
+        Makes a list of collections, sets, flags or tables.  In later calls its collections are
+        empty again, and each row of a `Set` is again a set of its own.
     edges : dict of str to (dtype, fill), optional
         Columns of the edges.
     starts : array of int32, optional
-        Points that the first of the objects, a collection, begins with.
+        Points that are added to the first object, a collection.
     seed : dict of str to number, optional
         Values of columns for these points; other columns of the collection get 0.
     **points : (dtype, fill)
@@ -269,9 +267,9 @@ def workspace(
 
 
 def _warn_of_small_steps(graph: PartitionedGraph, steps: int) -> None:
-    """Warn if the parts of several devices spend most of the time on exchanges."""
+    """Warn if a search on several devices spent most of its time on exchanges."""
     several = len({d.name for d in graph.devices}) > 1 or len(graph.here) < len(graph.devices)
-    if several and steps > MANY and len(graph.edges) < SMALL_STEP * steps:
+    if several and steps > MANY_STEPS and len(graph.edges) < SMALL_STEP * steps:
         warnings.warn(
             f"{steps} steps for {len(graph.edges)} edges: one device is faster, parts.to(device)",
             PerformanceWarning, stacklevel=5,

@@ -131,8 +131,8 @@ class Emission:
         if s.until_empty:
             made += f", {self.names.base(s.slot)}_meta"
             return self.step_call("each_until_empty", s, made) + ";"
-        if self.plan.functions[s.kernel].grouping:
-            return self.step_call("each_in_groups", s, made) + ";"
+        if self.plan.functions[s.kernel].group_plan:
+            return self.step_call("each_by_groups", s, made) + ";"
         claims = isinstance(kernel, ir.Kernel) and kernel.commit is not None
         together = "_deterministic" if s.together else ""
         return self.step_call(f"{'claims' if claims else 'each'}{together}", s, made) + ";"

@@ -1,6 +1,6 @@
-"""A kernel that a group of threads executes together, as C++: each thread runs this text.
+"""The C++ text of a kernel whose items are executed by groups of threads; all run this text.
 
-See `passes.group_execution` for what is divided; ``kernels/schedule/group.h`` assigns the items.
+See `passes.group_execution` for the division of loops; ``kernels/schedule/group.h`` assigns items.
 """
 
 from __future__ import annotations
@@ -14,28 +14,35 @@ from morph.compiler.codegen.names import Names, constant
 from morph.compiler.codegen.shared_loops import neutral, values
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.group_execution import LANES, THREADS, TILES, Grouping, GroupLoop
+from morph.compiler.passes.group_execution import LANES, THREADS, TILES, GroupLoop, GroupPlan
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
 from morph.language.types import Handle, Scalar, Shared
 
-AHEAD = 4  # iterations of a lane whose loads overlap
-COMBINED = {"+": "sum_of", "min": "min_of", "max": "max_of"}
-FIRST = {"": "group_.thread() == 0", TILES: "group_.lane() == 0"}  # who changes memory, by level
-STEPS = {THREADS: ("thread()", "THREADS"), TILES: ("tile()", "TILES"), LANES: ("lane()", "LANES")}
+UNROLL = 4  # iterations of a lane whose loads are issued together
+COMBINE = {"+": "sum_of", "min": "min_of", "max": "max_of"}
+LEADER = {
+    "": "group_.thread() == 0",
+    TILES: "group_.lane() == 0",
+}  # the thread that changes memory, by level
+STRIDES = {
+    THREADS: ("thread()", "THREADS"),
+    TILES: ("tile()", "TILES"),
+    LANES: ("lane()", "LANES"),
+}
 
 
 class GroupBody(Body):
     """The body of the kernel."""
 
-    def __init__(self, names: Names, scope: Scope, body: BodyPlan, grouping: Grouping) -> None:
+    def __init__(self, names: Names, scope: Scope, body: BodyPlan, group_plan: GroupPlan) -> None:
         super().__init__(names, scope, body)
-        self.loops = grouping.loops
+        self.loops = group_plan.loops
         self.level = ""  # how the loop around the statement is divided
-        self.loaded: tuple[str, dict[tuple[str, str], str]] = "", {}  # by column, see `_several`
+        self.loaded: tuple[str, dict[tuple[str, str], str]] = "", {}  # by column, see `_unrolled`
         self.unsynced = False  # threads may not see yet what others have changed
 
     def array(self, name: str, t: Shared) -> str:
-        """The declaration of a shared array: one for each group of the block."""
+        """Declare a shared array: one for each group of the block."""
         every = self.temp("v")
         kind, name = self.names.type(t), self.resolve(name)
         made = f"MORPH_SHARED {kind} {every}[G::COUNT];"
@@ -54,12 +61,12 @@ class GroupBody(Body):
         if not self.level and (made or isinstance(s, ir.Eval | ir.Write | ir.SetItem)):
             self.unsynced = True
 
-    def _by_first(self, change: Callable[[], None]) -> None:
-        """What only one of the threads that run a statement does."""
-        if self.level not in FIRST:
+    def _by_leader(self, change: Callable[[], None]) -> None:
+        """Have one of the threads that execute a statement change memory."""
+        if self.level not in LEADER:
             change()
             return
-        self.put(f"if ({FIRST[self.level]}) {{")
+        self.put(f"if ({LEADER[self.level]}) {{")
         self.depth += 1
         change()
         self.depth -= 1
@@ -68,19 +75,19 @@ class GroupBody(Body):
     def _write(self, writes: list[ir.Write]) -> None:
         if not self.level and self.unsynced:
             self.put("group_.sync();")
-        self._by_first(partial(super()._write, writes))
+        self._by_leader(partial(super()._write, writes))
         self.unsynced = self.unsynced or not self.level
 
     def _stmt_write(self, s: ir.Write) -> None:
-        self._by_first(partial(super()._stmt_write, s))
+        self._by_leader(partial(super()._stmt_write, s))
 
     def _stmt_eval(self, s: ir.Eval) -> None:
-        self._by_first(partial(super()._stmt_eval, s))
+        self._by_leader(partial(super()._stmt_eval, s))
 
     def _stmt_setitem(self, s: ir.SetItem) -> None:
         change = partial(super()._stmt_setitem, s)
         if isinstance(self.types[s.name], Shared):
-            self._by_first(change)
+            self._by_leader(change)
         else:
             change()
 
@@ -94,9 +101,9 @@ class GroupBody(Body):
         self._divided(s, loop, lambda: self._range(s, loop))
 
     def _range(self, s: ir.ForRange, loop: GroupLoop) -> None:
-        k, end, (at, step) = self.temp("k"), self.temp("e"), STEPS[loop.by]
-        first, ahead = self.temp("b"), self._ahead(s) if loop.by == LANES else []
-        many = f"{AHEAD} * " if ahead else ""
+        k, end, (at, step) = self.temp("k"), self.temp("e"), STRIDES[loop.by]
+        first, hoisted = self.temp("b"), self._hoisted(s) if loop.by == LANES else []
+        many = f"{UNROLL} * " if hoisted else ""
         # a counter of 32 bits saves registers
         kind = "i32" if _fits(s.start) and _fits(s.stop) else "i64"
         self.put(f"const {kind} {first} = {kind}({self.expr(s.start)});")
@@ -106,13 +113,13 @@ class GroupBody(Body):
             f" {k} += {many}G::{step}) {{"
         )
         self.depth += 1
-        if ahead:
-            self._several(s, ahead, (first, k, end, kind))
+        if hoisted:
+            self._unrolled(s, hoisted, (first, k, end, kind))
         else:
             self._bound(s.body, [(s.var, f"{first} + {kind}({k})")])
 
-    def _ahead(self, s: ir.ForRange) -> list[ir.Place]:
-        """The elements of const columns that each iteration reads at its number, in any case."""
+    def _hoisted(self, s: ir.ForRange) -> list[ir.Place]:
+        """Return the elements of const columns that every iteration loads at its own index."""
         first = list[ir.Node]()
         for x in s.body:
             first += ir.walk(x.cond if isinstance(x, ir.If) else x)
@@ -128,20 +135,20 @@ class GroupBody(Body):
         }
         return [p for column, p in found.items() if column not in self.plan.changed]
 
-    def _several(
-        self, s: ir.ForRange, ahead: list[ir.Place], counter: tuple[str, str, str, str]
+    def _unrolled(
+        self, s: ir.ForRange, hoisted: list[ir.Place], counter: tuple[str, str, str, str]
     ) -> None:
-        """Some iterations of a lane, whose loads come first and overlap."""
+        """Unroll iterations of a lane, with their loads first."""
         (first, k, end, kind), n, i = counter, self.temp("n"), self.resolve(s.var)
         values: dict[tuple[str, str], str] = {}
         at = f"{k} + {n} * G::LANES"
-        for p in ahead:
+        for p in hoisted:
             values[p.slot, p.column] = v = self.temp("v")
-            self.put(f"{self.names.type(p.type)} {v}[{AHEAD}]{{}};")
-        each = f"MORPH_UNROLL_ALL for (i32 {n} = 0; {n} < {AHEAD}; {n}++)"
+            self.put(f"{self.names.type(p.type)} {v}[{UNROLL}]{{}};")
+        each = f"MORPH_UNROLL_ALL for (i32 {n} = 0; {n} < {UNROLL}; {n}++)"
         self.put(f"{each} {{")
         self.put(f"    {i} = {first} + {kind}({at});")
-        loads = "".join(f" {values[p.slot, p.column]}[{n}] = {self.load(p)};" for p in ahead)
+        loads = "".join(f" {values[p.slot, p.column]}[{n}] = {self.load(p)};" for p in hoisted)
         self.put(f"    if ({at} < {end}) {{{loads} }}")
         self.put("}")
         self.put(f"{each} {{")
@@ -154,19 +161,19 @@ class GroupBody(Body):
         self.put("}")
 
     def load(self, p: ir.Place) -> str:
-        """A value, which may have been read before."""
+        """Print a load, or the variable of a hoisted one."""
         var, known = self.loaded
         if known and _is_at(p, var) and p.index is None and (p.slot, p.column) in known:
             return known[p.slot, p.column]
         return super().load(p)
 
     def _stmt_foredges(self, s: ir.ForEdges) -> None:
-        self._over_entries(s, partial(super()._stmt_foredges, s))
+        self._entries(s, partial(super()._stmt_foredges, s))
 
     def _stmt_forrows(self, s: ir.ForRows) -> None:
-        self._over_entries(s, partial(super()._stmt_forrows, s))
+        self._entries(s, partial(super()._stmt_forrows, s))
 
-    def _over_entries(self, s: ir.ForEdges | ir.ForRows, write: Callable[[], None]) -> None:
+    def _entries(self, s: ir.ForEdges | ir.ForRows, write: Callable[[], None]) -> None:
         if id(s) not in self.loops or self.level == THREADS:
             write()
         else:
@@ -175,11 +182,11 @@ class GroupBody(Body):
     def _counted(
         self, s: ir.ForRows | ir.ForEdges | ir.ForItems, first: str, last: str, live: bool = False
     ) -> str:
-        """Open a loop over entries, of which this thread runs its part."""
+        """Open a loop over this thread's share of the entries."""
         loop = self.loops.get(id(s))
         if loop is None or loop.by != self.level:  # `_divided` has set the level
             return super()._counted(s, first, last, live)
-        k, end, (at, step) = self.temp("k"), self.temp("e"), STEPS[loop.by]
+        k, end, (at, step) = self.temp("k"), self.temp("e"), STRIDES[loop.by]
         start = f" + {self.skipped(s.start)}" if s.start is not None else ""
         self.put(
             f"for (i64 {k} = {first}{start} + group_.{at}, {end} = {last}; {k} < {end};"
@@ -191,28 +198,28 @@ class GroupBody(Body):
     def _divided(
         self, s: ir.ForRange | ir.ForEdges | ir.ForRows, loop: GroupLoop, write: Callable[[], None]
     ) -> None:
-        """A loop whose iterations are divided, then the reductions of all threads."""
-        before, outer = [], self.level
+        """Print a loop that is divided, then combine its reductions over threads or lanes."""
+        reductions, outer = [], self.level
         for name, how in loop.reductions:
             saved, t = self.temp("v"), self.types[name]
-            none = constant(ir.Const(value=neutral(how, t), type=t, pos=s.pos))
+            identity = constant(ir.Const(value=neutral(how, t), type=t, pos=s.pos))
             self.put(f"const {self.names.type(t)} {saved} = {self.resolve(name)};")
-            self.put(f"{self.resolve(name)} = {none};")
-            before.append((name, how, saved, none))
+            self.put(f"{self.resolve(name)} = {identity};")
+            reductions.append((name, how, saved, identity))
         self.level = loop.by
         write()
         self.level = outer
-        for name, how, saved, none in before:
-            x, combine = self.resolve(name), COMBINED[how]
-            given = f"group_.lane() == 0 ? {x} : {none}" if loop.by == TILES else x
-            over = "over_lanes" if loop.by == LANES and outer else "over_threads"
+        for name, how, saved, identity in reductions:
+            x, combine = self.resolve(name), COMBINE[how]
+            given = f"group_.lane() == 0 ? {x} : {identity}" if loop.by == TILES else x
+            over = "reduce_lanes" if loop.by == LANES and outer else "reduce_threads"
             every = f"group_.{over}({given}, [](auto p, auto q) {{ return {combine}(p, q); }})"
             self.put(f"{x} = {combine}({saved}, {every});")
         self.unsynced = self.unsynced or not outer
 
 
 def _is_at(p: ir.Place, var: str) -> bool:
-    """Whether a place is in the row whose number is a local."""
+    """Whether a place is in the row that a local variable numbers."""
     row = p.row.x if isinstance(p.row, ir.Cast) else p.row
     return isinstance(row, ir.Var) and row.name == var
 
@@ -230,7 +237,7 @@ def _fits(x: ir.Expr) -> bool:
 
 
 def _is_private(s: ir.Stmt) -> bool:
-    """Whether a statement neither depends on what other threads of the group do, nor is a loop."""
+    """Whether a statement is no loop, and other threads of the group change nothing it reads."""
     nodes = list(ir.walk(s))
     commute = isinstance(s, ir.Eval) and isinstance(s.value, ir.Atomic)
     arrays = any(
@@ -243,16 +250,16 @@ def _is_private(s: ir.Stmt) -> bool:
     return not arrays and (commute or not acts)
 
 
-def group_function(e: Emission, plan: FunctionPlan, grouping: Grouping) -> None:
-    """Add the kernel as each thread of a group ``G`` runs it."""
+def group_function(e: Emission, plan: FunctionPlan, group_plan: GroupPlan) -> None:
+    """Add the function of a kernel that each thread of a group ``G`` executes."""
     k, name = plan.func, e.names.funcs[plan.func.name]
     head = f"template <class G> MORPH_FN void {name}_group(const Args& a, Item& it, const G& group_"
     head += f"{e.signature(values(k))})"
-    e.define(k, head, plan.main, make=partial(GroupBody, grouping=grouping))
+    e.define(k, head, plan.main, make=partial(GroupBody, group_plan=group_plan))
 
 
 def group_members(step: StepPlan, func: str, args: str) -> list[str]:
-    """What the step of a kernel with shared arrays has beside the others."""
+    """Return the additional members of the step of a kernel with shared arrays."""
     lines = [f"    static constexpr i32 GROUP = {step.group};  // threads that execute an item"]
     if step.group > 1:
         lines += [

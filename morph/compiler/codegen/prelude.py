@@ -1,4 +1,4 @@
-"""The device runtime, behind which every unit is compiled: the headers of ``kernels/``."""
+"""The device runtime, the headers of ``kernels/``, which precede the text of every unit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#
 
 @cache
 def files() -> list[Path]:
-    """Give the headers, sorted."""
+    """Return the headers, sorted."""
     package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
     return sorted(folder.rglob("*.h"))
@@ -31,9 +31,9 @@ def prelude(
 ) -> str:  # fmt: skip
     """The device runtime: the headers of ``kernels/``, in order.
 
-    A unit that is ``checked``, that rebuilds adjacency, or that all parts of a graph execute
-    together has one more, and so has one with shared arrays (``groups``).  In a ``wide`` one a
-    table has 2^31 rows or more.
+    There is one header more for a unit that is ``checked``, that ``rebuilds`` adjacency, that all
+    ``parts`` of a graph execute together, or that has shared arrays (``groups``).  In a ``wide``
+    unit a table has 2^31 rows or more.
     """
     texts = {h.stem: h.read_text() for h in files()}
     texts["layout"] = layout.header(checked, rebuilds, parts)

@@ -228,8 +228,8 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         shared_functions(e, plan, plan.sharing)
     if plan.searching:
         search_functions(e, plan, plan.searching)
-    if plan.grouping and plan.grouping.together:
-        group_function(e, plan, plan.grouping)
+    if plan.group_plan and plan.group_plan.by_group:
+        group_function(e, plan, plan.group_plan)
 
 
 # --- steps ---------------------------------------------------------------------------------------

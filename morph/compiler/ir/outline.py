@@ -1,4 +1,4 @@
-"""What launches need to know about a unit beside its binary: no node of the IR.
+"""What launches need to know about a unit in addition to its binary, without nodes of the IR.
 
 The outline of a unit is stored with its text (`morph.launch.records`), so that a process that finds
 both need not import the compiler.
@@ -41,14 +41,14 @@ class Outline:
     inputs : the numbers among the arguments, by name
     state : how many variables a program has
     result : the variable that a program returns, and its type
-    fields : of the argument block
+    fields : those of the argument block
     local_bytes : memory of an item for its local collections
     cooperative : whether the unit has a barrier, so that all blocks of a GPU must be resident
     claims : whether a kernel has ``single(collection)``
     queues : whether a step runs until a collection is empty
     ahead : whether a kernel's items run on the thread that adds them
     lists : whether there is a list of high-degree vertices
-    lanes : of a GPU, that share an item
+    lanes : largest number of threads of a GPU that share an item
     sections : how many sections a step has, at most
     can_fail : whether an allocation may fail
     touches : stores whose counters a launch may change

@@ -1,15 +1,15 @@
 """Group execution: items that the threads of a GPU's warp or block execute together.
 
-A kernel with shared arrays (``shared(dtype, n)``) has one item to a group of threads.  All of them
-run the statements of its body alike; the iterations of a loop at its top level are divided among
-them, and a barrier of the group follows each.  If such a loop has loops inside, each iteration
-belongs to a *tile* of adjacent threads, whose lanes divide the iterations of these inner loops.
-What changes memory outside of all loops is done by the first thread of the group, what changes it
-in an iteration of a tile by the tile's first lane.  On a CPU an item runs on one thread, in order.
+Each item of a kernel with shared arrays (``shared(dtype, n)``) is executed by a group of threads.
+All of them execute the statements of its body; the iterations of a loop at its top level are
+divided among them, and a barrier of the group follows each.  If such a loop has loops inside, each
+iteration belongs to a *tile* of adjacent threads, whose lanes divide the iterations of these inner
+loops.  Only the first thread of the group changes memory outside of all loops, only the first lane
+of a tile in an iteration of that tile.  On a CPU an item runs on one thread, in order.
 
-`groups` finds the loops that are divided.  A kernel that does not qualify runs on one thread: its
-loops are not independent (see `work_sharing`), or threads could take different branches on their
-way to a barrier, for example because they read what other items change.
+`group_plan` finds the loops that are divided.  A kernel that does not qualify runs on one thread:
+its loops are not independent (see `work_sharing`), or its statements are not *uniform*, so that
+threads could take different branches on their way to a barrier: they read what other items change.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Columns = Set[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class GroupLoop:
-    """A loop that threads divide: among all ``thread``, by ``tile``, or the ``lane`` of a tile."""
+    """A loop divided among the threads of a group, its tiles, or the lanes of a tile: ``by``."""
 
     by: str
     reductions: tuple[tuple[str, str], ...]  # see `work_sharing.SharedLoop`
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping:
-    """How a group executes an item; ``loops`` by id.  Not ``together``: its first thread alone."""
+class GroupPlan:
+    """How a group executes an item: ``by_group`` by its threads, or by the first one alone."""
 
-    together: bool
-    loops: Mapping[int, GroupLoop]
+    by_group: bool
+    loops: Mapping[int, GroupLoop]  # those that are divided, by id
     bytes: int  # of shared arrays
 
 
@@ -48,57 +48,65 @@ def shares_arrays(kernel: ir.Func) -> bool:
     return any(isinstance(n, ir.MakeShared) for n in ir.walk(kernel.body))
 
 
-def grouping(
+def group_plan(
     kernel: ir.Kernel, funcs: Mapping[str, ir.Func], unstable: Columns, checked: bool
-) -> Grouping | None:
-    """How a group executes the items of a kernel; None if it has no shared arrays."""
+) -> GroupPlan | None:
+    """Decide how groups execute the items of a kernel; None if it has no shared arrays."""
     arrays = [n.type for n in ir.walk(kernel.body) if isinstance(n, ir.MakeShared)]
     if not arrays:
         return None
     size = sum(t.capacity * t.elem.bits // 8 for t in arrays if isinstance(t, Shared))  # type: ignore[attr-defined]
-    found = _Groups(kernel, funcs, unstable)
-    moved = {column for _, column in ir.columns(ir.walk(kernel.body), "writes")}  # ends of edges
-    together = not checked and moved.isdisjoint(("src", "dst")) and found.body(kernel.body, (), "")
-    return Grouping(together, found.loops if together else {}, size)
+    finder = _LoopFinder(kernel, funcs, unstable)
+    written = {column for _, column in ir.columns(ir.walk(kernel.body), "writes")}
+    by_group = (
+        not checked and written.isdisjoint(("src", "dst")) and finder.body(kernel.body, (), "")
+    )
+    return GroupPlan(by_group, finder.loops if by_group else {}, size)
 
 
-class _Groups:
-    """Finds the loops; ``level`` is that of the loop around a statement, or empty."""
+class _LoopFinder:
+    """Finds the loops to divide; ``level``: how the loop around a statement is, or empty."""
 
     def __init__(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func], unstable: Columns) -> None:
         self.kernel, self.funcs, self.unstable = kernel, funcs, unstable
         self.loops: dict[int, GroupLoop] = {}
 
-    def body(self, body: ir.Body, behind: ir.Body, level: str) -> bool:
-        """Whether threads may run statements alike; ``behind`` are those that follow."""
-        return all(self._stmt(s, (*body[i + 1 :], *behind), level) for i, s in enumerate(body))
+    def body(self, body: ir.Body, following: ir.Body, level: str) -> bool:
+        """Whether all threads may execute statements; ``following`` are those behind them."""
+        return all(self._stmt(s, (*body[i + 1 :], *following), level) for i, s in enumerate(body))
 
-    def _stmt(self, s: ir.Stmt, behind: ir.Body, level: str) -> bool:
+    def _stmt(self, s: ir.Stmt, following: ir.Body, level: str) -> bool:
         match s:
             case ir.If():
-                branches = (self.body(b, behind, level) for b in (s.then, s.orelse))
-                return self._alike(s.cond) and all(branches)
+                branches = (self.body(b, following, level) for b in (s.then, s.orelse))
+                return self._is_uniform(s.cond) and all(branches)
             case ir.ForRange() | ir.ForEdges() | ir.ForRows():
-                return all(map(self._alike, ir.operands(s))) and self._loop(s, behind, level)
+                return all(map(self._is_uniform, ir.operands(s))) and self._loop(
+                    s, following, level
+                )
             case ir.Assign() | ir.SetField():
-                return self._alike(s.value)
+                return self._is_uniform(s.value)
             case ir.SetItem():
                 array = isinstance(dict(self.kernel.locals).get(s.name), Shared)
-                return self._alike(s.index) and self._alike(s.value) and not (array and level)
+                return (
+                    self._is_uniform(s.index)
+                    and self._is_uniform(s.value)
+                    and not (array and level)
+                )
             case ir.Write():
-                return self._alike(s.place) and self._alike(s.value)
+                return self._is_uniform(s.place) and self._is_uniform(s.value)
             case ir.Eval(value=ir.Atomic(flag=None, op=op) as x) if op in COMMUTATIVE:
-                return self._alike(x.place) and all(map(self._alike, x.args))
+                return self._is_uniform(x.place) and all(map(self._is_uniform, x.args))
             case ir.Eval(value=ir.ItemAtomic(op=op) as x) if op in COMMUTATIVE:
-                return self._alike(x.index) and self._alike(x.value)
+                return self._is_uniform(x.index) and self._is_uniform(x.value)
             case ir.Continue():
                 return bool(level)
             case ir.Return():
                 return not level
         return False
 
-    def _alike(self, x: object) -> bool:
-        """Whether all threads find the same value, without an effect."""
+    def _is_uniform(self, x: object) -> bool:
+        """Whether an expression is uniform: the same for all threads, without side effects."""
         nodes = [*ir.walk(x)]
         called = dict.fromkeys(n.func for n in nodes if isinstance(n, ir.Call))
         below = [f for name in called for f in reached(name, self.funcs)]
@@ -111,10 +119,10 @@ class _Groups:
             for n in nodes
         )  # fmt: skip
 
-    def _loop(self, s: Loop | ir.ForRange, behind: ir.Body, level: str) -> bool:
+    def _loop(self, s: Loop | ir.ForRange, following: ir.Body, level: str) -> bool:
         """Whether the iterations of a loop can be divided."""
-        facts = independent(s, behind, self.kernel, self.funcs)
-        if facts is None or not self._arrays_are_apart(s):
+        reductions = independent(s, following, self.kernel, self.funcs)
+        if reductions is None or not self._arrays_are_independent(s):
             return False
         by = LANES
         if not level:
@@ -123,10 +131,10 @@ class _Groups:
             by = TILES if inner and self.body(s.body, (), TILES) else THREADS
             if by == THREADS:
                 self.loops = kept
-        self.loops[id(s)] = GroupLoop(by, facts)
+        self.loops[id(s)] = GroupLoop(by, reductions)
         return True
 
-    def _arrays_are_apart(self, s: ir.Stmt) -> bool:
+    def _arrays_are_independent(self, s: ir.Stmt) -> bool:
         """Whether each array is only read, or only changed by one operation in any order."""
         nodes = list(ir.walk(s))
         evals = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
@@ -140,15 +148,15 @@ class _Groups:
         return read.isdisjoint(ops) and all(len(found) == 1 for found in ops.values())
 
 
-def group_size(balance: str, arrays: Grouping) -> int:
-    """How many threads of a GPU execute an item: 1, those of a warp, or of a block."""
-    if balance == "thread" or not arrays.together:
+def group_size(balance: str, plan: GroupPlan) -> int:
+    """Return how many threads of a GPU execute an item: 1, those of a warp, or of a block."""
+    if balance == "thread" or not plan.by_group:
         return 1
-    return 32 if balance == "warp" and arrays.bytes <= WARP_BYTES else 256
+    return 32 if balance == "warp" and plan.bytes <= WARP_BYTES else 256
 
 
 def widest_group(unit: ir.Unit) -> int:
-    """The most threads that take one item, 0 if no kernel of the unit has shared arrays."""
+    """Return the size of the largest group; 0 if no kernel of the unit has shared arrays."""
     names = {f.name for f in unit.funcs if isinstance(f, ir.Kernel) and shares_arrays(f)}
     steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.kernel in names]
     return max((32 if s.balance == "warp" else 256 for s in steps), default=0)

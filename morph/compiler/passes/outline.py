@@ -16,7 +16,7 @@ RESULT = "result_"  # the variable that a program returns
 
 
 def outline(unit: ir.Unit) -> Outline:
-    """Give the outline of a unit."""
+    """Return the outline of a unit."""
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
     graphs, redirected = [g.slot for g in unit.graphs], _redirected(nodes)
     walked = {n.graph for n in nodes if n.arguments == "adjacency"}  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import Sites, sites_of
 from morph.compiler.passes import search, steps
 from morph.compiler.passes.double_buffering import swapped
-from morph.compiler.passes.group_execution import Grouping, group_size, grouping
+from morph.compiler.passes.group_execution import GroupPlan, group_plan, group_size
 from morph.compiler.passes.grouping import Groups, groups
 from morph.compiler.passes.liveness import (
     Columns,
@@ -126,7 +126,7 @@ class FunctionPlan:
     abort: BodyPlan | None
     sharing: Sharing | None
     searching: Searching | None = None
-    grouping: Grouping | None = None  # of a kernel with shared arrays
+    group_plan: GroupPlan | None = None  # of a kernel with shared arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +276,10 @@ class _Planner:
         self.unstable = unstable_columns(unit, self.reached.__getitem__)
         self.shared, self.ahead = shared_loops(unit), runs_ahead(unit)
         self.searched = shared_searches(unit)
-        self.grouped = {
+        self.group_plans = {
             name: found
             for name, f in self.kernels.items()
-            if (found := grouping(f, self.funcs, self.unstable[name], unit.checked))
+            if (found := group_plan(f, self.funcs, self.unstable[name], unit.checked))
         }
         self.stable = standing(unit, self.ahead)
         self.sections = abi.sections(unit)
@@ -328,7 +328,7 @@ class _Planner:
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
             # a checked unit with claims needs several threads: on one, a round has one item
-            heavy=bool(self.shared or self.queues or self.grouped) or (unit.checked and claims),
+            heavy=bool(self.shared or self.queues or self.group_plans) or (unit.checked and claims),
             varies=any(n.varies for n in uniform),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
             uniform=self._uniform(),
@@ -352,7 +352,7 @@ class _Planner:
         Where edges are shared, more blocks hide more latency.  With claims they only cause more
         conflicts; asynchronous execution and 64-bit reductions need the registers.
         """
-        if self.grouped and not self.unit.fused:
+        if self.group_plans and not self.unit.fused:
             return MOST
         local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
         if claims or self.ahead or local or not self.shared:
@@ -410,7 +410,7 @@ class _Planner:
             abort=abort,
             sharing=self._sharing(f),
             searching=self._searching(f),
-            grouping=self.grouped.get(f.name),
+            group_plan=self.group_plans.get(f.name),
         )
 
     def _text(
@@ -649,7 +649,7 @@ class _Planner:
             s, kernel, sharing.loop.loop, self.stores
         )
         ahead = sharing is not None and s.kernel in self.ahead and own_row
-        arrays = functions[s.kernel].grouping
+        arrays = functions[s.kernel].group_plan
         return replace(
             found,
             varies=any(n.varies for n in self._below((*s.args, *s.where_args))),

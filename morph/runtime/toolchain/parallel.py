@@ -1,4 +1,4 @@
-"""Compilers that run beside the calling thread, as many as there are cores."""
+"""Compilations on background threads, at most one for each core."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _lock = threading.Lock()
 
 
 def start(job: Callable[[], object]) -> None:
-    """Have a thread call a function; its errors are dropped."""
+    """Call a function on a background thread; its exceptions are dropped."""
     with _lock:
         _jobs.append(job)
         if len(_threads) < cores():
-            thread = threading.Thread(target=_work, daemon=True)
-            with suppress(RuntimeError):  # no more threads: what is not compiled is, when needed
+            thread = threading.Thread(target=_run_jobs, daemon=True)
+            # without a thread, units are compiled when they are launched
+            with suppress(RuntimeError):
                 thread.start()
                 _threads.append(thread)
 
@@ -33,7 +34,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
-def _work() -> None:
+def _run_jobs() -> None:
     while True:
         with _lock:
             if not _jobs:
@@ -45,8 +46,8 @@ def _work() -> None:
             job()
 
 
-def _end() -> None:
-    """End the compilers, and the threads that wait for them."""
+def _shut_down() -> None:
+    """End the compilers and the background threads."""
     with _lock:
         _jobs.clear()
         threads = list(_threads)
@@ -56,14 +57,14 @@ def _end() -> None:
         thread.join(1.0)
 
 
-def _forked() -> None:
-    """In a child process: it has none of the threads."""
+def _forget() -> None:
+    """Reset the state in a child process, which has none of the threads."""
     global _lock
     _lock = threading.Lock()
     _jobs.clear()
     _threads.clear()
 
 
-atexit.register(_end)
+atexit.register(_shut_down)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_forget)
