@@ -87,9 +87,12 @@ class PartitionedArray(NDArrayOperatorsMixin):
         pieces = [x._replace(values=function(x.device, x.values)) for x in self._pieces]
         return PartitionedArray(self.size, pieces[0].values.dtype, pieces)
 
-    def view(self, dtype: Any) -> Any:
-        """Return the same bytes as values of another type of equal size."""
-        return self.map(lambda _, values: values.view(dtype))
+    def view(self, dtype: Any = None) -> Any:
+        """Return the same bytes as values of another type."""
+        kind = self.dtype if dtype is None else np.dtype(dtype)
+        if kind.itemsize != self.dtype.itemsize:
+            return self.gathered().view(kind)
+        return self.map(lambda _, values: values.view(kind))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,6 +140,12 @@ class PartitionedArray(NDArrayOperatorsMixin):
 
     def __bool__(self) -> bool:
         return bool(self.gathered())
+
+    def __int__(self) -> int:
+        return int(self.gathered())
+
+    def __float__(self) -> float:
+        return float(self.gathered())
 
     def __repr__(self) -> str:
         return repr(self.gathered())
