@@ -36,7 +36,7 @@ NARROW = 256  # vertices that are searched first where there are more,
 NARROW_NODES = 1 << 8  # for so many nodes of each query
 MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
 NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
-# queries that are prepared together; on an H100 `find_candidates` of more than 2,000 did not end
+# queries that are prepared together; on a GPU as many as were measured there
 MAX_BATCH, MAX_BATCH_CPU = 1 << 9, 1 << 8
 
 
