@@ -99,15 +99,11 @@ def assert_refined_alike(fine, theirs, segments):
     assert len(fine.points) > 2 * n and len(theirs["vertices"]) > 2 * n
 
 
-AREA = {"python": 0.2}  # fewer triangles for the interpreter
-
-
 @pytest.mark.parametrize("name", [name for name in INPUTS if INPUTS[name].get("segments")])
 def test_refined_triangulations(name, target):
     given = INPUTS[name]
-    area = AREA.get(target, 0.05)
-    fine = morph.refine(of_morph(given, target), 25, max_area=area, device=target)
-    theirs = of_triangle(f"q25a{area}", POINTS, **given)
+    fine = morph.refine(of_morph(given, target), 25, max_area=0.05, device=target)
+    theirs = of_triangle("q25a0.05", POINTS, **given)
     segments = given["segments"] + ([[0, 1], [1, 2], [2, 3], [3, 0]] if "hull" in given else [])
     assert_refined_alike(fine, theirs, segments)
 
@@ -119,10 +115,9 @@ def test_refined_meshes_whose_hull_has_marker_0(marked, target):
     markers = np.array(SOME) * marked
     mesh = morph.Mesh(POINTS, coarse["triangles"], segments=SEGMENTS, segment_markers=markers,
                       point_markers=point_markers)  # fmt: skip
-    area = AREA.get(target, 0.05)
-    theirs = of_triangle(f"rq25a{area}", POINTS, triangles=coarse["triangles"], segments=SEGMENTS,
+    theirs = of_triangle("rq25a0.05", POINTS, triangles=coarse["triangles"], segments=SEGMENTS,
                          segment_markers=markers, point_markers=point_markers)  # fmt: skip
-    fine = morph.refine(mesh, 25, max_area=area, device=target)
+    fine = morph.refine(mesh, 25, max_area=0.05, device=target)
     assert_refined_alike(fine, theirs, SEGMENTS)
     assert (mesh.segment_markers == markers).all() and (mesh.point_markers == point_markers).all()
 
