@@ -162,7 +162,7 @@ def _is_called(t: type) -> bool:
 
 
 def _is_on_parts(t: type) -> bool:
-    """Whether objects of a type have something on each part: not views, which are made anew."""
+    """Whether objects of a type have something on each part: not views, which each access makes."""
     return hasattr(t, "on_parts")
 
 

@@ -199,7 +199,7 @@ class WorkspaceOfParts(Workspace):
         super().__exit__(problem, *rest)
         if self.graph.recorder is not None:  # checkpoints record objects in the order they are made
             self.graph.kept.pop(self.key, None)
-        # a search follows each edge about once, so its steps tell the edges per step
+        # a search follows each edge about once, so edges / steps is the work of a step
         if problem is None and self.starts is not None:
             _warn_of_small_steps(self.graph, self.graph._steps - self.before)
 
