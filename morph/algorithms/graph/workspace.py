@@ -11,6 +11,7 @@ import numpy as np
 from morph.data.collection import Collection, Set
 from morph.data.temporary import detach
 from morph.graph import Graph
+from morph.partition.collection import PartitionedCollection
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
 # A search on several devices with more steps, and fewer edges per step, than these is slower than
@@ -202,6 +203,12 @@ class WorkspaceOfParts(Workspace):
         # a search follows each edge about once, so edges / steps is the work of a step
         if problem is None and self.starts is not None:
             _warn_of_small_steps(self.graph, self.graph._steps - self.before)
+
+    def _reuse(self) -> None:
+        super()._reuse()
+        lists = [x for x in self.objects or () if isinstance(x, PartitionedCollection)]
+        for k, x in enumerate(lists):  # written on each part
+            x.count(0 if k or self.starts is None else len(self.starts))
 
     def _seed(self) -> None:
         assert self.objects is not None
