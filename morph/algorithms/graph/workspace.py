@@ -11,7 +11,6 @@ import numpy as np
 from morph.data.collection import Collection, Set
 from morph.data.temporary import detach
 from morph.graph import Graph
-from morph.partition.collection import PartitionedCollection
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
 # A search on several devices with more steps, and fewer edges per step, than these is slower than
@@ -206,7 +205,7 @@ class WorkspaceOfParts(Workspace):
 
     def _reuse(self) -> None:
         super()._reuse()
-        lists = [x for x in self.objects or () if isinstance(x, PartitionedCollection)]
+        lists = [x for x in self.objects or () if getattr(x, "kind", "") == "collection"]
         for k, x in enumerate(lists):  # written on each part
             x.count(0 if k or self.starts is None else len(self.starts))
 
