@@ -491,8 +491,13 @@ class PartitionedTable(Columns):
 
     def rows_of_part(self, k: int, ids: HostArray) -> tuple[HostArray, HostArray]:
         """Return part k's own rows among global ids, and its mirrors of other parts' rows."""
-        own = self._share(k).own_rows(ids)
-        mirrors = self._share(k).rows(ids[own < 0])
+        share = self._share(k)
+        if ids.size == 1 and share.in_order:
+            row = share.row(int(ids[0]))
+            found, none = np.array([row] if row >= 0 else [], np.int32), np.zeros(0, np.int32)
+            return (found, none) if row < share.owned else (none, found)
+        own = share.own_rows(ids)
+        mirrors = share.rows(ids[own < 0])
         return own[own >= 0], mirrors[mirrors >= 0]
 
     def _local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
