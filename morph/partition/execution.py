@@ -50,6 +50,8 @@ from morph.partition.shared import shared_by
 from morph.partition.transport import raise_any, shown
 from morph.partition.views import PartitionedRange
 
+SMALL = 16  # values that a device writes together with others
+
 
 def launch_on_parts(
     what: Launchable, items: Any, args: tuple[Any, ...], where: Where, key: Any, *options: Any
@@ -373,12 +375,20 @@ class PartitionedLaunch(LaunchOnParts):
     def _agree(self, before: list[Any], reports: Sequence[Report]) -> None:
         """Give all parts one value of what every part has whole."""
         found = self.partitioning
-        for i, t in enumerate(found.totals):
-            agreed = _agreed(t.op, before[i], [r.totals[i] for r in reports])
-            for p in self.parts:
-                with p.launch.device.active():
-                    array = getattr(p.object(t.slot), t.column).array
-                    array[...] = p.launch.device.asarray(agreed)
+        agreed = [
+            _agreed(t.op, before[i], [r.totals[i] for r in reports])
+            for i, t in enumerate(found.totals)
+        ]
+        for p in self.parts:
+            small, device = [], p.launch.device
+            for t, values in zip(found.totals, agreed, strict=True):
+                array = getattr(p.object(t.slot), t.column).array
+                if array.ndim == 1 and array.size <= SMALL:
+                    small.append((array, values))
+                else:
+                    with device.active():
+                        array[...] = device.asarray(values)
+            device.put(*small)
         for i, slot in enumerate(found.flags):
             if any(r.flags[i] for r in reports):
                 for p in self.parts:
