@@ -169,6 +169,11 @@ class Operations:
         self._ended = False  # whether they do only at the end of the script
         self._process = os.getpid()
         self._nccl: dict[tuple[int, ...], Nccl | None] = {}
+        # what `_gather` sends, and what it receives
+        self._record, self._records = (np.zeros(n, np.uint8) for n in (RECORD, (comm.size, RECORD)))
+        self._head = self._record[:HEAD].view(np.int64)
+        self._bytes = self._records.reshape(-1).data
+        self._starts = range(0, comm.size * RECORD, RECORD)
         self.network = len(set(comm.allgather(platform.node()))) > 1
 
     def nccl(self, numbers: tuple[int, ...], gpu: Device) -> Nccl | None:
@@ -206,26 +211,26 @@ class Operations:
         return [pickle.loads(x) if len(x) else None for x in found]
 
     def _gather(self, data: bytes) -> list[Any]:
-        """Give all ranks the bytes of each; one collective if none has many."""
-        size, short = self.comm.size, RECORD - HEAD
-        own, records = np.zeros(RECORD, np.uint8), np.empty((size, RECORD), np.uint8)
-        own[:HEAD].view(np.int64)[:] = self._count, self._checksum, len(data)
+        """Give all ranks the bytes of each, until the next call; one collective if all are few."""
+        short = RECORD - HEAD
+        self._head[:] = self._count, self._checksum, len(data)
         if len(data) <= short:
-            own[HEAD:][: len(data)] = np.frombuffer(data, np.uint8)
-        self.comm.Allgather(own, records)
-        heads = records[:, :HEAD].view(np.int64)
-        if (heads[:, :2] != heads[self.rank, :2]).any():
+            self._record[HEAD : HEAD + len(data)] = np.frombuffer(data, np.uint8)
+        self.comm.Allgather(self._record, self._records)
+        heads = self._records[:, :HEAD].view(np.int64).tolist()
+        own = heads[self.rank][:2]
+        if any([head[:2] != own for head in heads]):
             self._refuse_different()
-        found, lengths = (
-            [x[HEAD:][:n] for x, n in zip(records, heads[:, 2], strict=True)],
-            heads[:, 2],
-        )
-        rest = np.where(lengths > short, lengths, 0)
-        if rest.any():
+        lengths = [n for _, _, n in heads]
+        found = [
+            self._bytes[k + HEAD : k + HEAD + n] for k, n in zip(self._starts, lengths, strict=True)
+        ]
+        if max(lengths) > short:
+            rest = np.array([n if n > short else 0 for n in lengths])
             longer = np.empty(rest.sum(), np.uint8)
             self.comm.Allgatherv(data if rest[self.rank] else b"", [longer, rest])
             pieces = np.split(longer, np.cumsum(rest)[:-1])
-            found = [x if n else y for x, y, n in zip(pieces, found, rest, strict=True)]
+            found = [x.data if n else y for x, y, n in zip(pieces, found, rest, strict=True)]
         return found
 
     def _refuse_different(self) -> None:
