@@ -263,6 +263,7 @@ parts.points.x[:]
 
 PROGRAMS = """
 import sys
+from unittest import mock
 import pytest
 from test_parts_programs import *
 
@@ -297,10 +298,13 @@ for directed, by in (True, "degree"), (False, rng.integers(0, comm.size, 40)):
         morph.connected_components(parts).label, morph.connected_components(g).label
     )
     np.testing.assert_allclose(morph.pagerank(parts).rank, morph.pagerank(g).rank, rtol=1e-12)
+    morph.bfs(parts, 1)  # with objects that the next call finds
     operations = parts.transport._operations
     operations.comm = counted = Counted(operations.comm)
     steps = parts._steps
-    morph.bfs(parts, 1)
+    with mock.patch.object(sys.modules["morph.launch.lookup"], "accept"):  # not called again
+        morph.bfs(parts, 1)
+        assert not sys.modules["morph.launch.lookup"].accept.called
     steps = parts._steps - steps
     assert counted.count <= 4 * steps + 2, (counted.count, steps)
     operations.comm = counted.comm
