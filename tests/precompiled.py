@@ -22,7 +22,7 @@ from morph.runtime.toolchain import cpu
 
 FOLDER = "MORPH_TEST_HEADERS"  # environment variable, by which the processes of xdist share them
 # libraries are not searched: the process has the C library, and that of C++ serves exceptions only
-WITHOUT = "-nostdlib", "-fno-exceptions"
+WITHOUT = "-nostdlib", "-fno-exceptions", "-fno-asynchronous-unwind-tables"
 _plain = cpu._compile
 # entries that run for minutes with -O0; a process keeps what any of its tests has compiled
 COMPUTING = re.compile(r"\(morph_propagate\)")
