@@ -515,5 +515,7 @@ def unsatisfied(formula: Formula, model: Any, where: Device) -> int:
         if literals.size == 0:
             return 0
         before = xp.zeros(literals.size + 1, np.int64)
-        xp.cumsum((work.asarray(model) != 0)[xp.abs(literals) - 1] == (literals > 0), out=before[1:])
+        xp.cumsum(
+            (work.asarray(model) != 0)[xp.abs(literals) - 1] == (literals > 0), out=before[1:]
+        )
         return count_true((before[at[1:]] == before[at[:-1]]) & (at[1:] > at[:-1]))
