@@ -127,6 +127,16 @@ def drawn(c, s, random):
     return chosen
 
 
+@func
+def has_literals(c):
+    return c.size > 0
+
+
+@func
+def is_listed(c):
+    return c.listed
+
+
 @kernel
 def begin(c, s):
     state = i64(0)
@@ -285,8 +295,8 @@ class Search:
         points.breaks[:], points.claim[:] = 0, 0
         self.now.clear()
         self.then.clear()
-        foreach(points, begin, self.problem, where=lambda c: c.size > 0)
-        foreach(points, enlist, self.now, where=lambda c: c.listed)
+        foreach(points, begin, self.problem, where=has_literals)
+        foreach(points, enlist, self.now, where=is_listed)
         self.made()
         return len(self.now)
 
