@@ -398,5 +398,6 @@ def _rest_of(f: Factors) -> tuple[Formula, Any]:
         for slot, count in enumerate(counts.tolist()):
             literals[offsets[:count] + slot] = signed[at : at + count]
             at += count
-        parts = [device.to_host(x) for x in (offsets, literals, g.points.origin.array.copy())]
+        parts = [device.to_host(x) for x in (offsets, literals)]
+        parts.append(np.array(device.to_host(g.points.origin.array)))
     return Formula(len(g.points), parts[0], parts[1]), parts[2]
