@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -23,6 +24,7 @@ from morph.runtime.cuda.small_copies import (
     SmallCopies,
     load_driver,
     one_dimensional,
+    start_gpu,
 )
 from morph.runtime.device import Device, DeviceError, device
 
@@ -191,8 +193,11 @@ def find(index: int) -> CudaDevice:
         extras = "'morph-engine[gpu]' (CUDA 13) or 'morph-engine[gpu12]' (CUDA 12)"
         raise DeviceError(f"{name} needs CuPy: pip install {extras}")
     try:
-        load_driver()  # before CuPy, whose import takes 0.1 s
+        driver = load_driver()  # before CuPy, whose import takes 0.2 s: the GPU starts meanwhile
+        started = threading.Thread(target=start_gpu, args=(driver, index), daemon=True)
+        started.start()
         cupy = import_cupy()
+        started.join()
         count = cupy.cuda.runtime.getDeviceCount()
         capability = cupy.cuda.Device(index).compute_capability if index < count else ""
     except Exception as e:  # a broken install and a missing driver fail in many ways

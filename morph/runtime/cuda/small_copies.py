@@ -335,6 +335,13 @@ def load_driver() -> Any:
         raise OSError(f"no NVIDIA driver is installed ({error})") from error
 
 
+def start_gpu(driver: Any, index: int) -> None:
+    """Initialise the driver and the primary context of a GPU; errors are left to the runtime."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    if not driver.cuInit(0) and not driver.cuDeviceGet(ctypes.byref(device), index):
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+
+
 @cache
 def _stream_query() -> Any:
     """The driver's function: the runtime's would leave "not ready" behind as the last error."""
