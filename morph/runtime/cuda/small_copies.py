@@ -209,6 +209,12 @@ class Commands:
         self.at += 2
         return True
 
+    def replacement(self, array: Any, values: Any, old: int, new: int) -> None:
+        """Add a command of `SmallCopies.replace`, the first one."""
+        self.values[:3] = values.data.ptr, old, new
+        self.command(array.data.ptr, array.size, 8, REPLACE)
+        self.at += 3
+
     def single(self, x: int, how: int, at: int, count: int) -> bool:
         """Add a command with one value; False if the launch has no space for it."""
         if self.n == COMMANDS or self.at == VALUES:
@@ -268,8 +274,7 @@ class SmallCopies:
         with self.lock:
             c = self.commands
             c.clear()
-            c.values[:3] = values.data.ptr, old, new
-            c.command(array.data.ptr, array.size, 8, REPLACE)
+            c.replacement(array, values, old, new)
             if array.size:
                 self.start(c)
 
