@@ -40,13 +40,13 @@ def compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 
 def _compile_ahead(call: str, device: Device, graph: Any) -> None:
-    known, compiler = _descriptions(), records.hash_of_compiler()
-    if call not in known["calls"] or compiler is None or not isinstance(graph, Graph | None):
+    compiler = records.hash_of_compiler()
+    if compiler is None or not isinstance(graph, Graph | None):
         return
     flags = () if graph is None else (graph.directed, graph.out_identity, graph.gapped)
-    facts = json.dumps(known["calls"][call]), flags, compiler, sys.implementation.cache_tag
-    mark = f"ahead-{hashlib.sha256(repr((*facts, device.name)).encode()).hexdigest()}"
-    if cache.recall(mark) is not None:
+    facts = call, flags, compiler, sys.implementation.cache_tag, device.name
+    mark = f"ahead-{hashlib.sha256(repr(facts).encode() + FILE.read_bytes()).hexdigest()}"
+    if cache.recall(mark) is not None or call not in (known := _descriptions())["calls"]:
         return
     units = [d for stored in known["calls"][call] if (d := _decoded(stored, known, device))]
     units = [d for d in units if graph is None or _suits(d, graph)]
