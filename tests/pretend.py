@@ -314,7 +314,7 @@ def pretended(monkeypatch: Any, index: int = 7) -> Pretended:
         monkeypatch.setattr(np, name, refusing(getattr(np, name)))
     monkeypatch.setitem(scratch._scratch, device.name, scratch.Scratch(device))
     fetch = arrays._fetch
-    monkeypatch.setattr(arrays, "_fetch", lambda x: x.get() if type(x) is There else fetch(x))
+    monkeypatch.setattr(arrays, "_fetch", lambda x: x.get() if type(x[...]) is There else fetch(x))
     known = operands.device_of
     monkeypatch.setattr(operands, "device_of", lambda x: device if type(x) is There else known(x))
     return device

@@ -166,7 +166,8 @@ def _small_copies(index: int) -> SmallCopies:
 
 
 def fetch(x: Any) -> np.ndarray[Any, Any]:
-    """Copy an array of CuPy to the host."""
+    """Copy an array of CuPy, or one in parts, to the host."""
+    x = x[...]
     if not x.flags.c_contiguous:  # CuPy compiles a kernel for each type
         on = device(f"cuda:{x.device.id}")
         dense = on.empty(x.shape, x.dtype)
