@@ -205,9 +205,12 @@ def refuse_negative(weight: Any, edges: Any, ids: Any) -> None:
 
 def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
     """Measure weights of any type by array operations; symmetry is not tested."""
-    live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
-    with graph.device.active():
+    live, n = live_edges(graph), len(graph.points)
+    work = graph.device.near(4 * len(graph.edges))
+    xp = work.xp
+    with work.active():
         weight = graph.edges.weight[live]
+        weight = weight if work is graph.device else work.asarray(weight)
         refuse_negative(weight, graph.edges, live)
         finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
         mean = rough_mean(finite) if finite.size else 0.0
