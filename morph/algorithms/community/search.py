@@ -269,24 +269,35 @@ def keep_common(node, q, adjacency, v, k, words):
 
 @func
 def find_lacking(node, q, adjacency, k, words):
-    """Find chosen vertices of too few chosen neighbours; return how many neighbours they lack."""
-    missing = i32(0)
+    """Find chosen vertices of too few chosen neighbours.
+
+    Return how many neighbours they lack, and the row of the one with the fewest spare candidates,
+    -1 if there is none.
+    """
+    missing, fewest, focus = i32(0), i32(0), i64(-1)
     for j in range(words):
         node.lacking[j] = u64(0)
         bits = node.chosen[j]
         while bits != u64(0):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
-            inside = count_common(adjacency, row_of(q, v, words), node.chosen, words)
+            row = row_of(q, v, words)
+            inside = count_common(adjacency, row, node.chosen, words)
             if inside < k:
                 missing += k - inside
                 node.lacking[j] = node.lacking[j] | bit(v)
-    return missing
+                spare = count_common(adjacency, row, node.candidates, words) + inside
+                if focus < 0 or spare < fewest:
+                    fewest, focus = spare, row
+    return missing, focus
 
 
 @func
-def best_candidate(node, q, adjacency, words):
-    """Count the candidates by gain; return one of the most lacking, then of the most neighbours."""
+def best_candidate(node, q, adjacency, focus, words):
+    """Count the candidates by gain; return one of the most lacking, then of the most neighbours.
+
+    It is a neighbour of the row ``focus``, if that is not -1.
+    """
     for gain in range(q.max_size + 1):
         node.gains[gain] = i32(0)
     best, score = i64(-1), i64(-1)
@@ -301,7 +312,10 @@ def best_candidate(node, q, adjacency, words):
             inside = count_common(adjacency, row, node.chosen, words)
             among = inside + count_common(adjacency, row, node.candidates, words)
             value = ((i64(gained) << 20) + inside << 20) + among
-            if value > score:
+            near = True
+            if focus >= 0:
+                near = adjacency[focus + j] & bit(v) != u64(0)
+            if value > score and near:
                 best, score = v, value
     return best
 
@@ -434,13 +448,13 @@ def visit(node, q, adjacency, words):
         for j in range(words):
             node.subgraph[j] = node.chosen[j] | node.candidates[j]
         solved = size_of(node.subgraph, words) <= q.max_size
-        missing = find_lacking(node, q, adjacency, q.degree, words)
+        missing, focus = find_lacking(node, q, adjacency, q.degree, words)
         if not solved and missing == 0:
             solved = is_solution(node, q, adjacency, words)
         if solved:
             record_solution(node, q, adjacency, words)
         else:
-            v = best_candidate(node, q, adjacency, words)
+            v = best_candidate(node, q, adjacency, focus, words)
             slots_left = q.max_size - size_of(node.chosen, words)
             covered = covers_deficit(node, missing, slots_left, q.max_size)
             if covered and size_bound(node, q, adjacency, words) >= q.min_size:
@@ -458,8 +472,8 @@ def visit_for_all(node, q, state, words):
                 for j in range(words):
                     state.solutions[at * words + j] = node.chosen[j]
         else:
-            missing = find_lacking(node, q, state.adjacency, q.degree, words)
-            v = best_candidate(node, q, state.adjacency, words)
+            missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)
+            v = best_candidate(node, q, state.adjacency, focus, words)
             slots_left = q.max_size - size_of(node.chosen, words)
             covered = covers_deficit(node, missing, slots_left, q.max_size)
             if covered and size_bound(node, q, state.adjacency, words) >= q.min_size:
