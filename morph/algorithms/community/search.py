@@ -31,6 +31,7 @@ from morph.prelude import (
     u64,
 )
 
+PAIRS = 1
 MIN_NODES_PER_ITEM = 16  # visited below a node of the queue
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
@@ -321,15 +322,65 @@ def best_candidate(node, q, adjacency, focus, words):
 
 
 @func
-def covers_deficit(node, missing, slots_left, max_size):
-    """Return whether the candidates of the largest gains have the missing neighbours."""
-    gain = max_size
-    while gain > 0 and slots_left > 0 and missing > 0:
-        taken = min(node.gains[gain], slots_left)
+def least_gain(node, missing, slots_left, max_size):
+    """Return how many missing neighbours any added candidate must provide.
+
+    These are all but those that the candidates of the largest gains provide in the other slots.
+    """
+    gain, others = max_size, slots_left - 1
+    while gain > 0 and others > 0 and missing > 0:
+        taken = min(node.gains[gain], others)
         missing -= taken * gain
-        slots_left -= taken
+        others -= taken
         gain -= 1
-    return missing <= 0
+    return missing
+
+
+@func
+def keep_gaining(node, q, adjacency, least, words):
+    """Remove candidates of too small a gain; return whether there were any."""
+    removed = False
+    for j in range(words):
+        bits = node.candidates[j]
+        while bits != u64(0):
+            v = 64 * i64(j) + i64(ctz(bits))
+            bits = bits & (bits - u64(1))
+            if count_common(adjacency, row_of(q, v, words), node.lacking, words) < least:
+                node.candidates[j] = node.candidates[j] & ~bit(v)
+                removed = True
+    return removed
+
+
+@func
+def keep_compatible(node, q, adjacency, k, slots_left, words):
+    """Remove candidates that have too few candidates in common with a lacking vertex.
+
+    A candidate and a lacking vertex that need more neighbours together than there are slots left
+    have some of them in common.  Return whether there were any.
+    """
+    removed = False
+    for j in range(words):
+        lacking = node.lacking[j]
+        while lacking != u64(0):
+            row = row_of(q, 64 * i64(j) + i64(ctz(lacking)), words)
+            lacking = lacking & (lacking - u64(1))
+            needed = k - count_common(adjacency, row, node.chosen, words) + k - slots_left + 1
+            for i in range(words):
+                bits = node.candidates[i]
+                while bits != u64(0):
+                    u = 64 * i64(i) + i64(ctz(bits))
+                    bits = bits & (bits - u64(1))
+                    other = row_of(q, u, words)
+                    both = needed - count_common(adjacency, other, node.chosen, words)
+                    if adjacency[row + i] & bit(u) != u64(0):
+                        both -= 1
+                    if both > 0:
+                        for n in range(words):
+                            both -= i32(popcount(adjacency[row + n] & adjacency[other + n] & node.candidates[n]))
+                        if both > 0:
+                            node.candidates[i] = node.candidates[i] & ~bit(u)
+                            removed = True
+    return removed
 
 
 @func
@@ -444,22 +495,30 @@ def is_solution(node, q, adjacency, words):
 @func
 def visit(node, q, adjacency, words):
     """Find a solution in a node, or push the two nodes below it."""
-    if reduce_node(node, q, adjacency, q.degree, words):
-        for j in range(words):
-            node.subgraph[j] = node.chosen[j] | node.candidates[j]
-        solved = size_of(node.subgraph, words) <= q.max_size
-        missing, focus = find_lacking(node, q, adjacency, q.degree, words)
-        if not solved and missing == 0:
-            solved = is_solution(node, q, adjacency, words)
-        if solved:
-            record_solution(node, q, adjacency, words)
-        else:
-            v = best_candidate(node, q, adjacency, focus, words)
-            slots_left = q.max_size - size_of(node.chosen, words)
-            covered = covers_deficit(node, missing, slots_left, q.max_size)
-            if covered and size_bound(node, q, adjacency, words) >= q.min_size:
-                push_excluding(node, q, adjacency, v, words)
-                push_including(node, q, adjacency, v, q.degree, words)
+    again = True
+    while again:
+        again = False
+        if reduce_node(node, q, adjacency, q.degree, words):
+            for j in range(words):
+                node.subgraph[j] = node.chosen[j] | node.candidates[j]
+            solved = size_of(node.subgraph, words) <= q.max_size
+            missing, focus = find_lacking(node, q, adjacency, q.degree, words)
+            if not solved and missing == 0:
+                solved = is_solution(node, q, adjacency, words)
+            if solved:
+                record_solution(node, q, adjacency, words)
+            else:
+                v = best_candidate(node, q, adjacency, focus, words)
+                slots_left = q.max_size - size_of(node.chosen, words)
+                least = least_gain(node, missing, slots_left, q.max_size)
+                if least > 0:
+                    again = keep_gaining(node, q, adjacency, least, words)
+                if PAIRS:
+                    if not again:
+                        again = keep_compatible(node, q, adjacency, q.degree, slots_left, words)
+                if not again and size_bound(node, q, adjacency, words) >= q.min_size:
+                    push_excluding(node, q, adjacency, v, words)
+                    push_including(node, q, adjacency, v, q.degree, words)
 
 
 @func
@@ -475,7 +534,7 @@ def visit_for_all(node, q, state, words):
             missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)
             v = best_candidate(node, q, state.adjacency, focus, words)
             slots_left = q.max_size - size_of(node.chosen, words)
-            covered = covers_deficit(node, missing, slots_left, q.max_size)
+            covered = least_gain(node, missing, slots_left, q.max_size) <= q.max_size
             if covered and size_bound(node, q, state.adjacency, words) >= q.min_size:
                 node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
                 push(node, words)
