@@ -60,7 +60,10 @@ def test_against_all_subgraphs(target, data):
     size = least, least + data.draw(st.integers(0, 8))
     queries = data.draw(st.lists(ends, min_size=1, max_size=3))
     top = data.draw(st.sampled_from([1, 2, 5, 1000]))
-    with mock.patch.object(search, "MIN_NODES_PER_ITEM", data.draw(st.sampled_from([1, 256]))):
+    with (
+        mock.patch.object(search, "MIN_NODES_PER_ITEM", data.draw(st.sampled_from([1, 256]))),
+        mock.patch.object(module, "AT_ONCE_CPU", data.draw(st.sampled_from([0, 64]))),
+    ):
         results = morph.community(g, queries, size, all=True, top=top)
     for q, found in zip(queries, results, strict=True):
         check(g, found, q, size, ranked_by_trial(simple, q, size), top)
@@ -113,11 +116,8 @@ def test_a_small_clique_in_dense_surroundings(degree):
     size = degree + 4, degree + 5
     queries = module.Queries(neighbourhood.simple_graph(g), np.arange(6), np.tile(size, (6, 1)))
     run = module.Run(queries, float("inf"), None)
-    with (
-        mock.patch.object(queries, "next_degree", lambda at: np.full(len(at), degree)),
-        morph.checked(),
-    ):
-        run.decide(queries.undecided, float("inf"))
+    with morph.checked():
+        run.decide(queries.undecided, np.full(len(queries.undecided), degree), float("inf"))
     assert ((queries.best >= degree) | (queries.bound < degree)).all()
 
 
@@ -208,15 +208,19 @@ def test_small_hash_tables_and_batches():
     edges, _ = planted(300, 9, share=0.05)
     queries, size = np.arange(0, 300, 7), (3, 9)
     degrees = []
-    for first, most, batch in ((1 << 16, 1 << 25, 256), (4, 1 << 25, 256), (4, 1 << 9, 5)):
+    for first, most, batch, direct in (
+        (1 << 16, 1 << 25, 256, 1 << 16), (1 << 16, 1 << 25, 256, 0), (4, 1 << 25, 256, 1 << 9),
+        (4, 1 << 9, 5, 0),
+    ):  # fmt: skip
         g = morph.Graph.from_edges(*edges, n=300, symmetrize=True, device="cpu")
         with (
             mock.patch.object(tasks, "FIRST_SLOTS_CPU", first),
             mock.patch.object(tasks, "MAX_SLOTS", most),
+            mock.patch.object(tasks, "MAX_DIRECT_CPU", direct),
             mock.patch.object(module, "MAX_BATCH_CPU", batch),
         ):
             degrees.append([x.min_degree for x in morph.community(g, queries, size)])
-    assert degrees[0] == degrees[1] == degrees[2]
+    assert all(x == degrees[0] for x in degrees)
 
 
 def test_a_size_for_each_query_and_a_graph_that_changes():

@@ -36,8 +36,8 @@ NARROW = 256  # vertices that are searched first where there are more,
 NARROW_NODES = 1 << 8  # for so many nodes of each query
 MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
 NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
-# queries that are prepared together; on a GPU as many as were measured there
-MAX_BATCH, MAX_BATCH_CPU = 1 << 9, 1 << 8
+MAX_BATCH, MAX_BATCH_CPU = 1 << 13, 1 << 8  # queries that are prepared together
+AT_ONCE, AT_ONCE_CPU = 1 << 6, 0  # searches that few queries begin together, one for each degree
 
 
 class Community(NamedTuple):
@@ -111,11 +111,23 @@ class Queries:
         """Return a degree between best and bound, nearer to the bound: fewer vertices qualify."""
         return self.best[at] + (3 * (self.bound[at] - self.best[at]) + 3) // 4
 
+    def degrees(self, at: Ints, most: int) -> tuple[Ints, Ints]:
+        """Return queries and degrees to search for: all of each if these are at most ``most``."""
+        count = self.bound[at] - self.best[at]
+        if count.sum() > most:
+            return at, self.next_degree(at)
+        number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return np.repeat(at, count), np.repeat(self.best[at] + 1, count) + number
+
     def note(self, at: Ints, degree: Ints, members: list[Ints]) -> None:
         """Keep better subgraphs."""
-        self.best[at] = degree
-        for i, x in zip(at.tolist(), members, strict=True):
-            self.members[i] = x
+        for i, k, x in zip(at.tolist(), degree.tolist(), members, strict=True):
+            if k > self.best[i]:
+                self.best[i], self.members[i] = k, x
+
+    def exclude(self, at: Ints, degree: Ints) -> None:
+        """Note that queries have no subgraphs of some degrees."""
+        np.minimum.at(self.bound, at, degree - 1)
 
     def complete(self, i: int) -> None:
         """Find any subgraph, if there is none yet."""
@@ -235,22 +247,23 @@ class Run:
         """Find the best subgraphs of all queries, until the time is up."""
         on_host, level = self.tables.device.on_host, self.queries.level
         most, nodes = (MAX_BATCH_CPU, NODES_CPU) if on_host else (MAX_BATCH, NODES)
+        at_once = AT_ONCE_CPU if on_host else AT_ONCE
         while len(left := self.queries.undecided) and self.in_time:
             least = int(level[left].min())
             most_nodes = np.inf if len(left) == 1 else nodes << 4 * least
             left = left[level[left] == least]
             for start in range(0, len(left), most):
                 if self.in_time:
-                    self.decide(left[start : start + most], most_nodes)
+                    some = left[start : start + most]
+                    self.decide(*self.queries.degrees(some, at_once), most_nodes)
 
-    def decide(self, at: Ints, most_nodes: float) -> None:
+    def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""
         x = self.queries
-        degree = x.next_degree(at)
         tasks = self.tasks(at, degree)
         few = tasks.sizes < np.maximum(x.min_size[at], degree + 1)
-        x.bound[at[few]] = degree[few] - 1
-        left = np.flatnonzero(~few)
+        x.exclude(at[few], degree[few])
+        left = np.flatnonzero(~few & (degree <= x.bound[at]))
         wide = left[(tasks.sizes[left] > NARROW) & (x.level[at[left]] == 0)]
         if len(wide):  # most have a subgraph among the first vertices
             some = min(most_nodes, NARROW_NODES * len(wide))
@@ -278,13 +291,14 @@ class Run:
             search = Search(self.tables, some)
             search.run(self.end, self.report, most_nodes=most_nodes)
             found, open_, nodes = map(search.value, ("found_degree", "open", "nodes"))
-            self.queries.nodes[of] += nodes
+            np.add.at(self.queries.nodes, of, nodes)
             better = np.flatnonzero(found > self.queries.best[of])
             self.queries.note(of[better], found[better], search.members(better))
             if proves:
-                none = (found < some.degree) & (open_ == 0)
-                self.queries.bound[of[none]] = some.degree[none] - 1
-                self.queries.level[of[(found < some.degree) & (open_ > 0)]] += 1
+                unsolved = search.value("solved") == 0
+                none = unsolved & (open_ == 0)
+                self.queries.exclude(of[none], some.degree[none])
+                self.queries.level[of[unsolved & (open_ > 0)]] += 1
 
     def search_on_lists(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for a subgraph of a degree where rows of bits would take too much memory."""

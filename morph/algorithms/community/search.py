@@ -31,7 +31,6 @@ from morph.prelude import (
     u64,
 )
 
-PAIRS = 1
 MIN_NODES_PER_ITEM = 16  # visited below a node of the queue
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
@@ -43,8 +42,10 @@ class SearchState(NamedTuple):
     ``queries`` has a row for each query: ``first_word``, of ``adjacency``; ``first_row``, its
     first row in ``rows``; ``size``, the number of vertices around it, itself the first; ``words``
     of a set of these; ``min_size`` and ``max_size``, bounds of the subgraph's size; ``degree``, the
-    minimum degree to reach; ``solved``, whether there is a solution; ``solution``, the vertices of
-    the best subgraph, and ``found_degree``, its minimum degree; ``open``, the number of open nodes;
+    minimum degree to reach; ``lower`` and ``higher``, how many rows before and after are of the same
+    query and of lower or higher degrees, in ascending order; ``solved``, whether there is a solution
+    (of a higher degree, too), or none of a lower degree; ``solution``, the vertices of the best
+    subgraph, and ``found_degree``, its minimum degree; ``open``, the number of open nodes;
     ``nodes``, that of all.
 
     The neighbours of vertex ``v`` begin at word ``first_word + v * words`` of ``adjacency``.
@@ -468,9 +469,17 @@ def push_including(node, q, adjacency, v, k, words):
 
 
 @func
-def record_solution(node, q, adjacency, words):
+def end_rows(queries, first, count):
+    """End the search for some rows of queries."""
+    for i in range(count):
+        atomic_max(queries[first + i].solved, 1)
+
+
+@func
+def record_solution(node, q, queries, adjacency, words):
     """Store the vertices of ``subgraph``, if they are the query's first solution."""
     if atomic_max(q.solved, 1) == 0:
+        end_rows(queries, q.id - q.lower, q.lower)
         least = q.max_size
         for j in range(words):
             bits = node.subgraph[j]
@@ -493,7 +502,7 @@ def is_solution(node, q, adjacency, words):
 
 
 @func
-def visit(node, q, adjacency, words):
+def visit(node, q, queries, adjacency, words):
     """Find a solution in a node, or push the two nodes below it."""
     again = True
     while again:
@@ -506,16 +515,15 @@ def visit(node, q, adjacency, words):
             if not solved and missing == 0:
                 solved = is_solution(node, q, adjacency, words)
             if solved:
-                record_solution(node, q, adjacency, words)
+                record_solution(node, q, queries, adjacency, words)
             else:
                 v = best_candidate(node, q, adjacency, focus, words)
                 slots_left = q.max_size - size_of(node.chosen, words)
                 least = least_gain(node, missing, slots_left, q.max_size)
                 if least > 0:
                     again = keep_gaining(node, q, adjacency, least, words)
-                if PAIRS:
-                    if not again:
-                        again = keep_compatible(node, q, adjacency, q.degree, slots_left, words)
+                if not again:
+                    again = keep_compatible(node, q, adjacency, q.degree, slots_left, words)
                 if not again and size_bound(node, q, adjacency, words) >= q.min_size:
                     push_excluding(node, q, adjacency, v, words)
                     push_including(node, q, adjacency, v, q.degree, words)
@@ -557,7 +565,7 @@ def search_below(node, q, state, min_nodes, max_nodes, words, find_all):
             if find_all:
                 visit_for_all(node, q, state, words)
             else:
-                visit(node, q, state.adjacency, words)
+                visit(node, q, state.queries, state.adjacency, words)
     return nodes
 
 
@@ -594,7 +602,8 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
         visited = atomic_add(state.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
     opened = node.depth[0] // (2 * words) - 1
-    atomic_add(q.open, opened)
+    if atomic_add(q.open, opened) + opened == 0 and atomic_max(q.solved, 0) == 0:
+        end_rows(state.queries, q.id + 1, q.higher)
     atomic_add(state.counters.open, i64(opened))
     while node.depth[0] > 0:
         pop(node, words)
@@ -686,7 +695,7 @@ def grow_greedily(node, q, rows, adjacency, words):
 
 
 @kernel
-def search_greedily(q, rows, adjacency, most_words):
+def search_greedily(q, queries, rows, adjacency, most_words):
     """Find a subgraph by a greedy search; the query is solved if it has the degree."""
     node = Node()
     allocate(node, 1, most_words)
@@ -696,8 +705,9 @@ def search_greedily(q, rows, adjacency, most_words):
         node.subgraph[j] = node.chosen[j] | node.candidates[j]
     grow_greedily(node, q, rows, adjacency, words)
     if q.found_degree >= q.degree:
-        q.solved = i32(1)
+        atomic_max(q.solved, 1)
         q.open = i32(0)
+        end_rows(queries, q.id - q.lower, q.lower)
 
 
 @kernel
@@ -718,5 +728,5 @@ def begin_search(q, counters, queue):
 def begin_searches(queries, rows, adjacency, counters, queue, most_words, find_all):
     """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
     if find_all == 0:
-        foreach(queries, search_greedily, rows, adjacency, most_words)
+        foreach(queries, search_greedily, queries, rows, adjacency, most_words)
     foreach(queries, begin_search, counters, queue)

@@ -41,6 +41,7 @@ WORD = 64
 STANDARD_WIDTH = 16  # of lists of chosen vertices
 FIRST_SLOTS, FIRST_SLOTS_CPU = 1 << 22, 1 << 16  # of the hash table of vertices
 MAX_SLOTS = 1 << 25  # if these are too few, the batch is divided
+MAX_DIRECT_CPU = 1 << 21  # slots where each vertex of each query has its own
 
 
 @dataclass
@@ -70,6 +71,23 @@ class Tasks:
     def first(self) -> Ints:
         """Where the vertices of each task begin."""
         return _begins(self.sizes)
+
+    @property
+    def lower(self) -> Ints:
+        """How many tasks right before each are of the same query and of lower degrees."""
+        same = self.degree[1:] > self.degree[:-1]
+        for x in (self.vertices[self.first], self.min_size, self.max_size):
+            same &= x[1:] == x[:-1]
+        number = np.arange(len(self))
+        begins = np.where(np.concatenate([[True], ~same]), number, 0)
+        return number - np.maximum.accumulate(begins)
+
+    @property
+    def higher(self) -> Ints:
+        """How many tasks right after each are of the same query and of higher degrees."""
+        lower = self.lower
+        ends = np.append(np.flatnonzero(lower[1:] == 0), len(self) - 1)
+        return ends[np.searchsorted(ends, np.arange(len(self)))] - np.arange(len(self))
 
     @property
     def words(self) -> Ints:
@@ -117,6 +135,7 @@ class SearchTables:
         )  # fmt: skip
         self.set_tables_by_words: dict[int, SetTables] = {}
         self.slots = Table("slots", self.device)
+        self.max_direct = MAX_DIRECT_CPU if self.device.on_host else MAX_SLOTS
         self.grow(FIRST_SLOTS_CPU if self.device.on_host else FIRST_SLOTS)
 
     def grow(self, count: int) -> None:
@@ -124,13 +143,19 @@ class SearchTables:
         self.slots = Table(
             "slots", self.device, key=u64, common=i32, degree=i32, common_left=i32, number=i32
         )
+        self.slots.pack("key", "common", "degree", "common_left", "number")
         self.slots.extend(count)
         self.entries.clear()
         self.counters.full = 0
-        shift = 64 - (count.bit_length() - 1)
-        self.candidate_table = CandidateTable(
-            self.graph, self.queries, self.slots, self.counters, shift
-        )
+
+    def table(self, queries: int) -> CandidateTable:
+        """Return the table for some queries: each vertex has its own slot if there are enough."""
+        n = len(self.graph.points)
+        if len(self.slots) < queries * n <= self.max_direct:
+            self.grow(1 << (queries * n - 1).bit_length())
+        hashed = queries * n > len(self.slots)
+        shift = 64 - (len(self.slots).bit_length() - 1) if hashed else 0
+        return CandidateTable(self.graph, self.queries, self.slots, self.counters, shift)
 
     def set_tables(self, words: int) -> SetTables:
         """Return the tables of searches in sets of so many words."""
@@ -160,7 +185,7 @@ class SearchTables:
         while True:
             find_candidates(
                 table, self.entries, self.alive, self.remaining, self.frontier,
-                self.next_frontier, self.candidate_table,
+                self.next_frontier, self.table(len(vertex)),
             )  # fmt: skip
             if not self.counters.full:
                 break
@@ -199,8 +224,8 @@ class SetTables:
         self.rows = Table("rows", device, query=i32, vertex=i32, inside=i32, among=i32)
         self.queries = Table(
             "queries", device, first_word=i64, first_row=i64, size=i32, words=i32, min_size=i32,
-            max_size=i32, degree=i32, solved=i32, found_degree=i32, solution=bits, open=i32,
-            nodes=i64,
+            max_size=i32, degree=i32, lower=i32, higher=i32, solved=i32, found_degree=i32,
+            solution=bits, open=i32, nodes=i64,
         )  # fmt: skip
         self.queue, self.deferred = (
             Collection(self.queries, chosen=bits, candidates=bits) for _ in range(2)
@@ -229,7 +254,8 @@ class Search:
         at = np.arange(len(tasks), dtype=np.int32).repeat(sizes)
         sets.rows.extend(query=at, vertex=tasks.vertices.astype(np.int32))
         limits: dict[str, Any] = {
-            name: getattr(tasks, name).astype(np.int32) for name in ("min_size", "degree")
+            name: getattr(tasks, name).astype(np.int32)
+            for name in ("min_size", "degree", "lower", "higher")
         }
         max_size = np.minimum(tasks.max_size, sizes).astype(np.int32)
         self.max_depth = int(max_size.max()) + 1
@@ -243,13 +269,12 @@ class Search:
     def _fill(self) -> None:
         """Fill the rows of bits, and the hash table, in which at most a quarter is used."""
         tables, sets = self.tables, self.sets
-        least = 1 << (4 * len(sets.rows)).bit_length()
-        if len(tables.slots) < least:
-            tables.grow(least)
         while True:
-            fill_rows(
-                sets.rows, tables.entries, sets.queries, sets.adjacency.bits, tables.candidate_table
-            )
+            table = tables.table(len(self.tasks))
+            if table.shift and len(tables.slots) < (least := 1 << (4 * len(sets.rows)).bit_length()):
+                tables.grow(least)
+                continue
+            fill_rows(sets.rows, tables.entries, sets.queries, sets.adjacency.bits, table)
             if not tables.counters.full:
                 break
             tables.grow(8 * len(tables.slots))
@@ -360,7 +385,7 @@ class ListSearch:
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             state = ListSearchState(
-                self.tables.candidate_table, self.queries, self.starts, self.targets, counters,
+                self.tables.table(1), self.queries, self.starts, self.targets, counters,
                 limit, self.width,
             )  # fmt: skip
             foreach(queue, search_lists, state, queue, deferred, until_empty=True)
