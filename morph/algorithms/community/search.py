@@ -243,33 +243,6 @@ def reduce_node(node, q, adjacency, k, words):
 
 
 @func
-def keep_common(node, q, adjacency, v, k, words):
-    """Remove candidates with too few neighbours in common with v; return whether there were any."""
-    row = row_of(q, v, words)
-    least = 2 * k - q.max_size
-    removed = False
-    for j in range(words):
-        bits = node.candidates[j]
-        while bits != u64(0):
-            u = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
-            other, both = row_of(q, u, words), i32(0)
-            for i in range(words):
-                both += i32(
-                    popcount(
-                        adjacency[row + i]
-                        & adjacency[other + i]
-                        & (node.chosen[i] | node.candidates[i])
-                    )
-                )
-            apart = 2 if adjacency[row + j] & bit(u) == u64(0) else 0
-            if both < least + apart:
-                node.candidates[j] = node.candidates[j] & ~bit(u)
-                removed = True
-    return removed
-
-
-@func
 def find_lacking(node, q, adjacency, k, words):
     """Find chosen vertices of too few chosen neighbours.
 
@@ -353,34 +326,47 @@ def keep_gaining(node, q, adjacency, least, words):
 
 
 @func
-def keep_compatible(node, q, adjacency, k, slots_left, words):
-    """Remove candidates that have too few candidates in common with a lacking vertex.
+def lacks_common(node, adjacency, row, other, needed, words):
+    """Return whether two rows have fewer candidates in common than are needed."""
+    for j in range(words):
+        if needed > 0:
+            needed -= i32(popcount(adjacency[row + j] & adjacency[other + j] & node.candidates[j]))
+    return needed > 0
 
-    A candidate and a lacking vertex that need more neighbours together than there are slots left
-    have some of them in common.  Return whether there were any.
+
+@func
+def keep_compatible(node, q, adjacency, row, slots_left, words):
+    """Remove candidates with too few candidates in common with a lacking vertex, given by its row.
+
+    If both need more neighbours together than the other slots, they have some of them in common.
+    Return whether there were any.
     """
+    removed = False
+    needed = 2 * q.degree - count_common(adjacency, row, node.chosen, words) - slots_left + 1
+    for j in range(words):
+        bits = node.candidates[j]
+        while bits != u64(0):
+            u = 64 * i64(j) + i64(ctz(bits))
+            bits = bits & (bits - u64(1))
+            other = row_of(q, u, words)
+            adjacent = 1 if adjacency[row + j] & bit(u) != u64(0) else 0
+            both = needed - count_common(adjacency, other, node.chosen, words) - adjacent
+            if both > 0 and lacks_common(node, adjacency, row, other, both, words):
+                node.candidates[j] = node.candidates[j] & ~bit(u)
+                removed = True
+    return removed
+
+
+@func
+def keep_all_compatible(node, q, adjacency, slots_left, words):
+    """Apply `keep_compatible` to all lacking vertices; return whether candidates were removed."""
     removed = False
     for j in range(words):
         lacking = node.lacking[j]
         while lacking != u64(0):
             row = row_of(q, 64 * i64(j) + i64(ctz(lacking)), words)
             lacking = lacking & (lacking - u64(1))
-            needed = k - count_common(adjacency, row, node.chosen, words) + k - slots_left + 1
-            for i in range(words):
-                bits = node.candidates[i]
-                while bits != u64(0):
-                    u = 64 * i64(i) + i64(ctz(bits))
-                    bits = bits & (bits - u64(1))
-                    other = row_of(q, u, words)
-                    both = needed - count_common(adjacency, other, node.chosen, words)
-                    if adjacency[row + i] & bit(u) != u64(0):
-                        both -= 1
-                    if both > 0:
-                        for n in range(words):
-                            both -= i32(popcount(adjacency[row + n] & adjacency[other + n] & node.candidates[n]))
-                        if both > 0:
-                            node.candidates[i] = node.candidates[i] & ~bit(u)
-                            removed = True
+            removed = keep_compatible(node, q, adjacency, row, slots_left, words) or removed
     return removed
 
 
@@ -460,10 +446,9 @@ def push_excluding(node, q, adjacency, v, words):
 
 
 @func
-def push_including(node, q, adjacency, v, k, words):
-    """Push the node with a candidate chosen, without those of too few common neighbours with it."""
+def push_including(node, v, words):
+    """Push the node with a candidate chosen."""
     node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
-    keep_common(node, q, adjacency, v, k, words)
     node.chosen[v >> 6] = node.chosen[v >> 6] | bit(v)
     push(node, words)
 
@@ -502,6 +487,24 @@ def is_solution(node, q, adjacency, words):
 
 
 @func
+def next_candidate(node, q, adjacency, missing, focus, words):
+    """Remove candidates; return that of the next branch, and whether there were removed ones.
+
+    It is -1 if the node has no subgraph.
+    """
+    v = best_candidate(node, q, adjacency, focus, words)
+    slots_left = q.max_size - size_of(node.chosen, words)
+    least, removed = least_gain(node, missing, slots_left, q.max_size), False
+    if least > 0:
+        removed = keep_gaining(node, q, adjacency, least, words)
+    if not removed:
+        removed = keep_all_compatible(node, q, adjacency, slots_left, words)
+    if not removed and size_bound(node, q, adjacency, words) < q.min_size:
+        v = i64(-1)
+    return v, removed
+
+
+@func
 def visit(node, q, queries, adjacency, words):
     """Find a solution in a node, or push the two nodes below it."""
     again = True
@@ -517,36 +520,31 @@ def visit(node, q, queries, adjacency, words):
             if solved:
                 record_solution(node, q, queries, adjacency, words)
             else:
-                v = best_candidate(node, q, adjacency, focus, words)
-                slots_left = q.max_size - size_of(node.chosen, words)
-                least = least_gain(node, missing, slots_left, q.max_size)
-                if least > 0:
-                    again = keep_gaining(node, q, adjacency, least, words)
-                if not again:
-                    again = keep_compatible(node, q, adjacency, q.degree, slots_left, words)
-                if not again and size_bound(node, q, adjacency, words) >= q.min_size:
+                v, again = next_candidate(node, q, adjacency, missing, focus, words)
+                if v >= 0 and not again:
                     push_excluding(node, q, adjacency, v, words)
-                    push_including(node, q, adjacency, v, q.degree, words)
+                    push_including(node, v, words)
 
 
 @func
 def visit_for_all(node, q, state, words):
     """Store the subgraph of a node without candidates, or push the two nodes below another."""
-    if reduce_node(node, q, state.adjacency, q.degree, words):
-        if size_of(node.candidates, words) == 0:
-            at = atomic_add(state.counters.solutions, i64(1))
-            if at < state.capacity:
-                for j in range(words):
-                    state.solutions[at * words + j] = node.chosen[j]
-        else:
-            missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)
-            v = best_candidate(node, q, state.adjacency, focus, words)
-            slots_left = q.max_size - size_of(node.chosen, words)
-            covered = least_gain(node, missing, slots_left, q.max_size) <= q.max_size
-            if covered and size_bound(node, q, state.adjacency, words) >= q.min_size:
-                node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
-                push(node, words)
-                push_including(node, q, state.adjacency, v, q.degree, words)
+    again = True
+    while again:
+        again = False
+        if reduce_node(node, q, state.adjacency, q.degree, words):
+            if size_of(node.candidates, words) == 0:
+                at = atomic_add(state.counters.solutions, i64(1))
+                if at < state.capacity:
+                    for j in range(words):
+                        state.solutions[at * words + j] = node.chosen[j]
+            else:
+                missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)
+                v, again = next_candidate(node, q, state.adjacency, missing, focus, words)
+                if v >= 0 and not again:
+                    node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
+                    push(node, words)
+                    push_including(node, v, words)
 
 
 @func
