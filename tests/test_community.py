@@ -63,6 +63,9 @@ def test_against_all_subgraphs(target, data):
     with (
         mock.patch.object(search, "MIN_NODES_PER_ITEM", data.draw(st.sampled_from([1, 256]))),
         mock.patch.object(module, "AT_ONCE_CPU", data.draw(st.sampled_from([0, 64]))),
+        mock.patch.object(
+            neighbourhood, "MAX_CANDIDATES", data.draw(st.sampled_from([2, 1 << 15]))
+        ),
     ):
         results = morph.community(g, queries, size, all=True, top=top)
     for q, found in zip(queries, results, strict=True):
@@ -122,9 +125,13 @@ def test_a_small_clique_in_dense_surroundings(degree):
 
 
 def test_all_around_a_hub():
-    star = morph.Graph.from_edges(np.zeros(40_000, int), np.arange(1, 40_001), symmetrize=True)
-    found = morph.community(star, 0, (2, 3), all=True)
+    star = morph.Graph.from_edges(np.zeros(33_000, int), np.arange(1, 33_001), symmetrize=True)
+    with mock.patch.object(module, "MAX_LISTED_VALUES", 1 << 20):
+        found = morph.community(star, 0, (2, 3), all=True)  # too many
     assert (found.min_degree, found.proved, found.all) == (1, True, None)
+    found = morph.community(star, 0, (2, 2), all=True, top=2)
+    assert [x.tolist() for x in found.all] == [[0, v] for v in range(1, 33_001)]
+    assert [x.tolist() for _, x in found.top] == [[0, 1], [0, 2]]
 
 
 def test_deleted_vertices_and_small_components():

@@ -35,6 +35,7 @@ INITIAL_CAPACITY = 1 << 12  # of solutions
 NARROW = 256  # vertices that are searched first where there are more,
 NARROW_NODES = 1 << 8  # for so many nodes of each query
 MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
+MAX_LISTED_VALUES = 1 << 24  # of all subgraphs that are searched on lists, `width` of each
 NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
 MAX_BATCH, MAX_BATCH_CPU = 1 << 13, 1 << 8  # queries that are prepared together
 AT_ONCE, AT_ONCE_CPU = 1 << 6, 0  # searches that few queries begin together, one for each degree
@@ -58,7 +59,8 @@ class Community(NamedTuple):
         Visited by the search.
     all : list of array of int64, optional
         The vertices of all subgraphs of this minimum degree, in lexicographic order; None if they
-        were not asked for, the time was up, or more than 32,768 vertices may be in one.
+        were not asked for, or the time was up.  Where more than 32,768 vertices may be in one, None
+        also if they may have more than 256, or are more than 2**20 (65,536 if larger than 64).
     top : list of (int, array of int64), optional
         The minimum degrees and vertices of the best subgraphs; None as for ``all``.
     """
@@ -337,7 +339,7 @@ class Run:
             return None if others is None else [*alone, *others]
         tasks = self.tasks(at, np.array([degree]))
         if tasks.sizes[0] > neighbourhood.MAX_CANDIDATES:
-            return None
+            return self.find_all_on_lists(i, degree)
         if tasks.sizes[0] < max(x.min_size[i], degree + 1):
             return []
         capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
@@ -350,6 +352,26 @@ class Run:
                 return None
         return sorted(search.all_members(count), key=np.ndarray.tolist)
 
+    def find_all_on_lists(self, i: int, degree: int) -> list[Ints] | None:
+        """Find all subgraphs of a minimum degree, of the candidates found last."""
+        x = self.queries
+        if x.max_size[i] > MAX_LISTED:
+            return None
+        limits = {
+            "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": degree
+        }  # fmt: skip
+        capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
+        while count > capacity:
+            capacity = count
+            search = ListSearch(self.tables, x.graph, limits)
+            most = MAX_LISTED_VALUES // search.width
+            count = search.run(self.end, self.report, capacity=capacity, most=most)
+            row = search.queries[0]
+            x.nodes[i] += int(row.nodes)
+            if row.solved or row.open:
+                return None
+        return sorted(search.all_members(count), key=np.ndarray.tolist)
+
     def result(self, i: int, every: bool, top: int | None) -> Community | None:
         """Return the result of a query, with all or the best subgraphs."""
         x = self.queries
@@ -359,17 +381,21 @@ class Run:
         best, bound = int(x.best[i]), int(x.bound[i])
         proved = best == bound
         sets = self.find_all(i, best) if proved and every else None
-        first = None if top is None or not proved else self.find_top(i, top)
+        first = None if top is None or not proved else self.find_top(i, top, sets)
         return Community(best, x.members[i], proved, bound, int(x.nodes[i]), sets, first)
 
-    def find_top(self, i: int, count: int) -> list[tuple[int, Ints]] | None:
-        """Find the best subgraphs, None if that takes too much."""
+    def find_top(
+        self, i: int, count: int, best: list[Ints] | None
+    ) -> list[tuple[int, Ints]] | None:  # fmt: skip
+        """Find the best subgraphs, None if that takes too much; ``best`` may be those of all."""
         found: list[tuple[int, Ints]] = []
+        seen: set[bytes] = set()
         for degree in range(int(self.queries.best[i]), -1, -1):
             if len(found) >= count:
                 break
-            sets = self.find_all(i, degree)
+            sets = self.find_all(i, degree) if best is None or seen else best
             if sets is None:
                 return None
-            found = [(min_degree(self.queries.graph, x), x) for x in sets]
-        return sorted(found, key=lambda x: (-x[0], x[1].tolist()))[:count]
+            found += [(degree, x) for x in sets if x.tobytes() not in seen]
+            seen = {x.tobytes() for x in sets}
+        return found[:count]

@@ -378,23 +378,41 @@ class ListSearch:
         self.queue.add(query=0, generation=0, count=1, depth=0, base=0,
                      chosen=np.full(self.width, vertex, np.int32))  # fmt: skip
 
-    def run(self, end: float, report: Callable[[int], object], most_nodes: float) -> None:
-        """Search until a subgraph is found, the time is up, or so many nodes are visited."""
-        counters, limit = Scalars(self.tables.device, nodes=0), INITIAL_NODE_LIMIT_CPU
+    def run(
+        self, end: float, report: Callable[[int], object], most_nodes: float = np.inf,
+        capacity: int = 0, most: int = 0,
+    ) -> int:  # fmt: skip
+        """Search until the time is up or enough nodes are visited; return the number of solutions.
+
+        With a capacity of 0 one solution is searched; otherwise all are counted, which ends after
+        ``most``, and up to ``capacity`` stored.
+        """
+        device = self.tables.device
+        counters, limit = Scalars(device, nodes=0, solutions=0), INITIAL_NODE_LIMIT_CPU
+        self.solutions = Table("listed_solutions", device, vertex=i32)
+        self.solutions.extend(max(capacity * self.width, 1))
         queue, deferred = self.queue, self.deferred
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             state = ListSearchState(
                 self.tables.table(1), self.queries, self.starts, self.targets, counters,
-                limit, self.width,
+                limit, self.width, self.solutions.vertex, capacity, most,
             )  # fmt: skip
-            foreach(queue, search_lists, state, queue, deferred, until_empty=True)
+            foreach(queue, search_lists, state, queue, deferred, int(capacity > 0),
+                    until_empty=True)  # fmt: skip
             queue, deferred = deferred, queue
             nodes = int(counters.nodes)
             report(nodes)
             most_nodes -= nodes
             if clock.monotonic() - start < PERIOD:
                 limit *= 2
+        return int(counters.solutions)
+
+    def all_members(self, count: int) -> list[Ints]:
+        """Return the vertices of all subgraphs, each ascending."""
+        column = self.solutions.vertex[: count * self.width]
+        found = np.asarray(self.tables.device.to_host(column)).reshape(count, self.width)
+        return [np.sort(x[x >= 0]).astype(np.int64) for x in found]
 
     @property
     def members(self) -> Ints | None:
