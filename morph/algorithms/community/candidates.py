@@ -269,3 +269,19 @@ def fill_rows(rows, entries, queries, adjacency, table):
     entries.clear()
     foreach(rows, insert_row, queries, rows, adjacency, table, entries)
     foreach(rows, fill_row, queries, adjacency, table)
+
+
+@kernel
+def insert_candidate(r, table, entries):
+    """Insert a vertex as a candidate of the only query."""
+    at, new = insert(table, 0, r.vertex)
+    if new:
+        entries.add(query=0, vertex=r.vertex, slot=i32(at))
+
+
+@program
+def set_candidates(rows, entries, table):
+    """Make the vertices of rows the candidates of the only query."""
+    foreach(entries, clear, table)
+    entries.clear()
+    foreach(rows, insert_candidate, table, entries)

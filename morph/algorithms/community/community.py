@@ -319,7 +319,7 @@ class Run:
         limits = {
             "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": int(degree[0])
         }  # fmt: skip
-        search = ListSearch(self.tables, x.graph, limits)
+        search = ListSearch(self.tables, x.graph, int(x.vertex[i]), limits)
         search.run(self.end, self.report, most_nodes)
         row = search.queries[0]
         x.nodes[i] += int(row.nodes)
@@ -363,7 +363,7 @@ class Run:
         capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
         while count > capacity:
             capacity = count
-            search = ListSearch(self.tables, x.graph, limits)
+            search = ListSearch(self.tables, x.graph, int(x.vertex[i]), limits)
             most = MAX_LISTED_VALUES // search.width
             count = search.run(self.end, self.report, capacity=capacity, most=most)
             row = search.queries[0]

@@ -175,9 +175,7 @@ def store_list_solution(path, state, q):
     at = atomic_add(state.counters.solutions, i64(1))
     if at < state.capacity:
         for i in range(state.width):
-            state.solutions[at * state.width + i] = (
-                path.chosen[i] if i < path.count[0] else i32(-1)
-            )
+            state.solutions[at * state.width + i] = path.chosen[i] if i < path.count[0] else i32(-1)
     if at >= state.most_solutions:
         atomic_max(q.solved, 1)
 

@@ -15,6 +15,7 @@ from morph.algorithms.community.candidates import (
     CandidateTable,
     fill_rows,
     find_candidates,
+    set_candidates,
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
@@ -200,6 +201,16 @@ class SearchTables:
         keep = has_query[query]
         return np.bincount(query[keep], minlength=len(vertex)), found[keep]
 
+    def set_candidates(self, vertices: Ints) -> None:
+        """Make these vertices the candidates of the only query."""
+        rows = Table("candidates", self.device, vertex=i32)
+        rows.extend(vertex=vertices.astype(np.int32))
+        while True:
+            set_candidates(rows, self.entries, self.table(1))
+            if not self.counters.full:
+                break
+            self.grow(8 * len(self.slots))
+
     def _in_halves(self, *arrays: Ints) -> tuple[Ints, Ints]:
         half = len(arrays[0]) // 2
         one, two = (self.candidates(*(x[part] for x in arrays))
@@ -271,7 +282,9 @@ class Search:
         tables, sets = self.tables, self.sets
         while True:
             table = tables.table(len(self.tasks))
-            if table.shift and len(tables.slots) < (least := 1 << (4 * len(sets.rows)).bit_length()):
+            if table.shift and len(tables.slots) < (
+                least := 1 << (4 * len(sets.rows)).bit_length()
+            ):
                 tables.grow(least)
                 continue
             fill_rows(sets.rows, tables.entries, sets.queries, sets.adjacency.bits, table)
@@ -351,9 +364,11 @@ class Search:
 
 
 class ListSearch:
-    """The search on adjacency lists for one query, after `SearchTables.candidates`."""
+    """The search on adjacency lists around one vertex, among the candidates that were set last."""
 
-    def __init__(self, tables: SearchTables, graph: SimpleGraph, limits: Mapping[str, int]) -> None:
+    def __init__(
+        self, tables: SearchTables, graph: SimpleGraph, vertex: int, limits: Mapping[str, int]
+    ) -> None:  # fmt: skip
         device, self.tables = tables.device, tables
         self.width = STANDARD_WIDTH
         while self.width < limits["max_size"]:
@@ -366,7 +381,6 @@ class ListSearch:
         columns: dict[str, Any] = {name: i32 for name in ("vertex", *limits)}
         self.queries = Table("listed", device, **columns, solved=i32, solution=one, length=i32,
                              open=i32, nodes=i64)  # fmt: skip
-        vertex = int(tables.queries.vertex[0])
         self.queries.new(vertex=vertex, open=1, **limits)
         columns = dict.fromkeys(("query", "generation", "count", "depth", "base"), i32)
         self.queue, self.deferred = (
