@@ -3,9 +3,12 @@
 A node of the search is a pair of vertex sets, of bit words: *chosen* vertices, of which the query
 is one, and *candidates*.  It stands for all subgraphs that have the chosen vertices and some
 candidates.  `reduce_node` removes candidates that no solution of the node has, chooses those that
-all have, and detects nodes without a solution (Yao, Chang, PVLDB 2021: reductions by degree,
-distance and common neighbours, rules for vertices without spare neighbours, bounds by degrees and
-by missing neighbours; if a candidate is excluded, so are those that it dominates).
+all have, and detects nodes without a solution (Yao, Chang, PVLDB 2021: reductions by degree and
+distance, rules for vertices without spare neighbours; if a candidate is excluded, so are those that
+it dominates).  A candidate is also removed if it is adjacent to too few of the chosen vertices that
+lack neighbours (`least_gain`), or if it and such a vertex need more neighbours than there are
+slots, and have too few candidates in common (`keep_compatible`).  A branch includes or excludes a
+neighbour of the chosen vertex that has the fewest spare candidates.
 
 The open nodes of all queries are in one queue.  An item searches below a node depth first:
 few nodes while the queue has fewer items than `SearchState.target_items`, then it adds its open
@@ -42,11 +45,11 @@ class SearchState(NamedTuple):
     ``queries`` has a row for each query: ``first_word``, of ``adjacency``; ``first_row``, its
     first row in ``rows``; ``size``, the number of vertices around it, itself the first; ``words``
     of a set of these; ``min_size`` and ``max_size``, bounds of the subgraph's size; ``degree``, the
-    minimum degree to reach; ``lower`` and ``higher``, how many rows before and after are of the same
-    query and of lower or higher degrees, in ascending order; ``solved``, whether there is a solution
-    (of a higher degree, too), or none of a lower degree; ``solution``, the vertices of the best
-    subgraph, and ``found_degree``, its minimum degree; ``open``, the number of open nodes;
-    ``nodes``, that of all.
+    minimum degree to reach; ``lower`` and ``higher``, how many rows before and after it are of the
+    same vertex and sizes, in ascending order of degrees; ``solved``, whether the search has ended:
+    there is a solution, or one of a higher degree, or none of a lower degree; ``solution``, the
+    vertices of the best subgraph, and ``found_degree``, its minimum degree; ``open``, the number of
+    open nodes; ``nodes``, that of all.
 
     The neighbours of vertex ``v`` begin at word ``first_word + v * words`` of ``adjacency``.
     """
