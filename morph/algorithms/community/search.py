@@ -675,11 +675,6 @@ def greedy_degree(node, q, rows, words):
 @func
 def grow_greedily(node, q, rows, adjacency, words):
     """Add the vertex with most chosen neighbours again and again; store the best subgraph."""
-    for v in range(q.size):
-        rows[q.first_row + v].inside = i32(0)
-        rows[q.first_row + v].among = count_common(
-            adjacency, row_of(q, v, words), node.subgraph, words
-        )
     for j in range(words):
         node.reached[j] = u64(0)
         node.frontier[j] = u64(0)
@@ -693,6 +688,17 @@ def grow_greedily(node, q, rows, adjacency, words):
             for j in range(words):
                 q.solution[j] = node.reached[j]
         v = greedy_choice(node, q, rows, words)
+
+
+@kernel
+def count_neighbours(r, queries, adjacency):
+    """Count the neighbours of a vertex."""
+    q = queries[r.query]
+    row, total = row_of(q, r.id - q.first_row, q.words), i32(0)
+    for j in range(q.words):
+        total += i32(popcount(adjacency[row + j]))
+    r.inside = i32(0)
+    r.among = total
 
 
 @kernel
@@ -729,5 +735,6 @@ def begin_search(q, counters, queue):
 def begin_searches(queries, rows, adjacency, counters, queue, most_words, find_all):
     """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
     if find_all == 0:
+        foreach(rows, count_neighbours, queries, adjacency)
         foreach(queries, search_greedily, queries, rows, adjacency, most_words)
     foreach(queries, begin_search, counters, queue)
