@@ -76,6 +76,8 @@ class Node:
     subgraph: local(u64, 4)
     neighbours: local(u64, 4)  # neighbours of the front
     lacking: local(u64, 4)  # chosen vertices of degree below k among these
+    needy: local(i64, 16)  # the same as a list
+    needs: local(i32, 16)  # how many neighbours each of them lacks
     gains: local(i32, 16)  # candidates by their number of lacking neighbours
     stack: local(u64, 64)  # the sets of open nodes, chosen vertices first
     depth: local(i32, 1)  # how many words of these are in use
@@ -94,6 +96,8 @@ def allocate(node, max_depth, words):
         node.lacking.add(u64(0))
     for _ in range(max_depth + 1):
         node.gains.add(i32(0))
+        node.needy.add(i64(0))
+        node.needs.add(i32(0))
     for _ in range(2 * words * (max_depth + 1)):
         node.stack.add(u64(0))
     node.depth.add(i32(0))
@@ -249,10 +253,10 @@ def reduce_node(node, q, adjacency, k, words):
 def find_lacking(node, q, adjacency, k, words):
     """Find chosen vertices of too few chosen neighbours.
 
-    Return how many neighbours they lack, and the row of the one with the fewest spare candidates,
-    -1 if there is none.
+    Return how many they are, how many neighbours they lack, and the row of the one with the fewest
+    spare candidates, -1 if there is none.
     """
-    missing, fewest, focus = i32(0), i32(0), i64(-1)
+    count, missing, fewest, focus = i32(0), i32(0), i32(0), i64(-1)
     for j in range(words):
         node.lacking[j] = u64(0)
         bits = node.chosen[j]
@@ -262,12 +266,15 @@ def find_lacking(node, q, adjacency, k, words):
             row = row_of(q, v, words)
             inside = count_common(adjacency, row, node.chosen, words)
             if inside < k:
+                node.needy[count] = v
+                node.needs[count] = k - inside
+                count += 1
                 missing += k - inside
                 node.lacking[j] = node.lacking[j] | bit(v)
                 spare = count_common(adjacency, row, node.candidates, words) + inside
                 if focus < 0 or spare < fewest:
                     fewest, focus = spare, row
-    return missing, focus
+    return count, missing, focus
 
 
 @func
@@ -338,38 +345,33 @@ def lacks_common(node, adjacency, row, other, needed, words):
 
 
 @func
-def keep_compatible(node, q, adjacency, row, slots_left, words):
-    """Remove candidates with too few candidates in common with a lacking vertex, given by its row.
+def keep_compatible(node, q, adjacency, count, slots_left, words):
+    """Remove candidates with too few candidates in common with one of ``count`` lacking vertices.
 
     If both need more neighbours together than the other slots, they have some of them in common.
     Return whether there were any.
     """
     removed = False
-    needed = 2 * q.degree - count_common(adjacency, row, node.chosen, words) - slots_left + 1
     for j in range(words):
         bits = node.candidates[j]
         while bits != u64(0):
             u = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
-            other = row_of(q, u, words)
-            adjacent = 1 if adjacency[row + j] & bit(u) != u64(0) else 0
-            both = needed - count_common(adjacency, other, node.chosen, words) - adjacent
-            if both > 0 and lacks_common(node, adjacency, row, other, both, words):
+            row = row_of(q, u, words)
+            needed = q.degree - count_common(adjacency, row, node.chosen, words) - slots_left + 1
+            compatible, i = True, 0
+            while compatible and i < count:
+                both = needed + node.needs[i]
+                if both > 0:
+                    v = node.needy[i]
+                    if adjacency[row + (v >> 6)] & bit(v) != u64(0):
+                        both -= 1
+                    other = row_of(q, v, words)
+                    compatible = not lacks_common(node, adjacency, row, other, both, words)
+                i += 1
+            if not compatible:
                 node.candidates[j] = node.candidates[j] & ~bit(u)
                 removed = True
-    return removed
-
-
-@func
-def keep_all_compatible(node, q, adjacency, slots_left, words):
-    """Apply `keep_compatible` to all lacking vertices; return whether candidates were removed."""
-    removed = False
-    for j in range(words):
-        lacking = node.lacking[j]
-        while lacking != u64(0):
-            row = row_of(q, 64 * i64(j) + i64(ctz(lacking)), words)
-            lacking = lacking & (lacking - u64(1))
-            removed = keep_compatible(node, q, adjacency, row, slots_left, words) or removed
     return removed
 
 
@@ -490,7 +492,7 @@ def is_solution(node, q, adjacency, words):
 
 
 @func
-def next_candidate(node, q, adjacency, missing, focus, words):
+def next_candidate(node, q, adjacency, count, missing, focus, words):
     """Remove candidates; return that of the next branch, and whether there were removed ones.
 
     It is -1 if the node has no subgraph.
@@ -501,7 +503,7 @@ def next_candidate(node, q, adjacency, missing, focus, words):
     if least > 0:
         removed = keep_gaining(node, q, adjacency, least, words)
     if not removed:
-        removed = keep_all_compatible(node, q, adjacency, slots_left, words)
+        removed = keep_compatible(node, q, adjacency, count, slots_left, words)
     if not removed and size_bound(node, q, adjacency, words) < q.min_size:
         v = i64(-1)
     return v, removed
@@ -517,13 +519,13 @@ def visit(node, q, queries, adjacency, words):
             for j in range(words):
                 node.subgraph[j] = node.chosen[j] | node.candidates[j]
             solved = size_of(node.subgraph, words) <= q.max_size
-            missing, focus = find_lacking(node, q, adjacency, q.degree, words)
+            count, missing, focus = find_lacking(node, q, adjacency, q.degree, words)
             if not solved and missing == 0:
                 solved = is_solution(node, q, adjacency, words)
             if solved:
                 record_solution(node, q, queries, adjacency, words)
             else:
-                v, again = next_candidate(node, q, adjacency, missing, focus, words)
+                v, again = next_candidate(node, q, adjacency, count, missing, focus, words)
                 if v >= 0 and not again:
                     push_excluding(node, q, adjacency, v, words)
                     push_including(node, v, words)
@@ -542,8 +544,10 @@ def visit_for_all(node, q, state, words):
                     for j in range(words):
                         state.solutions[at * words + j] = node.chosen[j]
             else:
-                missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)
-                v, again = next_candidate(node, q, state.adjacency, missing, focus, words)
+                count, missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)
+                v, again = next_candidate(
+                    node, q, state.adjacency, count, missing, focus, words
+                )
                 if v >= 0 and not again:
                     node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
                     push(node, words)
