@@ -16,7 +16,7 @@ from targets import tries
 
 import morph
 from morph.algorithms.community import community as module
-from morph.algorithms.community import lists, neighbourhood, search, tasks
+from morph.algorithms.community import lists, neighbourhood, tasks
 from morph.cli import main
 
 
@@ -61,7 +61,7 @@ def test_against_all_subgraphs(target, data):
     queries = data.draw(st.lists(ends, min_size=1, max_size=3))
     top = data.draw(st.sampled_from([1, 2, 5, 1000]))
     with (
-        mock.patch.object(search, "MIN_NODES_PER_ITEM", data.draw(st.sampled_from([1, 256]))),
+        mock.patch.object(tasks, "FEW_ITEMS_CPU", data.draw(st.sampled_from([0, 1 << 20]))),
         mock.patch.object(module, "AT_ONCE_CPU", data.draw(st.sampled_from([0, 64]))),
         mock.patch.object(
             neighbourhood, "MAX_CANDIDATES", data.draw(st.sampled_from([2, 1 << 15]))
@@ -203,7 +203,7 @@ def test_hard_queries_wait_for_others():
     with (
         mock.patch.object(module, "NODES_CPU", 1),
         mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
-        mock.patch.object(search, "MIN_NODES_PER_ITEM", 1),
+        mock.patch.object(tasks, "FEW_ITEMS_CPU", 1 << 20),
     ):
         found = morph.community(g, queries, size)
     assert [x.min_degree for x in found] == [x.min_degree for x in best]

@@ -11,8 +11,9 @@ slots, and have too few candidates in common (`keep_compatible`).  A branch incl
 neighbour of the chosen vertex that has the fewest spare candidates.
 
 The open nodes of all queries are in one queue.  An item searches below a node depth first:
-few nodes while the queue has fewer items than `SearchState.target_items`, then it adds its open
-nodes to the queue.  So one hard query soon occupies all threads, until its end.
+one node while the queue has few items, and few while it has fewer than `SearchState.target_items`;
+then it adds its open nodes to the queue.  So one hard query soon occupies all threads, until its
+end.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -34,7 +35,7 @@ from morph.prelude import (
     u64,
 )
 
-MIN_NODES_PER_ITEM = 16  # visited below a node of the queue
+MIN_NODES_PER_ITEM = 16  # visited below a node of the queue, unless it has few items
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 
@@ -59,6 +60,7 @@ class SearchState(NamedTuple):
     max_depth: int  # more than the number of vertices of any subgraph
     words: int  # of the largest set of any query
     counters: Any  # scalars: ``nodes`` visited in this launch; ``solutions``; ``open`` items
+    few_items: int  # while fewer items are open, an item visits one node
     target_items: int  # open items that occupy all threads
     node_limit: int  # visited nodes after which a launch defers the rest
     solutions: Any  # a column of words, one solution after another, if all are wanted
@@ -600,6 +602,8 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
     visited, nodes = atomic_add(state.counters.nodes, i64(0)), i32(0)
     if visited < state.node_limit:
         min_nodes, max_nodes = i32(MIN_NODES_PER_ITEM), i32(MAX_NODES_PER_ITEM)
+        if atomic_add(state.counters.open, i64(0)) < state.few_items:
+            min_nodes = i32(1)
         if words > STANDARD_WORDS:
             min_nodes = min_nodes * STANDARD_WORDS**2 // (words * words) + 1
             max_nodes = max_nodes * STANDARD_WORDS**2 // (words * words) + 1

@@ -35,7 +35,8 @@ from morph.launch.threads import get_num_threads
 from morph.prelude import i32, i64, u64
 
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
-TARGET_ITEMS = 1 << 17  # of the queue of a GPU, see `SearchState`
+FEW_ITEMS, FEW_ITEMS_CPU = 1 << 11, 0  # of the queue, see `SearchState`
+TARGET_ITEMS = 1 << 17  # of that of a GPU
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
@@ -316,7 +317,7 @@ class Search:
             limit = int(min(limit, most_nodes))
             state = SearchState(
                 sets.queries, sets.adjacency.bits, self.max_depth, self.words, counters,
-                self.target_items, limit, sets.solutions.bits, capacity,
+                self.few_items, self.target_items, limit, sets.solutions.bits, capacity,
             )  # fmt: skip
             statics = find_all, self.fixed_words
             foreach(queue, search_sets, state, queue, deferred, *statics, until_empty=True)
@@ -326,6 +327,11 @@ class Search:
             most_nodes -= nodes
             limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
         return int(counters.solutions) if find_all else 0
+
+    @property
+    def few_items(self) -> int:
+        """Open items of the queue below which an item visits one node."""
+        return FEW_ITEMS_CPU if self.sets.device.on_host else FEW_ITEMS
 
     @property
     def target_items(self) -> int:
