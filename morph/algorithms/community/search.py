@@ -37,6 +37,7 @@ from morph.prelude import (
 
 MIN_NODES_PER_ITEM = 16  # visited below a node of the queue, unless it has few items
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
+BELOW_20_BITS = (1 << 20) - 1
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 
 
@@ -128,6 +129,17 @@ def count_common(adjacency, row, s, words):
 
 
 @func
+def count_in_both(adjacency, row, one, other, words):
+    """Count the members of two sets among the neighbours of a row."""
+    first, second = i32(0), i32(0)
+    for j in range(words):
+        bits = adjacency[row + j]
+        first += i32(popcount(bits & one[j]))
+        second += i32(popcount(bits & other[j]))
+    return first, second
+
+
+@func
 def row_of(q, v, words):
     """Return the first word of a vertex's neighbours in ``adjacency``."""
     return q.first_word + i64(words) * v
@@ -180,8 +192,8 @@ def reduce_by_degrees(node, q, adjacency, k, words):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            inside = count_common(adjacency, row, node.chosen, words)
-            among = inside + count_common(adjacency, row, node.candidates, words)
+            inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
+            among = inside + outside
             if node.chosen[j] & bit(v) != u64(0):
                 if among < k or inside + slots_left < k:
                     possible = False
@@ -266,16 +278,15 @@ def find_lacking(node, q, adjacency, k, words):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            inside = count_common(adjacency, row, node.chosen, words)
+            inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
             if inside < k:
                 node.needy[count] = v
                 node.needs[count] = k - inside
                 count += 1
                 missing += k - inside
                 node.lacking[j] = node.lacking[j] | bit(v)
-                spare = count_common(adjacency, row, node.candidates, words) + inside
-                if focus < 0 or spare < fewest:
-                    fewest, focus = spare, row
+                if focus < 0 or inside + outside < fewest:
+                    fewest, focus = inside + outside, row
     return count, missing, focus
 
 
@@ -294,16 +305,17 @@ def best_candidate(node, q, adjacency, focus, words):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            gained = count_common(adjacency, row, node.lacking, words)
+            gained, inside = count_in_both(adjacency, row, node.lacking, node.chosen, words)
             node.gains[gained] += 1
-            inside = count_common(adjacency, row, node.chosen, words)
-            among = inside + count_common(adjacency, row, node.candidates, words)
-            value = ((i64(gained) << 20) + inside << 20) + among
             near = True
             if focus >= 0:
                 near = adjacency[focus + j] & bit(v) != u64(0)
-            if value > score and near:
-                best, score = v, value
+            value = ((i64(gained) << 20) + inside << 20) + BELOW_20_BITS
+            if near and value > score:  # else the last count does not matter
+                among = inside + count_common(adjacency, row, node.candidates, words)
+                value = ((i64(gained) << 20) + inside << 20) + among
+                if value > score:
+                    best, score = v, value
     return best
 
 
@@ -323,21 +335,6 @@ def least_gain(node, missing, slots_left, max_size):
 
 
 @func
-def keep_gaining(node, q, adjacency, least, words):
-    """Remove candidates of too small a gain; return whether there were any."""
-    removed = False
-    for j in range(words):
-        bits = node.candidates[j]
-        while bits != u64(0):
-            v = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
-            if count_common(adjacency, row_of(q, v, words), node.lacking, words) < least:
-                node.candidates[j] = node.candidates[j] & ~bit(v)
-                removed = True
-    return removed
-
-
-@func
 def lacks_common(node, adjacency, row, other, needed, words):
     """Return whether two rows have fewer candidates in common than are needed."""
     for j in range(words):
@@ -347,11 +344,12 @@ def lacks_common(node, adjacency, row, other, needed, words):
 
 
 @func
-def keep_compatible(node, q, adjacency, count, slots_left, words):
-    """Remove candidates with too few candidates in common with one of ``count`` lacking vertices.
+def keep_compatible(node, q, adjacency, count, least, slots_left, words):
+    """Remove candidates of too small a gain, and those that do not fit one of the lacking vertices.
 
-    If both need more neighbours together than the other slots, they have some of them in common.
-    Return whether there were any.
+    If a candidate and a vertex need more neighbours together than there are other slots, they have
+    some of these in common.  Return whether there were such candidates; ``count`` vertices lack
+    neighbours.
     """
     removed = False
     for j in range(words):
@@ -360,8 +358,9 @@ def keep_compatible(node, q, adjacency, count, slots_left, words):
             u = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, u, words)
-            needed = q.degree - count_common(adjacency, row, node.chosen, words) - slots_left + 1
-            compatible, i = True, 0
+            gained, inside = count_in_both(adjacency, row, node.lacking, node.chosen, words)
+            needed = q.degree - inside - slots_left + 1
+            compatible, i = gained >= least, 0
             while compatible and i < count:
                 both = needed + node.needs[i]
                 if both > 0:
@@ -501,13 +500,11 @@ def next_candidate(node, q, adjacency, count, missing, focus, words):
     """
     v = best_candidate(node, q, adjacency, focus, words)
     slots_left = q.max_size - size_of(node.chosen, words)
-    least, removed = least_gain(node, missing, slots_left, q.max_size), False
-    if least > 0:
-        removed = keep_gaining(node, q, adjacency, least, words)
-    if not removed:
-        removed = keep_compatible(node, q, adjacency, count, slots_left, words)
-    if not removed and size_bound(node, q, adjacency, words) < q.min_size:
-        v = i64(-1)
+    least = least_gain(node, missing, slots_left, q.max_size)
+    removed = keep_compatible(node, q, adjacency, count, least, slots_left, words)
+    if not removed and size_of(node.chosen, words) < q.min_size:
+        if size_bound(node, q, adjacency, words) < q.min_size:
+            v = i64(-1)
     return v, removed
 
 
