@@ -74,22 +74,18 @@ class Tasks:
         """Where the vertices of each task begin."""
         return _begins(self.sizes)
 
-    @property
-    def lower(self) -> Ints:
-        """How many tasks right before each are of the same query and of lower degrees."""
+    def of_one_query(self) -> tuple[Ints, Ints]:
+        """Count the tasks right before and after each that are of the same query.
+
+        These have lower degrees, and higher ones.
+        """
         same = self.degree[1:] > self.degree[:-1]
         for x in (self.vertices[self.first], self.min_size, self.max_size):
             same &= x[1:] == x[:-1]
-        number = np.arange(len(self))
-        begins = np.where(np.concatenate([[True], ~same]), number, 0)
-        return number - np.maximum.accumulate(begins)
-
-    @property
-    def higher(self) -> Ints:
-        """How many tasks right after each are of the same query and of higher degrees."""
-        lower = self.lower
-        ends = np.append(np.flatnonzero(lower[1:] == 0), len(self) - 1)
-        return ends[np.searchsorted(ends, np.arange(len(self)))] - np.arange(len(self))
+        begins = np.flatnonzero(np.concatenate([[True], ~same]))
+        sizes = np.diff(begins, append=len(self))
+        number = np.arange(len(self)) - np.repeat(begins, sizes)
+        return number, np.repeat(sizes, sizes) - 1 - number
 
     @property
     def words(self) -> Ints:
@@ -265,10 +261,11 @@ class Search:
             sets.adjacency.extend(more)
         at = np.arange(len(tasks), dtype=np.int32).repeat(sizes)
         sets.rows.extend(query=at, vertex=tasks.vertices.astype(np.int32))
+        lower, higher = tasks.of_one_query()
         limits: dict[str, Any] = {
-            name: getattr(tasks, name).astype(np.int32)
-            for name in ("min_size", "degree", "lower", "higher")
-        }
+            "min_size": tasks.min_size, "degree": tasks.degree, "lower": lower, "higher": higher
+        }  # fmt: skip
+        limits = {name: x.astype(np.int32) for name, x in limits.items()}
         max_size = np.minimum(tasks.max_size, sizes).astype(np.int32)
         self.max_depth = int(max_size.max()) + 1
         sets.queries.extend(
