@@ -181,11 +181,12 @@ class SearchTables:
             distance=np.array(distance, np.int32), min_common=least.astype(np.int32),
         )  # fmt: skip
         while True:
+            slots = self.table(len(vertex))
             find_candidates(
                 table, self.entries, self.alive, self.remaining, self.frontier,
-                self.next_frontier, self.table(len(vertex)),
+                self.next_frontier, slots,
             )  # fmt: skip
-            if not self.counters.full:
+            if not slots.shift or not self.counters.full:
                 break
             if len(self.slots) >= MAX_SLOTS and len(vertex) > 1:
                 self.grow(len(self.slots))
@@ -286,7 +287,7 @@ class Search:
                 tables.grow(least)
                 continue
             fill_rows(sets.rows, tables.entries, sets.queries, sets.adjacency.bits, table)
-            if not tables.counters.full:
+            if not table.shift or not tables.counters.full:
                 break
             tables.grow(8 * len(tables.slots))
 
