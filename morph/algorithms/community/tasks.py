@@ -19,13 +19,9 @@ from morph.algorithms.community.candidates import (
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
-from morph.algorithms.community.search import (
-    STANDARD_WORDS,
-    SearchState,
-    begin_searches,
-    search_sets,
-)
-from morph.data.collection import Collection
+from morph.algorithms.community.roots import RootTables, begin_searches
+from morph.algorithms.community.search import STANDARD_WORDS, SearchState, search_sets
+from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
@@ -37,6 +33,7 @@ from morph.prelude import i32, i64, u64
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 11, 0  # of the queue, see `SearchState`
 TARGET_ITEMS = 1 << 17  # of that of a GPU
+REDUCED_WORDS, REDUCED_WORDS_CPU = STANDARD_WORDS, 1 << 12  # see `Search.reduced_words`
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
@@ -230,12 +227,16 @@ class SetTables:
         bits = vec(u64, words)
         self.device, self.words = device, words
         self.adjacency = Table("adjacency", device, bits=u64)
-        self.rows = Table("rows", device, query=i32, vertex=i32, inside=i32, among=i32)
+        self.rows = Table(
+            "rows", device, query=i32, vertex=i32, inside=i32, among=i32, state=i32, gain=i32
+        )
         self.queries = Table(
             "queries", device, first_word=i64, first_row=i64, size=i32, words=i32, min_size=i32,
             max_size=i32, degree=i32, lower=i32, higher=i32, solved=i32, found_degree=i32,
-            solution=bits, open=i32, nodes=i64,
+            solution=bits, open=i32, nodes=i64, chosen=bits, candidates=bits, slots=i32,
+            missing=i32, best_gain=i32,
         )  # fmt: skip
+        self.changed = Flag(device)
         self.queue, self.deferred = (
             Collection(self.queries, chosen=bits, candidates=bits) for _ in range(2)
         )
@@ -304,9 +305,10 @@ class Search:
         queue, deferred = sets.queue, sets.deferred
         find_all = int(capacity > 0)
         counters.open = counters.solutions = 0
-        begin_searches(
-            sets.queries, sets.rows, sets.adjacency.bits, counters, queue, self.words, find_all
+        tables = RootTables(
+            sets.queries, sets.rows, sets.adjacency.bits, counters, queue, sets.changed
         )
+        begin_searches(tables, self.words, find_all, int(self.words > self.reduced_words))
         if (more := max(capacity * self.words, 1) - len(sets.solutions)) > 0:
             sets.solutions.extend(more)
         limit = least = self.node_limit
@@ -325,6 +327,11 @@ class Search:
             most_nodes -= nodes
             limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
         return int(counters.solutions) if find_all else 0
+
+    @property
+    def reduced_words(self) -> int:
+        """Of more words the roots are reduced by a thread for each vertex."""
+        return REDUCED_WORDS_CPU if self.sets.device.on_host else REDUCED_WORDS
 
     @property
     def few_items(self) -> int:
