@@ -34,6 +34,7 @@ from morph.language.messages import shown
 INITIAL_CAPACITY = 1 << 12  # of solutions
 NARROW = 256  # vertices that are searched first where there are more,
 NARROW_NODES = 1 << 8  # for so many nodes of each query
+REDUCED, REDUCED_CPU = NARROW, 1 << 30  # sets of more candidates are reduced before a search
 MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
 MAX_LISTED_VALUES = 1 << 24  # of all subgraphs that are searched on lists, `width` of each
 NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
@@ -272,10 +273,30 @@ class Run:
             self.search(at[wide], tasks.take(wide, NARROW), some, proves=False)
             left = left[x.best[at[left]] < degree[left]]
         large = tasks.sizes[left] > neighbourhood.MAX_CANDIDATES
-        self.search(at[left[~large]], tasks.take(left[~large]), most_nodes)
+        self.search_reduced(at[left[~large]], tasks.take(left[~large]), most_nodes)
         for i in left[large].tolist():
             if self.in_time:
                 self.search_on_lists(at[i : i + 1], degree[i : i + 1], most_nodes)
+
+    def search_reduced(self, at: Ints, tasks: Tasks, most_nodes: float) -> None:
+        """Search for subgraphs, in wide sets on a GPU after a reduction."""
+        least = REDUCED_CPU if self.tables.device.on_host else REDUCED
+        wide = tasks.sizes > least
+        self.search(at[~wide], tasks.take(np.flatnonzero(~wide)), most_nodes)
+        at, tasks = at[wide], tasks.take(np.flatnonzero(wide))
+        for part in tasks.batches():
+            if not self.in_time:
+                return
+            of = at[part]
+            possible, some = Search(self.tables, tasks.take(part)).reduced()
+            self.queries.exclude(of[~possible], some.degree[~possible])
+            of, some = of[possible], some.take(np.flatnonzero(possible))
+            again = np.flatnonzero(some.sizes > NARROW)
+            if len(again):
+                nodes = min(most_nodes, NARROW_NODES * len(again))
+                self.search(of[again], some.take(again, NARROW), nodes, proves=False)
+            left = np.flatnonzero(self.queries.best[of] < some.degree)
+            self.search(of[left], some.take(left), most_nodes)
 
     def tasks(self, at: Ints, degree: Ints) -> Tasks:
         """Make the searches for subgraphs of some degrees."""

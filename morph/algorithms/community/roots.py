@@ -10,15 +10,7 @@ All rules of a round refer to the sets at its beginning.
 # mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-from morph.algorithms.community.search import (
-    begin_search,
-    begin_sets,
-    bit,
-    row_of,
-    search_all_greedily,
-)
+from morph.algorithms.community.search import bit, row_of
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
@@ -34,17 +26,6 @@ from morph.prelude import (
 )
 
 REMOVED, CANDIDATE, CHOSEN = 0, 1, 2  # states of rows
-
-
-class RootTables(NamedTuple):
-    """What `begin_searches` needs: tables of `tasks.SetTables`, and the queue to fill."""
-
-    queries: Any
-    rows: Any
-    adjacency: Any
-    counters: Any
-    queue: Any
-    changed: Any  # a flag
 
 
 @kernel
@@ -170,7 +151,7 @@ def apply_rules(r, queries, rows, adjacency, changed):
 
 @program
 def reduce_roots(queries, rows, adjacency, changed):
-    """Reduce the sets ``chosen`` and ``candidates`` of all queries."""
+    """Set the states of rows; a query without a subgraph has no open node."""
     foreach(rows, begin_row, queries)
     changed.set()
     while changed.take():
@@ -179,15 +160,3 @@ def reduce_roots(queries, rows, adjacency, changed):
         foreach(rows, count_row, queries, adjacency)
         foreach(rows, count_gain, queries, rows, adjacency)
         foreach(rows, apply_rules, queries, rows, adjacency, changed)
-
-
-@program
-def begin_searches(tables, most_words, find_all, reduces):
-    """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
-    if find_all == 0:
-        search_all_greedily(tables.queries, tables.rows, tables.adjacency, most_words)
-    if reduces > 0:
-        reduce_roots(tables.queries, tables.rows, tables.adjacency, tables.changed)
-    else:
-        foreach(tables.queries, begin_sets)
-    foreach(tables.queries, begin_search, tables.queries, tables.counters, tables.queue)

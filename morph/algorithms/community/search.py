@@ -721,28 +721,23 @@ def search_greedily(q, queries, rows, adjacency, most_words):
 
 
 @kernel
-def begin_sets(q):
-    """Choose the query, and make all others candidates."""
-    for j in range(q.words):
-        q.chosen[j] = u64(0)
-        q.candidates[j] = low_bits(q.size - 64 * j)
-    q.chosen[0] = u64(1)
-    q.candidates[0] = q.candidates[0] & ~u64(1)
-
-
-@kernel
-def begin_search(q, queries, counters, queue):
-    """Add a node of the query's sets to the queue, unless they are known to have no subgraph."""
+def begin_search(q, counters, queue):
+    """Add a node of the query and all its candidates to the queue."""
     if q.solved == 0:
-        if q.open > 0:
-            atomic_add(counters.open, i64(1))
-            queue.add(q, chosen=q.chosen, candidates=q.candidates)
-        else:
-            end_rows(queries, q.id + 1, q.higher)
+        atomic_add(counters.open, i64(1))
+        chosen, candidates = q.solution, q.solution
+        for j in range(q.words):
+            chosen[j] = u64(0)
+            candidates[j] = low_bits(q.size - 64 * j)
+        chosen[0] = u64(1)
+        candidates[0] = candidates[0] & ~u64(1)
+        queue.add(q, chosen=chosen, candidates=candidates)
 
 
 @program
-def search_all_greedily(queries, rows, adjacency, most_words):
-    """Search greedily around all queries."""
-    foreach(rows, count_neighbours, queries, adjacency)
-    foreach(queries, search_greedily, queries, rows, adjacency, most_words)
+def begin_searches(queries, rows, adjacency, counters, queue, most_words, find_all):
+    """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
+    if find_all == 0:
+        foreach(rows, count_neighbours, queries, adjacency)
+        foreach(queries, search_greedily, queries, rows, adjacency, most_words)
+    foreach(queries, begin_search, counters, queue)

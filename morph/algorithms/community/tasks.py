@@ -19,8 +19,13 @@ from morph.algorithms.community.candidates import (
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
-from morph.algorithms.community.roots import RootTables, begin_searches
-from morph.algorithms.community.search import STANDARD_WORDS, SearchState, search_sets
+from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
+from morph.algorithms.community.search import (
+    STANDARD_WORDS,
+    SearchState,
+    begin_searches,
+    search_sets,
+)
 from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -33,7 +38,6 @@ from morph.prelude import i32, i64, u64
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 11, 0  # of the queue, see `SearchState`
 TARGET_ITEMS = 1 << 17  # of that of a GPU
-REDUCED_WORDS, REDUCED_WORDS_CPU = STANDARD_WORDS, 1 << 12  # see `Search.reduced_words`
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
@@ -292,6 +296,33 @@ class Search:
                 break
             tables.grow(8 * len(tables.slots))
 
+    def reduced(self) -> tuple[Any, Tasks]:
+        """Remove candidates by the rules of `roots.py`.
+
+        Returns
+        -------
+        possible : array of bool, shape (count,)
+            Whether there may be a subgraph.
+        tasks : Tasks
+            The searches, with the candidates that are left: first those that each subgraph has,
+            then those that are adjacent to most of these that lack neighbours.
+        """
+        sets, tasks = self.sets, self.tasks
+        reduce_roots(sets.queries, sets.rows, sets.adjacency.bits, sets.changed)
+        to_host, count = sets.device.to_host, len(tasks.vertices)
+        state, gain = (np.asarray(to_host(x[:count])) for x in (sets.rows.state, sets.rows.gain))
+        of = np.repeat(np.arange(len(tasks)), tasks.sizes)
+        rank = np.where(state == CHOSEN, 1 << 31, gain.astype(np.int64))
+        rank[tasks.first] = 1 << 32
+        order = np.lexsort((-rank, of))
+        order = order[state[order] != REMOVED]
+        sizes = np.bincount(of[order], minlength=len(tasks))
+        possible = (self.value("open") > 0) & (
+            sizes >= np.maximum(tasks.min_size, tasks.degree + 1)
+        )
+        limits = tasks.min_size, tasks.max_size, tasks.degree
+        return possible, Tasks(*limits, sizes, tasks.vertices[order])
+
     def run(
         self, end: float, report: Callable[[int], object], capacity: int = 0,
         most_nodes: float = np.inf,
@@ -305,10 +336,9 @@ class Search:
         queue, deferred = sets.queue, sets.deferred
         find_all = int(capacity > 0)
         counters.open = counters.solutions = 0
-        tables = RootTables(
-            sets.queries, sets.rows, sets.adjacency.bits, counters, queue, sets.changed
+        begin_searches(
+            sets.queries, sets.rows, sets.adjacency.bits, counters, queue, self.words, find_all
         )
-        begin_searches(tables, self.words, find_all, int(self.words > self.reduced_words))
         if (more := max(capacity * self.words, 1) - len(sets.solutions)) > 0:
             sets.solutions.extend(more)
         limit = least = self.node_limit
@@ -327,11 +357,6 @@ class Search:
             most_nodes -= nodes
             limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
         return int(counters.solutions) if find_all else 0
-
-    @property
-    def reduced_words(self) -> int:
-        """Of more words the roots are reduced by a thread for each vertex."""
-        return REDUCED_WORDS_CPU if self.sets.device.on_host else REDUCED_WORDS
 
     @property
     def few_items(self) -> int:
