@@ -295,7 +295,8 @@ class Run:
             if len(again):
                 nodes = min(most_nodes, NARROW_NODES * len(again))
                 self.search(of[again], some.take(again, NARROW), nodes, proves=False)
-            left = np.flatnonzero(self.queries.best[of] < some.degree)
+            x = self.queries
+            left = np.flatnonzero((x.best[of] < some.degree) & (some.degree <= x.bound[of]))
             self.search(of[left], some.take(left), most_nodes)
 
     def tasks(self, at: Ints, degree: Ints) -> Tasks:
