@@ -70,7 +70,7 @@ def recorded() -> dict[str, Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binding, "_compiled_now", compiled_now)
-        patch.setattr(Pretended, "few", CudaDevice.few)
+        patch.setattr(Pretended, "host_array_limit", CudaDevice.host_array_limit)
         for device in ("cpu", pretended(patch)):
             for name, call in CALLS.items():
                 records_of.clear(), binding._compiled.clear()

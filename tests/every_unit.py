@@ -95,7 +95,7 @@ def graphs() -> None:
             row.function(parts, **row.arguments_of({}), **row.complete)
     some = morph.generate.uniform(12, 30, seed=1, directed=False)
     assert morph.community(some, list(range(12)), (4, 6), all=True)
-    with mock.patch.object(community, "REDUCED_CPU", 0):
+    with mock.patch.object(community, "MAX_UNREDUCED_CPU", 0):
         morph.community(some, 0, (4, 6))
     with mock.patch.object(neighbourhood, "MAX_CANDIDATES", 1):  # else in rows of bits
         morph.community(some, list(range(12)), (4, 6))

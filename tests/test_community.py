@@ -62,8 +62,8 @@ def test_against_all_subgraphs(target, data):
     top = data.draw(st.sampled_from([1, 2, 5, 1000]))
     with (
         mock.patch.object(tasks, "FEW_ITEMS_CPU", data.draw(st.sampled_from([0, 1 << 20]))),
-        mock.patch.object(module, "REDUCED_CPU", data.draw(st.sampled_from([0, 1 << 30]))),
-        mock.patch.object(module, "AT_ONCE_CPU", data.draw(st.sampled_from([0, 64]))),
+        mock.patch.object(module, "MAX_UNREDUCED_CPU", data.draw(st.sampled_from([0, 1 << 30]))),
+        mock.patch.object(module, "MAX_DEGREES_CPU", data.draw(st.sampled_from([0, 64]))),
         mock.patch.object(
             neighbourhood, "MAX_CANDIDATES", data.draw(st.sampled_from([2, 1 << 15]))
         ),

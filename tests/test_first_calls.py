@@ -92,7 +92,7 @@ def operations(monkeypatch):
 @pytest.mark.parametrize("name", CALLS)
 def test_no_operation_on_arrays(monkeypatch, operations, name):
     """CuPy would compile a kernel for each, 0.1 s one after the other."""
-    monkeypatch.setattr(pretend.Pretended, "few", CudaDevice.few)
+    monkeypatch.setattr(pretend.Pretended, "host_array_limit", CudaDevice.host_array_limit)
     want = np.asarray(CALLS[name]("cpu"))
     device = pretended(monkeypatch)
     monkeypatch.setitem(_known, device.name, device)

@@ -35,7 +35,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv(tiers.VARIABLE, "auto")
     monkeypatch.setattr(cpu, "_known", {})
-    monkeypatch.setattr(tiers, "RUN", 0.0)
+    monkeypatch.setattr(tiers, "OPTIMISE_AFTER", 0.0)
     monkeypatch.setattr(processes, "LOWEST", 0)  # other programs run, too
     background = tiers.Background()
     monkeypatch.setattr(tiers, "background", background)

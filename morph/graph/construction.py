@@ -96,7 +96,7 @@ class Making:
         directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
         symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
         where = device_for(device, src, dst, weight)
-        work = where.near(src, dst, weight)  # where edges are checked and sorted
+        work = where.array_device(src, dst, weight)  # where edges are checked and sorted
         a, b, w, rows = checked_edges(work, src, dst, weight, n)
         both = not symmetric and (symmetrize or not directed)
         dtype = None if w is None else w.dtype
@@ -146,7 +146,7 @@ class Making:
         """
         symmetric, copy = truth(symmetric, "symmetric"), truth(copy, "copy")
         where = device_for(device, dst, offsets, weight)
-        work = where.near(dst, offsets, weight)
+        work = where.array_device(dst, offsets, weight)
         keep = not copy or work is not where  # as in `from_edges`
         with work.active():
             b = work.asarray(dst)

@@ -148,9 +148,9 @@ class Backend(Protocol):
         ``foreach``, and programs run as plain Python.
     local_limit : int
         Bytes that the local collections of one item may take.
-    few : int
-        Operations on arrays of fewer elements that come from the host, or go there, are faster on
-        the host (see `near`): CuPy compiles a kernel for each operation and type, for 0.1 s.
+    host_array_limit : int
+        Arrays of fewer elements that come from the host, or go there, are processed on the host
+        (see `array_device`): CuPy compiles a kernel for each operation and type, for 0.1 s.
     bulk : int
         Elements that array operations best process at once: temporaries of a device with its own
         memory may be larger, but each operation costs a launch.
@@ -168,20 +168,21 @@ class Backend(Protocol):
     on_host: ClassVar[bool]
     interprets: ClassVar[bool]
     local_limit: ClassVar[int]
-    few: ClassVar[int]
+    host_array_limit: ClassVar[int]
     bulk: ClassVar[int]
     serial_items: ClassVar[int]
     throughput: ClassVar[int]
 
     # --- memory ----------------------------------------------------------------------------------
 
-    def near(self, *given: Any) -> Backend:
-        """Return the device of operations on arrays: the CPU if they have few elements, or this.
+    def array_device(self, *given: Any) -> Backend:
+        """Return the device on which to process arrays: the CPU if all are small, else this one.
 
         Parameters
         ----------
-        *given : object
-            Numbers of elements, or arrays (None: no array), of which those of a GPU stay there.
+        *given : int, array or None
+            Each a number of elements, an array, or no array.  Small are those of fewer than
+            `host_array_limit` elements; an array that already lies on a GPU is never small.
         """
 
     def active(self) -> AbstractContextManager[Any]:
@@ -236,11 +237,11 @@ class Backend(Protocol):
     def write(self, array: Array, values: Any) -> None:
         """Write to all elements of an array of this device, or of a view of one.
 
-        ``values`` are of the array's type: one, or an array of any device that can be broadcast.
+        ``values`` have the array's dtype: a scalar, or an array of any device that broadcasts.
         """
 
     def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
-        """Copy integers of this device to a type, with ``new`` where ``x`` has ``old``."""
+        """Return a copy of integers as ``dtype``, with ``new`` in place of ``old``."""
 
     def put(self, *writes: Write) -> None:
         """Write values to arrays of this device; two writes may not overlap.

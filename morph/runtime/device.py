@@ -42,6 +42,8 @@ class Device(Backend):
         ``numpy`` or ``cupy``.
     """
 
+    host_array_limit = 0
+
     def __init__(self, kind: str, index: int, xp: Any) -> None:
         self.kind = kind
         self.index = index
@@ -60,15 +62,14 @@ class Device(Backend):
     def __reduce__(self) -> Any:
         return device, (self.name,)
 
-    few = 0
+    def array_device(self, *given: Any) -> Device:
+        return device("cpu") if all(map(self._is_small, given)) else self
 
-    def near(self, *given: Any) -> Device:
-        return device("cpu") if all(map(self._is_few, given)) else self
-
-    def _is_few(self, x: Any) -> bool:
+    def _is_small(self, x: Any) -> bool:
+        """Whether a number of elements, or an array on the host, is below `host_array_limit`."""
         if isinstance(x, int):
-            return x < self.few
-        return x is None or length_hint(x) < self.few and is_host(imported(x))
+            return x < self.host_array_limit
+        return x is None or length_hint(x) < self.host_array_limit and is_host(imported(x))
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         with self.active():

@@ -37,7 +37,7 @@ class CandidateTable(NamedTuple):
     queries: Any
     slots: Any
     counters: Any  # scalars: ``full``, whether the hash table is full
-    shift: i32  # 64 less the binary logarithm of the number of slots; 0: a slot for each pair
+    shift: i32  # 64 less the binary logarithm of the number of slots; 0: no hashing, see `first_slot`
 
 
 @func
@@ -47,7 +47,10 @@ def key_of(query, v):
 
 @func
 def first_slot(table, query, v):
-    """Return the slot at which the search for a vertex of a query begins."""
+    """Return the slot at which the search for a vertex of a query begins.
+
+    Without hashing each pair of a query and a vertex has a slot of its own, which is this one.
+    """
     at = i64(query) * len(table.graph.points) + i64(v)
     if table.shift > 0:
         at = i64(key_of(query, v) * u64(0x9E3779B97F4A7C15) >> u64(table.shift))
@@ -69,7 +72,10 @@ def slot_of(table, query, v):
 
 @func
 def find_key(table, at, key):
-    """Return the key of a slot, 0 if it was empty and now has the given key."""
+    """Return the key of a slot, 0 if it was empty and now has the given key.
+
+    Most slots are taken already: a load finds this without an atomic operation.
+    """
     old = table.slots[at].key
     if old == u64(0):
         old = atomic_cas(table.slots[at].key, u64(0), key)

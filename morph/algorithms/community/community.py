@@ -34,12 +34,13 @@ from morph.language.messages import shown
 INITIAL_CAPACITY = 1 << 12  # of solutions
 NARROW = 256  # vertices that are searched first where there are more,
 NARROW_NODES = 1 << 8  # for so many nodes of each query
-REDUCED, REDUCED_CPU = NARROW, 1 << 30  # sets of more candidates are reduced before a search
+MAX_UNREDUCED, MAX_UNREDUCED_CPU = NARROW, 1 << 30  # candidates; larger sets are reduced first
 MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
-MAX_LISTED_VALUES = 1 << 24  # of all subgraphs that are searched on lists, `width` of each
+MAX_LISTED_VALUES = 1 << 24  # stored vertices of all subgraphs, `ListSearch.width` of each
 NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
 MAX_BATCH, MAX_BATCH_CPU = 1 << 13, 1 << 8  # queries that are prepared together
-AT_ONCE, AT_ONCE_CPU = 1 << 6, 0  # searches that few queries begin together, one for each degree
+# searches: up to so many, all open degrees of the queries are searched at once, else one of each
+MAX_DEGREES, MAX_DEGREES_CPU = 1 << 6, 0
 
 
 class Community(NamedTuple):
@@ -60,8 +61,9 @@ class Community(NamedTuple):
         Visited by the search.
     all : list of array of int64, optional
         The vertices of all subgraphs of this minimum degree, in lexicographic order; None if they
-        were not asked for, or the time was up.  Where more than 32,768 vertices may be in one, None
-        also if they may have more than 256, or are more than 2**20 (65,536 if larger than 64).
+        were not asked for, or the time was up.  If more than 32,768 vertices have to be searched,
+        also None if the largest size is above 256, or more than 2**20 subgraphs are found (2**18 if
+        the largest size is above 16, 2**16 if above 64).
     top : list of (int, array of int64), optional
         The minimum degrees and vertices of the best subgraphs; None as for ``all``.
     """
@@ -115,7 +117,20 @@ class Queries:
         return self.best[at] + (3 * (self.bound[at] - self.best[at]) + 3) // 4
 
     def degrees(self, at: Ints, most: int) -> tuple[Ints, Ints]:
-        """Return queries and degrees to search for: all of each if these are at most ``most``."""
+        """Choose the searches of the next step.
+
+        Parameters
+        ----------
+        at : array of int64, shape (count,)
+            Undecided queries.
+        most : int
+            If the queries have at most so many open degrees, all of these are searched for, in
+            ascending order; otherwise one degree of each query.
+
+        Returns
+        -------
+        queries, degrees : array of int64, of one length
+        """
         count = self.bound[at] - self.best[at]
         if count.sum() > most:
             return at, self.next_degree(at)
@@ -123,13 +138,13 @@ class Queries:
         return np.repeat(at, count), np.repeat(self.best[at] + 1, count) + number
 
     def note(self, at: Ints, degree: Ints, members: list[Ints]) -> None:
-        """Keep better subgraphs."""
+        """Store subgraphs, with vertices ``members``, that are better than the best ones so far."""
         for i, k, x in zip(at.tolist(), degree.tolist(), members, strict=True):
             if k > self.best[i]:
                 self.best[i], self.members[i] = k, x
 
     def exclude(self, at: Ints, degree: Ints) -> None:
-        """Note that queries have no subgraphs of some degrees."""
+        """Lower the bounds of queries below degrees of which they have no subgraph."""
         np.minimum.at(self.bound, at, degree - 1)
 
     def complete(self, i: int) -> None:
@@ -250,7 +265,7 @@ class Run:
         """Find the best subgraphs of all queries, until the time is up."""
         on_host, level = self.tables.device.on_host, self.queries.level
         most, nodes = (MAX_BATCH_CPU, NODES_CPU) if on_host else (MAX_BATCH, NODES)
-        at_once = AT_ONCE_CPU if on_host else AT_ONCE
+        most_degrees = MAX_DEGREES_CPU if on_host else MAX_DEGREES
         while len(left := self.queries.undecided) and self.in_time:
             least = int(level[left].min())
             most_nodes = np.inf if len(left) == 1 else nodes << 4 * least
@@ -258,7 +273,7 @@ class Run:
             for start in range(0, len(left), most):
                 if self.in_time:
                     some = left[start : start + most]
-                    self.decide(*self.queries.degrees(some, at_once), most_nodes)
+                    self.decide(*self.queries.degrees(some, most_degrees), most_nodes)
 
     def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""
@@ -268,9 +283,8 @@ class Run:
         x.exclude(at[few], degree[few])
         left = np.flatnonzero(~few & (degree <= x.bound[at]))
         wide = left[(tasks.sizes[left] > NARROW) & (x.level[at[left]] == 0)]
-        if len(wide):  # most have a subgraph among the first vertices
-            some = min(most_nodes, NARROW_NODES * len(wide))
-            self.search(at[wide], tasks.take(wide, NARROW), some, proves=False)
+        if len(wide):
+            self.search_narrow(at, tasks, wide, most_nodes)
             left = left[x.best[at[left]] < degree[left]]
         large = tasks.sizes[left] > neighbourhood.MAX_CANDIDATES
         self.search_reduced(at[left[~large]], tasks.take(left[~large]), most_nodes)
@@ -278,26 +292,31 @@ class Run:
             if self.in_time:
                 self.search_on_lists(at[i : i + 1], degree[i : i + 1], most_nodes)
 
+    def search_narrow(self, at: Ints, tasks: Tasks, wide: Ints, most_nodes: float) -> None:
+        """Search the first candidates of some tasks: most have a subgraph among these."""
+        nodes = min(most_nodes, NARROW_NODES * len(wide))
+        self.search(at[wide], tasks.take(wide, NARROW), nodes, proves=False)
+
     def search_reduced(self, at: Ints, tasks: Tasks, most_nodes: float) -> None:
-        """Search for subgraphs, in wide sets on a GPU after a reduction."""
-        least = REDUCED_CPU if self.tables.device.on_host else REDUCED
-        wide = tasks.sizes > least
+        """Search for subgraphs; wide sets are reduced first, on a GPU."""
+        x = self.queries
+        most = MAX_UNREDUCED_CPU if self.tables.device.on_host else MAX_UNREDUCED
+        wide = tasks.sizes > most
         self.search(at[~wide], tasks.take(np.flatnonzero(~wide)), most_nodes)
         at, tasks = at[wide], tasks.take(np.flatnonzero(wide))
         for part in tasks.batches():
             if not self.in_time:
                 return
-            of = at[part]
-            possible, some = Search(self.tables, tasks.take(part)).reduced()
-            self.queries.exclude(of[~possible], some.degree[~possible])
-            of, some = of[possible], some.take(np.flatnonzero(possible))
-            again = np.flatnonzero(some.sizes > NARROW)
-            if len(again):
-                nodes = min(most_nodes, NARROW_NODES * len(again))
-                self.search(of[again], some.take(again, NARROW), nodes, proves=False)
-            x = self.queries
-            left = np.flatnonzero((x.best[of] < some.degree) & (some.degree <= x.bound[of]))
-            self.search(of[left], some.take(left), most_nodes)
+            of = at[part]  # the query of each task
+            possible, reduced = Search(self.tables, tasks.take(part)).reduced()
+            x.exclude(of[~possible], reduced.degree[~possible])
+            of, reduced = of[possible], reduced.take(np.flatnonzero(possible))
+            still_wide = np.flatnonzero(reduced.sizes > NARROW)
+            if len(still_wide):  # the reduction has changed which candidates come first
+                self.search_narrow(of, reduced, still_wide, most_nodes)
+            degree = reduced.degree
+            left = np.flatnonzero((x.best[of] < degree) & (degree <= x.bound[of]))
+            self.search(of[left], reduced.take(left), most_nodes)
 
     def tasks(self, at: Ints, degree: Ints) -> Tasks:
         """Make the searches for subgraphs of some degrees."""
@@ -375,7 +394,10 @@ class Run:
         return sorted(search.all_members(count), key=np.ndarray.tolist)
 
     def find_all_on_lists(self, i: int, degree: int) -> list[Ints] | None:
-        """Find all subgraphs of a minimum degree, of the candidates found last."""
+        """Find all subgraphs of a minimum degree among the candidates in the hash table.
+
+        None if they may be too large, are too many, or the time was up.
+        """
         x = self.queries
         if x.max_size[i] > MAX_LISTED:
             return None
@@ -409,7 +431,10 @@ class Run:
     def find_top(
         self, i: int, count: int, best: list[Ints] | None
     ) -> list[tuple[int, Ints]] | None:  # fmt: skip
-        """Find the best subgraphs, None if that takes too much; ``best`` may be those of all."""
+        """Find the best subgraphs, None if `find_all` does not find all of a degree.
+
+        ``best`` has all subgraphs of the largest minimum degree, or None if these are not known.
+        """
         found: list[tuple[int, Ints]] = []
         seen: set[bytes] = set()
         for degree in range(int(self.queries.best[i]), -1, -1):

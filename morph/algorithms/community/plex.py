@@ -30,8 +30,8 @@ from morph.data.conversion import as_integer
 from morph.graph import Graph
 
 FIRST, MOST = 1 << 6, 1 << 12  # roots that are searched at once
-MAX_LISTED = 256  # points of a k-plex that is searched on lists
-LISTED_NODES = 1 << 22  # that a call visits on lists, at most
+MAX_LISTED = 256  # points of a k-plex that is searched on adjacency lists
+LISTED_NODES = 1 << 22  # that all searches on adjacency lists of a call visit, at most
 
 
 class MaxPlex(NamedTuple):
@@ -58,8 +58,8 @@ def max_k_plex(graph: Graph, k: int) -> MaxPlex:
     MaxPlex
         ``points``, shape (size,), int64, ascending, on the host: of several largest ones any.
         ``size``, 0 if the graph has no points.  ``proved``, whether there is no larger one: false
-        only if more than 32,768 points may be in one with another point, and the search among
-        these was ended: after 2**22 nodes, or for more than 256 points.
+        only if more than 32,768 points had to be searched at once, and this search was left out,
+        since a larger k-plex has more than 256 points, or ended after 2**22 nodes.
 
     Raises
     ------
@@ -143,7 +143,10 @@ class PlexSearch:
     def decide_on_lists(
         self, tables: SearchTables, graph: SimpleGraph, vertices: Ints, size: int
     ) -> Ints | None:
-        """Find a subgraph of a size, in which no vertex lacks too many neighbours."""
+        """Find a k-plex of a size among some vertices, the first of which it has.
+
+        None if there is none, or the search was left out or ended; then `proved` is false.
+        """
         if size > MAX_LISTED or self.nodes_left <= 0:
             self.proved = False
             return None

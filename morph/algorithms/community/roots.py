@@ -5,6 +5,12 @@ decide most roots of many candidates need only the neighbours of one vertex, and
 vertices at the same time, until they change nothing: those by degrees, and those of `search.py` for
 candidates that have few neighbours in common with a chosen vertex, or are adjacent to few of them.
 All rules of a round refer to the sets at its beginning.
+
+Each row has a vertex of a query: its ``state``; ``inside``, its chosen neighbours; ``among``, these
+and those that are candidates; ``gain``, how many chosen vertices that lack neighbours it is
+adjacent to.  A query has the sets ``chosen`` and ``candidates``; ``slots``, how many vertices can
+still be chosen; ``missing``, how many neighbours its chosen vertices lack; ``best_gain``, the
+largest gain of a candidate.  Other columns are those of `SearchState`.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -30,7 +36,7 @@ REMOVED, CANDIDATE, CHOSEN = 0, 1, 2  # states of rows
 
 @kernel
 def begin_row(r, queries):
-    """Choose the query, and make all others candidates."""
+    """Choose the vertex of the query, and make all others candidates."""
     r.state = i32(CHOSEN) if r.id == queries[r.query].first_row else i32(CANDIDATE)
 
 
@@ -92,7 +98,10 @@ def count_gain(r, queries, rows, adjacency):
 
 @func
 def fits(q, rows, adjacency, row, inside):
-    """Return whether a candidate has enough candidates in common with each chosen vertex."""
+    """Return whether a candidate has enough candidates in common with each chosen vertex.
+
+    The rule of `keep_compatible`; ``row`` is the candidate's, with ``inside`` chosen neighbours.
+    """
     possible = True
     needed = q.degree - inside - q.slots + 1
     for j in range(q.words):
@@ -116,7 +125,7 @@ def fits(q, rows, adjacency, row, inside):
 
 @func
 def change_rows(rows, first, bits, state, changed):
-    """Give candidates, the bits of a word whose first row is given, another state."""
+    """Give the candidates of a word another state; bit i is that of row ``first + i``."""
     while bits != u64(0):
         row = first + i64(ctz(bits))
         bits = bits & (bits - u64(1))
@@ -126,7 +135,7 @@ def change_rows(rows, first, bits, state, changed):
 
 @kernel
 def apply_rules(r, queries, rows, adjacency, changed):
-    """Apply the rules to a vertex; a query without a subgraph has no open node."""
+    """Apply the rules to a vertex; ``open`` of a query without a subgraph becomes 0."""
     q = queries[r.query]
     v = r.id - q.first_row
     row, k, slots = row_of(q, v, q.words), q.degree, q.slots
@@ -151,7 +160,7 @@ def apply_rules(r, queries, rows, adjacency, changed):
 
 @program
 def reduce_roots(queries, rows, adjacency, changed):
-    """Set the states of rows; a query without a subgraph has no open node."""
+    """Set the states of all rows; ``open`` of queries without a subgraph becomes 0."""
     foreach(rows, begin_row, queries)
     changed.set()
     while changed.take():

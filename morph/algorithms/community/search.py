@@ -37,7 +37,7 @@ from morph.prelude import (
 
 MIN_NODES_PER_ITEM = 16  # visited below a node of the queue, unless it has few items
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
-BELOW_20_BITS = (1 << 20) - 1
+BELOW_20_BITS = (1 << 20) - 1  # the largest count in a score of `best_candidate`
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 
 
@@ -79,8 +79,8 @@ class Node:
     subgraph: local(u64, 4)
     neighbours: local(u64, 4)  # neighbours of the front
     lacking: local(u64, 4)  # chosen vertices of degree below k among these
-    needy: local(i64, 16)  # the same as a list
-    needs: local(i32, 16)  # how many neighbours each of them lacks
+    needy: local(i64, 16)  # the vertices of ``lacking`` as a list
+    needs: local(i32, 16)  # how many neighbours each vertex of ``needy`` lacks
     gains: local(i32, 16)  # candidates by their number of lacking neighbours
     stack: local(u64, 64)  # the sets of open nodes, chosen vertices first
     depth: local(i32, 1)  # how many words of these are in use
@@ -267,8 +267,8 @@ def reduce_node(node, q, adjacency, k, words):
 def find_lacking(node, q, adjacency, k, words):
     """Find chosen vertices of too few chosen neighbours.
 
-    Return how many they are, how many neighbours they lack, and the row of the one with the fewest
-    spare candidates, -1 if there is none.
+    Return their number; how many neighbours they lack together; and the row (see `row_of`) of the
+    one with the fewest neighbours that are chosen or candidates, -1 if there is none.
     """
     count, missing, fewest, focus = i32(0), i32(0), i32(0), i64(-1)
     for j in range(words):
@@ -461,7 +461,7 @@ def push_including(node, v, words):
 
 @func
 def end_rows(queries, first, count):
-    """End the search for some rows of queries."""
+    """End the searches of ``count`` consecutive rows of queries."""
     for i in range(count):
         atomic_max(queries[first + i].solved, 1)
 
@@ -494,9 +494,9 @@ def is_solution(node, q, adjacency, words):
 
 @func
 def next_candidate(node, q, adjacency, count, missing, focus, words):
-    """Remove candidates; return that of the next branch, and whether there were removed ones.
+    """Remove candidates; return the candidate of the next branch, and whether any were removed.
 
-    It is -1 if the node has no subgraph.
+    The candidate is -1 if the node has no subgraph.
     """
     v = best_candidate(node, q, adjacency, focus, words)
     slots_left = q.max_size - size_of(node.chosen, words)

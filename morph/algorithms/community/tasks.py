@@ -36,15 +36,15 @@ from morph.launch.threads import get_num_threads
 from morph.prelude import i32, i64, u64
 
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
-FEW_ITEMS, FEW_ITEMS_CPU = 1 << 11, 0  # of the queue, see `SearchState`
-TARGET_ITEMS = 1 << 17  # of that of a GPU
+FEW_ITEMS, FEW_ITEMS_CPU = 1 << 11, 0  # open items of the queue, see `SearchState.few_items`
+TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
 STANDARD_WIDTH = 16  # of lists of chosen vertices
 FIRST_SLOTS, FIRST_SLOTS_CPU = 1 << 22, 1 << 16  # of the hash table of vertices
 MAX_SLOTS = 1 << 25  # if these are too few, the batch is divided
-MAX_DIRECT_CPU = 1 << 21  # slots where each vertex of each query has its own
+MAX_DIRECT_CPU = 1 << 21  # slots of a table in which each vertex of each query has its own
 
 
 @dataclass
@@ -75,10 +75,13 @@ class Tasks:
         """Where the vertices of each task begin."""
         return _begins(self.sizes)
 
-    def of_one_query(self) -> tuple[Ints, Ints]:
-        """Count the tasks right before and after each that are of the same query.
+    def lower_and_higher(self) -> tuple[Ints, Ints]:
+        """Count the consecutive tasks before and after each that only differ in the degree.
 
-        These have lower degrees, and higher ones.
+        Returns
+        -------
+        lower, higher : array of int64, shape (count,)
+            Tasks right before each, of ascending lower degrees; right after each, of higher ones.
         """
         same = self.degree[1:] > self.degree[:-1]
         for x in (self.vertices[self.first], self.min_size, self.max_size):
@@ -147,8 +150,12 @@ class SearchTables:
         self.entries.clear()
         self.counters.full = 0
 
-    def table(self, queries: int) -> CandidateTable:
-        """Return the table for some queries: each vertex has its own slot if there are enough."""
+    def candidate_table(self, queries: int) -> CandidateTable:
+        """Return the table for a number of queries.
+
+        It has a slot for each vertex of each query if these are at most `max_direct`, and grows for
+        that; otherwise slots are found by hashing.
+        """
         n = len(self.graph.points)
         if len(self.slots) < queries * n <= self.max_direct:
             self.grow(1 << (queries * n - 1).bit_length())
@@ -182,7 +189,7 @@ class SearchTables:
             distance=np.array(distance, np.int32), min_common=least.astype(np.int32),
         )  # fmt: skip
         while True:
-            slots = self.table(len(vertex))
+            slots = self.candidate_table(len(vertex))
             find_candidates(
                 table, self.entries, self.alive, self.remaining, self.frontier,
                 self.next_frontier, slots,
@@ -205,7 +212,7 @@ class SearchTables:
         rows = Table("candidates", self.device, vertex=i32)
         rows.extend(vertex=vertices.astype(np.int32))
         while True:
-            set_candidates(rows, self.entries, self.table(1))
+            set_candidates(rows, self.entries, self.candidate_table(1))
             if not self.counters.full:
                 break
             self.grow(8 * len(self.slots))
@@ -267,7 +274,7 @@ class Search:
             sets.adjacency.extend(more)
         at = np.arange(len(tasks), dtype=np.int32).repeat(sizes)
         sets.rows.extend(query=at, vertex=tasks.vertices.astype(np.int32))
-        lower, higher = tasks.of_one_query()
+        lower, higher = tasks.lower_and_higher()
         limits: dict[str, Any] = {
             "min_size": tasks.min_size, "degree": tasks.degree, "lower": lower, "higher": higher
         }  # fmt: skip
@@ -282,10 +289,10 @@ class Search:
         self._fill()
 
     def _fill(self) -> None:
-        """Fill the rows of bits, and the hash table, in which at most a quarter is used."""
+        """Fill the rows of bits, and the table of slots; if hashed, at most a quarter is used."""
         tables, sets = self.tables, self.sets
         while True:
-            table = tables.table(len(self.tasks))
+            table = tables.candidate_table(len(self.tasks))
             if table.shift and len(tables.slots) < (
                 least := 1 << (4 * len(sets.rows)).bit_length()
             ):
@@ -297,15 +304,15 @@ class Search:
             tables.grow(8 * len(tables.slots))
 
     def reduced(self) -> tuple[Any, Tasks]:
-        """Remove candidates by the rules of `roots.py`.
+        """Remove candidates by the rules of `roots`.
 
         Returns
         -------
         possible : array of bool, shape (count,)
             Whether there may be a subgraph.
         tasks : Tasks
-            The searches, with the candidates that are left: first those that each subgraph has,
-            then those that are adjacent to most of these that lack neighbours.
+            The searches, with the candidates that are left: first those that all subgraphs have,
+            then the others, by the number of the first ones that lack neighbours and are adjacent.
         """
         sets, tasks = self.sets, self.tasks
         reduce_roots(sets.queries, sets.rows, sets.adjacency.bits, sets.changed)
@@ -432,10 +439,16 @@ class ListSearch:
         self, end: float, report: Callable[[int], object], most_nodes: float = np.inf,
         capacity: int = 0, most: int = 0,
     ) -> int:  # fmt: skip
-        """Search until the time is up or enough nodes are visited; return the number of solutions.
+        """Search until the time is up or ``most_nodes`` are visited.
 
-        With a capacity of 0 one solution is searched; otherwise all are counted, which ends after
-        ``most``, and up to ``capacity`` stored.
+        With a ``capacity`` of 0 the search ends at the first solution, see `members`.  Otherwise it
+        finds all, ends if there are more than ``most``, and stores up to ``capacity``, see
+        `all_members`.
+
+        Returns
+        -------
+        int
+            The number of solutions, 0 with a ``capacity`` of 0.
         """
         device = self.tables.device
         counters, limit = Scalars(device, nodes=0, solutions=0), INITIAL_NODE_LIMIT_CPU
@@ -445,8 +458,8 @@ class ListSearch:
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             state = ListSearchState(
-                self.tables.table(1), self.queries, self.starts, self.targets, counters,
-                limit, self.width, self.solutions.vertex, capacity, most,
+                self.tables.candidate_table(1), self.queries, self.starts, self.targets,
+                counters, limit, self.width, self.solutions.vertex, capacity, most,
             )  # fmt: skip
             foreach(queue, search_lists, state, queue, deferred, int(capacity > 0),
                     until_empty=True)  # fmt: skip

@@ -206,7 +206,7 @@ def refuse_negative(weight: Any, edges: Any, ids: Any) -> None:
 def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
     """Measure weights of any type by array operations; symmetry is not tested."""
     live, n = live_edges(graph), len(graph.points)
-    work = graph.device.near(4 * len(graph.edges))
+    work = graph.device.array_device(4 * len(graph.edges))
     xp = work.xp
     with work.active():
         weight = graph.edges.weight[live]

@@ -315,7 +315,7 @@ class Run:
             while not chosen and share:  # a small part of many equal ones may be none
                 taken = bin, np.uint32(share), salt
                 self.now.each(partial(_choose, taken))
-                work = self.where.near(len(points))
+                work = self.where.array_device(len(points))
                 with work.active():
                     chosen = count_true(work.asarray(points.value.array) >= 0)
                 share = min(8 * share, 2**24) if share < 2**24 else 0

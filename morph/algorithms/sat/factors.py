@@ -33,7 +33,8 @@ from morph.runtime.device import Device
 CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
 LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
 BINS = 4096  # of the biases
-SOLVING = 4  # times as long as other algorithms: more literals are prepared on the host
+# that `Device.array_device` counts as one: solving takes long, so the host may prepare more of them
+LITERALS_PER_ELEMENT = 4
 AHEAD = 16  # clauses: so far ahead a CPU prefetches the data of variables
 
 
@@ -236,7 +237,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         If the formula has 2**31 literals or more.
     """
     refuse_large(formula)
-    work = device.near(formula.literals.size // SOLVING)
+    work = device.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
     with work.active():
         clause, code, _ = cleaned(formula, work)
         degree = int(bincount(work.xp, code, 1).max()) if code.size else 1
@@ -347,7 +348,7 @@ def sums_of(f: Factors) -> Any:
 
 
 def _reduced(f: Factors, into: Factors) -> None:
-    g, device = f.graph, f.graph.device.near(len(f.graph.points), len(f.graph.clauses))
+    g, device = f.graph, f.graph.device.array_device(len(f.graph.points), len(f.graph.clauses))
     xp = device.xp
     foreach(g.clauses, measure, g)
     with device.active():
@@ -383,7 +384,7 @@ def rest_of(f: Factors) -> tuple[Formula, Any]:
 
 
 def _rest_of(f: Factors) -> tuple[Formula, Any]:
-    g, device = f.graph, f.graph.device.near(len(f.graph.entries) // SOLVING)
+    g, device = f.graph, f.graph.device.array_device(len(f.graph.entries) // LITERALS_PER_ELEMENT)
     xp, m = device.xp, len(g.clauses)
     counts = device.to_host(g.slots.count.array)
     with device.active():

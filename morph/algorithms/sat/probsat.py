@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.sat.factors import SOLVING
+from morph.algorithms.sat.factors import LITERALS_PER_ELEMENT
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
@@ -252,7 +252,7 @@ class Search:
 
     def __init__(self, formula: Formula, where: Device, rows: Any = None) -> None:
         n, m = formula.variables, formula.clauses
-        work = where.near(formula.literals.size // SOLVING)
+        work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
         xp = work.xp
         longest = int(np.diff(formula.offsets).max(initial=0))
         shift = (max(n, 1) * max(longest, 1)).bit_length()  # sums are less than 1 << shift
@@ -303,7 +303,7 @@ class Search:
     def model(self) -> Any:
         """Give the model, shape (n,), bool."""
         n = self.formula.variables
-        work = self.device.near(n)
+        work = self.device.array_device(n)
         with work.active():
             return work.asarray(self.graph.points.flips.array[:n]) % 2 == 1
 
@@ -344,7 +344,7 @@ class Search:
     def made(self) -> int:
         """Count the flips since the last call."""
         before, n = self.counted, self.formula.variables
-        work = self.device.near(n)
+        work = self.device.array_device(n)
         with work.active():
             flips = work.asarray(self.graph.points.flips.array[:n])
             self.counted = int(flips.sum(dtype=np.int64))
@@ -451,7 +451,7 @@ def _start(model: Any, seed: int, n: int, where: Device) -> Any:
     """Check the values to begin with, or draw them; on the device, or the host if they are few."""
     if model is None:
         model = np.random.PCG64(seed).random_raw(n) >> np.uint64(63)
-    model = where.near(n).asarray(model)
+    model = where.array_device(n).asarray(model)
     if model.shape != (n,):
         raise ValueError(f"model has shape {model.shape}, for {n} variables")
     kind = model.dtype.kind
@@ -518,7 +518,7 @@ class _Run:
 
 def unsatisfied(formula: Formula, model: Any, where: Device) -> int:
     """Count the clauses with literals that a model, which lies there, leaves unsatisfied."""
-    work = where.near(formula.literals.size // SOLVING)
+    work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
     xp = work.xp
     with work.active():
         literals, at = work.asarray(formula.literals), work.asarray(formula.offsets)

@@ -146,7 +146,7 @@ def to_tables(
     """
     n, m = len(mesh.points), len(mesh.triangles)
     g = empty_tables(device, n, m)
-    work = g.device.near(3 * m)
+    work = g.device.array_device(3 * m)
     with work.active():
         g.points.extend(xy=work.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
         g.triangles.extend(node=mesh.triangles)
@@ -260,7 +260,7 @@ class Rows(NamedTuple):
 
 def rows_of(g: Graph) -> Rows:
     """Give the triangles of a graph; ``opposite`` says only which sides are segments."""
-    device = g.device.near(3 * len(g.triangles), 2 * len(g.points))
+    device = g.device.array_device(3 * len(g.triangles), 2 * len(g.points))
     xp = device.xp
     with device.active():
         node, opposite, segment = (

@@ -71,7 +71,7 @@ class HostLaunch:
                     optimise()
 
     def optimise_after(self, seconds: float, optimise: Callable[[], object]) -> None:
-        """Call a function once the launches have taken so long."""
+        """Call ``optimise`` once, after the launch that makes all take more than ``seconds``."""
         self._left, self._optimise = seconds, optimise
 
 
@@ -87,14 +87,17 @@ def load(
     path = build(outline, text, rebuilt, ("MORPH_FAULTS",) * faults)
     made = HostLaunch(ctypes.PyDLL(str(path)), outline.entry, interruptible)
     if rebuilt is not None and not faults:
-        made.optimise_after(tiers.RUN, partial(build, outline, text, rebuilt, later=False))
+        again = partial(build, outline, text, rebuilt, quick_only=False)
+        made.optimise_after(tiers.OPTIMISE_AFTER, again)
     return made
 
 
 def build(
     outline: Outline, text: str, rebuilt: Callable[[], object] | None = None,
-    defines: tuple[str, ...] = (), later: bool = True,
+    defines: tuple[str, ...] = (), quick_only: bool = True,
 ) -> Path:  # fmt: skip
-    """Compile a unit's text and return the library; ``later`` as in `toolchain.cpu.build`."""
+    """Compile a unit's text and return the library; ``quick_only`` as in `toolchain.cpu.build`."""
     whole = prelude(*outline.prelude) + text
-    return cpu.build(whole, name=outline.entry, defines=defines, rebuilt=rebuilt, later=later)
+    return cpu.build(
+        whole, name=outline.entry, defines=defines, rebuilt=rebuilt, quick_only=quick_only
+    )

@@ -41,7 +41,7 @@ class CudaDevice(Device):
     on_host = False
     interprets = False
     local_limit = 1 << 17  # of GPU memory, for all items in flight
-    few = 1 << 18
+    host_array_limit = 1 << 18
     bulk = 1 << 26
     serial_items = 256  # a block has as many threads
     throughput = 1 << 33

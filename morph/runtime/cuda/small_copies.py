@@ -23,18 +23,17 @@ from morph.runtime.backend import IOTA, Seeds, Write
 from morph.runtime.toolchain import cuda
 
 COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
-MOST_VALUES = 16  # of the host, that `CudaDevice.write` gives to a launch
+MOST_VALUES = 16  # host values, or columns of an array, that `CudaDevice.write` gives to a launch
 MOST = 4  # seed rows, written by the same launch
 SMALL = 4096  # bytes that are fetched through pinned memory
 BLOCK, BLOCKS = 256, 528
 EACH = 1 << 8  # one value per element
 FROM = 1 << 9  # values are read from an array, whose address is the command's value
-# values are read from an array, whose address and stride are the command's values
-STRIDED = 1 << 13
-REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 OWN = 1 << 10  # every element gets its own index
 SPOT = 1 << 11  # one element, of unit `count`; the thread that fills this unit writes it last
 WIDE = 1 << 12  # one value in units of 16 bytes; of other commands a row is a unit
+STRIDED = 1 << 13  # values are read from an array; its address and stride are the command's values
+REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 SHORT = 0.01  # seconds; a longer wait sleeps in between
@@ -138,7 +137,8 @@ def is_dense(array: Any) -> bool:
 def one_dimensional(array: Any, values: Any) -> list[Write] | None:
     """Split a write into writes to one-dimensional arrays; None if `SmallCopies` cannot make it.
 
-    ``values`` are of the array's type: NumPy's, or an array of the same GPU that shares no memory.
+    ``values`` have the array's dtype: a NumPy array, one of no dimensions for a scalar, or an array
+    of the same GPU that shares no memory with the target.
     """
     single = values.ndim == 0 and isinstance(values, np.ndarray)
     if array.flags.c_contiguous:

@@ -1,9 +1,9 @@
 """Quick binaries first, and fully optimised ones in the background.
 
 ``MORPH_OPTIMIZE`` is ``auto`` (the default), ``quick`` or ``full``.  With ``auto``, a unit that is
-not in the cache is compiled quickly.  When its launches have taken `RUN` seconds, threads of this
-process have it compiled again by processes at the lowest priority, which end with this one; the
-next launch loads the new binary.
+not in the cache is compiled quickly.  When its launches have taken `OPTIMISE_AFTER`
+seconds, threads of this process have it compiled again by processes at the lowest priority, which
+end with this one; the next launch loads the new binary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from morph.runtime.toolchain import cache, processes
 
 VARIABLE = "MORPH_OPTIMIZE"
-RUN = 1.0  # seconds that launches of a quick binary take, after which it is compiled again
+OPTIMISE_AFTER = 1.0  # seconds of launches of a quick binary, before it is compiled again
 MOST = 4  # compilers in the background at the same time, and at most one for `CORES`
 CORES = 4
 
