@@ -2,7 +2,7 @@
 
 The paper's inputs are rand64 (64 M points, 4 edges each) and rmat50, rmat60 (10 edges each) of
 GTgraph, on two GPUs (Tesla C2075 and C2050) linked by PCIe; its seconds include the partitioning.
-Results are not copied to the host.
+The times here do not include copies of results to the host.
 rand26 and rmat26 have 67 M points, so they stand beside rand64 and rmat60; other sizes have no
 figure of the paper.  Connected components are not in the paper.
 

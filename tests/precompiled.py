@@ -24,7 +24,7 @@ FOLDER = "MORPH_TEST_HEADERS"  # environment variable, by which the processes of
 # libraries are not searched: the process has the C library, and that of C++ serves exceptions only
 WITHOUT = "-nostdlib", "-fno-exceptions", "-fno-asynchronous-unwind-tables"
 _plain = cpu._compile
-# entries that run for minutes with -O0; a process keeps what any of its tests has compiled
+# entries of units that run for minutes when compiled with -O0, so they get -O1
 COMPUTING = re.compile(r"\(morph_propagate\)")
 
 

@@ -160,14 +160,14 @@ MORPH_FN void fill_mirrors(const A& a, const R& t, const C& column, i32 route) {
     for (i64 i = t.thread; i < n; i += t.threads) store(column.at(first + i / SIZE, i % SIZE), V(0));
 }
 
-// How many values of a column go to the mirrors at once: narrow ones in words of 4 bytes, since a warp should store 128
-// consecutive bytes, the largest packet between GPUs.
+// How many values of a column a thread stores at once to mirrors: values of less than 4 bytes in words of 4 bytes, since
+// a warp should store 128 consecutive bytes, the largest packet between GPUs.
 template <class C> struct SentAtOnce { enum { VALUES = 1 }; };
 template <class T, i64 STRIDE, i64 OFFSET, Mode MODE> struct SentAtOnce<Col<T, STRIDE, OFFSET, MODE>> {
     enum { SIZE = sizeof(Value<T>), VALUES = STRIDE == SIZE && SIZE < 4 ? 4 / SIZE : 1 };
 };
-// Sends the values of the rows sent[from .. to) to consecutive mirrors, whose row is `first` more than the position in
-// `sent`; by `threads` threads, each with its own number.
+// Sends the values of the rows sent[from .. last) to their mirrors in the column `to` of another part: row `first` + i
+// there is the mirror of row sent[i].  All of `threads` threads call this, each with its number `thread`.
 template <i32 SIZE, class C>
 MORPH_FN void send_rows(
     const C& column, const C& to, const i32* sent, i64 first, i64 from, i64 last, i64 thread, i64 threads
@@ -216,8 +216,8 @@ template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
 }
 
 // Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
-// Where mirrors are fewer than words of marks, all are sent, and no marks are read.  Where a warp reads marks in half of
-// its words, it sends the rows of all of them, which takes less time than one word after the other.
+// Where mirrors are fewer than words of marks, all are sent, and no marks are read.  Where at least
+// half of a warp's words have marks, it sends the rows of all its words, which takes less time than word after word.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
     constexpr i32 GROUP = 8 * MARKED_ROWS;  // rows of a word

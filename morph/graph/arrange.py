@@ -40,7 +40,7 @@ class Rows:
     order: Array | None = None
 
     def on(self, device: Device) -> Rows:
-        """Give them as arrays of a device."""
+        """Return the same rows as arrays of a device, without copies of those that lie there."""
         arrays = (self.offsets, self.src, self.dst, self.weight, self.order)
         return Rows(*(None if x is None else device.asarray(x) for x in arrays))
 

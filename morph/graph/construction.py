@@ -102,7 +102,7 @@ class Making:
         dtype = None if w is None else w.dtype
         if symmetric:
             require_symmetric(work, a, b, rows)
-        keep = not copy or work is not where  # the graph gets copies of what lies elsewhere
+        keep = not copy or work is not where  # `Rows.on` copies arrays of another device anyway
         with work.active():
             in_order = not both and is_sorted(a)
             kept = 0 if not in_order else _kept(where, not copy, (src, a), (dst, b), (weight, w))

@@ -126,6 +126,7 @@ def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> D
 
 
 def _named(name: Any) -> Any:
+    """Return the object of a description of `_qualified_name`; of its arguments also numbers."""
     if isinstance(name, list):
         function, *args = name
         return pkgutil.resolve_name(function)(*map(_named, args))
@@ -133,9 +134,10 @@ def _named(name: Any) -> Any:
 
 
 def _qualified_name(x: Any) -> Any:
-    """Return the name by which a function of the language is found again.
+    """Return a description by which `_named` finds a function of the language again.
 
-    Or a list: the name of a function that makes it, and the arguments.
+    Its name, or, if another function has returned it (`Function.made_by`), a list of the name of
+    that one and the arguments.
     """
     if x is None:
         return None
@@ -151,7 +153,7 @@ def _qualified_name(x: Any) -> Any:
 def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
     """Return the contents of the file, which `tests/common_units.py` writes.
 
-    A unit that only the host, or only a GPU needs has the key ``on_host``.
+    A unit that only the CPU or only GPUs launch has the key ``on_host``.
     """
     lists: dict[str, list[Any]] = {name: [] for name in LISTS}
 

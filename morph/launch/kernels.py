@@ -28,7 +28,8 @@ class Function:
     interruptible : bool
         Whether signal handlers run while it is launched, and end the launch if they raise.
     made_by : (str, tuple) or None
-        Of a function that another one makes: this one, ``"module:name"``, and its arguments.
+        Of a function that a Python function has returned: that function, as ``"module:name"``, and
+        its arguments, by which `morph.launch.common_units` makes it again.
     """
 
     kind = "func"

@@ -120,8 +120,8 @@ class Scratch:
     def begin(self) -> None:
         """Clear the status, whatever stopped the previous launch (memory, an interrupt)."""
         if self.dirty:
-            of = Status.EXCEEDED, Status.FAILED, Status.LOCAL
-            counts = [self.status[k : k + 1] for k in of] + [self.status[Status.STORES :]]
+            flags = Status.EXCEEDED, Status.FAILED, Status.LOCAL
+            counts = [self.status[k : k + 1] for k in flags] + [self.status[Status.STORES :]]
             counts += [self.high_degree[k : k + 1] for k in (0, 2)]
             self.device.put(*((array, 0) for array in (*counts, *self.bits.values())))
         self.dirty = True

@@ -51,7 +51,7 @@ def _fits_one_kernel(target: Device, pieces: Sequence[Piece]) -> bool:
 
 
 def gathered_pieces(ranks: Transport, pieces: Mapping[int, Piece]) -> list[Piece]:
-    """Give all processes the values of all parts, on the host; all processes call this."""
+    """Return the values of all parts on the host; a collective operation of all processes."""
     ranks.begin("gather a result")
     found = {}
     for k, (where, ids, values) in pieces.items():
@@ -65,7 +65,8 @@ class PartitionedArray(NDArrayOperatorsMixin):
 
     Indexing, arithmetic, array methods and conversions gather the values, in order of ids, into one
     array on the device of the first part; later accesses use that array.  `local` does not gather.
-    On ranks all ranks have to gather at the same time, each into an array on its host.
+    On MPI ranks each gathers into an array on its host; the access that gathers is a collective
+    operation, which all ranks execute at the same place of the script.
     """
 
     __slots__ = ("_pieces", "_array", "_ranks", "dtype", "size")
@@ -78,7 +79,13 @@ class PartitionedArray(NDArrayOperatorsMixin):
         self._array: Array = None
 
     def local(self, k: int) -> Array:
-        """Return the values of part k's own points, in order of ids, on its device."""
+        """Return the values of part k's own points, in order of ids, on its device.
+
+        Raises
+        ------
+        ValueError
+            If the part lies in another process.
+        """
         if k not in self._pieces:
             raise ValueError(f"part {k} lies in another process")
         own, ids, values = self._pieces[k]
@@ -97,7 +104,7 @@ class PartitionedArray(NDArrayOperatorsMixin):
     def gathered(self) -> Array:
         """Return all values, in order of ids, on the device of the first part; of ranks, the host.
 
-        On ranks the first call has to be made by all ranks.
+        On MPI ranks the first call is a collective operation of all ranks.
         """
         if self._array is None:
             pieces = list(self._pieces.values())

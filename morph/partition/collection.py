@@ -30,7 +30,7 @@ class PartitionedCollection(OnParts):
         if options.get("device") is not None:
             raise ValueError("a collection of a partitioned table lies where the parts do")
         self._copies: list[Collection | None] = [None] * len(self.graph.parts)
-        self.count(0)
+        self.set_length(0)
         for k in self.graph.here:
             own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
             self._copies[k] = Collection(table.local(k), **own)
@@ -83,11 +83,11 @@ class PartitionedCollection(OnParts):
                 values[name] = self._target(known[name])._local_ids(k, picked, f"collection.{name}")
             pieces.append((k, own[at], values))
         length = self._length()
-        self.count(None)
+        self.set_length(None)
         for k, items, values in pieces:
             if items.size:
                 self.local(k).extend(items, items.size, **values)
-        self.count(None if length is None else length + n)
+        self.set_length(None if length is None else length + n)
 
     def _target(self, ref: str) -> Any:
         return self.graph.tables[ref]
@@ -104,21 +104,21 @@ class PartitionedCollection(OnParts):
         self._begin("clear")
         for k in self.graph.here:
             self.local(k).clear()
-        self.count(0)
+        self.set_length(0)
 
-    def count(self, length: int | None) -> None:
-        """Note the number of items of all parts, None if it is unknown."""
+    def set_length(self, length: int | None) -> None:
+        """Store the number of items of all parts, None if it is unknown."""
         self._known = self.graph.changes, length
 
     def _length(self) -> int | None:
-        """Give the number of items, if it is known.
+        """Return the stored number of items, None if it is unknown.
 
-        Not if the edges have changed, by which items may have gone, or within a checkpoint, which
-        may write other items.
+        It is if edges have changed, since items may have been removed with them, or within a
+        checkpoint, which may write other items.
         """
         changes, length = self._known
         if self.graph.recorder is not None:
-            self.count(None)
+            self.set_length(None)
             return None
         return length if changes == self.graph.changes else None
 
@@ -128,7 +128,7 @@ class PartitionedCollection(OnParts):
         length, transport = self._length(), self.graph.transport
         if length is None or len(transport.here) == transport.size:
             length = sum(self.graph.gather(lambda k: len(self.local(k))))
-            self.count(length)
+            self.set_length(length)
         return length
 
     @property

@@ -47,10 +47,10 @@ from morph.partition.programs import BySteps, program_on_parts
 from morph.partition.replicated import TableOfParts
 from morph.partition.routes import OPERATIONS
 from morph.partition.shared import shared_by
-from morph.partition.transport import raise_any, shown
+from morph.partition.transport import error_texts, raise_any
 from morph.partition.views import PartitionedRange
 
-SMALL = 16  # values that a device writes together with others
+SMALL = 16  # values of a total; up to so many are written by one launch for all totals
 
 
 def launch_on_parts(
@@ -130,19 +130,22 @@ class PartStep:
 
 
 class Report(NamedTuple):
-    """What a part lets all others know after its launch.
+    """What a part sends to all others after its launch.
 
     Attributes
     ----------
     error : str or None
-        Then nothing else is known.
+        Of the launch on this part.  If a part of its process has one, the lists are empty.
     headers : list of Header
-        Of what it sends.
-    boxes, items : list of int
-        The lengths of its boxes of messages, and of its lists.
+        See `Transport.header`: of each column that is combined at mirrors, then of each message.
+    boxes : list of int
+        The numbers of items of each message, to all parts together.
+    items : list of int
+        The lengths of its share of each `PartitionedCollection`.
     totals : list of bytes
         The values of each total.
     flags : list of bool
+        Which flags are raised on it.
     """
 
     error: str | None
@@ -232,7 +235,7 @@ class PartitionedLaunch(LaunchOnParts):
                 replace(p, sizes=sizes_of(p.number, graph, found.hidden)) for p in self.parts
             ]
         graph._steps += 1
-        self._count_items(None)
+        self._set_lengths(None)
         self._prepare_mirrors()
         before, moves = self._totals(), dict[tuple[str, str], str]()
         try:
@@ -249,7 +252,7 @@ class PartitionedLaunch(LaunchOnParts):
             self._clear_boxes()
             for slot, column in found.writes:
                 self._table(slot)._stale.add(column, moves.get((slot, column), ""))
-        self._count_items(reports)
+        self._set_lengths(reports)
         if found.totals or found.flags:
             self._agree(before, reports)
 
@@ -271,8 +274,8 @@ class PartitionedLaunch(LaunchOnParts):
     def _reports(
         self, errors: Mapping[int, BaseException | None], sent: Mapping[int, Sequence[Any]]
     ) -> list[Report]:
-        """Let all parts know of each; raise an error of a part in all processes."""
-        graph, found, texts, reports = self.graph, self.partitioning, shown(errors), {}
+        """Send the report of each part to all; raise an error of a part in all processes."""
+        graph, found, texts, reports = self.graph, self.partitioning, error_texts(errors), {}
         for p in self.parts:
             k, failed = p.number, any(errors.values())
             report = Report(texts[k], [], [], [], [], [])
@@ -283,7 +286,7 @@ class PartitionedLaunch(LaunchOnParts):
                 flags = [bool(p.object(slot)) for slot in found.flags]
                 totals = [a.tobytes() for a in self._totals_of(p)]
                 report = Report(None, headers, boxes, items, totals, flags)
-            reports[k] = tuple(report)  # which takes less time to send
+            reports[k] = tuple(report)  # pickled in less time than a named tuple
         gathered = [Report(*x) for x in graph.transport.gather(reports)]
         raise_any(errors, [x.error for x in gathered])
         return gathered
@@ -291,7 +294,7 @@ class PartitionedLaunch(LaunchOnParts):
     def _exchange(
         self, sent: Mapping[int, Sequence[Any]], reports: list[Report], args: Any, where: Where
     ) -> list[Report]:
-        """Combine the values at mirrors, and execute messages; return what parts report then."""
+        """Combine the values at mirrors, and execute messages; return the reports after that."""
         found = self.partitioning
         for i, c in enumerate(found.combines):
             offers = {k: x[i] for k, x in sent.items()}
@@ -311,10 +314,10 @@ class PartitionedLaunch(LaunchOnParts):
         """The collections in parts among the objects."""
         return [x for x in (r() for r in self.objects.values()) if type(x) is PartitionedCollection]
 
-    def _count_items(self, reports: Sequence[Report] | None) -> None:
-        """Note the lengths of the collections, which are unknown during the step."""
+    def _set_lengths(self, reports: Sequence[Report] | None) -> None:
+        """Store the lengths of the collections; they are unknown during the step."""
         for i, x in enumerate(self._lists()):
-            x.count(None if reports is None else sum(r.items[i] for r in reports))
+            x.set_length(None if reports is None else sum(r.items[i] for r in reports))
 
     def _forget(self, columns: Iterable[tuple[str, str]]) -> None:
         """Send all values of columns at their next spread: mirrors have changed."""
@@ -342,7 +345,10 @@ class PartitionedLaunch(LaunchOnParts):
     def _deliver(
         self, i: int, message: Message, sent: Any, headers: Any, args: Any, where: Where
     ) -> dict[int, BaseException | None]:
-        """Send messages of one kind to the owners of their items, which execute them."""
+        """Send messages of one kind to the owners of their items, which execute them.
+
+        Returns the error of each part of this process.
+        """
         graph = self.graph
         received = graph.transport.exchange(sent, headers)
         columns = [c.name for c in message.columns]
@@ -359,6 +365,7 @@ class PartitionedLaunch(LaunchOnParts):
         return self._launch(receive)
 
     def _clear_boxes(self) -> None:
+        """Remove all messages, also those that an error has left."""
         for message in self.partitioning.messages:
             for p in self.parts:
                 p.object(message.slot).clear()

@@ -31,7 +31,7 @@ from morph.runtime.device import Device, device
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
 each_part: Hook[None] = Hook("morph.partition.pool:each_part")
 run_parts: Hook[dict[int, BaseException | None]] = Hook("morph.partition.pool:run_parts")
-NUMBERED = ", by whose numbers edges are named"  # what an error's note says of its part
+NUMBERED = ", by whose numbers edges are named"  # ends the note of an error: its ids are local
 
 
 class PerformanceWarning(UserWarning):

@@ -116,7 +116,10 @@ class Share:
         return self.is_range and self.own_at is None and self.mirrors_at is None
 
     def row(self, id: int) -> int:
-        """Give the local id of one row, own or mirror; -1 if it is not there.  See `in_order`."""
+        """Return the local id of an own row or mirror by its global id; -1 for others.
+
+        Only if `in_order`.
+        """
         assert isinstance(self.ids, slice)
         own = id - self.ids.start
         if 0 <= own < self.owned:

@@ -34,7 +34,7 @@ from morph.launch.launcher import Launch
 from morph.launch.scratch import STOP, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
-from morph.partition.graph import PartitionedGraph
+from morph.partition.graph import NUMBERED, PartitionedGraph
 from morph.partition.messages import no_copy
 from morph.partition.objects import LaunchOnParts
 from morph.partition.parts import DIVIDED
@@ -265,7 +265,7 @@ class PersistentProgram(LaunchOnParts):
                 try:
                     p._resume(1, most, full[k])
                 except Exception as error:
-                    error.add_note(f"on part {k}, by whose numbers edges are named")
+                    error.add_note(f"on part {k}{NUMBERED}")
                     errors[k] = error
             raise_together(graph.transport, errors)
             self._match_capacities()

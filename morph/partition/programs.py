@@ -21,16 +21,17 @@ class BySteps(LaunchOnParts):
     Parameters
     ----------
     why : str
+        The reason.
     lasting : bool
-        Whether the reason is the graph, which does not change in this; otherwise a later call looks
-        for one launch of each part again.
+        Whether the reason holds for all later calls on the graph (its parts are in several
+        processes); otherwise a later call tries one launch of each part again.
     """
 
     def __init__(self, why: str, lasting: bool = False) -> None:
         self.text, self.lasting = f"// launch by launch: {why}\n", lasting
 
     def fits(self) -> bool:
-        """Whether the program has been accepted, and no launch of all parts is possible."""
+        """Whether later calls can use this: the program is accepted, and the reason is lasting."""
         return self.lasting
 
     def by_steps(self) -> bool:

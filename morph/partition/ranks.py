@@ -169,7 +169,7 @@ class Operations:
         self._ended = False  # whether they do only at the end of the script
         self._process = os.getpid()
         self._nccl: dict[tuple[int, ...], Nccl | None] = {}
-        # what `_gather` sends, and what it receives
+        # the buffers that `_gather` sends and receives, and views of these
         self._record, self._records = (np.zeros(n, np.uint8) for n in (RECORD, (comm.size, RECORD)))
         self._head = self._record[:HEAD].view(np.int64)
         self._bytes = self._records.reshape(-1).data
@@ -211,7 +211,10 @@ class Operations:
         return [pickle.loads(x) if len(x) else None for x in found]
 
     def _gather(self, data: bytes) -> list[Any]:
-        """Give all ranks the bytes of each, until the next call; one collective if all are few."""
+        """Return the bytes of all ranks, valid until the next call.
+
+        One collective if each rank has at most ``RECORD - HEAD`` bytes, else two.
+        """
         short = RECORD - HEAD
         self._head[:] = self._count, self._checksum, len(data)
         if len(data) <= short:

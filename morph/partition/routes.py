@@ -152,7 +152,7 @@ class Routes:
             return at + rows.start if isinstance(rows, slice) else rows[at]
 
     def at_mirrors(self, k: int, name: str) -> list[list[Array]]:
-        """Give the values of a column at part k's mirrors, for each part that owns their rows."""
+        """Return the values of a column at part k's mirrors, an array for each owning part."""
         table = self.table.local(k)
         array = table.columns[name].array
         with table.device.active():
@@ -169,7 +169,7 @@ class Routes:
             A column of numbers.
         op : {"add", "min", "max", "or", "and"}
         sent : dict of int to list, optional
-            What `at_mirrors` gives for each part of this process.
+            The values of `at_mirrors` of each part of this process, if the caller has them.
         headers : sequence of Header, optional
             See `Transport.exchange`.
         """

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from morph.runtime.device import Array, Device
 
 Arrays = Sequence[Array]
-Header = Any  # what `Transport.header` gives
+Header = Any  # a description of messages, see `Transport.header`; its form is the transport's
 Result = TypeVar("Result")
 
 
@@ -54,7 +54,7 @@ class Transport(Protocol):
         """
 
     def header(self, messages: Sequence[Arrays]) -> Header:
-        """Describe what a part is to send to each part, for `exchange`."""
+        """Describe the messages of a part to each part, from which receivers allocate arrays."""
 
     def exchange(
         self, sent: Mapping[int, Sequence[Arrays]], headers: Sequence[Header] | None = None
@@ -67,7 +67,7 @@ class Transport(Protocol):
             For each part of this process, what it sends to each of all parts: one-dimensional
             arrays, equally many with the same dtypes for each of them.
         headers : sequence of Header, optional
-            Of the messages of all parts, if a `gather` has given them; otherwise they are gathered.
+            Of all parts, in order, if the caller has gathered them; otherwise this gathers them.
 
         Returns
         -------
@@ -98,7 +98,7 @@ class Local:
         """State the next operation, which one process does not compare."""
 
     def header(self, messages: Sequence[Arrays]) -> Header:
-        """Nothing is needed to copy within a process."""
+        """Return None: copies within a process need no description."""
 
     def exchange(
         self, sent: Mapping[int, Sequence[Arrays]], headers: Sequence[Header] | None = None
@@ -168,16 +168,16 @@ def raise_together(transport: Transport, errors: Mapping[int, BaseException | No
     PartError
         Otherwise, if a part of another process has one.
     """
-    raise_any(errors, transport.gather(shown(errors)))
+    raise_any(errors, transport.gather(error_texts(errors)))
 
 
-def shown(errors: Mapping[int, BaseException | None]) -> dict[int, str | None]:
-    """Give the errors of parts as texts, which other processes can get."""
+def error_texts(errors: Mapping[int, BaseException | None]) -> dict[int, str | None]:
+    """Return the errors of parts as texts: exceptions may not be picklable."""
     return {k: None if e is None else f"{type(e).__name__}: {e}" for k, e in errors.items()}
 
 
 def raise_any(errors: Mapping[int, BaseException | None], found: Sequence[str | None]) -> None:
-    """Raise the first error of this process; otherwise of another, whose texts are ``found``."""
+    """Raise the first error of this process, else a `PartError` with the first of all texts."""
     for error in errors.values():
         if error is not None:
             raise error

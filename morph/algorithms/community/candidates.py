@@ -37,7 +37,7 @@ class CandidateTable(NamedTuple):
     queries: Any
     slots: Any
     counters: Any  # scalars: ``full``, whether the hash table is full
-    shift: i32  # 64 less the binary logarithm of the number of slots; 0: no hashing, see `first_slot`
+    shift: i32  # 64 less the binary logarithm of the number of slots; 0: no hashing (`first_slot`)
 
 
 @func

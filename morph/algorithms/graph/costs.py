@@ -3,7 +3,7 @@
 Whether each arc has a reverse of equal weight is tested by a salted hash of the ends and the
 weight, which is added for arcs from the smaller id and subtracted for others: the sum is 0 if
 weights are symmetric.  If they are not, it is 0 for about one in 2**64 salts, and the salt is
-random.  A later call tests only whether the weights are the same, by a hash of their places.
+random.  A later call tests only whether the weights are the same, by a hash of weights and edge ids.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def skew_term_in_parts(e, w, salt):
 
 @func
 def hash_term(e, w, salt):
-    """Return an arc's term of a hash of all weights by their places.
+    """Return an arc's term of a hash of all weights and the ids of their edges.
 
     A linear function of the weights, of at most 32 bits, by pseudo-random coefficients.  These are
     odd, so that one changed weight always changes the hash.
@@ -67,6 +67,7 @@ def hash_term(e, w, salt):
 
 @func
 def no_term(e, w, salt):
+    """Return 0, for real weights: whether these are symmetric is not tested."""
     return u64(0)
 
 

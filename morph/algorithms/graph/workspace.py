@@ -206,8 +206,8 @@ class WorkspaceOfParts(Workspace):
     def _reuse(self) -> None:
         super()._reuse()
         lists = [x for x in self.objects or () if getattr(x, "kind", "") == "collection"]
-        for k, x in enumerate(lists):  # written on each part
-            x.count(0 if k or self.starts is None else len(self.starts))
+        for k, x in enumerate(lists):  # `InitialWrites` bypasses methods that store the length
+            x.set_length(0 if k or self.starts is None else len(self.starts))
 
     def _seed(self) -> None:
         assert self.objects is not None

@@ -51,9 +51,9 @@ class Dependencies:
     ) -> None:  # fmt: skip
         """Note that the unit is valid only while ``again()`` gives this same value.
 
-        A value with a ``key`` is noted once: every launch compares all of them.  ``home`` has the
-        value under the name that ends the key, or an attribute of it.  A ``closed`` one is of
-        the closure of a function.
+        A value with a ``key`` is noted once: every launch compares all of them.  The key ends with
+        a name in ``home``, or with such a name and an attribute, ``"name.attribute"``.  A
+        ``closed`` value is of the closure of a function.
         """
         if key is not None:
             if key in self._keys:

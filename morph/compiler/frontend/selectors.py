@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -132,11 +133,13 @@ def field(x: ir.Expr, i: int, pos: Pos) -> ir.Expr:
 
 
 def _number_of(c: Context, node: ast.Attribute, owner: Any) -> ir.Const | None:
-    """Give a number of a module or class that is a global, or of the closure.
+    """Return a number that is an attribute of a module or class, by the name of a variable.
 
-    The unit can be recorded then, see `morph.launch.fingerprint`.
+    None for all else.  Unlike other attributes it does not prevent that the unit is recorded: the
+    fingerprint of the unit has its value, see `morph.launch.fingerprint`.
     """
-    obj, name = vars(owner).get(node.attr), node.attr
+    name = node.attr
+    obj = vars(owner).get(name)
     if not isinstance(node.value, ast.Name) or not isinstance(obj, bool | int | float | np.generic):
         return None
     if ir_name(node.value.id) in c.params.keys() | c.locals.keys():
@@ -145,8 +148,7 @@ def _number_of(c: Context, node: ast.Attribute, owner: Any) -> ir.Const | None:
         root, function = node.value.id, c.source.function
         closed, home = root in function.__code__.co_freevars, function.__globals__
         key = None if closed else (id(home), f"{root}.{name}")
-        again = lambda: getattr(owner, name)  # noqa: E731
-        c.builder.dependencies.add(again, obj, key, home, closed)
+        c.builder.dependencies.add(partial(getattr, owner, name), obj, key, home, closed)
     return number
 
 
