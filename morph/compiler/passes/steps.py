@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import Loop, SharedLoop
@@ -57,11 +57,15 @@ def loops_without_barrier(unit: ir.Unit) -> bool:
     return bool(left)
 
 
-def fetch_adds(reached: Iterable[ir.Func]) -> bool:
-    """Whether items add floats atomically, or use the old value: slow for several threads."""
+def fetch_adds(reached: Iterable[ir.Func], partial_sums: Set[int]) -> bool:
+    """Whether items add floats atomically, or use the old value: slow for several threads.
+
+    ``partial_sums`` has the ids of atomics that add to a thread's partial sum.
+    """
     nodes = list(ir.walk(tuple(reached)))
     unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
     adds = (n for n in nodes if isinstance(n, ir.Atomic) and n.op in ("add", "sub"))
+    adds = (n for n in adds if id(n) not in partial_sums)
     types = ((id(n) in unused, n.place.type) for n in adds)
     return any(not quiet or (isinstance(t, Scalar) and t.kind == "f") for quiet, t in types)
 
