@@ -159,6 +159,7 @@ template <Mode MODE> void load_vector(const u8* p, u32& x, u32& y, u32& z, u32& 
 MORPH_FN i32 lane_id() { return 0; }
 MORPH_FN i32 warp_of_block() { return 0; }
 MORPH_FN i32 warps_of_block() { return 1; }
+MORPH_FN u8* launch_shared() { return nullptr; }
 MORPH_FN i32 block_id() { return 0; }
 MORPH_FN i32 block_count() { return 1; }
 MORPH_FN i64 warp_id() { return 0; }

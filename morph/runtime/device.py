@@ -69,6 +69,16 @@ class Device(Backend):
         with self.active():
             return self.xp.full(shape, value, dtype)
 
+    @property
+    def tiles(self) -> int:
+        """Return 0: by default sums over rows are not taken by tiles."""
+        return 0
+
+    @property
+    def cache_bytes(self) -> int:
+        """Return 0, as `tiles`."""
+        return 0
+
     def reach(self, other: Any) -> bool:
         """Let kernels of this device access the memory of another; return whether they can."""
         return self.on_host and other.on_host

@@ -10,6 +10,7 @@ once: O(n + m).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ def _kernels(real: Any, part: Any) -> Any:
 
     @func
     def share(p, out, rank, before, totals):
-        """What a point gives along an edge; its rank, if it has none.  Adds up how far all moved."""
+        """What a point gives along an edge, its rank if it has none; adds up how far all moved."""
         if out > 0.0:
             given = part(rank / out)
             atomic_add(totals.moved, abs(f64(given) - before) * out)
@@ -235,7 +236,8 @@ def pagerank(
         if not alike:
             graph.points.jump[:] = graph.points.rank[:] = jump
         numbers = jump if alike else 1.0, float(damping), float(tolerance)
-        done = run(graph, totals, *numbers, iterations)
+        with graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext():
+            done = run(graph, totals, *numbers, iterations)
         (rank,) = results(graph, "rank")
         return PageRank(rank, done, float(totals.moved))
 

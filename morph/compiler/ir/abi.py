@@ -240,6 +240,8 @@ class _Used:
             self.array(graph, f"{d}_offset", "const LooseRow*" if g.gapped else "")
             if g.gapped or d == "in" or not g.out_identity:
                 self.array(graph, f"{d}_edge")
+            for array in ("tile", "far", "place") if g.tiled == d else ():
+                self.array(graph, f"{d}_{array}")
             if g.gapped:
                 self.array(graph, f"{d}_end")
             else:

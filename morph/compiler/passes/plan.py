@@ -152,6 +152,7 @@ class StepPlan:
     fetch_adds: bool = False  # adds floats, or uses the old value: slow for several threads
     own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
     sweeps: bool = False  # reductions over the rows of all points, see kernels/schedule/sweep.h
+    tiled: bool = False  # the same with entries in tiles, see kernels/schedule/tiles.h
     rows_ahead: bool = False  # the adjacency row of an enqueued item is known before it runs
     agree: ir.Agree | None = None  # its barrier is a crossing of all parts
     sizes: tuple[str, ...] = ()  # collections of which all parts get the number of items there
@@ -676,6 +677,9 @@ class _Planner:
             fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),
             own_row=own_row,
             sweeps=sharing is not None and steps.sweeps(s, kernel, sharing.loop, self.unit),
+            tiled=sharing is not None
+            and not (sharing.preloaded or found.can_fail)
+            and steps.tiled(s, kernel, sharing.loop, self.unit),
             rows_ahead=ahead
             and steps.leads_ahead(
                 kernel, sharing.loop.loop, self.ahead[s.kernel][0],  # type: ignore[union-attr]

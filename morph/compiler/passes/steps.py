@@ -118,3 +118,16 @@ def sweeps(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bo
     whole = begins and loop.point.name == item and not given
     alone = shared.pure and shared.completes and s.balance == "auto" and k.where is None
     return whole and alone
+
+
+def tiled(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bool:
+    """Whether a step `sweeps` over entries of which it only needs the other ends, to one result."""
+    if not sweeps(s, k, shared, unit) or unit.checked or len(shared.reductions) != 1:
+        return False
+    loop = shared.loop
+    assert isinstance(loop, ir.ForEdges)
+    g = next(g for g in unit.graphs if g.slot == loop.graph)
+    result = dict(k.locals)[shared.reductions[0][0]]
+    small = isinstance(result, Scalar) and 32 <= result.bits <= 64
+    ends = bool(loop.var) and loop.edge not in ir.used(ir.walk(shared.body))
+    return g.tiled == loop.direction and not shared.live_in and ends and small

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import TILE_BYTES
 from morph.language.hooks import Hook
 from morph.runtime import arrays
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
@@ -24,6 +25,7 @@ from morph.runtime.cuda.small_copies import (
 )
 from morph.runtime.device import Device, DeviceError
 
+BLOCK_BYTES = 8 << 10  # of shared memory, besides that of tiles
 LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
 PEER_ACCESS_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 _CURRENT: AbstractContextManager[None] = nullcontext()
@@ -40,6 +42,21 @@ class CudaDevice(Device):
     bulk = 1 << 26
     serial_items = 256  # a block has as many threads
     throughput = 1 << 33
+
+    @cached_property
+    def _attributes(self) -> dict[str, int]:
+        return dict(self.xp.cuda.Device(self.index).attributes)
+
+    @property
+    def cache_bytes(self) -> int:
+        return self._attributes["L2CacheSize"]
+
+    @property
+    def tiles(self) -> int:
+        blocks = self._attributes["MaxSharedMemoryPerMultiprocessor"] // (TILE_BYTES + BLOCK_BYTES)
+        most = self._attributes["MaxSharedMemoryPerBlockOptin"]
+        fits = most >= TILE_BYTES + BLOCK_BYTES
+        return self._attributes["MultiProcessorCount"] * min(blocks, 2) if fits else 0
 
     def active(self) -> AbstractContextManager[Any]:
         if self.xp.cuda.runtime.getDevice() == self.index:
