@@ -22,6 +22,33 @@ constexpr i32 WASTED_1 = 4, WASTED_8 = 3;  // if the longest is at most so many 
 constexpr i64 ROW_COST = 8;    // cost of a row, in entries, besides its entries
 #endif
 
+// If the points of a graph are ordered by degree, most entries lead to the first ones: a block then copies the first
+// values of the column that the bodies read there to shared memory, of which a warp reads more at once than of L1
+// (`Prefix` and `copy(a, rows)` of a Step).
+template <class Step, class = void> constexpr bool HAS_PREFIX = false;
+template <class Step> constexpr bool HAS_PREFIX<Step, Void<typename Step::Prefix>> = true;
+template <class C> constexpr i32 PREFIX_ROWS = PREFIX_BYTES / i32(sizeof(typename C::V));
+
+template <class C> MORPH_FN void copy_prefix(const C& column, i64 rows) {
+    constexpr i32 THREADS = 256, AT_ONCE = 8;
+    typedef typename C::V V;
+    V* prefix = (V*)launch_shared();
+    i32 n = i32(min_of(rows, i64(PREFIX_ROWS<C>)));
+    for (i32 i = warp_of_block() * 32 + lane_id(); i < n; i += AT_ONCE * THREADS) {
+        V x[AT_ONCE];
+        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
+            if (i + j * THREADS < n) x[j] = column.get(i + j * THREADS);
+        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
+            if (i + j * THREADS < n) prefix[i + j * THREADS] = x[j];
+    }
+    gather_block();
+}
+template <class C> MORPH_FN typename C::V prefix_get(const C& column, i32 row) {
+    if constexpr (!TARGET_GPU) return column.get(row);
+    else if (row < PREFIX_ROWS<C>) return ((const typename C::V*)launch_shared())[row];
+    else return column.get(row);
+}
+
 template <class T> MORPH_FN T sum_of_all(T x) {  // on all lanes
     MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2) x.add(from_lane(x, lane_id() ^ by));
     return x;
@@ -135,6 +162,7 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     i64 all = place(last), from = all * warp / warps, to = all * (warp + 1) / warps, next = 0;
     typename Step::I it(a, t, -1);
     typename Step::LiveOut live_out{};
+    if constexpr (HAS_PREFIX<Step>) s.copy(a, last);
     Reductions reductions, before;
     bool waits = false;  // the row continues in the next warp's part
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;

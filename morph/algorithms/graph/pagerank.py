@@ -20,6 +20,7 @@ from morph.algorithms.graph.workspace import workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
 from morph.graph import Graph
+from morph.graph.ordered import by_degree
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
@@ -211,33 +212,54 @@ def pagerank(
         raise ValueError(f"tolerance {tolerance} and iterations {iterations} must be positive")
     jump = _jump(graph, personalization)
     weighted = weighted and "weight" in graph.edges.columns
+    limits = float(damping), float(tolerance), iterations
     if weighted:
-        _check_weights(graph)
-    run, arriving = programs.iterate, None
-    if weighted:
-        run, arriving = programs.iterate_weighted, _reverse_weights(graph)
-    if arriving is not None:
-        run = programs.iterate_reversed
+        return _weighted(graph, programs, kind, jump, limits)
+    found = by_degree(graph) if isinstance(graph, Graph) else None
+    if found is None:
+        return _iterate(graph, programs.iterate, kind, jump, limits)
+    with graph.device.active():
+        copy, order = found
+        ranks = _iterate(
+            copy, programs.iterate, kind, jump if isinstance(jump, float) else jump[order], limits
+        )
+        rank = graph.device.xp.empty_like(ranks.rank)
+        rank[order] = ranks.rank
+        return ranks._replace(rank=rank)
+
+
+def _weighted(graph: Any, programs: _Programs, kind: Any, jump: Any, limits: Any) -> PageRank:
+    _check_weights(graph)
+    arriving = _reverse_weights(graph)
+    columns = dict.fromkeys(("out", "given", "after"), (f64, 0.0))
+    if arriving is None:
+        return _iterate(graph, programs.iterate_weighted, kind, jump, limits, columns)
+    run = programs.iterate_reversed
+    return _iterate(graph, run, kind, jump, limits, columns, arriving)
+
+
+def _iterate(
+    graph: Any, run: Any, kind: Any, jump: Any, limits: Any,
+    columns: Mapping[str, Any] | None = None, arriving: Any = None,
+) -> PageRank:  # fmt: skip
+    """Run a program; ``limits`` are damping, tolerance, iterations; ``arriving`` is of edges."""
     edges = None if arriving is None else {"arriving": (arriving.dtype, 0)}
+    alike = isinstance(jump, float)
+    names = ["rank", "given", "after"] + ([] if alike else ["jump"])
+    points: dict[str, Any] = dict.fromkeys(names, (kind, 0.0)) | dict(columns or {})
+    if alike:
+        points["rank"] = kind, jump
 
     def make() -> list[Any]:
         return [Scalars(graph, loose=0.0, moved=0.0)]
 
-    alike = isinstance(jump, float)
-    columns = ["rank", "given", "after"] + ([] if alike else ["jump"])
-    points: dict[str, Any] = dict.fromkeys(columns, (kind, 0.0))
-    if alike:
-        points["rank"] = kind, jump
-    if weighted:
-        points |= dict.fromkeys(("out", "given", "after"), (f64, 0.0))
     with workspace(graph, "pagerank", make, edges, **points) as (totals,):
         if arriving is not None:
             graph.edges.arriving[live_edges(graph)] = arriving
         if not alike:
             graph.points.jump[:] = graph.points.rank[:] = jump
-        numbers = jump if alike else 1.0, float(damping), float(tolerance)
         with graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext():
-            done = run(graph, totals, *numbers, iterations)
+            done = run(graph, totals, jump if alike else 1.0, *limits)
         (rank,) = results(graph, "rank")
         return PageRank(rank, done, float(totals.moved))
 
