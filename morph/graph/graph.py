@@ -284,7 +284,7 @@ class Graph(Making, Exporting):
     def sums_by_tiles(self) -> Iterator[None]:
         """Let launches sum over in-neighbours tile by tile, where that is faster: see `tiles`."""
         direction = "in" if self.directed else "out"
-        if self.tiled or self._adjacency.tiles(direction) is None:
+        if self.tiled or self.by_degree or self._adjacency.tiles(direction) is None:
             yield
             return
         before, known = self.version, self.kept.get("tiled")
