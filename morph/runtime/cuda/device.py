@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.compiler.ir.layout import TILE_BYTES
+from morph.compiler.ir.layout import PREFIX_BYTES, TILE_BYTES
 from morph.language.hooks import Hook
 from morph.runtime import arrays
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
@@ -53,10 +53,11 @@ class CudaDevice(Device):
 
     @property
     def tiles(self) -> int:
-        blocks = self._attributes["MaxSharedMemoryPerMultiprocessor"] // (TILE_BYTES + BLOCK_BYTES)
-        most = self._attributes["MaxSharedMemoryPerBlockOptin"]
-        fits = most >= TILE_BYTES + BLOCK_BYTES
-        return self._attributes["MultiProcessorCount"] * min(blocks, 2) if fits else 0
+        need = max(TILE_BYTES, PREFIX_BYTES) + BLOCK_BYTES
+        if self._attributes["MaxSharedMemoryPerBlockOptin"] < need:
+            return 0
+        blocks = self._attributes["MaxSharedMemoryPerMultiprocessor"] // need
+        return self._attributes["MultiProcessorCount"] * min(blocks, 2)
 
     def active(self) -> AbstractContextManager[Any]:
         if self.xp.cuda.runtime.getDevice() == self.index:

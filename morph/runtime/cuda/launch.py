@@ -40,7 +40,8 @@ class CudaLaunch:
             function = self._module.get_function(outline.entry)
             shared = outline.shared_bytes
             if shared:
-                function.max_dynamic_shared_size_bytes = shared
+                most = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                driver.funcSetAttribute(function.ptr, most, shared)
             fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, shared)
             self._context = driver.ctxGetCurrent()
         grid_wide = outline.cooperative
