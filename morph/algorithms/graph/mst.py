@@ -19,6 +19,7 @@ from morph.algorithms.graph.arguments import live_edges, of_graph, results_devic
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
+from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
@@ -39,12 +40,17 @@ class Mst(NamedTuple):
 
 
 @kernel
-def find_lightest(p, sets, low, high):
-    a = sets.find(p)
+def mark(p, sets):
+    p.component = sets.find(p)
+
+
+@kernel
+def find_lightest(p, low, high):
+    a = p.component
     p.open = False
     for e in p.outedges:
         if e.weight >= low and e.weight <= high:
-            b = sets.find(e.dst)
+            b = e.dst.component
             if a != b:
                 p.open = True
                 if hasattr(p, "lightest"):
@@ -57,12 +63,12 @@ def find_lightest(p, sets, low, high):
 
 
 @kernel
-def pick(p, sets, low, high):
+def pick(p, low, high):
     if hasattr(p, "lightest"):
-        a = sets.find(p)
+        a = p.component
         for e in p.outedges:
             if e.weight >= low and e.weight <= high:
-                b = sets.find(e.dst)
+                b = e.dst.component
                 if a != b:
                     if e.weight == a.lightest:
                         atomic_min(a.picked, e.id)
@@ -91,9 +97,10 @@ def boruvka(g, sets, joined, low, high, most, none, together):
     foreach(g.points, reopen)
     joined.set()
     while joined.take():
-        foreach(g.points, find_lightest, sets, low, high, where=lambda p: p.open)
+        foreach(g.points, mark, sets)
+        foreach(g.points, find_lightest, low, high, where=lambda p: p.open)
         if not together:
-            foreach(g.points, pick, sets, low, high, where=lambda p: p.open)
+            foreach(g.points, pick, low, high, where=lambda p: p.open)
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
@@ -178,6 +185,7 @@ def mst(graph: Graph) -> Mst:
     together = np.result_type(dtype, np.int32) == np.int32  # weight and id in one word
     none = i64(2**63 - 1) if together else i32(NONE)
     points: dict[str, Any] = {"picked": (type(none), none), "open": (bool_, True)}
+    points["component"] = Ref("points"), -1
     if not together:
         points["lightest"] = dtype, most
     edge: dict[str, Any] = {"in_tree": (bool_, False)}
