@@ -13,13 +13,14 @@
 
 #if defined(MORPH_FAULTS)  // tests: small graphs have rows of each kind
 constexpr i32 IN_FLIGHT = 2, SHORT_ROW = 2, MIDDLE_ROW = 8, WASTED_1 = 4, WASTED_8 = 4;
-constexpr i64 ROW_COST = 1;
+constexpr i64 ROW_COST = 1, PREFIX_ROW_COST = 1;
 #else
 constexpr i32 IN_FLIGHT = 4;   // entries of a lane whose loads overlap
 constexpr i32 SHORT_ROW = 16;  // rows of a tile up to this size are run by one lane each
 constexpr i32 MIDDLE_ROW = 512;  // and up to this one by 8,
 constexpr i32 WASTED_1 = 4, WASTED_8 = 3;  // if the longest is at most so many times as long as the mean
 constexpr i64 ROW_COST = 8;    // cost of a row, in entries, besides its entries
+constexpr i64 PREFIX_ROW_COST = 24;  // the same if entries cost less
 #endif
 
 // If the points of a graph are ordered by degree, most entries lead to the first ones: a block then copies the first
@@ -158,7 +159,8 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     typedef typename Step::Reductions Reductions;
     Reductions* sums_before = (Reductions*)(a.high_degree + FIRST_ENTRY);  // by warp: of an earlier warp's row
     i64 warps = t.threads / 32, warp = t.thread / 32, zero = s.begin(a, first);
-    auto place = [&](i64 i) { return s.begin(a, i) - zero + ROW_COST * (i - first); };
+    constexpr i64 COST = HAS_PREFIX<Step> ? PREFIX_ROW_COST : ROW_COST;
+    auto place = [&](i64 i) { return s.begin(a, i) - zero + COST * (i - first); };
     i64 all = place(last), from = all * warp / warps, to = all * (warp + 1) / warps, next = 0;
     typename Step::I it(a, t, -1);
     typename Step::LiveOut live_out{};
@@ -166,13 +168,21 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     Reductions reductions, before;
     bool waits = false;  // the row continues in the next warp's part
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;
+    i64 next_low = 0, next_high = 0;  // of the rows that follow: loaded while those before are summed
+    auto reach = [&](i64 i) {
+        i64 row = min_of(i + lane_id(), last - 1);
+        next_low = s.begin(a, row), next_high = s.begin(a, row + 1);
+    };
+    if (i < last) reach(i);
     for (bool more = i < last; more; i += 32) {
         bool here = i + lane_id() < last;
-        i64 row = here ? i + lane_id() : last - 1, low = s.begin(a, row), high = s.begin(a, row + 1), at = place(row);
+        i64 row = here ? i + lane_id() : last - 1, low = next_low, high = next_high;
+        i64 at = low - zero + COST * (row - first);
+        reach(i + 32);
         here = here && at < to;
-        next = at + ROW_COST + (high - low);
-        high = here ? min_of(high, low + max_of(to - at - ROW_COST, i64(0))) : high;
-        low = here ? min_of(high, low + max_of(from - at - ROW_COST, i64(0))) : high;
+        next = at + COST + (high - low);
+        high = here ? min_of(high, low + max_of(to - at - COST, i64(0))) : high;
+        low = here ? min_of(high, low + max_of(from - at - COST, i64(0))) : high;
         i32 rows = popcount(ballot(ALL_LANES, here));
         i64 base = shuffle(ALL_LANES, low, 0), end = shuffle(ALL_LANES, high, rows - 1);
         if (!here) low = high = end;

@@ -368,6 +368,8 @@ class _Planner:
             return FEW
         if not sweeps:
             return MANY
+        if any(g.tiled or g.by_degree for g in self.unit.graphs):
+            return FEW  # by their shared memory
         loads = [
             n.type
             for s in self.shared.values()
