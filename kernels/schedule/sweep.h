@@ -25,7 +25,7 @@ constexpr i64 PREFIX_ROW_COST = 24;  // the same if entries cost less
 
 // If the points of a graph are ordered by degree, most entries lead to the first ones: a block then copies the first
 // values of the column that the bodies read there to shared memory, of which a warp reads more at once than of L1
-// (`Prefix` and `copy(a, rows)` of a Step).
+// (`Prefix` and `fill_prefix(a, rows)` of a Step).
 template <class Step, class = void> constexpr bool HAS_PREFIX = false;
 template <class Step> constexpr bool HAS_PREFIX<Step, Void<typename Step::Prefix>> = true;
 template <class C> constexpr i32 PREFIX_ROWS = PREFIX_BYTES / i32(sizeof(typename C::V));
@@ -164,7 +164,7 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     i64 all = place(last), from = all * warp / warps, to = all * (warp + 1) / warps, next = 0;
     typename Step::I it(a, t, -1);
     typename Step::LiveOut live_out{};
-    if constexpr (HAS_PREFIX<Step>) s.copy(a, last);
+    if constexpr (HAS_PREFIX<Step>) s.fill_prefix(a, last);
     Reductions reductions, before;
     bool waits = false;  // the row continues in the next warp's part
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;

@@ -411,7 +411,7 @@ def _sweeps(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list
         column = _stable_column(e.names, step.sharing.prefix)
         lines += [
             "    typedef void Prefix;",
-            "    MORPH_FN void copy(const Args& a, i64 rows) const {",
+            "    MORPH_FN void fill_prefix(const Args& a, i64 rows) const {",
             f"        copy_prefix({column}, rows);",
             "    }",
         ]
