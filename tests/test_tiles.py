@@ -7,8 +7,7 @@ from sm90 import compile_one
 import morph
 from morph.algorithms.graph.pagerank import DOUBLE
 from morph.compiler.codegen.prelude import prelude
-from morph.graph import ordered, tiles
-from morph.graph.ordered import by_degree
+from morph.graph import tiles
 from morph.launch.checked import is_checked
 from morph.runtime.cpu.device import HostDevice
 
@@ -74,30 +73,6 @@ def test_the_text_with_tiles_is_for_all_devices(small_tiles):
     assert compile_one(prelude() + text, "morph_iterate")[:4] == b"\x7fELF"
 
 
-def test_a_copy_by_degree(small_tiles, monkeypatch):
-    g = morph.generate.rmat(9, device="cpu")
-    wanted, jump = morph.pagerank(g).rank, np.arange(512.0)
-    elsewhere = morph.pagerank(g, personalization=jump).rank
-    small_tiles(HostDevice)
-    assert by_degree(g) is None  # so few edges
-    monkeypatch.setattr(ordered, "LEAST_EDGES", 10)
-    g.kept.clear()
-    copy, order = by_degree(g)
-    assert by_degree(g).graph is copy and copy.by_degree
-    degree = np.diff(g.adjacency()[0])
-    assert (np.diff(degree[order]) <= 0).all() and sorted(order.tolist()) == list(range(512))
-    ends = zip(order[copy.edges.src[:]].tolist(), order[copy.edges.dst[:]].tolist(), strict=True)
-    assert sorted(ends) == sorted(zip(g.edges.src[:], g.edges.dst[:], strict=True))
-    assert np.allclose(morph.pagerank(g).rank, wanted, rtol=1e-13)
-    assert np.allclose(morph.pagerank(g, personalization=jump).rank, elsewhere, rtol=1e-13)
-    if not is_checked():
-        text = DOUBLE.iterate.source()
-        assert "prefix_get" in text and "typedef Tiles" not in text
-        assert compile_one(prelude() + text, "morph_iterate")[:4] == b"\x7fELF"
-    g.apply(inserts=([0], [511]))
-    assert by_degree(g) is None and morph.pagerank(g).rank.sum() == pytest.approx(1)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("directed", [False, True])
 def test_sums_by_tiles(small_tiles, directed):
@@ -110,17 +85,3 @@ def test_sums_by_tiles(small_tiles, directed):
     assert abs(found / wanted - 1).max() < 1e-13
     g.apply(inserts=([0], [4999]))
     assert morph.pagerank(g).rank.sum() == pytest.approx(1)
-
-
-@pytest.mark.gpu
-def test_sums_with_a_prefix_in_shared_memory(small_tiles, monkeypatch):
-    g = morph.generate.rmat(12, device="cuda")
-    wanted = {
-        dtype: morph.pagerank(g, iterations=9, dtype=dtype).rank.get() for dtype in ("f8", "f4")
-    }
-    monkeypatch.setattr(ordered, "LEAST_EDGES", 10)
-    g.kept.clear()
-    for dtype, ranks in wanted.items():
-        found = morph.pagerank(g, iterations=9, dtype=dtype).rank.get()
-        assert abs(found / ranks - 1).max() < (1e-13 if dtype == "f8" else 1e-5)
-    assert "prefix_get" in DOUBLE.iterate.source()

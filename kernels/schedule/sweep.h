@@ -13,42 +13,14 @@
 
 #if defined(MORPH_FAULTS)  // tests: small graphs have rows of each kind
 constexpr i32 IN_FLIGHT = 2, SHORT_ROW = 2, MIDDLE_ROW = 8, WASTED_1 = 4, WASTED_8 = 4;
-constexpr i64 ROW_COST = 1, PREFIX_ROW_COST = 1;
+constexpr i64 ROW_COST = 1;
 #else
 constexpr i32 IN_FLIGHT = 4;   // entries of a lane whose loads overlap
 constexpr i32 SHORT_ROW = 16;  // rows of a tile up to this size are run by one lane each
 constexpr i32 MIDDLE_ROW = 512;  // and up to this one by 8,
 constexpr i32 WASTED_1 = 4, WASTED_8 = 3;  // if the longest is at most so many times as long as the mean
 constexpr i64 ROW_COST = 8;    // cost of a row, in entries, besides its entries
-constexpr i64 PREFIX_ROW_COST = 24;  // the same if entries cost less
 #endif
-
-// If the points of a graph are ordered by degree, most entries lead to the first ones: a block then copies the first
-// values of the column that the bodies read there to shared memory, of which a warp reads more at once than of L1
-// (`Prefix` and `fill_prefix(a, rows)` of a Step).
-template <class Step, class = void> constexpr bool HAS_PREFIX = false;
-template <class Step> constexpr bool HAS_PREFIX<Step, Void<typename Step::Prefix>> = true;
-template <class C> constexpr i32 PREFIX_ROWS = PREFIX_BYTES / i32(sizeof(typename C::V));
-
-template <class C> MORPH_FN void copy_prefix(const C& column, i64 rows) {
-    constexpr i32 THREADS = 256, AT_ONCE = 8;
-    typedef typename C::V V;
-    V* prefix = (V*)launch_shared();
-    i32 n = i32(min_of(rows, i64(PREFIX_ROWS<C>)));
-    for (i32 i = warp_of_block() * 32 + lane_id(); i < n; i += AT_ONCE * THREADS) {
-        V x[AT_ONCE];
-        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
-            if (i + j * THREADS < n) x[j] = column.get(i + j * THREADS);
-        MORPH_UNROLL_ALL for (i32 j = 0; j < AT_ONCE; j++)
-            if (i + j * THREADS < n) prefix[i + j * THREADS] = x[j];
-    }
-    gather_block();
-}
-template <class C> MORPH_FN typename C::V prefix_get(const C& column, i32 row) {
-    if constexpr (!TARGET_GPU) return column.get(row);
-    else if (row < PREFIX_ROWS<C>) return ((const typename C::V*)launch_shared())[row];
-    else return column.get(row);
-}
 
 template <class T> MORPH_FN T sum_of_all(T x) {  // on all lanes
     MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2) x.add(from_lane(x, lane_id() ^ by));
@@ -159,12 +131,10 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     typedef typename Step::Reductions Reductions;
     Reductions* sums_before = (Reductions*)(a.high_degree + FIRST_ENTRY);  // by warp: of an earlier warp's row
     i64 warps = t.threads / 32, warp = t.thread / 32, zero = s.begin(a, first);
-    constexpr i64 COST = HAS_PREFIX<Step> ? PREFIX_ROW_COST : ROW_COST;
-    auto place = [&](i64 i) { return s.begin(a, i) - zero + COST * (i - first); };
+    auto place = [&](i64 i) { return s.begin(a, i) - zero + ROW_COST * (i - first); };
     i64 all = place(last), from = all * warp / warps, to = all * (warp + 1) / warps, next = 0;
     typename Step::I it(a, t, -1);
     typename Step::LiveOut live_out{};
-    if constexpr (HAS_PREFIX<Step>) s.fill_prefix(a, last);
     Reductions reductions, before;
     bool waits = false;  // the row continues in the next warp's part
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;
@@ -177,12 +147,12 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     for (bool more = i < last; more; i += 32) {
         bool here = i + lane_id() < last;
         i64 row = here ? i + lane_id() : last - 1, low = next_low, high = next_high;
-        i64 at = low - zero + COST * (row - first);
+        i64 at = low - zero + ROW_COST * (row - first);
         reach(i + 32);
         here = here && at < to;
-        next = at + COST + (high - low);
-        high = here ? min_of(high, low + max_of(to - at - COST, i64(0))) : high;
-        low = here ? min_of(high, low + max_of(from - at - COST, i64(0))) : high;
+        next = at + ROW_COST + (high - low);
+        high = here ? min_of(high, low + max_of(to - at - ROW_COST, i64(0))) : high;
+        low = here ? min_of(high, low + max_of(from - at - ROW_COST, i64(0))) : high;
         i32 rows = popcount(ballot(ALL_LANES, here));
         i64 base = shuffle(ALL_LANES, low, 0), end = shuffle(ALL_LANES, high, rows - 1);
         if (!here) low = high = end;

@@ -70,8 +70,8 @@ class Graph(Making, Exporting):
 
     kind: ClassVar[str] = "graph"
     __slots__ = (
-        "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "by_degree", "changes", "device",
-        "directed", "edge_order", "edges", "fixed", "kept", "name", "out_identity",
+        "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
+        "edge_order", "edges", "fixed", "kept", "name", "out_identity",
         "points", "tables", "tiled", "undoable", "version",
     )  # fmt: skip
 
@@ -85,7 +85,6 @@ class Graph(Making, Exporting):
         self.version = self.changes = 0
         self.out_identity = False
         self.tiled = ""  # the direction in which launches take sums tile by tile, or none
-        self.by_degree = False  # points are in order of their degrees: see `ordered`
         self.undoable = False  # while `then` of `apply` runs: a batch may be rolled back
         self.fixed = ""  # why points and edges may not change, if they may not
         self._pairs: Array | None = None  # each edge's reverse
@@ -284,7 +283,7 @@ class Graph(Making, Exporting):
     def sums_by_tiles(self) -> Iterator[None]:
         """Let launches sum over in-neighbours tile by tile, where that is faster: see `tiles`."""
         direction = "in" if self.directed else "out"
-        if self.tiled or self.by_degree or self._adjacency.tiles(direction) is None:
+        if self.tiled or self._adjacency.tiles(direction) is None:
             yield
             return
         before, known = self.version, self.kept.get("tiled")

@@ -204,4 +204,3 @@ class GraphInfo:
     out_identity: bool  # the k-th entry of the out-adjacency is edge k
     gapped: bool = False  # rows have spare capacity; entries have the other end, too
     tiled: str = ""  # the direction in which sums over rows are taken tile by tile, or none
-    by_degree: bool = False  # points are in order of their degrees, the largest first

@@ -526,6 +526,5 @@ def _shape(obj: Any) -> Any:
     It is cheaper than the description.  New rows do not change it.
     """
     if obj.kind == "graph":
-        order = obj.tiled, obj.by_degree
-        return obj.directed, obj.out_identity, obj.gapped, order, len(obj.tables)
+        return obj.directed, obj.out_identity, obj.gapped, obj.tiled, len(obj.tables)
     return obj.version

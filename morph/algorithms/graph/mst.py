@@ -19,7 +19,6 @@ from morph.algorithms.graph.arguments import live_edges, of_graph, results_devic
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
-from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
@@ -40,17 +39,12 @@ class Mst(NamedTuple):
 
 
 @kernel
-def mark(p, sets):
-    p.component = sets.find(p)
-
-
-@kernel
-def find_lightest(p, low, high):
-    a = p.component
+def find_lightest(p, sets, low, high):
+    a = sets.find(p)
     p.open = False
     for e in p.outedges:
         if e.weight >= low and e.weight <= high:
-            b = e.dst.component
+            b = sets.find(e.dst)
             if a != b:
                 p.open = True
                 if hasattr(p, "lightest"):
@@ -63,12 +57,12 @@ def find_lightest(p, low, high):
 
 
 @kernel
-def pick(p, low, high):
+def pick(p, sets, low, high):
     if hasattr(p, "lightest"):
-        a = p.component
+        a = sets.find(p)
         for e in p.outedges:
             if e.weight >= low and e.weight <= high:
-                b = e.dst.component
+                b = sets.find(e.dst)
                 if a != b:
                     if e.weight == a.lightest:
                         atomic_min(a.picked, e.id)
@@ -97,10 +91,9 @@ def boruvka(g, sets, joined, low, high, most, none, together):
     foreach(g.points, reopen)
     joined.set()
     while joined.take():
-        foreach(g.points, mark, sets)
-        foreach(g.points, find_lightest, low, high, where=lambda p: p.open)
+        foreach(g.points, find_lightest, sets, low, high, where=lambda p: p.open)
         if not together:
-            foreach(g.points, pick, low, high, where=lambda p: p.open)
+            foreach(g.points, pick, sets, low, high, where=lambda p: p.open)
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
 
@@ -185,7 +178,6 @@ def mst(graph: Graph) -> Mst:
     together = np.result_type(dtype, np.int32) == np.int32  # weight and id in one word
     none = i64(2**63 - 1) if together else i32(NONE)
     points: dict[str, Any] = {"picked": (type(none), none), "open": (bool_, True)}
-    points["component"] = Ref("points"), -1
     if not together:
         points["lightest"] = dtype, most
     edge: dict[str, Any] = {"in_tree": (bool_, False)}
@@ -205,7 +197,7 @@ def mst(graph: Graph) -> Mst:
 
 def exact_sum(weight: Any) -> Any:
     """Add up weights exactly if they are integers, however large."""
-    if weight.dtype.kind != "f" and weight.dtype.itemsize <= 4 and weight.size <= 2**31:
+    if weight.dtype.kind != "f" and weight.dtype.itemsize <= 4 and weight.size <= 2**30:
         return int(weight.sum(dtype=np.int64))
     whole = weight.sum(dtype=np.float64).item()
     if weight.dtype.kind == "f":

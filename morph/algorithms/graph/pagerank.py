@@ -20,7 +20,6 @@ from morph.algorithms.graph.workspace import workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
 from morph.graph import Graph
-from morph.graph.ordered import by_degree
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
@@ -215,17 +214,7 @@ def pagerank(
     limits = float(damping), float(tolerance), iterations
     if weighted:
         return _weighted(graph, programs, kind, jump, limits)
-    found = by_degree(graph) if isinstance(graph, Graph) else None
-    if found is None:
-        return _iterate(graph, programs.iterate, kind, jump, limits)
-    with graph.device.active():
-        copy, order = found
-        ranks = _iterate(
-            copy, programs.iterate, kind, jump if isinstance(jump, float) else jump[order], limits
-        )
-        rank = graph.device.xp.empty_like(ranks.rank)
-        rank[order] = ranks.rank
-        return ranks._replace(rank=rank)
+    return _iterate(graph, programs.iterate, kind, jump, limits)
 
 
 def _weighted(graph: Any, programs: _Programs, kind: Any, jump: Any, limits: Any) -> PageRank:

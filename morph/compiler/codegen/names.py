@@ -32,10 +32,10 @@ OWN = frozenset(  # what the printer calls things inside functions
 )
 MEMBERS = frozenset(  # of the structs that the printer makes
     """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS FLOAT_TOTALS HAS_EPILOGUE KNOWS_ROWS LIMIT
-    LiveIn LiveOut PLACES Prefix REPLAYS Reach Reductions SWEEPS Searches SlotCache TOTALS Tiled
+    LiveIn LiveOut PLACES REPLAYS Reach Reductions SWEEPS Searches SlotCache TOTALS Tiled
     WHICH WORK_SHARING
     abort add all asynchronous begin behind block body buffers caches claim clear_staged commit edge
-    end entries epilogue fill_prefix find flush flush_staged from front iterations join key launch list live_in
+    end entries epilogue find flush flush_staged from front iterations join key launch list live_in
     live_out master meta open owner part permutation permutations position priority prologue reach
     reductions release replay reservation reservations round row row_of run sense serve slot_cache
     step take_all test thread threads tiles to wins write x""".split()

@@ -19,7 +19,6 @@ from morph.compiler.ir.abi import CTYPE
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, Sharing, StepPlan
 from morph.compiler.passes.search import SharedSearch
-from morph.compiler.passes.steps import is_at_end
 from morph.compiler.passes.work_sharing import SharedLoop, bound, of_edge, over
 from morph.language.types import Handle, Object, Scalar, Type
 
@@ -88,7 +87,6 @@ class LoopBody(Body):
     ) -> None:
         super().__init__(names, scope, body)
         self.loop, self.preloaded, shared = sharing.loop.loop, sharing.preloaded, sharing.loop
-        self.prefix = sharing.prefix
         self.stage = _structs(names, kernel, sharing)
         for slot, n in () if shared.batched else shared.capacity:
             self.put(f"it.{names.prefix[slot]}_reservation += {n};")
@@ -100,10 +98,6 @@ class LoopBody(Body):
         """A value, which may have been read before."""
         if of_edge(p, self.loop, self.preloaded):
             return f"{ascii_name(p.column)}_preloaded_"
-        if (p.slot, p.column) == self.prefix and isinstance(self.loop, ir.ForEdges):
-            if is_at_end(p, self.loop):
-                column = _stable_column(self.names, self.prefix)
-                return f"prefix_get({column}, {self.expr(p.row)})"
         return super().load(p)
 
     def target(self, e: ir.Atomic) -> str:
@@ -407,20 +401,7 @@ def _sweeps(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list
             "    typedef Tiles Tiled;",
             f"    MORPH_FN Tiles tiles(const Args& a) const {{ return {{{arrays}}}; }}",
         ]
-    if step.sharing is not None and step.sharing.prefix is not None:
-        column = _stable_column(e.names, step.sharing.prefix)
-        lines += [
-            "    typedef void Prefix;",
-            "    MORPH_FN void fill_prefix(const Args& a, i64 rows) const {",
-            f"        copy_prefix({column}, rows);",
-            "    }",
-        ]
     return lines
-
-
-def _stable_column(names: Names, column: tuple[str, str]) -> str:
-    """A column that no item of the step changes."""
-    return names.column(*column) + (".stable()" if column in names.plan.changed else "")
 
 
 def _entries(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> str:

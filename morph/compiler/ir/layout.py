@@ -198,7 +198,6 @@ GRAPH_ARRAYS = {  # in each direction
 # Bytes of a block's shared memory; two blocks of a multiprocessor leave 60 KB for its L1.
 TILE_BYTES = 84 << 10  # for the sums of the rows of a tile
 TILE_ROWS = TILE_BYTES // 8
-PREFIX_BYTES = 92 << 10  # for the first values of a column
 # The arguments of every unit, in order: C++ type.
 ARGUMENTS = {
     "status": "i64*",  # see Status
@@ -232,7 +231,7 @@ def header(checked: bool = False, rebuilds: bool = False, parts: bool = False) -
         lines.append(f"constexpr i32 MOST_PARTS = {MOST_PARTS}, MOST_WORDS = {MOST_WORDS};")
         lines.append(f"constexpr i32 MAILBOX_LINE = {MAILBOX_LINE}, MARKED_ROWS = {MARKED_ROWS};")
     lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")
-    lines.append(f"constexpr i32 MOST_TOTALS = {MOST_TOTALS}, PREFIX_BYTES = {PREFIX_BYTES};")
+    lines.append(f"constexpr i32 MOST_TOTALS = {MOST_TOTALS};")
     if checked:
         lines.append(f"enum {{ {_enumerators(CheckWord, 'CHECK_')} }};")
         lines.append(f"enum Violation : i32 {{ {_enumerators(Kind)} }};")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import PREFIX_BYTES, TILE_BYTES
+from morph.compiler.ir.layout import TILE_BYTES
 from morph.compiler.ir.outline import Outline
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes.group_execution import widest_group
 from morph.compiler.passes.plan import cooperative
 from morph.compiler.passes.search import shared_searches
 from morph.compiler.passes.work_sharing import lists, shared_loops
-from morph.language.types import GraphInfo, Scalar
+from morph.language.types import Scalar
 
 RESULT = "result_"  # the variable that a program returns
 
@@ -57,7 +57,7 @@ def outline(unit: ir.Unit) -> Outline:
         ahead=any(isinstance(f, ir.Kernel) and f.ahead for f in unit.funcs),
         lists=lists(unit),
         lanes=widest_group(unit) or (32 if shares else 1),
-        shared_bytes=max((_shared_bytes(g) for g in unit.graphs), default=0),
+        shared_bytes=TILE_BYTES if any(g.tiled for g in unit.graphs) else 0,
         sections=abi.sections(unit),
         can_fail=unit.fused or unit.checked or any(isinstance(n, kinds) for n in nodes),
         touches=touches,
@@ -71,11 +71,6 @@ def outline(unit: ir.Unit) -> Outline:
         adjacency=adjacency,
         rebuilds={s: [d for g, d in adjacency if g == s] for s in sorted(rebuilt)},
     )
-
-
-def _shared_bytes(g: GraphInfo) -> int:
-    """Return what sums over the rows of a graph take of a block's shared memory."""
-    return TILE_BYTES if g.tiled else PREFIX_BYTES if g.by_degree else 0
 
 
 def _cuts(

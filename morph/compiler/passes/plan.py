@@ -97,7 +97,6 @@ class Sharing:
     loop: SharedLoop
     staged: Mapping[str, tuple[int, int]]  # by collection, place and size of its staging buffer
     preloaded: Mapping[str, Column]  # columns that are loaded together with the end of the edge
-    prefix: tuple[str, str] | None  # the column whose first values are in shared memory
     prologue: BodyPlan
     body: BodyPlan
     epilogue: BodyPlan
@@ -368,7 +367,7 @@ class _Planner:
             return FEW
         if not sweeps:
             return MANY
-        if any(g.tiled or g.by_degree for g in self.unit.graphs):
+        if any(g.tiled for g in self.unit.graphs):
             return FEW  # by their shared memory
         loads = [
             n.type
@@ -541,7 +540,6 @@ class _Planner:
             preloaded=preloaded(
                 s, self.stores, self.unstable[f.name], (*self.reached[f.name], *where)
             ),
-            prefix=steps.prefix(kernel, s, self.unit, self.unstable[f.name]),
             prologue=replace(self._text(f, s.prologue, nodes=before), ends=ends),
             body=replace(
                 self._text(f, s.body, live=member, nodes=inner, hidden=bound(s.loop)),

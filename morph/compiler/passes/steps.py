@@ -131,32 +131,3 @@ def tiled(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> boo
     small = isinstance(result, Scalar) and 32 <= result.bits <= 64
     ends = bool(loop.var) and loop.edge not in ir.used(ir.walk(shared.body))
     return g.tiled == loop.direction and not shared.live_in and ends and small
-
-
-def prefix(
-    k: ir.Kernel, shared: SharedLoop, unit: ir.Unit, unstable: Set[tuple[str, str]]
-) -> tuple[str, str] | None:
-    """The column whose first values a block copies to shared memory: see kernels/schedule/sweep.h.
-
-    In all steps the kernel `sweeps` over a graph whose points are ordered by degree, and of other
-    ends it only reads one column of numbers.
-    """
-    of_kernel = [s for s in ir.find(unit.blocks, ir.Foreach) if s.kernel == k.name]
-    if unit.checked or not all(sweeps(s, k, shared, unit) for s in of_kernel):
-        return None
-    loop = shared.loop
-    assert isinstance(loop, ir.ForEdges)
-    g = next(g for g in unit.graphs if g.slot == loop.graph)
-    loads = [n for n in ir.walk(shared.body) if isinstance(n, ir.Load)]
-    ends = [n.place for n in loads if is_at_end(n.place, loop)]
-    found = {(p.slot, p.column) for p in ends}
-    numbers = all(isinstance(p.type, Scalar) and p.type.bits in (32, 64) for p in ends)
-    if not (g.by_degree and numbers and len(found) == 1) or found & unstable:
-        return None
-    return found.pop()
-
-
-def is_at_end(p: ir.Place, loop: ir.ForEdges) -> bool:
-    """Whether a place is a number of the other end of the loop's edge."""
-    row = p.row.x if isinstance(p.row, ir.Cast) else p.row
-    return p.index is None and isinstance(row, ir.Var) and row.name == loop.var != ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.compiler.ir.layout import PREFIX_BYTES, TILE_BYTES
+from morph.compiler.ir.layout import TILE_BYTES
 from morph.language.hooks import Hook
 from morph.runtime import arrays
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
@@ -53,7 +53,7 @@ class CudaDevice(Device):
 
     @property
     def tiles(self) -> int:
-        need = max(TILE_BYTES, PREFIX_BYTES) + BLOCK_BYTES
+        need = TILE_BYTES + BLOCK_BYTES
         if self._attributes["MaxSharedMemoryPerBlockOptin"] < need:
             return 0
         blocks = self._attributes["MaxSharedMemoryPerMultiprocessor"] // need
