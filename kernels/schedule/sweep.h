@@ -138,9 +138,17 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     Reductions reductions, before;
     bool waits = false;  // the row continues in the next warp's part
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;
+    i64 next_low = 0, next_high = 0;  // of the rows that follow: loaded while those before are summed
+    auto reach = [&](i64 i) {
+        i64 row = min_of(i + lane_id(), last - 1);
+        next_low = s.begin(a, row), next_high = s.begin(a, row + 1);
+    };
+    if (i < last) reach(i);
     for (bool more = i < last; more; i += 32) {
         bool here = i + lane_id() < last;
-        i64 row = here ? i + lane_id() : last - 1, low = s.begin(a, row), high = s.begin(a, row + 1), at = place(row);
+        i64 row = here ? i + lane_id() : last - 1, low = next_low, high = next_high;
+        i64 at = low - zero + ROW_COST * (row - first);
+        reach(i + 32);
         here = here && at < to;
         next = at + ROW_COST + (high - low);
         high = here ? min_of(high, low + max_of(to - at - ROW_COST, i64(0))) : high;
