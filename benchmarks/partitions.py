@@ -2,8 +2,9 @@
 
 On parts a program is one launch of each part, or, in the column "by steps", a launch of each part
 for each of its steps.  The first row has steps of almost no work: on one device a barrier each, on
-parts a barrier, and a crossing in every second step.  The results of the library's algorithms stay
-in parts; the column "gathered" includes their copy to the first device.
+parts a barrier, and a crossing in every second step.  Searches begin at the point of the largest
+degree.  The results of the library's algorithms stay in parts; the column "gathered" includes their
+copy to the first device.
 """
 
 from __future__ import annotations
@@ -113,12 +114,12 @@ def ring(devices: list[str]) -> list[Any]:
     return found
 
 
-def search(g: Any) -> tuple[Any, ...]:
-    """Prepare a search from point 0; gives the arguments of its program."""
+def search(g: Any, source: int) -> tuple[Any, ...]:
+    """Prepare a search from a point; gives the arguments of its program."""
     g.points.dist[:] = FAR
-    g.points.dist[0] = 0
+    g.points.dist[source] = 0
     now, following = morph.Collection(g.points), morph.Collection(g.points)
-    now.extend([0])
+    now.extend([source])
     return g, now, following
 
 
@@ -190,13 +191,13 @@ def shape_of(parts: Any) -> tuple[dict[str, float], int]:
     return shape, 8 * max(s.mirrors for s in sizes)
 
 
-def features(g: Any, parts: Any, iterations: int) -> dict[str, dict[str, float]]:
+def features(g: Any, parts: Any, source: int, iterations: int) -> dict[str, dict[str, float]]:
     """Give what the cost model of `scaling` knows of programs, by the begin of their names.
 
     An offer or a value takes 8 bytes; in a search each mirror makes at most one offer.
     """
     shape, most = shape_of(parts)
-    depth, arcs = morph.bfs(g, 0).levels, len(g.edges)
+    depth, arcs = morph.bfs(g, source).levels, len(g.edges)
     found = {
         f"{STEPS:,} steps": (STEPS, STEPS // 2, 0, 0),
         "levels": (depth, depth, arcs, most),
@@ -225,6 +226,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--permute", action="store_true", help="number the points at random")
     parser.add_argument("--iterations", type=int, default=20, help="of PageRank")
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--only", help="begins of names of rows, such as morph.bfs,pagerank")
     parser.add_argument("--rows", help="file to append rows for scaling.py to")
     o = parser.parse_args(arguments)
     devices = o.devices.split(",")
@@ -235,25 +237,31 @@ def main(arguments: list[str] | None = None) -> None:
         x.points.add("dist", i32)
         for name in ("rank", "share"):
             x.points.add(name, f64)
-    n = len(g.points)
+    n, source = len(g.points), int(g.degree().argmax())
 
     def begin(x: Any) -> tuple[Any, ...]:
         return fresh(x, "rank", 1 / n, 0.15 / n, o.iterations)
 
-    pair = ring(devices)
-    rows = [row(f"{STEPS:,} steps", *pair, rounds, lambda x: fresh(x, "value", 0, STEPS),
-                "value", o.repeat),
-            row("levels", g, parts, levels, search, "dist", o.repeat),
-            row("shortest_paths", g, parts, shortest_paths, search, "dist", o.repeat),
-            row(f"pagerank, {o.iterations} iterations", g, parts, pagerank, begin, "rank",
-                o.repeat)]  # fmt: skip
-    rows += [call(name, g, parts, run, o.repeat) for name, run in {
-        "morph.bfs": lambda x: morph.bfs(x, 0).distance,
-        "morph.sssp": lambda x: morph.sssp(x, 0).distance,
-        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=o.iterations)[0],
-    }.items()]  # fmt: skip
+    def seek(x: Any) -> tuple[Any, ...]:
+        return search(x, source)
+
+    pair, many = ring(devices), o.iterations
+    programs: dict[str, tuple[Any, ...]] = {
+        f"{STEPS:,} steps": (*pair, rounds, lambda x: fresh(x, "value", 0, STEPS), "value"),
+        "levels": (g, parts, levels, seek, "dist"),
+        "shortest_paths": (g, parts, shortest_paths, seek, "dist"),
+        f"pagerank, {many} iterations": (g, parts, pagerank, begin, "rank"),
+    }
+    calls = {
+        "morph.bfs": lambda x: morph.bfs(x, source).distance,
+        "morph.sssp": lambda x: morph.sssp(x, source).distance,
+        "morph.pagerank": lambda x: morph.pagerank(x, tolerance=0, iterations=many)[0],
+    }
+    chosen = tuple(o.only.split(",")) if o.only else ("",)
+    rows = [row(k, *x, o.repeat) for k, x in programs.items() if k.startswith(chosen)]
+    rows += [call(k, g, parts, f, o.repeat) for k, f in calls.items() if k.startswith(chosen)]
     table(rows)
-    append(o.rows, list(measured(rows, features(g, parts, o.iterations))))
+    append(o.rows, list(measured(rows, features(g, parts, source, many))))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
     python benchmarks/ranks.py --scale 22 --device cuda        # a GPU for each rank: NCCL
     python benchmarks/ranks.py --scale 20 --rows ROWS          # for scaling.py
 
-Each rank has one thread, or one GPU; the time of a call is that of the slowest rank.  With one rank
-the graph is an ordinary one.  With ``--beside`` a column for as many parts in one process.
+Each rank has one thread, or one GPU; the time of a call is that of the slowest rank, whose result
+stays on the ranks.  With one rank the graph is an ordinary one.  With ``--beside`` a column for as
+many parts in one process.
 """
 
 from __future__ import annotations

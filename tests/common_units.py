@@ -1,5 +1,6 @@
 """Records morph/launch/common_units.json: the units that common public calls launch.
 
+On the CPU and, by a device that stands for it, on a GPU.
 Run `python tests/common_units.py` after a change of the kernels or tables of these calls.
 """
 
@@ -9,43 +10,48 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
+from pretend import Pretended, pretended
 
 import morph
 from morph.launch import ahead, binding, common_units, records
 from morph.launch.binding import Description
+from morph.runtime.cuda.device import CudaDevice
+from morph.testing import team
 
 
-def _graph(dtype: Any, both: bool) -> morph.Graph:
+def _graph(dtype: Any, both: bool, device: Any) -> morph.Graph:
     """A graph with dense steps of a search."""
     made = morph.generate.rmat(12, 12, device="cpu")
     ends, m = (made.edges.src[:], made.edges.dst[:]), len(made.edges)
     weight = None if dtype is None else np.random.default_rng(1).integers(1, 99, m).astype(dtype)
-    return morph.Graph.from_edges(*ends, weight, n=1 << 12, symmetrize=both, device="cpu")
+    return morph.Graph.from_edges(*ends, weight, n=1 << 12, symmetrize=both, device=device)
 
 
-def _refine() -> None:
+def _refine(device: Any) -> None:
     points = np.random.default_rng(0).random((200, 2))
     mesh = morph.Mesh.trusted(**vars(morph.triangulate(points, device="cpu")))
     records_of.clear()  # only those of the refinement
-    morph.refine(mesh, 25, device="cpu")
+    morph.refine(mesh, 25, device=device)
 
 
-def _solve(n: int, ratio: float) -> None:
-    morph.survey.solve(morph.generate.random_ksat(3, n, ratio), device="cpu", time=20)
+def _solve(n: int, ratio: float, device: Any) -> None:
+    morph.survey.solve(morph.generate.random_ksat(3, n, ratio), device=device, time=20)
 
 
-def _triangulate() -> None:
-    morph.triangulate(np.random.default_rng(0).random((200, 2)), device="cpu")
+def _triangulate(device: Any) -> None:
+    with team(2):
+        morph.triangulate(np.random.default_rng(0).random((200, 2)), device=device)
 
 
-CALLS: dict[str, Callable[[], object]] = {
+CALLS: dict[str, Callable[[Any], object]] = {
     "refine": _refine,
     "triangulate": _triangulate,
-    "solve": lambda: _solve(300, 4.0),
-    "solve regular": lambda: _solve(5000, 4.2),
-    "bfs": lambda: [morph.bfs(_graph(None, both)) for both in (True, False)],
+    "solve": lambda on: _solve(300, 4.0, on),
+    "solve regular": lambda on: _solve(10000, 4.2, on),
+    "bfs": lambda on: [morph.bfs(_graph(None, both, on)) for both in (True, False)],
     **{
-        f"sssp {t}": lambda t=t: [morph.sssp(_graph(t, both)) for both in (True, False)]
+        f"sssp {t}": lambda on, t=t: [morph.sssp(_graph(t, both, on)) for both in (True, False)]
         for t in ("int32", "int64", "float64")
     },
 }
@@ -54,7 +60,7 @@ records_of: list[tuple[int, Description]] = []
 
 def recorded() -> dict[str, Any]:
     """Make the calls, and return the contents of the file."""
-    old, made = binding._compiled_now, {}
+    old, made = binding._compiled_now, dict[str, list[Description]]()
 
     def compiled_now(description: Description, slots: Any, recorder: Any) -> Any:
         found = old(description, slots, recorder)
@@ -62,20 +68,22 @@ def recorded() -> dict[str, Any]:
             records_of.append((-len(found.text), description))
         return found
 
-    binding._compiled_now = compiled_now
-    try:
-        for name, call in CALLS.items():
-            records_of.clear(), binding._compiled.clear()
-            call()
-            made[name] = [d for _, d in sorted(records_of, key=lambda x: x[0])]
-    finally:
-        binding._compiled_now = old
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binding, "_compiled_now", compiled_now)
+        patch.setattr(Pretended, "few", CudaDevice.few)
+        for device in ("cpu", pretended(patch)):
+            for name, call in CALLS.items():
+                records_of.clear(), binding._compiled.clear()
+                call(device)
+                made.setdefault(name, [])
+                made[name] += [d for _, d in sorted(records_of, key=lambda x: x[0])]
     return common_units.encoded(made)
 
 
 if __name__ == "__main__":
     records.enabled = True
-    ahead._begun.update((name, "cpu") for name in CALLS)  # nothing is compiled ahead
+    # nothing is compiled ahead
+    ahead._begun.update((name, on) for name in CALLS for on in ("cpu", "cuda:7"))
     records.UnitRecorder.find = lambda self: None  # type: ignore[method-assign]
     text = json.dumps(recorded())
     common_units.FILE.write_text(text.replace('{"what"', '\n{"what"') + "\n")

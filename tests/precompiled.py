@@ -6,8 +6,10 @@ What does not compile that way, or cannot be loaded, is compiled as it is for us
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,8 +22,10 @@ from morph.runtime.toolchain import cpu
 
 FOLDER = "MORPH_TEST_HEADERS"  # environment variable, by which the processes of xdist share them
 # libraries are not searched: the process has the C library, and that of C++ serves exceptions only
-WITHOUT = "-nostdlib", "-fno-exceptions"
+WITHOUT = "-nostdlib", "-fno-exceptions", "-fno-asynchronous-unwind-tables"
 _plain = cpu._compile
+# entries that run for minutes with -O0; a process keeps what any of its tests has compiled
+COMPUTING = re.compile(r"\(morph_propagate\)")
 
 
 def install() -> None:
@@ -42,6 +46,9 @@ def _compile(
     background: bool = False,
 ) -> str:  # fmt: skip
     """Compile and load, as `cpu._compile`."""
+    if "-O0" in using.command and COMPUTING.search(text):
+        command = tuple(x.replace("-O0", "-O1") for x in using.command)
+        using = dataclasses.replace(using, command=command)
     if using.command[0].endswith("with_last") and "clang" not in using.version and not background:
         for prelude in _preludes():
             if text.startswith(prelude):

@@ -23,10 +23,12 @@ import numpy as np
 
 from morph.launch import scratch
 from morph.operators import values as operands
+from morph.runtime import arrays
 from morph.runtime.backend import IOTA
 from morph.runtime.cpu import launch as cpu
 from morph.runtime.cpu.device import ALIGN, HostDevice
 from morph.runtime.cuda.device import CudaDevice
+from morph.runtime.cuda.small_copies import one_dimensional
 
 
 def _check(x: Any) -> None:
@@ -216,6 +218,24 @@ class Pretended(HostDevice):
     def copy(self, x: Any) -> Any:
         return self.xp.array(x)
 
+    def write(self, array: Any, values: Any) -> None:
+        """Write as a GPU does: by `put` where that can, else by an operation on arrays."""
+        if type(values) is not There:
+            values = np.asarray(values, array.dtype)
+        if array.dtype == values.dtype and one_dimensional(array, values) is not None:
+            array.view(np.ndarray)[...] = values.view(np.ndarray)
+        else:
+            super().write(array, values)
+
+    def full(self, shape: Any, value: Any, dtype: Any) -> Any:
+        made = self.empty(shape, dtype)
+        self.write(made, value)
+        return made
+
+    def replaced(self, x: Any, old: int, new: int, dtype: Any) -> Any:
+        x = x.view(np.ndarray)
+        return np.where(x == old, np.dtype(dtype).type(new), x).view(There)
+
     def put(self, *writes: Any) -> None:
         for array, values in writes:
             assert type(array) is There and array.ndim == 1
@@ -293,6 +313,8 @@ def pretended(monkeypatch: Any, index: int = 7) -> Pretended:
     for name in ("array", "asarray", "asanyarray", "ascontiguousarray"):
         monkeypatch.setattr(np, name, refusing(getattr(np, name)))
     monkeypatch.setitem(scratch._scratch, device.name, scratch.Scratch(device))
+    fetch = arrays._fetch
+    monkeypatch.setattr(arrays, "_fetch", lambda x: x.get() if type(x[...]) is There else fetch(x))
     known = operands.device_of
     monkeypatch.setattr(operands, "device_of", lambda x: device if type(x) is There else known(x))
     return device

@@ -300,3 +300,10 @@ def test_changed_weights_are_measured_again(parts):
     assert not measured(g).equal and not measured(g).equal
     g.edges.weight[:] = weight
     assert measured(g).equal
+    k = 1 + int(np.flatnonzero(weight[1:-1] > 2)[0])
+    changed = weight.copy()
+    changed[k - 1 : k + 2] += [1, -2, 1]  # linear functions of the ids do not change
+    g.edges.weight[:] = changed
+    assert not measured(g).equal
+    g.edges.weight[:] = weight
+    assert measured(g).equal

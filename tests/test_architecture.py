@@ -44,7 +44,7 @@ LAYERS = {
     "compiler": "",
     "runtime.toolchain": "runtime.toolchain",  # text and flags to a binary; no part of the language
     "runtime.transfer": "",
-    "runtime.arrays": "runtime.transfer",
+    "runtime.arrays": "language",
     "runtime.backend": "language compiler.ir runtime.arrays",
     "runtime.device": "language runtime.arrays runtime.backend",
     "runtime.cpu.device": "language compiler.ir runtime.arrays runtime.backend runtime.device",
@@ -104,6 +104,7 @@ HOOKS = {
     "morph.launch.launcher": "a violation, or a full queue, is looked up in the IR",
     "morph.launch.lookup": "the device `python` imports the interpreter",
     "morph.launch.scratch": "the checked mode imports the sites",
+    "morph.runtime.arrays": "the device of a GPU array copies it to the host",
     "morph.runtime.backend": "the registry: a device's class is imported when it is asked for",
     "morph.runtime.cpu.device": "the first launch imports the compiler",
     "morph.runtime.cuda.device": "the first launch imports the compiler",

@@ -12,6 +12,7 @@ from scipy.spatial import Delaunay
 
 import morph
 from morph.mesh import Mesh, MeshError
+from morph.runtime import arrays
 from morph.runtime.cuda.device import CudaDevice
 
 device_module = sys.modules["morph.runtime.device"]  # morph.device is the function
@@ -26,6 +27,7 @@ def xp(request, monkeypatch):
     module = Module()
     known = {**device_module._known, "cuda:0": CudaDevice("cuda", 0, module)}
     monkeypatch.setattr(device_module, "_known", known)
+    monkeypatch.setattr(arrays, "_fetch", Far.get)
     return module
 
 

@@ -10,6 +10,7 @@ from pretend import Pretended, pretended
 from targets import host
 
 import morph
+from morph import validate
 from morph.generate import grid, rmat
 from morph.language.dtypes import Ref, f64, i32, vec
 from morph.partition import partition, speed
@@ -581,6 +582,24 @@ def test_algorithms_of_parts(directed, devices):
     parts.edges.weight[3] = -1
     with pytest.raises(ValueError, match="weights that are finite and not negative"):
         morph.pagerank(parts, weighted=True)
+
+
+def test_checkers_take_parts():
+    g = rmat(6, device="cpu", weight=(1, 9))
+    parts = morph.partition(g, ["cpu"] * 3, "degree")
+    tree, paths = morph.bfs(parts, 5), morph.sssp(parts, 5, predecessors=True)
+    forest = morph.mst(parts)
+    for answers in range(2):
+        validate.bfs(parts, tree.distance, tree.predecessor, source=5)
+        if not answers:
+            validate.sssp(parts, paths.distance, paths.predecessor, source=5)
+            validate.mst(parts, forest.edges)
+            parts.apply(deletes=[0])  # later edges keep their ids
+            tree = morph.bfs(parts, 5)
+    far = int(tree.distance.argmax())
+    tree.distance[far] += 1
+    with pytest.raises(validate.WrongAnswer, match=f" {far}"):
+        validate.bfs(parts, tree.distance, source=5)
 
 
 def test_refused_changes():

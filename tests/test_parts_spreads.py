@@ -25,8 +25,8 @@ class Network(Local):
         super().__init__(devices)
         self.network, self.sent = True, 0
 
-    def exchange(self, sent):
-        found = super().exchange(sent)
+    def exchange(self, sent, headers=None):
+        found = super().exchange(sent, headers)
         for j, pieces in found.items():
             pieces = [[np.array(a) for a in arrays] for arrays in pieces]
             self.sent += sum(a.size for k, x in enumerate(pieces) if k != j for a in x)

@@ -263,7 +263,18 @@ parts.points.x[:]
 
 PROGRAMS = """
 import sys
+from unittest import mock
+import pytest
 from test_parts_programs import *
+
+class Counted:  # a communicator, and how many collectives it has made
+    def __init__(self, comm):
+        self.comm, self.count = comm, 0
+
+    def __getattr__(self, name):
+        self.count += name.lower().startswith("all")
+        return getattr(self.comm, name)
+
 sys.modules["morph.partition.routes"].FEW = 1  # lists of changes, of few mirrors, too
 sys.modules["morph.partition.ranks"].platform.node = lambda: f"machine {comm.rank}"
 rng = np.random.default_rng(5)
@@ -275,10 +286,28 @@ for directed, by in (True, "degree"), (False, rng.integers(0, comm.size, 40)):
         for a, b in zip(found, values(program(g.copy())), strict=True):
             assert np.array_equal(a, b), (program, directed, by)
     parts = morph.partition(g, by=by, comm=comm, shares="measured")
+    searched, wanted = morph.bfs(parts, 1).distance, morph.bfs(g, 1).distance
+    own = parts.points.global_id.local(comm.rank)[: len(searched.local(comm.rank))]
+    assert np.array_equal(searched.local(comm.rank), wanted[own])  # not gathered
+    assert np.array_equal(searched, wanted) and (searched + 1 == wanted + 1).all()
+    assert np.array_equal(searched.local(comm.rank), wanted[own])
+    if comm.size > 1:
+        with pytest.raises(ValueError, match="lies in another process"):
+            searched.local(1 - min(comm.rank, 1))
     assert np.array_equal(
         morph.connected_components(parts).label, morph.connected_components(g).label
     )
     np.testing.assert_allclose(morph.pagerank(parts).rank, morph.pagerank(g).rank, rtol=1e-12)
+    morph.bfs(parts, 1)  # with objects that the next call finds
+    operations = parts.transport._operations
+    operations.comm = counted = Counted(operations.comm)
+    steps = parts._steps
+    with mock.patch.object(sys.modules["morph.launch.lookup"], "accept"):  # not called again
+        morph.bfs(parts, 1)
+        assert not sys.modules["morph.launch.lookup"].accept.called
+    steps = parts._steps - steps
+    assert counted.count <= 4 * steps + 2, (counted.count, steps)
+    operations.comm = counted.comm
     found = np.array(pagerank(parts))
     np.testing.assert_allclose(found, np.array(pagerank(g.copy())), rtol=1e-12)
     with morph.sections() as s:  # those on ranks run in the same order on all

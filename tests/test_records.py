@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -40,6 +41,8 @@ import morph
 def double(x):
     return x + x
 """
+values = ModuleType("values")
+values.ONE = 1
 RUN = """
 import sys
 import morph
@@ -110,6 +113,45 @@ def test_values_that_another_module_gives(project):
     project()
     assert project("kernels.FACTOR = 5") == "[11, 21] 1"
     assert project("kernels.KIND = morph.prelude.f64") == "[7, 13] 1"
+
+
+def test_numbers_of_classes_and_modules(monkeypatch, tmp_path):
+    """They are compiled in, and compared at each launch, also of a unit whose record was found."""
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
+    monkeypatch.setattr(records, "enabled", True)
+    monkeypatch.setattr(binding, "_compiled", {})
+    made, old = [], binding._compiled_now
+    monkeypatch.setattr(binding, "_compiled_now", lambda *a: made.append(1) or old(*a))
+
+    class constant:
+        step = 2
+
+    @morph.kernel
+    def add(p):
+        p.x = p.x * constant.step + values.ONE
+
+    t = morph.Table("rows", "cpu", x=morph.prelude.i32)
+    t.extend(1, x=[1])
+
+    def run():
+        t.x[:] = 5
+        morph.foreach(t, add)
+        return int(t.x[0]), len(made)
+
+    assert run() == (11, 1) and run() == (11, 1)
+    binding._compiled.clear(), add.launches.clear()
+    assert run() == (11, 1)  # its record
+    constant.step = 3
+    assert run() == (16, 2)
+    monkeypatch.setattr(values, "ONE", 2)
+    assert run() == (17, 3)
+    binding._compiled.clear(), add.launches.clear()
+    monkeypatch.setattr(values, "ONE", 1)
+    constant.step = 2
+    assert run() == (11, 3)
+    monkeypatch.delattr(values, "ONE")
+    with pytest.raises(morph.LanguageError, match="ONE"):
+        run()
 
 
 def test_damaged_records(project):
@@ -242,7 +284,9 @@ def test_common_units_are_recorded(monkeypatch):
     calls = json.loads(common_units.FILE.read_text())
     device = morph.device("cpu")
     made = {
-        call: [common_units._decoded(x, calls, device) for x in units]
+        call: [
+            common_units._decoded(x, calls, device) for x in units if x.get("on_host") is not False
+        ]
         for call, units in calls["calls"].items()
     }
     assert all(units and None not in units for units in made.values())

@@ -35,7 +35,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv(tiers.VARIABLE, "auto")
     monkeypatch.setattr(cpu, "_known", {})
-    monkeypatch.setattr(tiers, "DELAY", 0.0)
+    monkeypatch.setattr(tiers, "RUN", 0.0)
     monkeypatch.setattr(processes, "LOWEST", 0)  # other programs run, too
     background = tiers.Background()
     monkeypatch.setattr(tiers, "background", background)
@@ -162,7 +162,6 @@ mv {pid}.part {pid}
 USER = """
 import os, sys, time
 from morph.runtime.toolchain import cpu, tiers
-tiers.DELAY = 0.0
 cpu.build(sys.argv[2], rebuilt=lambda: print("rebuilt"))
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)

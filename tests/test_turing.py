@@ -117,7 +117,7 @@ def test_old_gpus_are_refused_when_they_are_opened(capability, monkeypatch):
     device = SimpleNamespace(compute_capability=capability)
     made = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda index: device))
     monkeypatch.setattr(gpus, "import_cupy", lambda: made)
-    monkeypatch.setattr(gpus, "load_driver", lambda: None)
+    monkeypatch.setattr(gpus, "load_driver", lambda: SimpleNamespace(cuInit=lambda flags: 1))
     monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda name: True)
     if int(capability) >= 75:
         assert gpus.find(0).name == "cuda:0"
@@ -136,7 +136,7 @@ def test_an_old_driver_is_told_of_the_other_extra(monkeypatch):
 
     made = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count)))
     monkeypatch.setattr(gpus, "import_cupy", lambda: made)
-    monkeypatch.setattr(gpus, "load_driver", lambda: None)
+    monkeypatch.setattr(gpus, "load_driver", lambda: SimpleNamespace(cuInit=lambda flags: 1))
     monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda name: True)
     with pytest.raises(DeviceError, match=r"needs 'morph-engine\[gpu12\]'$"):
         gpus.find(0)

@@ -117,3 +117,57 @@ def test_copies_between_arrays_of_any_alignment(to, first, size):
     expected = np.full(100, 99)
     expected[to : to + size] = np.arange(first, first + size)
     assert found.tolist() == expected.tolist()
+
+
+def write(array, values):
+    """Write as `CudaDevice.write` does, in as many launches as are needed."""
+    here, commands = Here(), small_copies.Commands()
+    values = values if type(values) is There else np.asarray(values, array.dtype)
+    for place, given in small_copies.one_dimensional(array, values):
+        if not commands.add(place, given):
+            here.start(commands), commands.clear()
+            assert commands.add(place, given)
+    here.start(commands)
+
+
+@pytest.mark.parametrize("kind", ["u1", "?", "i2", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(41,), (41, 3), (41, 16)])
+def test_arrays_with_gaps(kind, shape):
+    """One value, a value for each column, an array: to and from whole arrays and packed columns."""
+    rng, size = np.random.default_rng(0), int(np.prod(shape))
+    values = rng.integers(0, 2, shape).astype(kind)
+    there = made(size, kind).reshape(shape)
+    there[:] = values
+    gaps = made(2 * size, kind).reshape(shape[0], 2, *shape[1:])[:, 1]
+    for array in (made(size, kind).reshape(shape), gaps):
+        for given in (values.flat[0], values[3], there):
+            array[:] = 99
+            write(array, given)
+            assert (array == given).all()
+        back = made(size, kind).reshape(shape)
+        write(back, array)
+        assert (back == values).all()
+    assert (gaps.base == 99).sum() >= size or kind == "?"
+    small = made(4, kind)
+    write(small, values.reshape(-1)[:4])
+    assert (small == values.reshape(-1)[:4]).all()
+
+
+def test_writes_that_are_left_to_cupy():
+    a, b = made(12, "i4").reshape(3, 4), made(3, "i4")
+    refused = [
+        (a, b.reshape(3, 1)), (a, b), (b, a[0]), (b, b[:1]),
+        (a.reshape(3, 2, 2)[:, ::2], np.ones((2, 1), "i4")), (made(51, "i4").reshape(3, 17), a),
+    ]  # fmt: skip
+    for array, values in refused:
+        assert small_copies.one_dimensional(array, values) is None, (array.shape, values.shape)
+
+
+def test_one_integer_is_replaced():
+    given, found = made(50, np.int32), made(50, np.int64)
+    given[:] = np.arange(50) % 3 - 1
+    here = Here()
+    commands = small_copies.Commands()
+    commands.replacement(found, given, -1, 2**63 - 1)
+    here.start(commands)
+    assert found.tolist() == [2**63 - 1 if x < 0 else x for x in given.tolist()]

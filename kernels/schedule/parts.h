@@ -160,19 +160,51 @@ MORPH_FN void fill_mirrors(const A& a, const R& t, const C& column, i32 route) {
     for (i64 i = t.thread; i < n; i += t.threads) store(column.at(first + i / SIZE, i % SIZE), V(0));
 }
 
+// How many values of a column go to the mirrors at once: narrow ones in words of 4 bytes, since a warp should store 128
+// consecutive bytes, the largest packet between GPUs.
+template <class C> struct SentAtOnce { enum { VALUES = 1 }; };
+template <class T, i64 STRIDE, i64 OFFSET, Mode MODE> struct SentAtOnce<Col<T, STRIDE, OFFSET, MODE>> {
+    enum { SIZE = sizeof(Value<T>), VALUES = STRIDE == SIZE && SIZE < 4 ? 4 / SIZE : 1 };
+};
+// Sends the values of the rows sent[from .. to) to consecutive mirrors, whose row is `first` more than the position in
+// `sent`; by `threads` threads, each with its own number.
+template <i32 SIZE, class C>
+MORPH_FN void send_rows(
+    const C& column, const C& to, const i32* sent, i64 first, i64 from, i64 last, i64 thread, i64 threads
+) {
+    typedef typename C::V V;
+    constexpr i32 VALUES = SIZE == 1 ? i32(SentAtOnce<C>::VALUES) : 1;
+    auto send = [&](i64 j) {
+        store(to.at(first + j / SIZE, j % SIZE), column.get(load_fixed(sent + j / SIZE), j % SIZE));
+    };
+    from *= SIZE, last *= SIZE;
+    if constexpr (VALUES > 1) {
+        const i64 before = i64(-u64(to.at(first + from)) & 3) / i64(sizeof(V));
+        const i64 begin = min_of(last, from + before), words = (last - begin) / VALUES;
+        for (i64 i = thread; i < words; i += threads) {
+            const i64 j = begin + i * VALUES;
+            u32 word = 0;
+            MORPH_UNROLL_ALL for (i32 b = 0; b < VALUES; b++)
+                word |= u32(to_bits(column.get(load_fixed(sent + j + b)))) << b * 8 * i32(sizeof(V));
+            store((u32*)to.at(first + j), word);
+        }
+        for (i64 j = from + thread; j < begin; j += threads) send(j);  // less than a word on either side
+        for (i64 j = begin + words * VALUES + thread; j < last; j += threads) send(j);
+    } else {
+        for (i64 j = from + thread; j < last; j += threads) send(j);
+    }
+}
+
 // Sends the own values of a column to their mirrors in all other parts; a crossing follows.  The mirrors that a part has
 // of this one are consecutive rows there.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 peers) {
     const Route r(a, route);
-    const i32* sent = r.rows(ROUTE_SENT);
     for (i32 i = 1; i < r.parts; i++) {  // parts begin with different ones
         const i32 k = (r.own + i) % r.parts;
-        const C to = column_in(a, column, peers, k);
-        const i64 from = r[ROUTE_SENT_BOUNDS + k], n = (r[ROUTE_SENT_BOUNDS + k + 1] - from) * SIZE;
-        const i64 first = r[ROUTE_FIRST_MIRROR + k];
-        for (i64 j = t.thread; j < n; j += t.threads)
-            store(to.at(first + j / SIZE, j % SIZE), column.get(load_fixed(sent + from + j / SIZE), j % SIZE));
+        const i64 from = r[ROUTE_SENT_BOUNDS + k], to = r[ROUTE_SENT_BOUNDS + k + 1];
+        send_rows<SIZE>(column, column_in(a, column, peers, k), r.rows(ROUTE_SENT), r[ROUTE_FIRST_MIRROR + k] - from,
+                        from, to, t.thread, t.threads);
     }
 }
 
@@ -184,7 +216,8 @@ template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
 }
 
 // Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
-// Where mirrors are fewer than words of marks, all are sent, and no marks are read.
+// Where mirrors are fewer than words of marks, all are sent, and no marks are read.  Where a warp reads marks in half of
+// its words, it sends the rows of all of them, which takes less time than one word after the other.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
     constexpr i32 GROUP = 8 * MARKED_ROWS;  // rows of a word
@@ -199,7 +232,18 @@ MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 pe
     for (i64 g = t.thread; g - lane < groups; g += t.threads) {
         const u64 word = g < groups ? load(words + g) : 0;
         if (word) store(words + g, u64(0));
-        for (u32 lanes = ballot(ALL_LANES, word != 0); lanes; lanes &= lanes - 1) {
+        u32 lanes = ballot(ALL_LANES, word != 0);
+        if (TARGET_GPU && popcount(lanes) >= 16) {
+            for (i32 i = 1; i < r.parts; i++) {
+                const i32 k = (r.own + i) % r.parts;
+                const i32* at = begin + k * (8 * groups + 1);
+                const i64 from = load_fixed(at + 8 * (g - lane)), to = load_fixed(at + 8 * min_of(groups, g - lane + 32));
+                send_rows<SIZE>(column, column_in(a, column, peers, k), sent,
+                                r[ROUTE_FIRST_MIRROR + k] - r[ROUTE_SENT_BOUNDS + k], from, to, lane, 32);
+            }
+            continue;
+        }
+        for (; lanes; lanes &= lanes - 1) {
             const i32 from_lane = first_lane(lanes);
             const u64 marked = shuffle(ALL_LANES, word, from_lane);
             const i64 group = g - lane + from_lane;

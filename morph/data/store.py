@@ -126,7 +126,7 @@ class Store:
         with self.device.active():
             rec = self._filled(record([column], packed=False))
             array = rec.view(self.device, column, rec.buffer)
-            array[first:last] = self._fill_value(column)
+            self.device.write(array[first:last], column.fill)
         self._bind_columns([rec], [column])
         self._records.append(rec)
         self.columns[name] = column
@@ -243,7 +243,8 @@ class Store:
             for rec in plans:
                 self._filled(rec)
                 for n in rec.names:
-                    rec.view(self.device, columns[n], rec.buffer)[:last] = columns[n].array[:last]
+                    array = rec.view(self.device, columns[n], rec.buffer)
+                    self.device.write(array[:last], columns[n].array[:last])
         self._bind_columns(plans, columns.values())
         self._records = plans
         self._hidden.pop("owner", None)
@@ -324,13 +325,14 @@ class Store:
             buffers = []
             for rec in self._records:
                 buffers.append(self.device.buffer(max(capacity, 1) * rec.stride))
-                buffers[-1][: last * rec.stride] = rec.buffer[: last * rec.stride]
+                kept_bytes = slice(last * rec.stride)
+                self.device.write(buffers[-1][kept_bytes], rec.buffer[kept_bytes])
             kept = self._hidden.keys() - {"owner"}  # no row has an owner between launches
             hidden = {kind: self._hidden_array(kind, capacity) for kind in kept}
             for kind, array in hidden.items():
                 keep = min(array.size, self.capacity, capacity)
                 if kind in HIDDEN:
-                    array[:keep] = self._hidden[kind][:keep]
+                    self.device.write(array[:keep], self._hidden[kind][:keep])
             self._resized(capacity, hidden)
         before = (
             [r.buffer for r in self._records],
@@ -400,8 +402,7 @@ class Store:
             home = next((r for r in self._records if r.spare >= 0), None)
             if kind == "owner" and home is not None:
                 self._hidden[kind] = home.spares(self.device, home.buffer)
-                with self.device.active():
-                    self._hidden[kind][:] = HIDDEN[kind][1]
+                self.device.write(self._hidden[kind], HIDDEN[kind][1])
             else:
                 self._hidden[kind] = self._hidden_array(kind, self.capacity)
         return self._hidden[kind]
@@ -462,7 +463,10 @@ class Store:
         key = self.device.asarray(key) if isinstance(key, np.ndarray) else key
         with self.device.active():
             try:
-                array[key] = a[()] if a.ndim == 0 else self.device.asarray(a)
+                if isinstance(key, slice):
+                    self.device.write(array[key], a)
+                else:
+                    array[key] = a[()] if a.ndim == 0 else self.device.asarray(a)
             except ValueError as error:
                 where, wanted = f"{self.name}.{column.name}", array[key].shape or "one value"
                 raise ValueError(f"{where}: shape {a.shape} does not fit {wanted}") from error
@@ -470,12 +474,7 @@ class Store:
     def _write(self, first: int, n: int, values: Mapping[str, Array]) -> None:
         """Set rows ``first`` to ``first + n`` of every column: to ``values``, else to its fill."""
         for name, column in self.columns.items():
-            if name in values:
-                a = values[name]
-                value = a[()] if a.ndim == 0 else self.device.asarray(a)
-            else:
-                value = self._fill_value(column)
-            column.array[first : first + n] = value
+            self.device.write(column.array[first : first + n], values.get(name, column.fill))
 
     def _fill_value(self, column: Column) -> Any:
         return self.device.asarray(column.fill) if column.size else column.fill

@@ -39,6 +39,11 @@ class Rows:
     weight: Array | None
     order: Array | None = None
 
+    def on(self, device: Device) -> Rows:
+        """Give them as arrays of a device."""
+        arrays = (self.offsets, self.src, self.dst, self.weight, self.order)
+        return Rows(*(None if x is None else device.asarray(x) for x in arrays))
+
     def columns(self) -> dict[str, Array]:
         """What a table of edges holds of them."""
         found = {"src": self.src, "dst": self.dst}

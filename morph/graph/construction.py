@@ -96,22 +96,24 @@ class Making:
         directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
         symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
         where = device_for(device, src, dst, weight)
-        a, b, w, rows = checked_edges(where, src, dst, weight, n)
+        work = where.near(src, dst, weight)  # where edges are checked and sorted
+        a, b, w, rows = checked_edges(work, src, dst, weight, n)
         both = not symmetric and (symmetrize or not directed)
         dtype = None if w is None else w.dtype
         if symmetric:
-            require_symmetric(where, a, b, rows)
-        with where.active():
+            require_symmetric(work, a, b, rows)
+        keep = not copy or work is not where  # the graph gets copies of what lies elsewhere
+        with work.active():
             in_order = not both and is_sorted(a)
             kept = 0 if not in_order else _kept(where, not copy, (src, a), (dst, b), (weight, w))
             require_memory(where, rows, a.size * (1 + both), dtype, in_order, kept)
             if not in_order:
-                made = arrange(where, a, b, w, rows, both)
-                return cls._of_rows(where, made, not (symmetric or both))
-            offsets = offsets_from(where, count_keys(where.xp, a, rows))
-        near = contiguous(where, src, a, np.int32, not copy)
-        made = _with_ends(where, offsets, near, (dst, b), (weight, w), not copy)
-        return cls._of_rows(where, made, not symmetric)
+                made = arrange(work, a, b, w, rows, both)
+                return cls._of_rows(where, made.on(where), not (symmetric or both))
+            offsets = offsets_from(work, count_keys(work.xp, a, rows))
+        starts = contiguous(work, src, a, np.int32, keep)
+        made = _with_ends(work, offsets, starts, (dst, b), (weight, w), keep)
+        return cls._of_rows(where, made.on(where), not symmetric)
 
     @classmethod
     def from_csr(
@@ -144,22 +146,24 @@ class Making:
         """
         symmetric, copy = truth(symmetric, "symmetric"), truth(copy, "copy")
         where = device_for(device, dst, offsets, weight)
-        with where.active():
-            b = where.asarray(dst)
-            at = checked_offsets(where, offsets, b.size)
+        work = where.near(dst, offsets, weight)
+        keep = not copy or work is not where  # as in `from_edges`
+        with work.active():
+            b = work.asarray(dst)
+            at = checked_offsets(work, offsets, b.size)
             n = at.size - 1
-            b, w = checked_ends(where, b, weight, n)
+            b, w = checked_ends(work, b, weight, n)
             dtype, kept = (
                 None if w is None else w.dtype,
                 _kept(where, not copy, (dst, b), (weight, w)),
             )
             require_memory(where, n, b.size, dtype, arranged=True, kept=kept)
-            at = contiguous(where, offsets, at, np.int64, not copy)
-            src = sources_from(where, at, b.size)
+            at = contiguous(work, offsets, at, np.int64, keep)
+            src = sources_from(work, at, b.size)
             if symmetric:
-                require_symmetric(where, src, b, n)
-        made = _with_ends(where, at, src, (dst, b), (weight, w), not copy)
-        return cls._of_rows(where, made, not symmetric)
+                require_symmetric(work, src, b, n)
+        made = _with_ends(work, at, src, (dst, b), (weight, w), keep)
+        return cls._of_rows(where, made.on(where), not symmetric)
 
     @classmethod
     def from_scipy(

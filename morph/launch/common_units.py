@@ -40,13 +40,13 @@ def compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 
 def _compile_ahead(call: str, device: Device, graph: Any) -> None:
-    known, compiler = _descriptions(), records.hash_of_compiler()
-    if call not in known["calls"] or compiler is None or not isinstance(graph, Graph | None):
+    compiler = records.hash_of_compiler()
+    if compiler is None or not isinstance(graph, Graph | None):
         return
     flags = () if graph is None else (graph.directed, graph.out_identity, graph.gapped)
-    facts = json.dumps(known["calls"][call]), flags, compiler, sys.implementation.cache_tag
-    mark = f"ahead-{hashlib.sha256(repr((*facts, device.name)).encode()).hexdigest()}"
-    if cache.recall(mark) is not None:
+    facts = call, flags, compiler, sys.implementation.cache_tag, device.name
+    mark = f"ahead-{hashlib.sha256(repr(facts).encode() + FILE.read_bytes()).hexdigest()}"
+    if cache.recall(mark) is not None or call not in (known := _descriptions())["calls"]:
         return
     units = [d for stored in known["calls"][call] if (d := _decoded(stored, known, device))]
     units = [d for d in units if graph is None or _suits(d, graph)]
@@ -70,7 +70,8 @@ def _suits(description: Description, graph: Any) -> bool:
     columns = graph.edges.columns.values()
     given = {(c.name, t.name) for c in columns if (t := from_dtype(c.dtype)) is not None}
     flags = graph.directed, graph.out_identity and not graph.gapped, graph.gapped
-    return given <= edges and flags == (info.directed, info.out_identity, info.gapped)
+    fits = given <= edges or edges <= given  # columns that a unit does not use are in no binary
+    return fits and flags == (info.directed, info.out_identity, info.gapped)
 
 
 def _builder(device: Device, compiled: Compiled) -> Callable[[], object]:
@@ -106,6 +107,8 @@ def _descriptions() -> dict[str, Any]:
 def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> Description | None:
     """Return a description; None if something in it does not exist any more."""
     try:
+        if stored.get("on_host", device.on_host) != device.on_host:
+            return None
         what, where = map(_named, (stored["what"], stored["where"]))
         assert isinstance(what, Launchable)
         lists = {
@@ -122,22 +125,34 @@ def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> D
         return None
 
 
-def _named(name: str | None) -> Any:
-    return None if name is None else pkgutil.resolve_name(name)
+def _named(name: Any) -> Any:
+    if isinstance(name, list):
+        function, *args = name
+        return pkgutil.resolve_name(function)(*map(_named, args))
+    return pkgutil.resolve_name(name) if isinstance(name, str) else name
 
 
-def _qualified_name(x: Any) -> str | None:
-    """Return the name by which a function of the language is found again."""
+def _qualified_name(x: Any) -> Any:
+    """Return the name by which a function of the language is found again.
+
+    Or a list: the name of a function that makes it, and the arguments.
+    """
     if x is None:
         return None
     assert isinstance(x, Function) and x.part is None
+    if x.made_by is not None:
+        function, args = x.made_by
+        return [function, *(f"numpy:{a.__name__}" if isinstance(a, type) else a for a in args)]
     name = f"{x.__module__}:{x.__qualname__}"
     assert pkgutil.resolve_name(name) is x
     return name
 
 
 def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
-    """Return the contents of the file, which `tests/common_units.py` writes."""
+    """Return the contents of the file, which `tests/common_units.py` writes.
+
+    A unit that only the host, or only a GPU needs has the key ``on_host``.
+    """
     lists: dict[str, list[Any]] = {name: [] for name in LISTS}
 
     def numbers(name: str, values: Iterator[Any]) -> list[int]:
@@ -163,8 +178,12 @@ def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
 
     made: dict[str, list[Any]] = {}
     for call, units in calls.items():
-        made[call] = []
+        users: dict[str, set[bool]] = {}
         for d in units:
             with suppress(AssertionError, AttributeError, ImportError):
-                made[call].append(stored(d))
+                users.setdefault(json.dumps(stored(d)), set()).add(d.device.on_host)
+        made[call] = [
+            json.loads(unit) | ({"on_host": on.pop()} if len(on) == 1 else {})
+            for unit, on in users.items()
+        ]
     return {**lists, "calls": made}

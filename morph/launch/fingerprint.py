@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from operator import attrgetter
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -115,6 +116,8 @@ class Fingerprint:
             else:
                 self.value(x, names)
                 self.cells.append((cell, None))
+                if isinstance(x, ModuleType | type):
+                    self.cells += [(cell, attrgetter(n)) for n in sorted(names & vars(x).keys())]
 
     def _first(self, *key: Any) -> bool:
         """Whether a value is not yet described; if it is, refer to that description."""

@@ -27,9 +27,12 @@ class Function:
     ----------
     interruptible : bool
         Whether signal handlers run while it is launched, and end the launch if they raise.
+    made_by : (str, tuple) or None
+        Of a function that another one makes: this one, ``"module:name"``, and its arguments.
     """
 
     kind = "func"
+    made_by: tuple[str, tuple[Any, ...]] | None = None
     interruptible = True
 
     def __init__(self, function: Callable[..., Any], cpp: str | None = None) -> None:

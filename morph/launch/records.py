@@ -106,7 +106,9 @@ class UnitRecorder:
         made = Dependencies()
         for module, name in names:
             namespace = vars(sys.modules[module])
-            made.add(lambda: None, namespace[name], (id(namespace), name), namespace)
+            root, _, attribute = name.partition(".")
+            value = vars(namespace[root])[attribute] if attribute else namespace[root]
+            made.add(lambda: None, value, (id(namespace), name), namespace)
         for variable, of in self.cells:
             again = partial(_content, variable, of)
             made.add(again, again())
@@ -117,11 +119,12 @@ class UnitRecorder:
     ) -> bool:
         """Whether a unit depends on its key alone, and on no object but the ``known`` arguments."""
         self.used = dependencies.names
-        importable = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in self.used)
+        used = [(m, n.partition(".")[0]) for m, n in self.used]
+        importable = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in used)
         return (
             dependencies.recordable
             and importable
-            and self.names.issuperset(self.used)
+            and self.names.issuperset(used)
             and len(objects) == known
         )
 
@@ -136,7 +139,7 @@ class UnitRecorder:
 def _content(variable: CellType, of: Callable[[Any], Any] | None) -> Any:
     try:
         return variable.cell_contents if of is None else of(variable.cell_contents)
-    except ValueError:  # the variable was deleted
+    except (AttributeError, ValueError):  # the variable or attribute was deleted
         return None
 
 

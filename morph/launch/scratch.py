@@ -71,7 +71,7 @@ class Scratch:
         for kind, bits in self.bits.items():
             if size > bits.size:
                 bigger = self.device.zeros(max(size, 2 * bits.size), np.uint32)
-                bigger[: bits.size] = bits
+                self.device.put((bigger[: bits.size], bits))
                 self.version += 1  # before, as everywhere here: an interrupt may come in between
                 self.bits[kind] = bigger
         if not self.device.on_host and items > self.queue.size:
@@ -97,18 +97,18 @@ class Scratch:
             return
         side, before = -(-side // 64) * 8, self.high_degree
         made = self._list(side)
-        with self.device.active():
-            for k, at in enumerate((8, 8 + old // 8)):
-                made[8 + k * side : 8 + k * side + old // 8] = before[at : at + old // 8]
-            made[[0, 2, 3]] = before[[0, 2, 3]]
+        parts = [(8 + k * side, 8 + k * (old // 8), old // 8) for k in (0, 1)]
+        header = (0, 0, 1), (2, 2, 2)
+        self.device.put(
+            *((made[to : to + n], before[at : at + n]) for to, at, n in (*header, *parts))
+        )
         self.version += 1
         self.high_degree = made
 
     def _list(self, size: int) -> Any:
         """An empty list of two sides; it knows how many bytes each has."""
         made = self.device.zeros(8 + 2 * size, np.int64)
-        with self.device.active():
-            made[1] = 8 * size
+        self.device.put((made[1:2], 8 * size))
         return made
 
     def state_for(self, size: int) -> Any:
@@ -120,12 +120,10 @@ class Scratch:
     def begin(self) -> None:
         """Clear the status, whatever stopped the previous launch (memory, an interrupt)."""
         if self.dirty:
-            with self.device.active():
-                self.status[[Status.EXCEEDED, Status.FAILED, Status.LOCAL]] = 0
-                self.status[Status.STORES :] = 0
-                self.high_degree[[0, 2]] = 0
-                for bits in self.bits.values():
-                    bits[:] = 0
+            of = Status.EXCEEDED, Status.FAILED, Status.LOCAL
+            counts = [self.status[k : k + 1] for k in of] + [self.status[Status.STORES :]]
+            counts += [self.high_degree[k : k + 1] for k in (0, 2)]
+            self.device.put(*((array, 0) for array in (*counts, *self.bits.values())))
         self.dirty = True
 
     def stop(self) -> None:
@@ -135,10 +133,8 @@ class Scratch:
 
     def recount(self) -> None:
         """Count rounds of claims from 0 again: no row has an owner."""
-        with self.device.active():
-            for store in self.claimed:
-                store.hidden("owner")[:] = HIDDEN["owner"][1]
-            self.status[Status.ROUND] = 0
+        owners = [(store.hidden("owner"), HIDDEN["owner"][1]) for store in self.claimed]
+        self.device.put(*owners, (self.status[Status.ROUND : Status.ROUND + 1], 0))
 
 
 _scratch: dict[str, Scratch] = {}

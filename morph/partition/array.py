@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from morph.runtime.device import Array, Device
+from morph.partition.transport import Transport
+from morph.runtime.device import Array, Device, device
 
 INTERFACES = ("__cuda_array_interface__", "__dlpack__", "__dlpack_device__")
 
@@ -32,12 +33,12 @@ def gather(target: Device, count: int, dtype: np.dtype[Any], pieces: Sequence[Pi
     with target.active():
         result = target.empty(count, dtype)
         if target.on_host or not _fits_one_kernel(target, pieces):
-            for device, ids, values in pieces:
-                index = ids if isinstance(ids, slice) else target.asarray(device.to_host(ids))
+            for where, ids, values in pieces:
+                index = ids if isinstance(ids, slice) else target.asarray(where.to_host(ids))
                 result[index] = target.asarray(values)
         else:
-            for device in {x.device for x in pieces} - {target}:
-                device.synchronize()  # other streams may still compute the values
+            for where in {x.device for x in pieces} - {target}:
+                where.synchronize()  # other streams may still compute the values
             target.put(*((result[ids], values) for _, ids, values in pieces))
     target.synchronize()  # later launches may overwrite the arrays of the parts
     return result
@@ -49,43 +50,72 @@ def _fits_one_kernel(target: Device, pieces: Sequence[Piece]) -> bool:
     return all(plain) and all(target.reach(x.device) for x in pieces)
 
 
+def gathered_pieces(ranks: Transport, pieces: Mapping[int, Piece]) -> list[Piece]:
+    """Give all processes the values of all parts, on the host; all processes call this."""
+    ranks.begin("gather a result")
+    found = {}
+    for k, (where, ids, values) in pieces.items():
+        at = ids if isinstance(ids, slice) else where.to_host(ids)
+        found[k] = at, where.to_host(values)
+    return [Piece(device("cpu"), *x) for x in ranks.gather(found)]
+
+
 class PartitionedArray(NDArrayOperatorsMixin):
     """A result on the points of a graph in parts: each part has the values of its own points.
 
     Indexing, arithmetic, array methods and conversions gather the values, in order of ids, into one
     array on the device of the first part; later accesses use that array.  `local` does not gather.
+    On ranks all ranks have to gather at the same time, each into an array on its host.
     """
 
-    __slots__ = ("_pieces", "_array", "dtype", "size")
+    __slots__ = ("_pieces", "_array", "_ranks", "dtype", "size")
 
-    def __init__(self, count: int, dtype: np.dtype[Any], pieces: Sequence[Piece]) -> None:
-        self.size, self.dtype, self._pieces = count, dtype, list(pieces)
+    def __init__(
+        self, count: int, dtype: np.dtype[Any], pieces: Mapping[int, Piece],
+        ranks: Transport | None = None,
+    ) -> None:  # fmt: skip
+        self.size, self.dtype, self._pieces, self._ranks = count, dtype, dict(pieces), ranks
         self._array: Array = None
 
     def local(self, k: int) -> Array:
         """Return the values of part k's own points, in order of ids, on its device."""
-        device, ids, values = self._pieces[k]
+        if k not in self._pieces:
+            raise ValueError(f"part {k} lies in another process")
+        own, ids, values = self._pieces[k]
         if values is not None:
             return values
-        where = self._pieces[0].device
+        where = self._where()
         with where.active():
-            place = ids if isinstance(ids, slice) else where.asarray(device.to_host(ids))
+            place = ids if isinstance(ids, slice) else where.asarray(own.to_host(ids))
             values = self._array[place]
-        return device.asarray(values)
+        return own.asarray(values)
+
+    def _where(self) -> Device:
+        """Return the device of the gathered array."""
+        return next(iter(self._pieces.values())).device if self._ranks is None else device("cpu")
 
     def gathered(self) -> Array:
-        """Return all values, in order of ids, on the device of the first part."""
+        """Return all values, in order of ids, on the device of the first part; of ranks, the host.
+
+        On ranks the first call has to be made by all ranks.
+        """
         if self._array is None:
-            self._array = gather(self._pieces[0].device, self.size, self.dtype, self._pieces)
-            self._pieces = [x._replace(values=None) for x in self._pieces]
+            pieces = list(self._pieces.values())
+            if self._ranks is not None:
+                pieces = gathered_pieces(self._ranks, self._pieces)
+            self._array = gather(self._where(), self.size, self.dtype, pieces)
+            self._pieces = {k: x._replace(values=None) for k, x in self._pieces.items()}
         return self._array
 
     def map(self, function: Callable[[Device, Array], Array]) -> Any:
         """Apply an elementwise function to the values of each part, or to the gathered array."""
         if self._array is not None:
-            return function(self._pieces[0].device, self._array)
-        pieces = [x._replace(values=function(x.device, x.values)) for x in self._pieces]
-        return PartitionedArray(self.size, pieces[0].values.dtype, pieces)
+            return function(self._where(), self._array)
+        pieces = {
+            k: x._replace(values=function(x.device, x.values)) for k, x in self._pieces.items()
+        }
+        dtype = next(iter(pieces.values())).values.dtype
+        return PartitionedArray(self.size, dtype, pieces, self._ranks)
 
     def view(self, dtype: Any = None) -> Any:
         """Return the same bytes as values of another type."""
@@ -123,7 +153,7 @@ class PartitionedArray(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return a NumPy array; values on the host are copied only if ``copy`` is true."""
-        values = self._pieces[0].device.to_host(self.gathered())
+        values = self._where().to_host(self.gathered())
         return np.array(values, dtype) if copy else np.asarray(values, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:

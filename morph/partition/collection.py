@@ -23,13 +23,14 @@ class PartitionedCollection(OnParts):
     """
 
     kind: ClassVar[str] = "collection"
-    __slots__ = ("__weakref__", "_copies", "graph", "table")
+    __slots__ = ("__weakref__", "_copies", "_known", "graph", "table")
 
     def __init__(self, table: Any, **options: Any) -> None:
         self.table, self.graph = table, table.graph
         if options.get("device") is not None:
             raise ValueError("a collection of a partitioned table lies where the parts do")
         self._copies: list[Collection | None] = [None] * len(self.graph.parts)
+        self.count(0)
         for k in self.graph.here:
             own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
             self._copies[k] = Collection(table.local(k), **own)
@@ -81,9 +82,12 @@ class PartitionedCollection(OnParts):
                 picked = np.broadcast_to(ids, (n, *inner[name]))[at]
                 values[name] = self._target(known[name])._local_ids(k, picked, f"collection.{name}")
             pieces.append((k, own[at], values))
+        length = self._length()
+        self.count(None)
         for k, items, values in pieces:
             if items.size:
                 self.local(k).extend(items, items.size, **values)
+        self.count(None if length is None else length + n)
 
     def _target(self, ref: str) -> Any:
         return self.graph.tables[ref]
@@ -100,11 +104,32 @@ class PartitionedCollection(OnParts):
         self._begin("clear")
         for k in self.graph.here:
             self.local(k).clear()
+        self.count(0)
+
+    def count(self, length: int | None) -> None:
+        """Note the number of items of all parts, None if it is unknown."""
+        self._known = self.graph.changes, length
+
+    def _length(self) -> int | None:
+        """Give the number of items, if it is known.
+
+        Not if the edges have changed, by which items may have gone, or within a checkpoint, which
+        may write other items.
+        """
+        changes, length = self._known
+        if self.graph.recorder is not None:
+            self.count(None)
+            return None
+        return length if changes == self.graph.changes else None
 
     @observed
     def __len__(self) -> int:
         self._begin("length of")
-        return sum(self.graph.gather(lambda k: len(self.local(k))))
+        length, transport = self._length(), self.graph.transport
+        if length is None or len(transport.here) == transport.size:
+            length = sum(self.graph.gather(lambda k: len(self.local(k))))
+            self.count(length)
+        return length
 
     @property
     def empty(self) -> bool:

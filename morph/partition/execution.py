@@ -7,7 +7,7 @@ program is one launch on each part (see `persistent`), or runs as plain Python, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from morph.launch.interpreted import InterpretedLaunch
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import Launch
 from morph.launch.slots import Slots
+from morph.partition.collection import PartitionedCollection
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import received_messages, sent_messages
 from morph.partition.objects import (
@@ -46,7 +47,10 @@ from morph.partition.programs import BySteps, program_on_parts
 from morph.partition.replicated import TableOfParts
 from morph.partition.routes import OPERATIONS
 from morph.partition.shared import shared_by
+from morph.partition.transport import raise_any, shown
 from morph.partition.views import PartitionedRange
+
+SMALL = 16  # values that a device writes together with others
 
 
 def launch_on_parts(
@@ -125,6 +129,30 @@ class PartStep:
         return self.launch.refs[slot]()
 
 
+class Report(NamedTuple):
+    """What a part lets all others know after its launch.
+
+    Attributes
+    ----------
+    error : str or None
+        Then nothing else is known.
+    headers : list of Header
+        Of what it sends.
+    boxes, items : list of int
+        The lengths of its boxes of messages, and of its lists.
+    totals : list of bytes
+        The values of each total.
+    flags : list of bool
+    """
+
+    error: str | None
+    headers: list[Any]
+    boxes: list[int]
+    items: list[int]
+    totals: list[bytes]
+    flags: list[bool]
+
+
 class PartitionedLaunch(LaunchOnParts):
     """One kernel on the parts of a graph, with the exchanges that it needs.
 
@@ -198,31 +226,95 @@ class PartitionedLaunch(LaunchOnParts):
         found = self.partitioning
         numbers = (x for x in args if isinstance(x, int | float | np.generic))
         graph.transport.begin("foreach", self._name, *numbers)
-        graph.transport.gather(dict.fromkeys(graph.here))
         if self.changes != graph.changes:
             self.changes = graph.changes
             self.parts = [
                 replace(p, sizes=sizes_of(p.number, graph, found.hidden)) for p in self.parts
             ]
         graph._steps += 1
+        self._count_items(None)
         self._prepare_mirrors()
         before, moves = self._totals(), dict[tuple[str, str], str]()
         try:
-            self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
+            errors = self._launch(lambda p: p.launch.run((*args, *p.sizes), where))
+            sent = {} if any(errors.values()) else self._to_send()
+            reports = self._reports(errors, sent)
             self._forget(found.mirrored)
-            for c in found.combines:
-                self._table(c.slot)._routes.combine(c.column, c.op)
-            for i, message in enumerate(found.messages):
-                self._deliver(i, message, args, where)
+            reports = self._exchange(sent, reports, args, where)
             moves.update(found.moves)  # an error may leave offers at mirrors that no owner has got
         except BaseException:
             self._forget(found.writes)
             raise
         finally:
+            self._clear_boxes()
             for slot, column in found.writes:
                 self._table(slot)._stale.add(column, moves.get((slot, column), ""))
+        self._count_items(reports)
         if found.totals or found.flags:
-            self._agree(before)
+            self._agree(before, reports)
+
+    def _to_send(self) -> dict[int, list[Any]]:
+        """What each part sends to each part: what is combined at mirrors, then the messages."""
+        graph, found = self.graph, self.partitioning
+        sent = {}
+        for p in self.parts:
+            k = p.number
+            combined = [self._table(c.slot)._routes.at_mirrors(k, c.column) for c in found.combines]
+            boxes = [(m, p.object(m.slot)) for m in found.messages]
+            messages = [
+                sent_messages(graph, k, box.table.name, box, [c.name for c in m.columns])
+                for m, box in boxes
+            ]
+            sent[k] = [*combined, *messages]
+        return sent
+
+    def _reports(
+        self, errors: Mapping[int, BaseException | None], sent: Mapping[int, Sequence[Any]]
+    ) -> list[Report]:
+        """Let all parts know of each; raise an error of a part in all processes."""
+        graph, found, texts, reports = self.graph, self.partitioning, shown(errors), {}
+        for p in self.parts:
+            k, failed = p.number, any(errors.values())
+            report = Report(texts[k], [], [], [], [], [])
+            if not failed:
+                headers = [graph.transport.header(messages) for messages in sent.get(k, ())]
+                boxes = [len(p.object(m.slot)) for m in found.messages]
+                items = [len(x.local(k)) for x in self._lists()]
+                flags = [bool(p.object(slot)) for slot in found.flags]
+                totals = [a.tobytes() for a in self._totals_of(p)]
+                report = Report(None, headers, boxes, items, totals, flags)
+            reports[k] = tuple(report)  # which takes less time to send
+        gathered = [Report(*x) for x in graph.transport.gather(reports)]
+        raise_any(errors, [x.error for x in gathered])
+        return gathered
+
+    def _exchange(
+        self, sent: Mapping[int, Sequence[Any]], reports: list[Report], args: Any, where: Where
+    ) -> list[Report]:
+        """Combine the values at mirrors, and execute messages; return what parts report then."""
+        found = self.partitioning
+        for i, c in enumerate(found.combines):
+            offers = {k: x[i] for k, x in sent.items()}
+            self._table(c.slot)._routes.combine(
+                c.column, c.op, offers, [r.headers[i] for r in reports]
+            )
+        first, errors = len(found.combines), dict[int, BaseException | None]()
+        for i, message in enumerate(found.messages):
+            if any(r.boxes[i] for r in reports):
+                messages = {k: x[first + i] for k, x in sent.items()}
+                headers = [r.headers[first + i] for r in reports]
+                for k, error in self._deliver(i, message, messages, headers, args, where).items():
+                    errors[k] = errors.get(k) or error
+        return self._reports(errors, {}) if errors else reports
+
+    def _lists(self) -> list[PartitionedCollection]:
+        """The collections in parts among the objects."""
+        return [x for x in (r() for r in self.objects.values()) if type(x) is PartitionedCollection]
+
+    def _count_items(self, reports: Sequence[Report] | None) -> None:
+        """Note the lengths of the collections, which are unknown during the step."""
+        for i, x in enumerate(self._lists()):
+            x.count(None if reports is None else sum(r.items[i] for r in reports))
 
     def _forget(self, columns: Iterable[tuple[str, str]]) -> None:
         """Send all values of columns at their next spread: mirrors have changed."""
@@ -242,63 +334,65 @@ class PartitionedLaunch(LaunchOnParts):
             if c.op == "add":
                 self._table(c.slot)._routes.fill(c.column, 0)
 
-    def _launch(self, run: Callable[[PartStep], None]) -> None:
-        """Launch on all parts of this process; raise an error of any part when all have ended."""
+    def _launch(self, run: Callable[[PartStep], None]) -> dict[int, BaseException | None]:
+        """Launch on all parts of this process; return the errors when all have ended."""
         numbered = {p.number: p for p in self.parts}
-        self.graph.each_part(lambda k: run(numbered[k]))
+        return self.graph.run_parts(lambda k: run(numbered[k]))
 
-    def _deliver(self, i: int, message: Message, args: tuple[Any, ...], where: Where) -> None:
-        """Send the messages of one kind to the owners of their items, and let these run them."""
+    def _deliver(
+        self, i: int, message: Message, sent: Any, headers: Any, args: Any, where: Where
+    ) -> dict[int, BaseException | None]:
+        """Send messages of one kind to the owners of their items, which execute them."""
         graph = self.graph
-        boxes = {p.number: p.object(message.slot) for p in self.parts}
-        if not any(graph.transport.gather({k: len(box) for k, box in boxes.items()})):
-            return
+        received = graph.transport.exchange(sent, headers)
         columns = [c.name for c in message.columns]
-        try:
-            table = next(iter(boxes.values())).table.name
-            sent = {k: sent_messages(graph, k, table, box, columns) for k, box in boxes.items()}
-            received = graph.transport.exchange(sent)
-            points = [name in message.points for name in columns]
+        points = [name in message.points for name in columns]
 
-            def receive(p: PartStep) -> None:
-                box = boxes[p.number]
-                found = received_messages(graph, p.number, table, received[p.number], points)
-                box.clear()
-                box.extend(**dict(zip(("item", *columns), found, strict=True)))
-                if len(box):
-                    p.receiving[i].run((*args, *p.sizes), where)
+        def receive(p: PartStep) -> None:
+            box = p.object(message.slot)
+            items = received_messages(graph, p.number, box.table.name, received[p.number], points)
+            box.clear()
+            box.extend(**dict(zip(("item", *columns), items, strict=True)))
+            if len(box):
+                p.receiving[i].run((*args, *p.sizes), where)
 
-            self._launch(receive)
-        finally:
-            for box in boxes.values():
-                box.clear()
+        return self._launch(receive)
+
+    def _clear_boxes(self) -> None:
+        for message in self.partitioning.messages:
+            for p in self.parts:
+                p.object(message.slot).clear()
 
     # --- what every part has whole ---------------------------------------------------------------
 
-    def _totals(self) -> list[list[Any]]:
-        """The values of the totals, of each part of this process."""
-        return [
-            [
-                np.array(p.launch.device.to_host(getattr(p.object(t.slot), t.column).array))
-                for t in self.partitioning.totals
-            ]
-            for p in self.parts
-        ]
+    def _totals(self) -> list[Any]:
+        """The values of the totals, which are equal in all parts."""
+        return self._totals_of(self.parts[0])
 
-    def _agree(self, before: list[list[Any]]) -> None:
+    def _totals_of(self, p: PartStep) -> list[Any]:
+        """The values of the totals in one part."""
+        columns = [getattr(p.object(t.slot), t.column) for t in self.partitioning.totals]
+        return [np.array(p.launch.device.to_host(x.array)) for x in columns]
+
+    def _agree(self, before: list[Any], reports: Sequence[Report]) -> None:
         """Give all parts one value of what every part has whole."""
         found = self.partitioning
-        raised = [[bool(p.object(slot)) for slot in found.flags] for p in self.parts]
-        values = zip(self._totals(), raised, strict=True)
-        parts = self.graph.transport.gather(dict(zip(self.graph.here, values, strict=True)))
-        for i, t in enumerate(found.totals):
-            agreed = _agreed(t.op, before[0][i], [totals[i] for totals, _ in parts])
-            for p in self.parts:
-                with p.launch.device.active():
-                    array = getattr(p.object(t.slot), t.column).array
-                    array[...] = p.launch.device.asarray(agreed)
+        agreed = []
+        for i, (t, x) in enumerate(zip(found.totals, before, strict=True)):
+            after = [np.frombuffer(r.totals[i], x.dtype).reshape(x.shape) for r in reports]
+            agreed.append(_agreed(t.op, x, after))
+        for p in self.parts:
+            small, device = [], p.launch.device
+            for t, values in zip(found.totals, agreed, strict=True):
+                array = getattr(p.object(t.slot), t.column).array
+                if array.ndim == 1 and array.size <= SMALL:
+                    small.append((array, values))
+                else:
+                    with device.active():
+                        array[...] = device.asarray(values)
+            device.put(*small)
         for i, slot in enumerate(found.flags):
-            if any(flags[i] for _, flags in parts):
+            if any(r.flags[i] for r in reports):
                 for p in self.parts:
                     p.object(slot).set()
 

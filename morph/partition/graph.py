@@ -30,6 +30,8 @@ from morph.runtime.device import Device, device
 
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
 each_part: Hook[None] = Hook("morph.partition.pool:each_part")
+run_parts: Hook[dict[int, BaseException | None]] = Hook("morph.partition.pool:run_parts")
+NUMBERED = ", by whose numbers edges are named"  # what an error's note says of its part
 
 
 class PerformanceWarning(UserWarning):
@@ -160,7 +162,11 @@ class PartitionedGraph:
 
         An error of a part is raised in all processes when all parts have ended.
         """
-        each_part(self.devices, self.transport, run, ", by whose numbers edges are named")
+        each_part(self.devices, self.transport, run, NUMBERED)
+
+    def run_parts(self, run: Callable[[int], Any]) -> dict[int, BaseException | None]:
+        """Run a function for each part of this process, as `each_part`; return the errors."""
+        return run_parts(self.devices, self.here, run, NUMBERED)
 
     def register(self, made: Any) -> None:
         """Number a new collection, flag or replicated table."""

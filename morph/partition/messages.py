@@ -45,13 +45,16 @@ def sent_messages(
     """
     share, device = graph.tables[table]._share(k), box.device
     xp, items = device.xp, box.items
+    if not items.size:
+        none = [items, *(getattr(box, name).array for name in names)]
+        return [none] * len(graph.parts)
     with device.active():
         bounds = device.asarray(share.mirrors_of)
         mirror, positions = items - share.owned, graph.tables[table]._routes.positions(k)
         if positions is not None and positions.size:
             mirror = xp.where(mirror < 0, mirror, positions[xp.maximum(mirror, 0)])
         owner = xp.where(mirror < 0, k, xp.searchsorted(bounds, mirror, side="right") - 1)
-        position = xp.where(mirror < 0, items, mirror - bounds[owner])
+        position = xp.where(mirror < 0, items, mirror - bounds[owner]).astype(items.dtype)
         order = xp.argsort(owner, kind="stable")
         ends = xp.searchsorted(owner[order], xp.arange(len(graph.parts) + 1))
         columns = [position, *(getattr(box, name).array for name in names)]

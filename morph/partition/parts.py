@@ -110,6 +110,21 @@ class Share:
             return np.where((rows >= 0) & (rows < self.owned), rows, -1)
         return _picked(self.own_at, positions(self.ids, ids))
 
+    @property
+    def in_order(self) -> bool:
+        """Whether own rows are consecutive, in order of their ids, and mirrors follow them."""
+        return self.is_range and self.own_at is None and self.mirrors_at is None
+
+    def row(self, id: int) -> int:
+        """Give the local id of one row, own or mirror; -1 if it is not there.  See `in_order`."""
+        assert isinstance(self.ids, slice)
+        own = id - self.ids.start
+        if 0 <= own < self.owned:
+            return int(own)
+        ids = self.mirror_ids  # ascending, as all parts have ranges
+        at = int(ids.searchsorted(ids.dtype.type(id)))
+        return self.owned + at if at < ids.size and ids[at] == id else -1
+
     def rows(self, ids: HostArray) -> HostArray:
         """Give the local ids of rows, own or mirrors, by global ids; -1 for others."""
         own, (order, ascending) = self.own_rows(ids), self._sorted_mirrors

@@ -75,24 +75,39 @@ if hasattr(os, "register_at_fork"):  # a child process has none of the threads
 def each_part(
     devices: Sequence[Device], transport: Transport, run: Callable[[int], Any], names: str = ""
 ) -> None:
+    """Call a function for each part of this process, as `run_parts`.
+
+    An error of a part is raised in all processes when all parts have ended.
+    """
+    raise_together(transport, run_parts(devices, transport.here, run, names))
+
+
+def run_parts(
+    devices: Sequence[Device], here: range, run: Callable[[int], Any], names: str = ""
+) -> dict[int, BaseException | None]:
     """Call a function for each part of this process, in a thread for each GPU.
 
-    An error of a part is raised in all processes when all parts have ended; an exception of a
-    signal handler ends all launches.
+    An exception of a signal handler ends all launches.
 
     Parameters
     ----------
     devices : sequence of Device
         Of each part.
-    transport : Transport
+    here : range
+        The parts of this process.
     run : callable
         Called with the number of the part.
     names : str
         What an error's note says of the part after its number.
+
+    Returns
+    -------
+    dict of int to exception or None
+        The error of each part.
     """
-    errors: dict[int, BaseException | None] = dict.fromkeys(transport.here)
+    errors: dict[int, BaseException | None] = dict.fromkeys(here)
     groups: dict[Device, list[int]] = {}
-    for k in transport.here:
+    for k in here:
         groups.setdefault(devices[k], []).append(k)
 
     def run_group(group: list[int]) -> None:
@@ -105,8 +120,8 @@ def each_part(
 
     # only in this thread a signal ends a launch on the host, which anyway uses all cores
     ordered = sorted(groups, key=lambda d: not d.on_host)
-    here = max(sum(d.on_host for d in ordered), 1)
-    first, others = ordered[:here], ordered[here:]
+    on_host = max(sum(d.on_host for d in ordered), 1)
+    first, others = ordered[:on_host], ordered[on_host:]
     calls: list[Call] = []
     try:
         for d in others:
@@ -122,4 +137,4 @@ def each_part(
         for call in calls:
             call.wait()
         raise
-    raise_together(transport, errors)
+    return errors

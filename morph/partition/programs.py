@@ -16,14 +16,22 @@ from morph.partition.replicated import TableOfParts
 
 
 class BySteps(LaunchOnParts):
-    """A program that parts execute launch by launch, and why."""
+    """A program that parts execute launch by launch, and why.
 
-    def __init__(self, why: str) -> None:
-        self.text = f"// launch by launch: {why}\n"
+    Parameters
+    ----------
+    why : str
+    lasting : bool
+        Whether the reason is the graph, which does not change in this; otherwise a later call looks
+        for one launch of each part again.
+    """
+
+    def __init__(self, why: str, lasting: bool = False) -> None:
+        self.text, self.lasting = f"// launch by launch: {why}\n", lasting
 
     def fits(self) -> bool:
-        """No: a later call looks for one launch of each part again."""
-        return False
+        """Whether the program has been accepted, and no launch of all parts is possible."""
+        return self.lasting
 
     def by_steps(self) -> bool:
         """Yes."""
@@ -39,7 +47,7 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
             raise NeedsSteps("each part has rows of its own in a table")
     except NeedsSteps as why:
         lookup.accept(call.what, of_part(call.args, graph.here[0]))
-        return BySteps(str(why))
+        return BySteps(str(why), len(graph.here) < len(graph.devices))
     try:
         found = [_derived_program(k, graph, call) for k in graph.here]
         program = found[0][0]

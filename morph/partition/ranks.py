@@ -6,6 +6,7 @@ import atexit
 import itertools
 import math
 import os
+import pickle
 import platform
 import sys
 import threading
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from morph.partition.parts import HostArray
-from morph.partition.transport import Arrays, PartError, refuse_different
+from morph.partition.transport import Arrays, Header, PartError, refuse_different
 from morph.runtime.arrays import to_host
 from morph.runtime.cuda.nccl import Nccl, connect, gpu_of
 from morph.runtime.device import Device
@@ -29,6 +30,8 @@ from morph.runtime.device import Device
 VERSION = 3  # of the messages between ranks
 REPORT_AFTER = 30.0  # seconds that a rank waits for others until it says so
 KEPT = 64  # operations that are remembered, to name the first that differs
+RECORD = 512  # bytes that each rank sends when values are gathered; longer values follow
+HEAD = 24  # of these: the number of operations, their checksum, the length of the value
 END = "the end of the script"
 Result = TypeVar("Result")
 
@@ -52,8 +55,8 @@ class Ranks:
 
     def __init__(self, comm: Any) -> None:
         self._operations = _operations_of(comm)
-        self.comm = self._operations.comm
-        self.size, self.here = self.comm.size, range(self.comm.rank, self.comm.rank + 1)
+        comm = self._operations.comm
+        self.size, self.here = comm.size, range(comm.rank, comm.rank + 1)
         self._number = next(self._operations.users)
         self.network = self._operations.network
         self.begin("a graph in parts")
@@ -68,25 +71,34 @@ class Ranks:
         shown = [operation, *map(_shown, facts), f"(graph {self._number})"]
         self._operations.note(" ".join(shown))
 
-    def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
+    def header(self, messages: Sequence[Arrays]) -> Header:
+        """Describe messages: the GPU on which they lie, and their lengths."""
+        gpu = gpu_of(messages)
+        return (0 if gpu is None else 1 + gpu.index), [[len(a) for a in to] for to in messages]
+
+    def exchange(
+        self, sent: Mapping[int, Sequence[Arrays]], headers: Sequence[Header] | None = None
+    ) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part, by NCCL if each has a GPU of its own.
 
         Else those that are received are NumPy arrays.
         """
-        return {self.rank: self._operations.wait(lambda: self._exchange(sent[self.rank]))}
+        messages = sent[self.rank]
+        if headers is None:
+            headers = self.gather({self.rank: self.header(messages)})
+        return {self.rank: self._operations.wait(lambda: self._exchange(messages, headers))}
 
-    def _exchange(self, messages: Sequence[Arrays]) -> list[Arrays]:
-        gpu = gpu_of(messages)
-        number = 0 if gpu is None else 1 + gpu.index
-        header = np.array([[number, *map(len, to)] for to in messages], np.int64)
-        found = np.empty_like(header)  # of what each part sends to this one
-        self.comm.Alltoall(header, found)
-        numbers, sizes = tuple(found[:, 0].tolist()), found[:, 1:]
-        if gpu is not None and all(numbers):
+    def _exchange(self, messages: Sequence[Arrays], headers: Sequence[Header]) -> list[Arrays]:
+        numbers = tuple(number for number, _ in headers)
+        received = np.array([sizes[self.rank] for _, sizes in headers], np.int64)
+        if all(numbers):
+            gpu = gpu_of(messages)
+            assert gpu is not None
             nccl = self._operations.nccl(numbers, gpu)
             if nccl is not None:
-                return nccl.exchange(messages, sizes)
-        return self._exchange_on_host(messages, header[:, 1:], sizes)
+                return nccl.exchange(messages, received)
+        sent = np.array(headers[self.rank][1], np.int64)
+        return self._exchange_on_host(messages, sent, received)
 
     def _exchange_on_host(
         self, messages: Sequence[Arrays], sent: HostArray, received: HostArray
@@ -96,7 +108,7 @@ class Ranks:
         like = arrays[: sent.shape[1]]  # all parts send arrays of these types
         width = np.array([a.itemsize * math.prod(a.shape[1:]) for a in like], np.int64)
         data = np.empty((received @ width).sum(), np.uint8)
-        self.comm.Alltoallv(
+        self._operations.comm.Alltoallv(
             [_joined([a.reshape(-1).view(np.uint8) for a in arrays]), sent @ width],
             [data, received @ width],
         )
@@ -157,6 +169,11 @@ class Operations:
         self._ended = False  # whether they do only at the end of the script
         self._process = os.getpid()
         self._nccl: dict[tuple[int, ...], Nccl | None] = {}
+        # what `_gather` sends, and what it receives
+        self._record, self._records = (np.zeros(n, np.uint8) for n in (RECORD, (comm.size, RECORD)))
+        self._head = self._record[:HEAD].view(np.int64)
+        self._bytes = self._records.reshape(-1).data
+        self._starts = range(0, comm.size * RECORD, RECORD)
         self.network = len(set(comm.allgather(platform.node()))) > 1
 
     def nccl(self, numbers: tuple[int, ...], gpu: Device) -> Nccl | None:
@@ -189,14 +206,39 @@ class Operations:
         PartError
             If the ranks execute different operations.
         """
-        header = self._count, self._checksum
-        found = self.wait(lambda: self.comm.allgather((header, value)))
-        if any(other != header for other, _ in found):
-            recent = self.comm.allgather((self._count, tuple(self._recent)))
-            self._error = _difference(recent)
-            self._ended = all(texts[-1:] == (END,) for _, texts in recent)
-            raise PartError(self._error)
-        return [x for _, x in found]
+        data = b"" if value is None else pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        found = self.wait(lambda: self._gather(data))
+        return [pickle.loads(x) if len(x) else None for x in found]
+
+    def _gather(self, data: bytes) -> list[Any]:
+        """Give all ranks the bytes of each, until the next call; one collective if all are few."""
+        short = RECORD - HEAD
+        self._head[:] = self._count, self._checksum, len(data)
+        if len(data) <= short:
+            self._record[HEAD : HEAD + len(data)] = np.frombuffer(data, np.uint8)
+        self.comm.Allgather(self._record, self._records)
+        heads = self._records[:, :HEAD].view(np.int64).tolist()
+        own = heads[self.rank][:2]
+        if any([head[:2] != own for head in heads]):
+            self._refuse_different()
+        lengths = [n for _, _, n in heads]
+        found = [
+            self._bytes[k + HEAD : k + HEAD + n] for k, n in zip(self._starts, lengths, strict=True)
+        ]
+        if max(lengths) > short:
+            rest = np.array([n if n > short else 0 for n in lengths])
+            longer = np.empty(rest.sum(), np.uint8)
+            self.comm.Allgatherv(data if rest[self.rank] else b"", [longer, rest])
+            pieces = np.split(longer, np.cumsum(rest)[:-1])
+            found = [x.data if n else y for x, y, n in zip(pieces, found, rest, strict=True)]
+        return found
+
+    def _refuse_different(self) -> None:
+        """Raise an error that names the first operation that differs."""
+        recent = self.comm.allgather((self._count, tuple(self._recent)))
+        self._error = _difference(recent)
+        self._ended = all(texts[-1:] == (END,) for _, texts in recent)
+        raise PartError(self._error)
 
     def report(self) -> None:
         """If this rank has waited long, say in which operation."""

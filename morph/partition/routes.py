@@ -151,7 +151,14 @@ class Routes:
             at = device.asarray(at)
             return at + rows.start if isinstance(rows, slice) else rows[at]
 
-    def combine(self, name: str, op: str) -> None:
+    def at_mirrors(self, k: int, name: str) -> list[list[Array]]:
+        """Give the values of a column at part k's mirrors, for each part that owns their rows."""
+        table = self.table.local(k)
+        array = table.columns[name].array
+        with table.device.active():
+            return [[array[rows].reshape(-1)] for rows in self.mirrors(k)]
+
+    def combine(self, name: str, op: str, sent: Any = None, headers: Any = None) -> None:
         """Combine each row's value with those of its mirrors, in order of parts.
 
         After ``add`` the mirrors are 0.
@@ -161,13 +168,15 @@ class Routes:
         name : str
             A column of numbers.
         op : {"add", "min", "max", "or", "and"}
+        sent : dict of int to list, optional
+            What `at_mirrors` gives for each part of this process.
+        headers : sequence of Header, optional
+            See `Transport.exchange`.
         """
-        operation, outgoing, found = OPERATIONS[op], {}, {}
-        for k in self.table.graph.here:
-            array = self.table.local(k).columns[name].array
-            with self.table.local(k).device.active():
-                outgoing[k] = [[array[rows].reshape(-1)] for rows in self.mirrors(k)]
-        for j, received in self.table.graph.transport.exchange(outgoing).items():
+        if sent is None:
+            sent = {k: self.at_mirrors(k, name) for k in self.table.graph.here}
+        operation, found = OPERATIONS[op], {}
+        for j, received in self.table.graph.transport.exchange(sent, headers).items():
             device, array = self.table.local(j).device, self.table.local(j).columns[name].array
             found[j] = [device.asarray(values) for (values,) in received]
             with device.active():

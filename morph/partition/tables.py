@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -358,9 +358,10 @@ class PartitionedTable(Columns):
         Parts whose rows lie in order of their ids copy from GPU to GPU.
         """
         column = self.columns[name]
-        if where.on_host or not self._stays_on_parts(column):
+        in_process = len(self.graph.here) == len(self.graph.parts)
+        if where.on_host or not in_process or not self._stays_on_parts(column):
             return where.asarray(self._read(name, slice(None)))
-        return gather(where, self._count, column.dtype, self._pieces(name))
+        return gather(where, self._count, column.dtype, list(self._pieces(name).values()))
 
     def results(self, where: Device, *names: str) -> list[Any]:
         """Copy columns to arrays whose parts stay on their devices, see `PartitionedArray`.
@@ -370,31 +371,32 @@ class PartitionedTable(Columns):
         columns = [self.columns[name] for name in names]
         if not all(map(self._stays_on_parts, columns)):
             return [self.gathered(name, where) for name in names]
-        pieces = zip(*map(self._pieces, names), strict=True)  # by part
-        copied = zip(*map(_copies, pieces), strict=True)
-        described = zip(columns, copied, strict=True)
-        return [PartitionedArray(self._count, c.dtype, copies) for c, copies in described]
+        pieces, graph = [self._pieces(name) for name in names], self.graph
+        copied = {k: _copies([x[k] for x in pieces]) for k in graph.here}
+        ranks = None if len(graph.here) == len(graph.parts) else graph.transport
+        return [
+            PartitionedArray(self._count, c.dtype, {k: x[i] for k, x in copied.items()}, ranks)
+            for i, c in enumerate(columns)
+        ]
 
     def _stays_on_parts(self, column: Column) -> bool:
-        """Whether a result can stay on the parts: all are here, with their rows in order of ids.
+        """Whether a result can stay on the parts, whose rows lie in order of ids.
 
         Not while a `checkpoint` records values, and not for references and vectors.
         """
-        parts = [self._share(k) for k in self.graph.here]
-        if len(parts) < len(self.graph.parts) or self.graph.recorder is not None:
+        if self._dead or column.ref or column.size or self.graph.recorder is not None:
             return False
-        plain = not (self._dead or column.ref or column.size)
-        return plain and all(x.own_at is None for x in parts)
+        return all(self._share(k).own_at is None for k in self.graph.here)
 
-    def _pieces(self, name: str) -> list[Piece]:
+    def _pieces(self, name: str) -> dict[int, Piece]:
         """Return a view of each part's own values in a column."""
         self._begin("read", name)
-        found = []
+        found = {}
         for k in self.graph.here:
             share, table = self._share(k), self.local(k)
             own = slice(share.owned)
             at = share.ids if share.is_range else table.global_id.array[own]
-            found.append(Piece(table.device, at, table.columns[name].array[own]))
+            found[k] = Piece(table.device, at, table.columns[name].array[own])
         return found
 
     def _piece(self, k: int, name: str, ids: HostArray | None) -> tuple[Any, HostArray]:
@@ -489,8 +491,13 @@ class PartitionedTable(Columns):
 
     def rows_of_part(self, k: int, ids: HostArray) -> tuple[HostArray, HostArray]:
         """Return part k's own rows among global ids, and its mirrors of other parts' rows."""
-        own = self._share(k).own_rows(ids)
-        mirrors = self._share(k).rows(ids[own < 0])
+        share = self._share(k)
+        if ids.size == 1 and share.in_order:
+            row = share.row(int(ids[0]))
+            found, none = np.array([row] if row >= 0 else [], np.int32), np.zeros(0, np.int32)
+            return (found, none) if row < share.owned else (none, found)
+        own = share.own_rows(ids)
+        mirrors = share.rows(ids[own < 0])
         return own[own >= 0], mirrors[mirrors >= 0]
 
     def _local_ids(self, k: int, ids: HostArray, where: str) -> HostArray:
@@ -544,7 +551,7 @@ class PartitionedTable(Columns):
         return np.where(ids < 0, ids + self._count, ids)
 
 
-def _copies(pieces: tuple[Piece, ...]) -> list[Piece]:
+def _copies(pieces: Sequence[Piece]) -> list[Piece]:
     """Copy one part's values of several columns, by one launch."""
     device, at, _ = pieces[0]
     at = at if isinstance(at, slice) else device.copy(at)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from morph.runtime.device import Array, Device
 
 Arrays = Sequence[Array]
+Header = Any  # what `Transport.header` gives
 Result = TypeVar("Result")
 
 
@@ -52,7 +53,12 @@ class Transport(Protocol):
             From that `gather`, in all processes, if their operations differ.
         """
 
-    def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
+    def header(self, messages: Sequence[Arrays]) -> Header:
+        """Describe what a part is to send to each part, for `exchange`."""
+
+    def exchange(
+        self, sent: Mapping[int, Sequence[Arrays]], headers: Sequence[Header] | None = None
+    ) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part.
 
         Parameters
@@ -60,6 +66,8 @@ class Transport(Protocol):
         sent : dict of int to sequence of sequence of array
             For each part of this process, what it sends to each of all parts: one-dimensional
             arrays, equally many with the same dtypes for each of them.
+        headers : sequence of Header, optional
+            Of the messages of all parts, if a `gather` has given them; otherwise they are gathered.
 
         Returns
         -------
@@ -89,7 +97,12 @@ class Local:
     def begin(self, operation: str, *facts: Any) -> None:
         """State the next operation, which one process does not compare."""
 
-    def exchange(self, sent: Mapping[int, Sequence[Arrays]]) -> dict[int, list[Arrays]]:
+    def header(self, messages: Sequence[Arrays]) -> Header:
+        """Nothing is needed to copy within a process."""
+
+    def exchange(
+        self, sent: Mapping[int, Sequence[Arrays]], headers: Sequence[Header] | None = None
+    ) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part, see `Transport.exchange`."""
         self._synchronize()  # what is sent has been computed
         received: dict[int, list[Arrays]] = {}
@@ -155,8 +168,16 @@ def raise_together(transport: Transport, errors: Mapping[int, BaseException | No
     PartError
         Otherwise, if a part of another process has one.
     """
-    shown = {k: e and f"{type(e).__name__}: {e}" for k, e in errors.items()}
-    found = transport.gather(shown)
+    raise_any(errors, transport.gather(shown(errors)))
+
+
+def shown(errors: Mapping[int, BaseException | None]) -> dict[int, str | None]:
+    """Give the errors of parts as texts, which other processes can get."""
+    return {k: None if e is None else f"{type(e).__name__}: {e}" for k, e in errors.items()}
+
+
+def raise_any(errors: Mapping[int, BaseException | None], found: Sequence[str | None]) -> None:
+    """Raise the first error of this process; otherwise of another, whose texts are ``found``."""
     for error in errors.values():
         if error is not None:
             raise error

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from morph.runtime.transfer import LARGE, fetch
+from morph.language.hooks import Hook
 
 Array = Any
 """An array of a device: NumPy's in host memory, CuPy's on a CUDA device."""
 
+_fetch: Hook[np.ndarray[Any, Any]] = Hook("morph.runtime.cuda.device:fetch")
 SAMPLE = 1 << 20
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
@@ -122,10 +123,4 @@ def gpu_array(x: Any) -> Array:
 def to_host(x: Any) -> np.ndarray[Any, Any]:
     """Return anything array-like, of any library and device, as a NumPy array."""
     x = imported(x)
-    if is_host(x):
-        return np.asarray(x)
-    x = gpu_array(x)
-    fetched: np.ndarray[Any, Any] = (
-        fetch(x) if x.nbytes >= LARGE and x.flags.c_contiguous else x.get()
-    )
-    return fetched
+    return np.asarray(x) if is_host(x) else _fetch(gpu_array(x))

@@ -148,6 +148,9 @@ class Backend(Protocol):
         ``foreach``, and programs run as plain Python.
     local_limit : int
         Bytes that the local collections of one item may take.
+    few : int
+        Operations on arrays of fewer elements that come from the host, or go there, are faster on
+        the host (see `near`): CuPy compiles a kernel for each operation and type, for 0.1 s.
     bulk : int
         Elements that array operations best process at once: temporaries of a device with its own
         memory may be larger, but each operation costs a launch.
@@ -170,6 +173,7 @@ class Backend(Protocol):
     on_host: ClassVar[bool]
     interprets: ClassVar[bool]
     local_limit: ClassVar[int]
+    few: ClassVar[int]
     bulk: ClassVar[int]
     serial_items: ClassVar[int]
     throughput: ClassVar[int]
@@ -183,6 +187,15 @@ class Backend(Protocol):
         """See above."""
 
     # --- memory ----------------------------------------------------------------------------------
+
+    def near(self, *given: Any) -> Backend:
+        """Return the device of operations on arrays: the CPU if they have few elements, or this.
+
+        Parameters
+        ----------
+        *given : object
+            Numbers of elements, or arrays (None: no array), of which those of a GPU stay there.
+        """
 
     def active(self) -> AbstractContextManager[Any]:
         """Make this the current device of its array module within a ``with`` block."""
@@ -232,6 +245,15 @@ class Backend(Protocol):
 
         A NumPy array is returned itself, not a copy.
         """
+
+    def write(self, array: Array, values: Any) -> None:
+        """Write to all elements of an array of this device, or of a view of one.
+
+        ``values`` are of the array's type: one, or an array of any device that can be broadcast.
+        """
+
+    def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
+        """Copy integers of this device to a type, with ``new`` where ``x`` has ``old``."""
 
     def put(self, *writes: Write) -> None:
         """Write values to arrays of this device; two writes may not overlap.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from operator import length_hint
 from typing import Any
+
+import numpy as np
 
 from morph.language.messages import shown
 from morph.runtime.arrays import Array, imported, is_host
@@ -57,6 +60,16 @@ class Device(Backend):
     def __reduce__(self) -> Any:
         return device, (self.name,)
 
+    few = 0
+
+    def near(self, *given: Any) -> Device:
+        return device("cpu") if all(map(self._is_few, given)) else self
+
+    def _is_few(self, x: Any) -> bool:
+        if isinstance(x, int):
+            return x < self.few
+        return x is None or length_hint(x) < self.few and is_host(imported(x))
+
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         with self.active():
             return self.xp.empty(shape, dtype)
@@ -78,6 +91,14 @@ class Device(Backend):
     def cache_bytes(self) -> int:
         """Return 0, as `tiles`."""
         return 0
+
+    def write(self, array: Array, values: Any) -> None:
+        with self.active():
+            array[...] = self.asarray(values) if getattr(values, "ndim", 0) else values
+
+    def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
+        with self.active():
+            return self.xp.where(x == old, np.dtype(dtype).type(new), x.astype(dtype, copy=False))
 
     def reach(self, other: Any) -> bool:
         """Let kernels of this device access the memory of another; return whether they can."""

@@ -18,7 +18,7 @@ class WrongAnswer(ValueError):
 
 
 class Arcs:
-    """The edges between live points of a graph, on the host.
+    """The edges between live points of a graph, or of one in parts, on the host.
 
     Attributes
     ----------
@@ -33,13 +33,22 @@ class Arcs:
         self._graph, self.n = graph, len(graph.points)
         self.alive = np.zeros(self.n, bool)
         self.alive[self.host(graph.points.ids())] = True
-        offsets, ids = graph.adjacency("out")
-        self.offsets = self.host(offsets)
-        self.id: Ints = np.arange(len(graph.edges)) if ids is None else self.host(ids)
-        self.src, self.dst = (
-            self.host(getattr(graph.edges, c).array)[self.id].astype(np.int64)
-            for c in ("src", "dst")
-        )
+        if isinstance(graph, Graph):
+            offsets, ids = graph.adjacency("out")
+            self.offsets: Ints = self.host(offsets)
+            self.id: Ints = np.arange(len(graph.edges)) if ids is None else self.host(ids)
+        else:
+            ids = graph.edges.ids()
+            src = self.column("src")[ids]
+            self.id = ids[np.argsort(src, kind="stable")]
+            self.offsets = np.zeros(self.n + 1, np.int64)
+            np.cumsum(np.bincount(src, minlength=self.n), out=self.offsets[1:])
+        self.src, self.dst = (self.column(c)[self.id].astype(np.int64) for c in ("src", "dst"))
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Copy a column of the edges to the host; of a graph in parts the parts are gathered."""
+        column = getattr(self._graph.edges, name)
+        return self.host(column.array if isinstance(self._graph, Graph) else column[:])  # type: ignore[no-any-return]
 
     def host(self, x: Any) -> Any:
         """Give an array of an answer, which may lie on a GPU, or a list, as NumPy's."""
@@ -50,8 +59,7 @@ class Arcs:
         """The weights, shape (m,); 1 where the graph has none."""
         if "weight" not in self._graph.edges.columns:
             return np.ones(len(self.src), np.int32)
-        weight: NDArray[Any] = self.host(self._graph.edges.weight.array)[self.id]
-        return weight
+        return self.column("weight")[self.id]
 
     def values(self, x: Any, what: str, kinds: str = "iu") -> NDArray[Any]:
         """Check that an answer has one value for each point; deleted ones are not looked at.
@@ -76,7 +84,8 @@ class Arcs:
         ValueError
             If one is not a live point.
         """
-        ids = self._graph.ids_of(source, "source")
+        in_parts = not isinstance(self._graph, Graph)  # it has no labels
+        ids = self.host(source).ravel() if in_parts else self._graph.ids_of(source, "source")
         if ids.size and ids.dtype.kind not in "iu":
             raise ValueError(f"source is an id or an array of ids, not {reprlib.repr(source)}")
         wrong = [i for i in ids.tolist() if not (0 <= i < self.n and self.alive[i])]

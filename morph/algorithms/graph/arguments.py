@@ -131,7 +131,7 @@ def batch_size(graph: Graph) -> int:
 def results_device(graph: Graph | PartitionedGraph) -> Device:
     """The device of an algorithm's results: of a graph in parts the first one's.
 
-    Of parts in several processes it is the host.
+    Of parts in several processes it is the host, where their `PartitionedArray` is gathered.
     """
     if isinstance(graph, PartitionedGraph):
         return graph.devices[0] if len(graph.here) == len(graph.devices) else graph.device

@@ -56,8 +56,18 @@ def skew_term_in_parts(e, w, salt):
 
 @func
 def hash_term(e, w, salt):
-    """Return an arc's term of a hash of all weights by their places."""
-    return mix64(u64(e.id) * 0xD6E8FEB86659FD93 + salt ^ w * 0x9E3779B97F4A7C15)
+    """Return an arc's term of a hash of all weights by their places.
+
+    A linear function of the weights, of at most 32 bits, by pseudo-random coefficients.  These are
+    odd, so that one changed weight always changes the hash.
+    """
+    x = u64(e.id) * 0xD6E8FEB86659FD93 + salt
+    return (x ^ x >> 29 ^ x << 35 | 1) * w
+
+
+@func
+def no_term(e, w, salt):
+    return u64(0)
 
 
 @kernel
@@ -155,7 +165,7 @@ def _sums(graph: Graph, term: Any, changes: int = 0) -> list[float]:
     found = known.found if known else Scalars(graph, weights=np.zeros(5))
     real = graph.edges.columns["weight"].dtype.kind == "f"
     given = graph, f64(0) if real else i64(0), u64(SALT)
-    foreach(found, measure, *given, hash_term)
+    foreach(found, measure, *given, no_term if real else hash_term)
     *sums, high, low = found.weights.tolist()
     terms, current, skew = [high, low], (changes, graph.changes), [1.0, 0.0]
     if known and known.changes == current and known.terms == terms:
@@ -195,9 +205,12 @@ def refuse_negative(weight: Any, edges: Any, ids: Any) -> None:
 
 def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
     """Measure weights of any type by array operations; symmetry is not tested."""
-    live, n, xp = live_edges(graph), len(graph.points), graph.device.xp
-    with graph.device.active():
+    live, n = live_edges(graph), len(graph.points)
+    work = graph.device.near(4 * len(graph.edges))
+    xp = work.xp
+    with work.active():
         weight = graph.edges.weight[live]
+        weight = weight if work is graph.device else work.asarray(weight)
         refuse_negative(weight, graph.edges, live)
         finite = weight[xp.isfinite(weight)] if weight.dtype.kind == "f" else weight
         mean = rough_mean(finite) if finite.size else 0.0

@@ -302,11 +302,7 @@ def sssp(
 def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool, rows: bool) -> Sssp:
     """Solve with unit weights, by `bfs`; targets are ignored, all vertices are settled."""
     found = bfs(graph, starts, cutoff=None if cutoff is None else int(min(cutoff, NONE)), rows=rows)
-    with results_device(graph).active():
-        far = np.int64(np.iinfo(np.int64).max)
-        distance = results_device(graph).xp.where(
-            found.distance < 0, far, found.distance.astype(np.int64)
-        )
+    distance = _with_infinity(results_device(graph), found.distance, -1)
     return Sssp(distance, found.predecessor if predecessors else None)
 
 
@@ -441,7 +437,9 @@ def _widened(where: Device, distance: Any) -> Any:
     """Give distances in the type of the result."""
     if isinstance(distance, PartitionedArray):
         return distance.map(_widened)
-    if distance.dtype != np.int32:
-        return distance
-    with where.active():
-        return where.xp.where(distance == NONE, np.int64(np.iinfo(np.int64).max), distance)
+    return distance if distance.dtype != np.int32 else _with_infinity(where, distance, NONE)
+
+
+def _with_infinity(where: Device, distance: Any, old: int) -> Any:
+    """Give distances as int64, with its largest value in place of ``old``."""
+    return where.replaced(distance, old, int(np.iinfo(np.int64).max), np.int64)

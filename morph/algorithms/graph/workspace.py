@@ -203,6 +203,12 @@ class WorkspaceOfParts(Workspace):
         if problem is None and self.starts is not None:
             _warn_of_small_steps(self.graph, self.graph._steps - self.before)
 
+    def _reuse(self) -> None:
+        super()._reuse()
+        lists = [x for x in self.objects or () if getattr(x, "kind", "") == "collection"]
+        for k, x in enumerate(lists):  # written on each part
+            x.count(0 if k or self.starts is None else len(self.starts))
+
     def _seed(self) -> None:
         assert self.objects is not None
         for name, x in self.seed.items():

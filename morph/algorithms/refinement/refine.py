@@ -263,12 +263,12 @@ def _measure(g: Graph, mesh: Mesh, size: Any, sizes: Any, scale: float, known: i
     """Set the sizes wanted at points from ``known`` on; return the number of points."""
     n = len(g.points)
     if sizes is not None and known < n:
-        host = g.device.to_host
-        with g.device.active():
-            rows = rows_of(g)
-            point = g.device.xp.arange(n)[rows.point]
-            xy = host(g.points.xy.array[rows.point]) / scale
-            origin = host(g.triangles.origin.array[rows.triangle])
+        rows = rows_of(g)
+        device, host = rows.device, rows.device.to_host
+        with device.active():
+            point = device.xp.arange(n)[rows.point]
+            xy = host(device.asarray(g.points.xy.array)[rows.point]) / scale
+            origin = host(device.asarray(g.triangles.origin.array)[rows.triangle])
         if callable(size):
             new = field_values(size, xy[known:])
         else:

@@ -27,7 +27,7 @@ from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.language.messages import shown
-from morph.launch.foreach import foreach, kernel
+from morph.launch.foreach import foreach, func, kernel
 from morph.partition.group import DeviceGroup
 from morph.prelude import i8
 from morph.runtime.arrays import count_true
@@ -36,6 +36,11 @@ PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 SLACK = 10.0  # nats of complexity below zero that a small formula may have
+
+
+@func
+def is_fixed(p):
+    return p.value >= 0
 
 
 @kernel
@@ -310,8 +315,9 @@ class Run:
             while not chosen and share:  # a small part of many equal ones may be none
                 taken = bin, np.uint32(share), salt
                 self.now.each(partial(_choose, taken))
-                with self.where.active():
-                    chosen = count_true(points.value.array >= 0)
+                work = self.where.near(len(points))
+                with work.active():
+                    chosen = count_true(work.asarray(points.value.array) >= 0)
                 share = min(8 * share, 2**24) if share < 2**24 else 0
             if chosen and patience is not None and failed >= patience:
                 force_units(self.now)
@@ -328,7 +334,7 @@ class Run:
 
     def advance(self, step: int) -> None:
         """Record the values of fixed variables, and go on with the formula that is left."""
-        foreach(self.now.graph.points, record, self.answers, where=lambda p: p.value >= 0)
+        foreach(self.now.graph.points, record, self.answers, where=is_fixed)
         if self.steps is not None:
             points = self.now.graph.points
             with self.where.active():

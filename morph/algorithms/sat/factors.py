@@ -33,6 +33,7 @@ from morph.runtime.device import Device
 CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
 LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
 BINS = 4096  # of the biases
+SOLVING = 4  # times as long as other algorithms: more literals are prepared on the host
 AHEAD = 16  # clauses: so far ahead a CPU prefetches the data of variables
 
 
@@ -235,12 +236,12 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         If the formula has 2**31 literals or more.
     """
     refuse_large(formula)
-    xp = device.xp
-    with device.active():
-        clause, code, _ = cleaned(formula, device)
-        degree = int(bincount(xp, code, 1).max()) if code.size else 1
-        f = Factors(device, *scale_of(degree))
-    fill_tables(f, formula, clause, code)
+    work = device.near(formula.literals.size // SOLVING)
+    with work.active():
+        clause, code, _ = cleaned(formula, work)
+        degree = int(bincount(work.xp, code, 1).max()) if code.size else 1
+    f = Factors(device, *scale_of(degree))
+    fill_tables(f, formula, clause, code, work)
     begin_messages(f, seed)
     return f
 
@@ -251,11 +252,10 @@ def refuse_large(formula: Formula) -> None:
         raise ValueError(f"{formula!r} is too large: at most 2**31 literals, 2**30 variables")
 
 
-def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any) -> None:
+def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any, work: Device) -> None:
     """Fill the tables of a factor graph, given what `cleaned` finds; messages are trivial."""
-    g, n, m, device = f.graph, formula.variables, formula.clauses, f.graph.device
-    xp = device.xp
-    with device.active():
+    g, n, m, xp = f.graph, formula.variables, formula.clauses, work.xp
+    with work.active():
         lengths = bincount(xp, clause, m)
         starts = xp.cumsum(lengths) - lengths
         first = xp.zeros(m, np.int64)
@@ -265,7 +265,7 @@ def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any) -> None:
         width = int(lengths.max()) if m else 0
         key = (width - lengths[kept]) * n + first[kept]
         order = kept[argsort(key)]
-        counts = _slot_counts(device, lengths[order], width)
+        counts = _slot_counts(work, lengths[order], width)
         rank = xp.zeros(m, np.int64)
         rank[order] = xp.arange(order.size)
         slot = xp.arange(clause.size)
@@ -347,14 +347,14 @@ def sums_of(f: Factors) -> Any:
 
 
 def _reduced(f: Factors, into: Factors) -> None:
-    g, device = f.graph, f.graph.device
+    g, device = f.graph, f.graph.device.near(len(f.graph.points), len(f.graph.clauses))
     xp = device.xp
     foreach(g.clauses, measure, g)
     with device.active():
-        free = g.points.value.array < 0
+        free = device.asarray(g.points.value.array) < 0
         g.points.fresh[:] = xp.where(free, xp.cumsum(free, dtype=np.int32) - 1, np.int32(-1))
-        names = g.points.origin.array[free]
-        length = g.clauses.length.array
+        names = device.asarray(g.points.origin.array)[free]
+        length = device.asarray(g.clauses.length.array)
         width = int(length.max()) if length.size else 0
         if width <= 8:
             parts = [xp.flatnonzero(length == k) for k in range(width, 0, -1)]
@@ -383,11 +383,11 @@ def rest_of(f: Factors) -> tuple[Formula, Any]:
 
 
 def _rest_of(f: Factors) -> tuple[Formula, Any]:
-    g, device, xp = f.graph, f.graph.device, f.graph.device.xp
+    g, device = f.graph, f.graph.device.near(len(f.graph.entries) // SOLVING)
+    xp, m = device.xp, len(g.clauses)
     counts = device.to_host(g.slots.count.array)
-    m = len(g.clauses)
     with device.active():
-        variable, message = g.entries.variable.array, g.entries.message.array
+        variable, message = map(device.asarray, (g.entries.variable.array, g.entries.message.array))
         signed = xp.where(message < 0, -1 - variable, variable + 1)
         lengths = xp.zeros(m, np.int64)
         for count in counts.tolist():
@@ -398,5 +398,6 @@ def _rest_of(f: Factors) -> tuple[Formula, Any]:
         for slot, count in enumerate(counts.tolist()):
             literals[offsets[:count] + slot] = signed[at : at + count]
             at += count
-        parts = [device.to_host(x) for x in (offsets, literals, g.points.origin.array.copy())]
+        parts = [device.to_host(x) for x in (offsets, literals)]
+        parts.append(np.array(device.to_host(g.points.origin.array)))
     return Formula(len(g.points), parts[0], parts[1]), parts[2]

@@ -117,7 +117,7 @@ def factors_on(formula: Formula, group: DeviceGroup, seed: int | None) -> Factor
 
     def fill(k: int) -> None:
         part = made.parts[k]
-        fill_tables(part, shares[k], *found[k])
+        fill_tables(part, shares[k], *found[k], devices[k])
         with part.graph.device.active():
             part.graph.clauses.origin.array[...] += bounds[k]
         begin_messages(part, seed)

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.sat.factors import SOLVING
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
@@ -124,6 +125,16 @@ def drawn(c, s, random):
         if f64(random >> 11) * 2.0**-53 * total < weight:
             chosen = v
     return chosen
+
+
+@func
+def has_literals(c):
+    return c.size > 0
+
+
+@func
+def is_listed(c):
+    return c.listed
 
 
 @kernel
@@ -240,14 +251,16 @@ class Search:
     """
 
     def __init__(self, formula: Formula, where: Device, rows: Any = None) -> None:
-        xp, n, m = where.xp, formula.variables, formula.clauses
+        n, m = formula.variables, formula.clauses
+        work = where.near(formula.literals.size // SOLVING)
+        xp = work.xp
         longest = int(np.diff(formula.offsets).max(initial=0))
         shift = (max(n, 1) * max(longest, 1)).bit_length()  # sums are less than 1 << shift
         if shift + longest.bit_length() > 62:
             raise ValueError(f"a clause of {longest} literals over {n} variables is too long")
         self.device, self.formula = where, formula
-        with where.active():
-            literals, offsets = where.asarray(formula.literals), where.asarray(formula.offsets)
+        with work.active():
+            literals, offsets = work.asarray(formula.literals), work.asarray(formula.offsets)
             if rows is None:
                 begins = bincount(xp, offsets[1:-1], literals.size + 1)
                 clause = xp.cumsum(begins[: literals.size]).astype(np.int32)
@@ -282,15 +295,17 @@ class Search:
         points.breaks[:], points.claim[:] = 0, 0
         self.now.clear()
         self.then.clear()
-        foreach(points, begin, self.problem, where=lambda c: c.size > 0)
-        foreach(points, enlist, self.now, where=lambda c: c.listed)
+        foreach(points, begin, self.problem, where=has_literals)
+        foreach(points, enlist, self.now, where=is_listed)
         self.made()
         return len(self.now)
 
     def model(self) -> Any:
         """Give the model, shape (n,), bool."""
-        with self.device.active():
-            return self.graph.points.flips.array[: self.formula.variables] % 2 == 1
+        n = self.formula.variables
+        work = self.device.near(n)
+        with work.active():
+            return work.asarray(self.graph.points.flips.array[:n]) % 2 == 1
 
     def descend(self, seed: int, step: int, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip many at once; gives flips made, and about how many clauses were unsatisfied last.
@@ -328,8 +343,10 @@ class Search:
 
     def made(self) -> int:
         """Count the flips since the last call."""
-        before, flips = self.counted, self.graph.points.flips.array[: self.formula.variables]
-        with self.device.active():
+        before, n = self.counted, self.formula.variables
+        work = self.device.near(n)
+        with work.active():
+            flips = work.asarray(self.graph.points.flips.array[:n])
             self.counted = int(flips.sum(dtype=np.int64))
         return self.counted - before
 
@@ -431,10 +448,10 @@ def _check(seed: Any, max_flips: int | None, time: Any, progress: Any) -> int:
 
 
 def _start(model: Any, seed: int, n: int, where: Device) -> Any:
-    """Check the values to begin with, or draw them; on the device."""
+    """Check the values to begin with, or draw them; on the device, or the host if they are few."""
     if model is None:
         model = np.random.PCG64(seed).random_raw(n) >> np.uint64(63)
-    model = where.asarray(model)
+    model = where.near(n).asarray(model)
     if model.shape != (n,):
         raise ValueError(f"model has shape {model.shape}, for {n} variables")
     kind = model.dtype.kind
@@ -495,17 +512,20 @@ class _Run:
                 made, self.left = self.side.walk(min(rest, FLIPS), end)
                 work += int(self.side.run.work)
                 if self.left > MANY:
-                    self.share(self.where.asarray(self.side.model()))
+                    self.share(self.side.model())
             self.flips += made
 
 
 def unsatisfied(formula: Formula, model: Any, where: Device) -> int:
     """Count the clauses with literals that a model, which lies there, leaves unsatisfied."""
-    xp = where.xp
-    with where.active():
-        literals, at = where.asarray(formula.literals), where.asarray(formula.offsets)
+    work = where.near(formula.literals.size // SOLVING)
+    xp = work.xp
+    with work.active():
+        literals, at = work.asarray(formula.literals), work.asarray(formula.offsets)
         if literals.size == 0:
             return 0
         before = xp.zeros(literals.size + 1, np.int64)
-        xp.cumsum((model != 0)[xp.abs(literals) - 1] == (literals > 0), out=before[1:])
+        xp.cumsum(
+            (work.asarray(model) != 0)[xp.abs(literals) - 1] == (literals > 0), out=before[1:]
+        )
         return count_true((before[at[1:]] == before[at[:-1]]) & (at[1:] > at[:-1]))

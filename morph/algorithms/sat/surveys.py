@@ -197,6 +197,7 @@ def propagation(width: int, sum_type: Any, ahead: int) -> Any:
             sweeps += 1
         return sweeps
 
+    propagate.made_by = f"{__name__}:propagation", (width, sum_type, ahead)
     return propagate
 
 

@@ -146,8 +146,9 @@ def to_tables(
     """
     n, m = len(mesh.points), len(mesh.triangles)
     g = empty_tables(device, n, m)
-    with g.device.active():
-        g.points.extend(xy=g.device.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
+    work = g.device.near(3 * m)
+    with work.active():
+        g.points.extend(xy=work.asarray(mesh.points) * scale if scale != 1.0 else mesh.points)
         g.triangles.extend(node=mesh.triangles)
         g.inputs.add("nbr", Ref("inputs")[3])
         g.inputs.extend(nbr=mesh.neighbors)
@@ -157,13 +158,14 @@ def to_tables(
             g.inputs.limit, g.inputs.corner = limits * scale * scale, mesh.triangles
         if limits is not None or _carries(mesh) or sizes is not None:
             g.triangles.add("origin", Ref("inputs"))
-            g.triangles.origin = g.device.xp.arange(m, dtype=np.int32)
+            g.triangles.origin = work.xp.arange(m, dtype=np.int32)
         if sizes is not None:
             g.points.add("wanted", f64)
             g.points.wanted[:] = sizes * scale
-        a, b = mesh.segments[:, 0], mesh.segments[:, 1]
+        segments = work.asarray(mesh.segments)
+        a, b = segments[:, 0], segments[:, 1]
         g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
-        row = g.device.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
+        row = work.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
         lines = Graph.from_edges(a, b, row, n, device=g.device)
     lines.edges.add("found", bool_)
     foreach(g.triangles, link_opposites, g)
@@ -198,21 +200,21 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
 
     Points of the source keep their very bits.
     """
-    device = g.device
-    xp = device.xp
     rows = rows_of(g)
+    device = rows.device
+    xp = device.xp
     with device.active():
         node, nbr, opposite, segment = rows.node, rows.nbr, rows.opposite, rows.segment
         t, k = xp.nonzero((opposite < 0) & (nbr < xp.arange(len(node))[:, None]))
         segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
-        marker = g.segments.marker.array
-        on = g.points.on.array[rows.point][len(source.points) :]
+        marker = device.asarray(g.segments.marker.array)
+        on = device.asarray(g.points.on.array)[rows.point][len(source.points) :]
         added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
         segment_markers = marker[segment[t, k]]
         point_markers = xp.concatenate([device.asarray(source.point_markers), added])
         _mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
         arrays: dict[str, Any] = {
-            "points": g.points.xy.array[rows.point] / scale,
+            "points": device.asarray(g.points.xy.array)[rows.point] / scale,
             "triangles": xp.ascontiguousarray(node),
             "neighbors": xp.ascontiguousarray(nbr, np.int32),
             "segments": xp.ascontiguousarray(segments, np.int32),
@@ -220,7 +222,7 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
             "point_markers": point_markers,
         }
         if _carries(source):
-            origin = g.triangles.origin.array[rows.triangle]
+            origin = device.asarray(g.triangles.origin.array)[rows.triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
     home = source.device
     arrays = {name: home.asarray(a) for name, a in arrays.items()}
@@ -241,11 +243,13 @@ def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: An
 
 
 class Rows(NamedTuple):
-    """Triangles on their device, and the rows of points and triangles there.
+    """Triangles, and the rows of points and triangles on their device.
 
-    As they are, or, if points have a deterministic id, in the order that the ids define.
+    As they are, or, if points have a deterministic id, in the order that the ids define.  The
+    arrays lie on ``device``: that of the triangles, or the CPU if these are few.
     """
 
+    device: Device
     point: Any
     triangle: Any
     node: Any
@@ -256,19 +260,21 @@ class Rows(NamedTuple):
 
 def rows_of(g: Graph) -> Rows:
     """Give the triangles of a graph; ``opposite`` says only which sides are segments."""
-    xp = g.device.xp
-    with g.device.active():
+    device = g.device.near(3 * len(g.triangles), 2 * len(g.points))
+    xp = device.xp
+    with device.active():
         node, opposite, segment = (
-            getattr(g.triangles, name).array for name in ("node", "opposite", "segment")
+            device.asarray(getattr(g.triangles, name).array)
+            for name in ("node", "opposite", "segment")
         )
         nbr = xp.where(opposite >= 0, opposite >> 2, xp.where(opposite == HULL, -1, ~opposite >> 2))
         if "stable_id" not in g.points.columns:
-            return Rows(slice(None), slice(None), node, nbr, opposite, segment)
-        point = xp.argsort(g.points.stable_id.array)
+            return Rows(device, slice(None), slice(None), node, nbr, opposite, segment)
+        point = xp.argsort(device.asarray(g.points.stable_id.array))
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)
         triangle, *sides = sorted_triangles(xp, number[node], nbr, opposite, segment)
-        return Rows(point, triangle, *sides)
+        return Rows(device, point, triangle, *sides)
 
 
 def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ class Globals:
             self._same = eval(f"lambda {given}: {same}", self.home, {"values_": self.values})
         try:
             return self._same()
-        except NameError:
+        except (NameError, AttributeError):
             return False
 
 
@@ -52,14 +52,14 @@ class Dependencies:
         """Note that the unit is valid only while ``again()`` gives this same value.
 
         A value with a ``key`` is noted once: every launch compares all of them.  ``home`` has the
-        value under the name that ends the key.  A ``closed`` one is of
+        value under the name that ends the key, or an attribute of it.  A ``closed`` one is of
         the closure of a function.
         """
         if key is not None:
             if key in self._keys:
                 return
             self._keys.add(key)
-            if home is not None and key[1] in home:
+            if home is not None and key[1].partition(".")[0] in home:
                 if id(home) not in self._modules:
                     self._modules[id(home)] = names = Globals(home)
                     self.checks.append(names.unchanged)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
+
+import numpy as np
 
 from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.expressions import captured
@@ -18,9 +21,11 @@ from morph.compiler.frontend.values import (
     PythonValue,
     Slice,
     Value,
+    constant,
     describe,
 )
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.spelling import ir_name
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import (
@@ -126,11 +131,32 @@ def field(x: ir.Expr, i: int, pos: Pos) -> ir.Expr:
     return ir.Field(x=x, index=i, type=types[i], pos=pos)
 
 
+def _number_of(c: Context, node: ast.Attribute, owner: Any) -> ir.Const | None:
+    """Give a number of a module or class that is a global, or of the closure.
+
+    The unit can be recorded then, see `morph.launch.fingerprint`.
+    """
+    obj, name = vars(owner).get(node.attr), node.attr
+    if not isinstance(node.value, ast.Name) or not isinstance(obj, bool | int | float | np.generic):
+        return None
+    if ir_name(node.value.id) in c.params.keys() | c.locals.keys():
+        return None
+    if (number := constant(obj, c.pos(node))) is not None:
+        root, function = node.value.id, c.source.function
+        closed, home = root in function.__code__.co_freevars, function.__globals__
+        key = None if closed else (id(home), f"{root}.{name}")
+        again = lambda: getattr(owner, name)  # noqa: E731
+        c.builder.dependencies.add(again, obj, key, home, closed)
+    return number
+
+
 def check_attribute(c: Context, node: ast.Attribute) -> Value:
     """``x.name`` of a module, an object, a row or a value."""
     x, name, pos = c.value(node.value), node.attr, c.pos(node)
     match x:
         case PythonValue(value=ModuleType() | type() as owner) if hasattr(owner, name):
+            if (number := _number_of(c, node, owner)) is not None:
+                return number
             return captured(c, getattr(owner, name), lambda: getattr(owner, name), name, pos)
         case PythonValue():
             problem = f"{describe(x)} has no {name!r} in the language"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from morph.compiler.codegen.prelude import prelude
 from morph.compiler.ir.outline import Outline
 from morph.runtime.backend import ArgumentBlock
-from morph.runtime.toolchain import cpu
+from morph.runtime.toolchain import cpu, tiers
 
 
 class Interpreter(ctypes.Structure):
@@ -28,7 +31,7 @@ class HostLaunch:
     processes use the cores.
     """
 
-    __slots__ = ("_address", "_arguments", "_function", "_library")
+    __slots__ = ("_address", "_arguments", "_function", "_left", "_library", "_optimise")
 
     def __init__(self, library: ctypes.PyDLL, name: str, interruptible: bool) -> None:
         self._library = library  # keeps the code loaded
@@ -46,6 +49,8 @@ class HostLaunch:
         self._function.restype = None
         self._arguments: ArgumentBlock | None = None
         self._address = 0
+        self._left = 0.0  # seconds that launches may take until `_optimise` is called
+        self._optimise: Callable[[], object] | None = None
 
     def __call__(self, arguments: ArgumentBlock, items: int, alone: bool = False) -> None:
         """Run the unit, see `morph.runtime.backend.Launch`.
@@ -54,7 +59,20 @@ class HostLaunch:
         """
         if arguments is not self._arguments:
             self._arguments, self._address = arguments, arguments.ctypes.data
-        self._function(self._address, items)
+        if self._optimise is None:
+            self._function(self._address, items)
+        else:
+            since = perf_counter()
+            self._function(self._address, items)
+            self._left -= perf_counter() - since
+            if self._left < 0:
+                optimise, self._optimise = self._optimise, None
+                with suppress(Exception):  # whatever fails, the quick binary stays
+                    optimise()
+
+    def optimise_after(self, seconds: float, optimise: Callable[[], object]) -> None:
+        """Call a function once the launches have taken so long."""
+        self._left, self._optimise = seconds, optimise
 
 
 def load(
@@ -67,13 +85,16 @@ def load(
     `morph.runtime.toolchain.cpu.build`.
     """
     path = build(outline, text, rebuilt, ("MORPH_FAULTS",) * faults)
-    return HostLaunch(ctypes.PyDLL(str(path)), outline.entry, interruptible)
+    made = HostLaunch(ctypes.PyDLL(str(path)), outline.entry, interruptible)
+    if rebuilt is not None and not faults:
+        made.optimise_after(tiers.RUN, partial(build, outline, text, rebuilt, later=False))
+    return made
 
 
 def build(
     outline: Outline, text: str, rebuilt: Callable[[], object] | None = None,
-    defines: tuple[str, ...] = (),
+    defines: tuple[str, ...] = (), later: bool = True,
 ) -> Path:  # fmt: skip
-    """Compile a unit's text and return the library."""
+    """Compile a unit's text and return the library; ``later`` as in `toolchain.cpu.build`."""
     whole = prelude(*outline.prelude) + text
-    return cpu.build(whole, name=outline.entry, defines=defines, rebuilt=rebuilt)
+    return cpu.build(whole, name=outline.entry, defines=defines, rebuilt=rebuilt, later=later)

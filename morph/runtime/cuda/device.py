@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, cached_property
@@ -12,18 +13,21 @@ import numpy as np
 
 from morph.compiler.ir.layout import TILE_BYTES
 from morph.language.hooks import Hook
-from morph.runtime import arrays
+from morph.runtime import arrays, transfer
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
 from morph.runtime.backend import Launch, Seeds, Write
 from morph.runtime.cuda.combining import combine
 from morph.runtime.cuda.small_copies import (
+    MOST_VALUES,
     SMALL,
     CudaReport,
     CudaWriter,
     SmallCopies,
     load_driver,
+    one_dimensional,
+    start_gpu,
 )
-from morph.runtime.device import Device, DeviceError
+from morph.runtime.device import Device, DeviceError, device
 
 BLOCK_BYTES = 8 << 10  # of shared memory, besides that of tiles
 LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
@@ -39,6 +43,7 @@ class CudaDevice(Device):
     on_host = False
     interprets = False
     local_limit = 1 << 17  # of GPU memory, for all items in flight
+    few = 1 << 18
     bulk = 1 << 26
     serial_items = 256  # a block has as many threads
     throughput = 1 << 33
@@ -113,6 +118,29 @@ class CudaDevice(Device):
         with self.active():
             return self.xp.array(x)
 
+    def full(self, shape: int | tuple[int, ...], value: Any, dtype: Any) -> Array:
+        made = self.empty(shape, dtype)
+        self.write(made, value)
+        return made
+
+    def write(self, array: Array, values: Any) -> None:
+        if is_host(values):
+            values = np.asarray(values, array.dtype)
+            if values.ndim and values.size > MOST_VALUES:
+                values = self.asarray(values)
+        elif values.device.id != self.index or self.xp.may_share_memory(array, values):
+            return super().write(array, values)
+        if array.dtype == values.dtype and (writes := one_dimensional(array, values)) is not None:
+            return self.put(*writes)
+        return super().write(array, values)
+
+    def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
+        if (x.dtype, dtype) != (np.int32, np.int64) or not x.flags.c_contiguous:
+            return super().replaced(x, old, new, dtype)
+        made = self.empty(x.shape, dtype)
+        _small_copies(self.index).replace(made, x, old, new)
+        return made
+
     def copies(self, *sources: Array) -> list[Array]:
         with self.active():
             if any(x.data.ptr % 8 for x in sources):
@@ -122,15 +150,7 @@ class CudaDevice(Device):
         return made
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
-        if type(x) is np.ndarray:
-            return x
-        x = arrays.imported(x)
-        if not is_host(x):
-            x = gpu_array(x)
-            small = 0 < x.nbytes <= SMALL and x.flags.c_contiguous
-            if small and x.device.id == self.index:
-                return _small_copies(self.index).fetch(x)
-        return arrays.to_host(x)
+        return x if type(x) is np.ndarray else arrays.to_host(x)
 
     def put(self, *writes: Write) -> None:
         _small_copies(self.index).put(writes)
@@ -163,6 +183,21 @@ def _small_copies(index: int) -> SmallCopies:
     return SmallCopies(index)
 
 
+def fetch(x: Any) -> np.ndarray[Any, Any]:
+    """Copy an array of CuPy, or one in parts, to the host."""
+    x = x[...]
+    if not x.flags.c_contiguous:  # CuPy compiles a kernel for each type
+        on = device(f"cuda:{x.device.id}")
+        dense = on.empty(x.shape, x.dtype)
+        on.write(dense, x)
+        x = dense
+    if x.nbytes >= transfer.LARGE:
+        return transfer.fetch(x)
+    small = 0 < x.nbytes <= SMALL
+    fetched: np.ndarray[Any, Any] = _small_copies(x.device.id).fetch(x) if small else x.get()
+    return fetched
+
+
 def find(index: int) -> CudaDevice:
     """Return one GPU.
 
@@ -177,8 +212,11 @@ def find(index: int) -> CudaDevice:
         extras = "'morph-engine[gpu]' (CUDA 13) or 'morph-engine[gpu12]' (CUDA 12)"
         raise DeviceError(f"{name} needs CuPy: pip install {extras}")
     try:
-        load_driver()  # before CuPy, whose import takes 0.1 s
+        driver = load_driver()  # before CuPy, whose import takes 0.2 s: the GPU starts meanwhile
+        started = threading.Thread(target=start_gpu, args=(driver, index), daemon=True)
+        started.start()
         cupy = import_cupy()
+        started.join()
         count = cupy.cuda.runtime.getDeviceCount()
         capability = cupy.cuda.Device(index).compute_capability if index < count else ""
     except Exception as e:  # a broken install and a missing driver fail in many ways

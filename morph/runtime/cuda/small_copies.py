@@ -23,11 +23,15 @@ from morph.runtime.backend import IOTA, Seeds, Write
 from morph.runtime.toolchain import cuda
 
 COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
+MOST_VALUES = 16  # of the host, that `CudaDevice.write` gives to a launch
 MOST = 4  # seed rows, written by the same launch
 SMALL = 4096  # bytes that are fetched through pinned memory
 BLOCK, BLOCKS = 256, 528
 EACH = 1 << 8  # one value per element
 FROM = 1 << 9  # values are read from an array, whose address is the command's value
+# values are read from an array, whose address and stride are the command's values
+STRIDED = 1 << 13
+REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 OWN = 1 << 10  # every element gets its own index
 SPOT = 1 << 11  # one element, of unit `count`; the thread that fills this unit writes it last
 WIDE = 1 << 12  # one value in units of 16 bytes; of other commands a row is a unit
@@ -71,6 +75,11 @@ template <class T>
 __device__ void fill(const Command& c, T x, long long first, long long end, long long step) {{
     for (long long i = first; i < end; i += step) *(T*)(c.at + i * c.stride) = x;
 }}
+template <class T>
+__device__ void copy_strided(const Command& c, const u64* from, long long first, long long step) {{
+    for (long long i = first; i < c.count; i += step)
+        *(T*)(c.at + i * c.stride) = *(const T*)(from[0] + i * (long long)from[1]);
+}}
 template <class T>  // the index, without values
 __device__ void write_each(const Command& c, const u64* values, long long first, long long step) {{
     for (long long i = first; i < c.count; i += step) *(T*)(c.at + i * c.stride) = T(values ? values[i] : i);
@@ -86,6 +95,15 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
             if (addresses % 16 == 0) copy<ulonglong2>(c.at, (const char*)*from, c.count, first, step);
             else if (addresses % 4 == 0) copy<unsigned>(c.at, (const char*)*from, c.count, first, step);
             else copy<char>(c.at, (const char*)*from, c.count, first, step);
+        }} else if (c.how & {STRIDED}) {{
+            if (size == 4) copy_strided<unsigned>(c, from, first, step);
+            else if (size == 8) copy_strided<u64>(c, from, first, step);
+            else if (size == 2) copy_strided<unsigned short>(c, from, first, step);
+            else copy_strided<char>(c, from, first, step);
+        }} else if (c.how & {REPLACE}) {{
+            const int* x = (const int*)from[0];
+            for (long long i = first; i < c.count; i += step)
+                ((long long*)c.at)[i] = x[i] == (long long)from[1] ? (long long)from[2] : x[i];
         }} else if (c.how & {WIDE}) {{
             fill_wide(c.at, c.count * size, *from, first, step);
         }} else if (c.how & {EACH | OWN}) {{
@@ -112,6 +130,32 @@ def is_wide(array: Any) -> bool:
     return bool(array.strides[0] == array.dtype.itemsize and array.data.ptr % 16 == 0)
 
 
+def is_dense(array: Any) -> bool:
+    """Whether the elements of a one-dimensional array follow each other without gaps."""
+    return bool(array.size == 1 or array.strides[0] == array.dtype.itemsize)
+
+
+def one_dimensional(array: Any, values: Any) -> list[Write] | None:
+    """Split a write into writes to one-dimensional arrays; None if `SmallCopies` cannot make it.
+
+    ``values`` are of the array's type: NumPy's, or an array of the same GPU that shares no memory.
+    """
+    single = values.ndim == 0 and isinstance(values, np.ndarray)
+    if array.flags.c_contiguous:
+        if single:
+            return [(array.reshape(-1), values[()])]
+        if array.shape == values.shape and values.flags.c_contiguous:
+            return [(array.reshape(-1), values.reshape(-1))]
+    if array.ndim == 1 and (single or array.shape == values.shape):
+        return [(array, values[()])]
+    if array.ndim != 2 or array.shape[1] > MOST_VALUES:
+        return None
+    row = isinstance(values, np.ndarray) and values.shape == array.shape[1:]
+    if not (single or row or values.shape == array.shape):
+        return None
+    return [(array[:, k], values[()] if single else values[..., k]) for k in range(array.shape[1])]
+
+
 class Commands:
     """The arguments of one launch."""
 
@@ -133,6 +177,8 @@ class Commands:
         if not count:
             return True
         if hasattr(values, "__cuda_array_interface__"):
+            if not is_dense(array) or not is_dense(values):
+                return self.strided(array, values)
             if not self.single(values.data.ptr, FROM, array.data.ptr, array.nbytes):
                 return False
             self.largest = max(self.largest, array.nbytes // 16 + 1)
@@ -152,6 +198,22 @@ class Commands:
         self.command(array.data.ptr, count, array.strides[0], how | self.at << 32)
         self.at += k
         return True
+
+    def strided(self, array: Any, values: Any) -> bool:
+        """Copy an array that is not contiguous, or to one; False if the launch has no space."""
+        if self.n == COMMANDS or self.at + 2 > VALUES:
+            return False
+        self.values[self.at : self.at + 2] = values.data.ptr, values.strides[0]
+        how = array.dtype.itemsize | STRIDED | self.at << 32
+        self.command(array.data.ptr, array.size, array.strides[0], how)
+        self.at += 2
+        return True
+
+    def replacement(self, array: Any, values: Any, old: int, new: int) -> None:
+        """Add a command of `SmallCopies.replace`, the first one."""
+        self.values[:3] = values.data.ptr, old, new
+        self.command(array.data.ptr, array.size, 8, REPLACE)
+        self.at += 3
 
     def single(self, x: int, how: int, at: int, count: int) -> bool:
         """Add a command with one value; False if the launch has no space for it."""
@@ -205,6 +267,15 @@ class SmallCopies:
                     added = c.add(array, values)
                     assert added, "too many values for a small copy"
             if c.n:
+                self.start(c)
+
+    def replace(self, array: Any, values: Any, old: int, new: int) -> None:
+        """Write int32 values to an int64 array, with ``new`` in place of ``old``."""
+        with self.lock:
+            c = self.commands
+            c.clear()
+            c.replacement(array, values, old, new)
+            if array.size:
                 self.start(c)
 
     def start(self, c: Commands) -> None:
@@ -267,6 +338,13 @@ def load_driver() -> Any:
         return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError as error:
         raise OSError(f"no NVIDIA driver is installed ({error})") from error
+
+
+def start_gpu(driver: Any, index: int) -> None:
+    """Initialise the driver and the primary context of a GPU; errors are left to the runtime."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    if not driver.cuInit(0) and not driver.cuDeviceGet(ctypes.byref(device), index):
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
 
 
 @cache

@@ -100,7 +100,7 @@ class Compiler:
 
 def build(
     text: str, *, name: str = "", defines: tuple[str, ...] = (),
-    rebuilt: Callable[[], object] | None = None,
+    rebuilt: Callable[[], object] | None = None, later: bool = False,
 ) -> Path:  # fmt: skip
     """Compile a text, or find it in the installed package or the cache.
 
@@ -116,6 +116,8 @@ def build(
         Called by another thread when the library that was returned, compiled quickly, is there with
         full optimisation; another call returns that one.  Without it the optimisation is full at
         once, unless ``MORPH_OPTIMIZE`` is ``quick``.
+    later : bool
+        Leave the full optimisation to another call.
 
     Returns
     -------
@@ -146,7 +148,7 @@ def build(
         with progress.compiling(name):
             found, log = _build(unit, text, since)
         if found:
-            if mode == "auto" and rebuilt:
+            if mode == "auto" and rebuilt and not later:
                 tiers.background.add(full.key, partial(_rebuild, full, unit.key), rebuilt)
             return found
         checked = using if using.checked else _check(using)

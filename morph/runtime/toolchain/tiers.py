@@ -1,8 +1,9 @@
 """Quick binaries first, and fully optimised ones in the background.
 
 ``MORPH_OPTIMIZE`` is ``auto`` (the default), ``quick`` or ``full``.  With ``auto``, a unit that is
-not in the cache is compiled quickly.  Threads of this process then have it compiled again by
-processes at the lowest priority, which end with this one; the next launch loads the new binary.
+not in the cache is compiled quickly.  When its launches have taken `RUN` seconds, threads of this
+process have it compiled again by processes at the lowest priority, which end with this one; the
+next launch loads the new binary.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from morph.runtime.toolchain import cache, processes
 
 VARIABLE = "MORPH_OPTIMIZE"
-DELAY = 2.0  # seconds after the first quick binary; commands that end sooner start no compiler
+RUN = 1.0  # seconds that launches of a quick binary take, after which it is compiled again
 MOST = 4  # compilers in the background at the same time, and at most one for `CORES`
 CORES = 4
 
@@ -67,9 +68,8 @@ class Background:
 
     def _work(self, number: int) -> None:
         """Compile one binary after the other, in thread ``number``."""
-        wait = DELAY
-        while not self.ended.wait(wait) and (job := self._next()) is not None:
-            wait, (make, waiting) = 0.0, job
+        while not self.ended.is_set() and (job := self._next()) is not None:
+            make, waiting = job
             with contextlib.suppress(Exception):  # whatever fails, the quick binary stays
                 with self._locked(number):
                     made = not self.ended.is_set() and make()
