@@ -34,7 +34,7 @@ PROGRAMS = {
     "morph/algorithms/refinement/refine quality steiner cavity kernels": "DMR",
     "morph/algorithms/triangulation/triangulate half_edges delaunay insertion segments exterior "
     "intersections": None,
-    "morph/algorithms/community/community candidates search lists tasks neighbourhood": None,
+    "morph/algorithms/community/community candidates search roots lists tasks neighbourhood": None,
     "morph/algorithms/community/plex": None,
 }
 

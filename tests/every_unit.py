@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 import morph
-from morph.algorithms.community import neighbourhood
+from morph.algorithms.community import community, neighbourhood, plex
 from morph.algorithms.graph import bfs, sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
@@ -95,8 +95,11 @@ def graphs() -> None:
             row.function(parts, **row.arguments_of({}), **row.complete)
     some = morph.generate.uniform(12, 30, seed=1, directed=False)
     assert morph.community(some, list(range(12)), (4, 6), all=True)
+    with mock.patch.object(community, "REDUCED_CPU", 0):
+        morph.community(some, 0, (4, 6))
     with mock.patch.object(neighbourhood, "MAX_CANDIDATES", 1):  # else in rows of bits
         morph.community(some, list(range(12)), (4, 6))
+        morph.community(some, 0, (4, 5), all=True)
     levels = morph.DynamicBFS(morph.partition(g, ["cpu"] * 2))
     levels.share = 1.0
     levels.apply(inserts=([0], [4], [1]), deletes=([0], [1]))
@@ -119,6 +122,8 @@ def graphs() -> None:
         morph.triangle_count(g)
     assert morph.max_flow(g, 0, 3).value == 3
     assert morph.max_k_plex(g, 2).size >= 3
+    with mock.patch.object(plex, "MAX_CANDIDATES", 1):
+        assert morph.max_k_plex(some, 2).size == 4
     assert morph.max_clique(g).size == 3 and len([*morph.cliques(g)]) == 3
     g.points.add("x", np.float64, fill=2)
 

@@ -252,6 +252,38 @@ def test_every_allocation_can_fail(where, choice):
 
 
 @morph.kernel
+def unless_closed(p, state, closed, log):
+    """What decides whether an item runs is changed by the loops of others."""
+    if state.closed == 0 and not closed.raised and p.at == 0:
+        for t in p.outnbrs:
+            log.add(t, by=p.id)
+            if t.id == 3:
+                state.closed = i32(1)
+                closed.set()
+                t.at = i32(1)
+
+
+@pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_decisions_that_other_items_change(where):
+    """An item runs as a whole or not at all, also if a part of it waits for capacity."""
+    n, ends = 0, Counter(STAR[1])
+    while True:
+        g, n = graph(where, STAR, at=i32), n + 1
+        state, closed = morph.Scalars(g, closed=i32(0)), morph.Flag(g)
+        log = morph.Collection(g.points, by=i64)
+        with fail_allocation(n, where) as fault, team(1 + n % 3):
+            morph.foreach(g.points, unless_closed, state, closed, log)
+        counters_hold(log)
+        made = Counter(zip(host(log.by).tolist(), host(log.item).tolist(), strict=True))
+        ran = {a for a, _ in made}
+        assert made == Counter({x: count for x, count in ends.items() if x[0] in ran})
+        assert ran and bool(state.closed) == closed.raised == (0 in ran)
+        if not fault.fired:
+            break
+    assert n > 2
+
+
+@morph.kernel
 def backwards(p):
     p.at = p.at + f32(1)
     for t in p.innbrs:

@@ -16,7 +16,7 @@ from targets import tries
 
 import morph
 from morph.algorithms.community import community as module
-from morph.algorithms.community import lists, neighbourhood, search, tasks
+from morph.algorithms.community import lists, neighbourhood, tasks
 from morph.cli import main
 
 
@@ -60,7 +60,14 @@ def test_against_all_subgraphs(target, data):
     size = least, least + data.draw(st.integers(0, 8))
     queries = data.draw(st.lists(ends, min_size=1, max_size=3))
     top = data.draw(st.sampled_from([1, 2, 5, 1000]))
-    with mock.patch.object(search, "MIN_NODES_PER_ITEM", data.draw(st.sampled_from([1, 256]))):
+    with (
+        mock.patch.object(tasks, "FEW_ITEMS_CPU", data.draw(st.sampled_from([0, 1 << 20]))),
+        mock.patch.object(module, "REDUCED_CPU", data.draw(st.sampled_from([0, 1 << 30]))),
+        mock.patch.object(module, "AT_ONCE_CPU", data.draw(st.sampled_from([0, 64]))),
+        mock.patch.object(
+            neighbourhood, "MAX_CANDIDATES", data.draw(st.sampled_from([2, 1 << 15]))
+        ),
+    ):
         results = morph.community(g, queries, size, all=True, top=top)
     for q, found in zip(queries, results, strict=True):
         check(g, found, q, size, ranked_by_trial(simple, q, size), top)
@@ -113,18 +120,19 @@ def test_a_small_clique_in_dense_surroundings(degree):
     size = degree + 4, degree + 5
     queries = module.Queries(neighbourhood.simple_graph(g), np.arange(6), np.tile(size, (6, 1)))
     run = module.Run(queries, float("inf"), None)
-    with (
-        mock.patch.object(queries, "next_degree", lambda at: np.full(len(at), degree)),
-        morph.checked(),
-    ):
-        run.decide(queries.undecided, float("inf"))
+    with morph.checked():
+        run.decide(queries.undecided, np.full(len(queries.undecided), degree), float("inf"))
     assert ((queries.best >= degree) | (queries.bound < degree)).all()
 
 
 def test_all_around_a_hub():
-    star = morph.Graph.from_edges(np.zeros(40_000, int), np.arange(1, 40_001), symmetrize=True)
-    found = morph.community(star, 0, (2, 3), all=True)
+    star = morph.Graph.from_edges(np.zeros(33_000, int), np.arange(1, 33_001), symmetrize=True)
+    with mock.patch.object(module, "MAX_LISTED_VALUES", 1 << 20):
+        found = morph.community(star, 0, (2, 3), all=True)  # too many
     assert (found.min_degree, found.proved, found.all) == (1, True, None)
+    found = morph.community(star, 0, (2, 2), all=True, top=2)
+    assert [x.tolist() for x in found.all] == [[0, v] for v in range(1, 33_001)]
+    assert [x.tolist() for _, x in found.top] == [[0, 1], [0, 2]]
 
 
 def test_deleted_vertices_and_small_components():
@@ -196,7 +204,7 @@ def test_hard_queries_wait_for_others():
     with (
         mock.patch.object(module, "NODES_CPU", 1),
         mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
-        mock.patch.object(search, "MIN_NODES_PER_ITEM", 1),
+        mock.patch.object(tasks, "FEW_ITEMS_CPU", 1 << 20),
     ):
         found = morph.community(g, queries, size)
     assert [x.min_degree for x in found] == [x.min_degree for x in best]
@@ -208,15 +216,19 @@ def test_small_hash_tables_and_batches():
     edges, _ = planted(300, 9, share=0.05)
     queries, size = np.arange(0, 300, 7), (3, 9)
     degrees = []
-    for first, most, batch in ((1 << 16, 1 << 25, 256), (4, 1 << 25, 256), (4, 1 << 9, 5)):
+    for first, most, batch, direct in (
+        (1 << 16, 1 << 25, 256, 1 << 16), (1 << 16, 1 << 25, 256, 0), (4, 1 << 25, 256, 1 << 9),
+        (4, 1 << 9, 5, 0),
+    ):  # fmt: skip
         g = morph.Graph.from_edges(*edges, n=300, symmetrize=True, device="cpu")
         with (
             mock.patch.object(tasks, "FIRST_SLOTS_CPU", first),
             mock.patch.object(tasks, "MAX_SLOTS", most),
+            mock.patch.object(tasks, "MAX_DIRECT_CPU", direct),
             mock.patch.object(module, "MAX_BATCH_CPU", batch),
         ):
             degrees.append([x.min_degree for x in morph.community(g, queries, size)])
-    assert degrees[0] == degrees[1] == degrees[2]
+    assert all(x == degrees[0] for x in degrees)
 
 
 def test_a_size_for_each_query_and_a_graph_that_changes():

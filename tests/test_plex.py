@@ -84,12 +84,20 @@ def test_planted(device, k):
     assert found.size == 12 and found.points.tolist() == members and found.proved
 
 
-def test_too_many_candidates():
-    graph = nx.gnp_random_graph(30, 0.5, seed=1)
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_too_many_candidates(k):
+    """Sets that are too large are searched on lists, up to a number of nodes."""
+    graphs = nx.gnp_random_graph(30, 0.3, seed=1), nx.cycle_graph(12)
+    made = [morph.Graph.from_networkx(g, device="cpu") for g in graphs]
+    best = [morph.max_k_plex(g, k).size for g in made]
     with mock.patch.object(plex, "MAX_CANDIDATES", 3):
-        found = morph.max_k_plex(morph.Graph.from_networkx(graph, device="cpu"), 2)
-        assert is_plex(graph, found.points.tolist(), 2) and not found.proved
-        assert not morph.max_k_plex(morph.Graph.from_networkx(nx.cycle_graph(12)), 5).proved
+        found = [morph.max_k_plex(g, k) for g in made]
+        assert [x.size for x in found] == best and all(x.proved for x in found)
+        with mock.patch.object(plex, "LISTED_NODES", 0):
+            ended = morph.max_k_plex(made[0], k)
+    assert not ended.proved
+    for x in (ended, found[0]):
+        assert is_plex(graphs[0], x.points.tolist(), k)
 
 
 def test_bad_arguments():

@@ -37,7 +37,7 @@ class CandidateTable(NamedTuple):
     queries: Any
     slots: Any
     counters: Any  # scalars: ``full``, whether the hash table is full
-    shift: i32  # 64 less the binary logarithm of the number of slots
+    shift: i32  # 64 less the binary logarithm of the number of slots; 0: a slot for each pair
 
 
 @func
@@ -46,16 +46,19 @@ def key_of(query, v):
 
 
 @func
-def first_slot(key, shift):
-    """Return the slot at which the search for a key begins."""
-    return i64(key * u64(0x9E3779B97F4A7C15) >> u64(shift))
+def first_slot(table, query, v):
+    """Return the slot at which the search for a vertex of a query begins."""
+    at = i64(query) * len(table.graph.points) + i64(v)
+    if table.shift > 0:
+        at = i64(key_of(query, v) * u64(0x9E3779B97F4A7C15) >> u64(table.shift))
+    return at
 
 
 @func
 def slot_of(table, query, v):
     """Return the slot of a vertex of a query, -1 if it has none."""
     key = key_of(query, v)
-    at, mask = first_slot(key, table.shift), (i64(1) << i64(64 - table.shift)) - 1
+    at, mask = first_slot(table, query, v), (i64(1) << i64(64 - table.shift)) - 1
     probes, found = 1, table.slots[at].key
     while found != key and found != u64(0) and probes < MAX_PROBES:
         at = (at + 1) & mask
@@ -65,15 +68,23 @@ def slot_of(table, query, v):
 
 
 @func
+def find_key(table, at, key):
+    """Return the key of a slot, 0 if it was empty and now has the given key."""
+    old = table.slots[at].key
+    if old == u64(0):
+        old = atomic_cas(table.slots[at].key, u64(0), key)
+    return old
+
+
+@func
 def insert(table, query, v):
     """Return the slot of a vertex of a query, and whether it is new; -1 if the table is full."""
     key = key_of(query, v)
-    at, mask = first_slot(key, table.shift), (i64(1) << i64(64 - table.shift)) - 1
-    old = atomic_cas(table.slots[at].key, u64(0), key)
-    probes = 1
+    at, mask = first_slot(table, query, v), (i64(1) << i64(64 - table.shift)) - 1
+    old, probes = find_key(table, at, key), 1
     while old != u64(0) and old != key and probes < MAX_PROBES:
         at = (at + 1) & mask
-        old = atomic_cas(table.slots[at].key, u64(0), key)
+        old = find_key(table, at, key)
         probes += 1
     if old != u64(0) and old != key:
         table.counters.full = i32(1)
@@ -208,7 +219,7 @@ def find_candidates(queries, entries, alive, remaining, frontier, next_frontier,
     frontier.clear()
     next_frontier.clear()
     foreach(queries, insert_query, table, entries, frontier)
-    while not frontier.empty:
+    while not frontier.empty and table.counters.full == 0:
         foreach(frontier, expand, table, entries, next_frontier)
         frontier, next_frontier = next_frontier, frontier
         next_frontier.clear()
@@ -258,3 +269,19 @@ def fill_rows(rows, entries, queries, adjacency, table):
     entries.clear()
     foreach(rows, insert_row, queries, rows, adjacency, table, entries)
     foreach(rows, fill_row, queries, adjacency, table)
+
+
+@kernel
+def insert_candidate(r, table, entries):
+    """Insert a vertex as a candidate of the only query."""
+    at, new = insert(table, 0, r.vertex)
+    if new:
+        entries.add(query=0, vertex=r.vertex, slot=i32(at))
+
+
+@program
+def set_candidates(rows, entries, table):
+    """Make the vertices of rows the candidates of the only query."""
+    foreach(entries, clear, table)
+    entries.clear()
+    foreach(rows, insert_candidate, table, entries)

@@ -34,10 +34,12 @@ from morph.language.messages import shown
 INITIAL_CAPACITY = 1 << 12  # of solutions
 NARROW = 256  # vertices that are searched first where there are more,
 NARROW_NODES = 1 << 8  # for so many nodes of each query
+REDUCED, REDUCED_CPU = NARROW, 1 << 30  # sets of more candidates are reduced before a search
 MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
+MAX_LISTED_VALUES = 1 << 24  # of all subgraphs that are searched on lists, `width` of each
 NODES, NODES_CPU = 1 << 20, 1 << 16  # of a batch, until queries that are left wait for others
-# queries that are prepared together; on a GPU as many as were measured there
-MAX_BATCH, MAX_BATCH_CPU = 1 << 9, 1 << 8
+MAX_BATCH, MAX_BATCH_CPU = 1 << 13, 1 << 8  # queries that are prepared together
+AT_ONCE, AT_ONCE_CPU = 1 << 6, 0  # searches that few queries begin together, one for each degree
 
 
 class Community(NamedTuple):
@@ -58,7 +60,8 @@ class Community(NamedTuple):
         Visited by the search.
     all : list of array of int64, optional
         The vertices of all subgraphs of this minimum degree, in lexicographic order; None if they
-        were not asked for, the time was up, or more than 32,768 vertices may be in one.
+        were not asked for, or the time was up.  Where more than 32,768 vertices may be in one, None
+        also if they may have more than 256, or are more than 2**20 (65,536 if larger than 64).
     top : list of (int, array of int64), optional
         The minimum degrees and vertices of the best subgraphs; None as for ``all``.
     """
@@ -111,11 +114,23 @@ class Queries:
         """Return a degree between best and bound, nearer to the bound: fewer vertices qualify."""
         return self.best[at] + (3 * (self.bound[at] - self.best[at]) + 3) // 4
 
+    def degrees(self, at: Ints, most: int) -> tuple[Ints, Ints]:
+        """Return queries and degrees to search for: all of each if these are at most ``most``."""
+        count = self.bound[at] - self.best[at]
+        if count.sum() > most:
+            return at, self.next_degree(at)
+        number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return np.repeat(at, count), np.repeat(self.best[at] + 1, count) + number
+
     def note(self, at: Ints, degree: Ints, members: list[Ints]) -> None:
         """Keep better subgraphs."""
-        self.best[at] = degree
-        for i, x in zip(at.tolist(), members, strict=True):
-            self.members[i] = x
+        for i, k, x in zip(at.tolist(), degree.tolist(), members, strict=True):
+            if k > self.best[i]:
+                self.best[i], self.members[i] = k, x
+
+    def exclude(self, at: Ints, degree: Ints) -> None:
+        """Note that queries have no subgraphs of some degrees."""
+        np.minimum.at(self.bound, at, degree - 1)
 
     def complete(self, i: int) -> None:
         """Find any subgraph, if there is none yet."""
@@ -235,32 +250,54 @@ class Run:
         """Find the best subgraphs of all queries, until the time is up."""
         on_host, level = self.tables.device.on_host, self.queries.level
         most, nodes = (MAX_BATCH_CPU, NODES_CPU) if on_host else (MAX_BATCH, NODES)
+        at_once = AT_ONCE_CPU if on_host else AT_ONCE
         while len(left := self.queries.undecided) and self.in_time:
             least = int(level[left].min())
             most_nodes = np.inf if len(left) == 1 else nodes << 4 * least
             left = left[level[left] == least]
             for start in range(0, len(left), most):
                 if self.in_time:
-                    self.decide(left[start : start + most], most_nodes)
+                    some = left[start : start + most]
+                    self.decide(*self.queries.degrees(some, at_once), most_nodes)
 
-    def decide(self, at: Ints, most_nodes: float) -> None:
+    def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""
         x = self.queries
-        degree = x.next_degree(at)
         tasks = self.tasks(at, degree)
         few = tasks.sizes < np.maximum(x.min_size[at], degree + 1)
-        x.bound[at[few]] = degree[few] - 1
-        left = np.flatnonzero(~few)
+        x.exclude(at[few], degree[few])
+        left = np.flatnonzero(~few & (degree <= x.bound[at]))
         wide = left[(tasks.sizes[left] > NARROW) & (x.level[at[left]] == 0)]
         if len(wide):  # most have a subgraph among the first vertices
             some = min(most_nodes, NARROW_NODES * len(wide))
             self.search(at[wide], tasks.take(wide, NARROW), some, proves=False)
             left = left[x.best[at[left]] < degree[left]]
         large = tasks.sizes[left] > neighbourhood.MAX_CANDIDATES
-        self.search(at[left[~large]], tasks.take(left[~large]), most_nodes)
+        self.search_reduced(at[left[~large]], tasks.take(left[~large]), most_nodes)
         for i in left[large].tolist():
             if self.in_time:
                 self.search_on_lists(at[i : i + 1], degree[i : i + 1], most_nodes)
+
+    def search_reduced(self, at: Ints, tasks: Tasks, most_nodes: float) -> None:
+        """Search for subgraphs, in wide sets on a GPU after a reduction."""
+        least = REDUCED_CPU if self.tables.device.on_host else REDUCED
+        wide = tasks.sizes > least
+        self.search(at[~wide], tasks.take(np.flatnonzero(~wide)), most_nodes)
+        at, tasks = at[wide], tasks.take(np.flatnonzero(wide))
+        for part in tasks.batches():
+            if not self.in_time:
+                return
+            of = at[part]
+            possible, some = Search(self.tables, tasks.take(part)).reduced()
+            self.queries.exclude(of[~possible], some.degree[~possible])
+            of, some = of[possible], some.take(np.flatnonzero(possible))
+            again = np.flatnonzero(some.sizes > NARROW)
+            if len(again):
+                nodes = min(most_nodes, NARROW_NODES * len(again))
+                self.search(of[again], some.take(again, NARROW), nodes, proves=False)
+            x = self.queries
+            left = np.flatnonzero((x.best[of] < some.degree) & (some.degree <= x.bound[of]))
+            self.search(of[left], some.take(left), most_nodes)
 
     def tasks(self, at: Ints, degree: Ints) -> Tasks:
         """Make the searches for subgraphs of some degrees."""
@@ -278,13 +315,14 @@ class Run:
             search = Search(self.tables, some)
             search.run(self.end, self.report, most_nodes=most_nodes)
             found, open_, nodes = map(search.value, ("found_degree", "open", "nodes"))
-            self.queries.nodes[of] += nodes
+            np.add.at(self.queries.nodes, of, nodes)
             better = np.flatnonzero(found > self.queries.best[of])
             self.queries.note(of[better], found[better], search.members(better))
             if proves:
-                none = (found < some.degree) & (open_ == 0)
-                self.queries.bound[of[none]] = some.degree[none] - 1
-                self.queries.level[of[(found < some.degree) & (open_ > 0)]] += 1
+                unsolved = search.value("solved") == 0
+                none = unsolved & (open_ == 0)
+                self.queries.exclude(of[none], some.degree[none])
+                self.queries.level[of[unsolved & (open_ > 0)]] += 1
 
     def search_on_lists(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for a subgraph of a degree where rows of bits would take too much memory."""
@@ -303,7 +341,7 @@ class Run:
         limits = {
             "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": int(degree[0])
         }  # fmt: skip
-        search = ListSearch(self.tables, x.graph, limits)
+        search = ListSearch(self.tables, x.graph, int(x.vertex[i]), limits)
         search.run(self.end, self.report, most_nodes)
         row = search.queries[0]
         x.nodes[i] += int(row.nodes)
@@ -323,7 +361,7 @@ class Run:
             return None if others is None else [*alone, *others]
         tasks = self.tasks(at, np.array([degree]))
         if tasks.sizes[0] > neighbourhood.MAX_CANDIDATES:
-            return None
+            return self.find_all_on_lists(i, degree)
         if tasks.sizes[0] < max(x.min_size[i], degree + 1):
             return []
         capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
@@ -336,6 +374,26 @@ class Run:
                 return None
         return sorted(search.all_members(count), key=np.ndarray.tolist)
 
+    def find_all_on_lists(self, i: int, degree: int) -> list[Ints] | None:
+        """Find all subgraphs of a minimum degree, of the candidates found last."""
+        x = self.queries
+        if x.max_size[i] > MAX_LISTED:
+            return None
+        limits = {
+            "min_size": int(x.min_size[i]), "max_size": int(x.max_size[i]), "degree": degree
+        }  # fmt: skip
+        capacity, count = INITIAL_CAPACITY, INITIAL_CAPACITY + 1
+        while count > capacity:
+            capacity = count
+            search = ListSearch(self.tables, x.graph, int(x.vertex[i]), limits)
+            most = MAX_LISTED_VALUES // search.width
+            count = search.run(self.end, self.report, capacity=capacity, most=most)
+            row = search.queries[0]
+            x.nodes[i] += int(row.nodes)
+            if row.solved or row.open:
+                return None
+        return sorted(search.all_members(count), key=np.ndarray.tolist)
+
     def result(self, i: int, every: bool, top: int | None) -> Community | None:
         """Return the result of a query, with all or the best subgraphs."""
         x = self.queries
@@ -345,17 +403,21 @@ class Run:
         best, bound = int(x.best[i]), int(x.bound[i])
         proved = best == bound
         sets = self.find_all(i, best) if proved and every else None
-        first = None if top is None or not proved else self.find_top(i, top)
+        first = None if top is None or not proved else self.find_top(i, top, sets)
         return Community(best, x.members[i], proved, bound, int(x.nodes[i]), sets, first)
 
-    def find_top(self, i: int, count: int) -> list[tuple[int, Ints]] | None:
-        """Find the best subgraphs, None if that takes too much."""
+    def find_top(
+        self, i: int, count: int, best: list[Ints] | None
+    ) -> list[tuple[int, Ints]] | None:  # fmt: skip
+        """Find the best subgraphs, None if that takes too much; ``best`` may be those of all."""
         found: list[tuple[int, Ints]] = []
+        seen: set[bytes] = set()
         for degree in range(int(self.queries.best[i]), -1, -1):
             if len(found) >= count:
                 break
-            sets = self.find_all(i, degree)
+            sets = self.find_all(i, degree) if best is None or seen else best
             if sets is None:
                 return None
-            found = [(min_degree(self.queries.graph, x), x) for x in sets]
-        return sorted(found, key=lambda x: (-x[0], x[1].tolist()))[:count]
+            found += [(degree, x) for x in sets if x.tobytes() not in seen]
+            seen = {x.tobytes() for x in sets}
+        return found[:count]

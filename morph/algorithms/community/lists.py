@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from morph.algorithms.community.candidates import slot_of
 from morph.launch.foreach import func, kernel
-from morph.prelude import atomic_add, atomic_max, i32, i64, local, struct
+from morph.prelude import atomic_add, atomic_max, i32, i64, local, static, struct
 
 NODES_PER_ITEM = 64  # below an item of the queue, in the first generation
 LAST_GENERATION = 7  # the number of nodes doubles up to this generation
@@ -24,8 +24,8 @@ class ListSearchState(NamedTuple):
     """The arguments of the search.
 
     ``queries`` has a row for each query: ``vertex``, ``min_size``, ``max_size``, ``degree``;
-    ``solved``, whether a solution was found; its vertices, ``solution``, and their number,
-    ``length``; ``open``, the number of open nodes; ``nodes``, that of visited ones.
+    ``solved``, whether a solution was found, or too many of all; its vertices, ``solution``, and
+    their number, ``length``; ``open``, the number of open nodes; ``nodes``, that of visited ones.
     ``starts`` and ``targets`` are the sorted rows of the graph; ``candidates`` is a
     `CandidateTable`.
     """
@@ -37,6 +37,9 @@ class ListSearchState(NamedTuple):
     counters: Any
     node_limit: int
     width: int  # of the columns that hold chosen vertices and branches
+    solutions: Any  # a column of vertices, ``width`` of each solution, if all are wanted
+    capacity: int  # of solutions
+    most_solutions: int  # the search ends when it has more
 
 
 @struct
@@ -167,6 +170,17 @@ def record_list_solution(path, q):
 
 
 @func
+def store_list_solution(path, state, q):
+    """Store the chosen vertices, then -1 up to the width."""
+    at = atomic_add(state.counters.solutions, i64(1))
+    if at < state.capacity:
+        for i in range(state.width):
+            state.solutions[at * state.width + i] = path.chosen[i] if i < path.count[0] else i32(-1)
+    if at >= state.most_solutions:
+        atomic_max(q.solved, 1)
+
+
+@func
 def put_branch(path, source, next_place, extended):
     last = path.depth[0]
     path.source[last] = source
@@ -215,15 +229,19 @@ def backtrack(path, state, q, base):
 
 
 @func
-def search_branches(path, state, q, base, limit):
+def search_branches(path, state, q, base, limit, find_all):
     """Search below a node until ``limit`` nodes are visited; return their number."""
     nodes = i32(0)
     while path.depth[0] > base and nodes < limit and atomic_max(q.solved, 0) == 0:
         nodes += 1
         if advance(path, state, q):
-            if is_list_solution(path, q):
-                record_list_solution(path, q)
-            else:
+            solved = is_list_solution(path, q)
+            if solved:
+                if find_all:
+                    store_list_solution(path, state, q)
+                else:
+                    record_list_solution(path, q)
+            if find_all or not solved:
                 open_branch(path, state, q)  # without one, the last branch advances
         else:
             backtrack(path, state, q, base)
@@ -244,7 +262,7 @@ def vectors_of(path, e):
 
 
 @kernel
-def search_lists(e, state, queue, deferred):
+def search_lists(e, state, queue, deferred, find_all: static):
     """Search below a node; add its open nodes to the queue, or to ``deferred``."""
     path = Path()
     q, base = state.queries[e.query], e.base
@@ -260,7 +278,7 @@ def search_lists(e, state, queue, deferred):
         if e.depth == 0:
             open_branch(path, state, q)
         limit = NODES_PER_ITEM << min(e.generation, LAST_GENERATION)
-        nodes = search_branches(path, state, q, base, limit)
+        nodes = search_branches(path, state, q, base, limit, find_all)
         visited = atomic_add(state.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
     opened, count, requeue = i32(-1), i32(1), visited < state.node_limit

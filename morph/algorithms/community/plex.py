@@ -18,12 +18,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.community.neighbourhood import MAX_CANDIDATES, Ints, SimpleGraph, simple_graph
-from morph.algorithms.community.tasks import Search, SearchTables, Tasks, search_tables
+from morph.algorithms.community.tasks import (
+    ListSearch,
+    Search,
+    SearchTables,
+    Tasks,
+    search_tables,
+)
 from morph.algorithms.graph.arguments import of_graph_on_one_device
 from morph.data.conversion import as_integer
 from morph.graph import Graph
 
 FIRST, MOST = 1 << 6, 1 << 12  # roots that are searched at once
+MAX_LISTED = 256  # points of a k-plex that is searched on lists
+LISTED_NODES = 1 << 22  # that a call visits on lists, at most
 
 
 class MaxPlex(NamedTuple):
@@ -50,7 +58,8 @@ def max_k_plex(graph: Graph, k: int) -> MaxPlex:
     MaxPlex
         ``points``, shape (size,), int64, ascending, on the host: of several largest ones any.
         ``size``, 0 if the graph has no points.  ``proved``, whether there is no larger one: false
-        only if more than 32,768 points would have to be searched at once.
+        only if more than 32,768 points may be in one with another point, and the search among
+        these was ended: after 2**22 nodes, or for more than 256 points.
 
     Raises
     ------
@@ -76,6 +85,7 @@ class PlexSearch:
 
     def __init__(self, graph: SimpleGraph, k: int) -> None:
         self.graph, self.k, self.proved, self.tables = graph, k, True, search_tables(graph)
+        self.nodes_left = LISTED_NODES
         self.best: Ints = np.zeros(0, np.int64)
         alive = np.flatnonzero(graph.core >= 0)
         degree = np.diff(graph.offsets)
@@ -118,11 +128,36 @@ class PlexSearch:
             size = max(len(self.best) + 1, connected)
             found = [x for root in roots.tolist() if (x := self.candidates(root, size)) is not None]
             sets = [x for x in found if len(x) <= MAX_CANDIDATES]
-            self.proved = self.proved and len(sets) == len(found)
+            again = []
+            for x in found:
+                if len(x) > MAX_CANDIDATES:
+                    members = self.decide_on_lists(self.tables, self.graph, x, size)
+                    if members is not None:
+                        self.note(members)
+                        again.append(x[0])
             solved = decide(self.tables, sets, size, size - self.k)
             for members in solved.values():
                 self.note(members)
-            roots = np.array([sets[i][0] for i in solved], np.int64)
+            roots = np.array([*again, *(sets[i][0] for i in solved)], np.int64)
+
+    def decide_on_lists(
+        self, tables: SearchTables, graph: SimpleGraph, vertices: Ints, size: int
+    ) -> Ints | None:
+        """Find a subgraph of a size, in which no vertex lacks too many neighbours."""
+        if size > MAX_LISTED or self.nodes_left <= 0:
+            self.proved = False
+            return None
+        tables.set_candidates(vertices)
+        limits = {"min_size": size, "max_size": size, "degree": size - self.k}
+        search = ListSearch(tables, graph, int(vertices[0]), limits)
+        search.run(np.inf, self.count_nodes, self.nodes_left)
+        members = search.members
+        self.proved = self.proved and (members is not None or not search.queries[0].open)
+        return members
+
+    def count_nodes(self, nodes: int) -> None:
+        """Count visited nodes of searches on lists."""
+        self.nodes_left -= nodes
 
     def candidates(self, root: int, size: int) -> Ints | None:
         """Return the vertices of a k-plex of a size below a root; None if there is none."""
@@ -152,9 +187,6 @@ class PlexSearch:
         rest = self.order[self.graph.core[self.order] >= size - self.k]
         if len(rest) < size:
             return False
-        if len(rest) > MAX_CANDIDATES:
-            self.proved = False
-            return False
         src, ends = self.graph.rows(rest)
         number = np.zeros(self.graph.n, np.int64)
         number[rest] = np.arange(1, len(rest) + 1)  # 0 is the vertex that all are joined to
@@ -167,11 +199,14 @@ class PlexSearch:
             symmetric=True,
             device=self.graph.csr.device,
         )
-        vertices = np.arange(len(rest) + 1)
-        solved = decide(SearchTables(made), [vertices], size + 1, size + 1 - self.k)
-        for found in solved.values():
-            self.note(rest[found[1:] - 1])
-        return bool(solved)
+        vertices, tables = np.arange(len(rest) + 1), SearchTables(made)
+        if len(rest) > MAX_CANDIDATES:
+            members = self.decide_on_lists(tables, simple_graph(made), vertices, size + 1)
+        else:
+            members = decide(tables, [vertices], size + 1, size + 1 - self.k).get(0)
+        if members is not None:
+            self.note(rest[members[1:] - 1])
+        return members is not None
 
 
 def decide(tables: SearchTables, sets: Sequence[Ints], size: int, degree: int) -> dict[int, Ints]:

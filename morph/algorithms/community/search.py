@@ -3,13 +3,17 @@
 A node of the search is a pair of vertex sets, of bit words: *chosen* vertices, of which the query
 is one, and *candidates*.  It stands for all subgraphs that have the chosen vertices and some
 candidates.  `reduce_node` removes candidates that no solution of the node has, chooses those that
-all have, and detects nodes without a solution (Yao, Chang, PVLDB 2021: reductions by degree,
-distance and common neighbours, rules for vertices without spare neighbours, bounds by degrees and
-by missing neighbours; if a candidate is excluded, so are those that it dominates).
+all have, and detects nodes without a solution (Yao, Chang, PVLDB 2021: reductions by degree and
+distance, rules for vertices without spare neighbours; if a candidate is excluded, so are those that
+it dominates).  A candidate is also removed if it is adjacent to too few of the chosen vertices that
+lack neighbours (`least_gain`), or if it and such a vertex need more neighbours than there are
+slots, and have too few candidates in common (`keep_compatible`).  A branch includes or excludes a
+neighbour of the chosen vertex that has the fewest spare candidates.
 
 The open nodes of all queries are in one queue.  An item searches below a node depth first:
-few nodes while the queue has fewer items than `SearchState.target_items`, then it adds its open
-nodes to the queue.  So one hard query soon occupies all threads, until its end.
+one node while the queue has few items, and few while it has fewer than `SearchState.target_items`;
+then it adds its open nodes to the queue.  So one hard query soon occupies all threads, until its
+end.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -31,8 +35,9 @@ from morph.prelude import (
     u64,
 )
 
-MIN_NODES_PER_ITEM = 16  # visited below a node of the queue
+MIN_NODES_PER_ITEM = 16  # visited below a node of the queue, unless it has few items
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
+BELOW_20_BITS = (1 << 20) - 1
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 
 
@@ -42,9 +47,11 @@ class SearchState(NamedTuple):
     ``queries`` has a row for each query: ``first_word``, of ``adjacency``; ``first_row``, its
     first row in ``rows``; ``size``, the number of vertices around it, itself the first; ``words``
     of a set of these; ``min_size`` and ``max_size``, bounds of the subgraph's size; ``degree``, the
-    minimum degree to reach; ``solved``, whether there is a solution; ``solution``, the vertices of
-    the best subgraph, and ``found_degree``, its minimum degree; ``open``, the number of open nodes;
-    ``nodes``, that of all.
+    minimum degree to reach; ``lower`` and ``higher``, how many rows before and after it are of the
+    same vertex and sizes, in ascending order of degrees; ``solved``, whether the search has ended:
+    there is a solution, or one of a higher degree, or none of a lower degree; ``solution``, the
+    vertices of the best subgraph, and ``found_degree``, its minimum degree; ``open``, the number of
+    open nodes; ``nodes``, that of all.
 
     The neighbours of vertex ``v`` begin at word ``first_word + v * words`` of ``adjacency``.
     """
@@ -54,6 +61,7 @@ class SearchState(NamedTuple):
     max_depth: int  # more than the number of vertices of any subgraph
     words: int  # of the largest set of any query
     counters: Any  # scalars: ``nodes`` visited in this launch; ``solutions``; ``open`` items
+    few_items: int  # while fewer items are open, an item visits one node
     target_items: int  # open items that occupy all threads
     node_limit: int  # visited nodes after which a launch defers the rest
     solutions: Any  # a column of words, one solution after another, if all are wanted
@@ -71,6 +79,8 @@ class Node:
     subgraph: local(u64, 4)
     neighbours: local(u64, 4)  # neighbours of the front
     lacking: local(u64, 4)  # chosen vertices of degree below k among these
+    needy: local(i64, 16)  # the same as a list
+    needs: local(i32, 16)  # how many neighbours each of them lacks
     gains: local(i32, 16)  # candidates by their number of lacking neighbours
     stack: local(u64, 64)  # the sets of open nodes, chosen vertices first
     depth: local(i32, 1)  # how many words of these are in use
@@ -89,6 +99,8 @@ def allocate(node, max_depth, words):
         node.lacking.add(u64(0))
     for _ in range(max_depth + 1):
         node.gains.add(i32(0))
+        node.needy.add(i64(0))
+        node.needs.add(i32(0))
     for _ in range(2 * words * (max_depth + 1)):
         node.stack.add(u64(0))
     node.depth.add(i32(0))
@@ -114,6 +126,17 @@ def count_common(adjacency, row, s, words):
     for j in range(words):
         total += i32(popcount(adjacency[row + j] & s[j]))
     return total
+
+
+@func
+def count_in_both(adjacency, row, one, other, words):
+    """Count the members of two sets among the neighbours of a row."""
+    first, second = i32(0), i32(0)
+    for j in range(words):
+        bits = adjacency[row + j]
+        first += i32(popcount(bits & one[j]))
+        second += i32(popcount(bits & other[j]))
+    return first, second
 
 
 @func
@@ -169,8 +192,8 @@ def reduce_by_degrees(node, q, adjacency, k, words):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            inside = count_common(adjacency, row, node.chosen, words)
-            among = inside + count_common(adjacency, row, node.candidates, words)
+            inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
+            among = inside + outside
             if node.chosen[j] & bit(v) != u64(0):
                 if among < k or inside + slots_left < k:
                     possible = False
@@ -241,52 +264,38 @@ def reduce_node(node, q, adjacency, k, words):
 
 
 @func
-def keep_common(node, q, adjacency, v, k, words):
-    """Remove candidates with too few neighbours in common with v; return whether there were any."""
-    row = row_of(q, v, words)
-    least = 2 * k - q.max_size
-    removed = False
-    for j in range(words):
-        bits = node.candidates[j]
-        while bits != u64(0):
-            u = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
-            other, both = row_of(q, u, words), i32(0)
-            for i in range(words):
-                both += i32(
-                    popcount(
-                        adjacency[row + i]
-                        & adjacency[other + i]
-                        & (node.chosen[i] | node.candidates[i])
-                    )
-                )
-            apart = 2 if adjacency[row + j] & bit(u) == u64(0) else 0
-            if both < least + apart:
-                node.candidates[j] = node.candidates[j] & ~bit(u)
-                removed = True
-    return removed
-
-
-@func
 def find_lacking(node, q, adjacency, k, words):
-    """Find chosen vertices of too few chosen neighbours; return how many neighbours they lack."""
-    missing = i32(0)
+    """Find chosen vertices of too few chosen neighbours.
+
+    Return how many they are, how many neighbours they lack, and the row of the one with the fewest
+    spare candidates, -1 if there is none.
+    """
+    count, missing, fewest, focus = i32(0), i32(0), i32(0), i64(-1)
     for j in range(words):
         node.lacking[j] = u64(0)
         bits = node.chosen[j]
         while bits != u64(0):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
-            inside = count_common(adjacency, row_of(q, v, words), node.chosen, words)
+            row = row_of(q, v, words)
+            inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
             if inside < k:
+                node.needy[count] = v
+                node.needs[count] = k - inside
+                count += 1
                 missing += k - inside
                 node.lacking[j] = node.lacking[j] | bit(v)
-    return missing
+                if focus < 0 or inside + outside < fewest:
+                    fewest, focus = inside + outside, row
+    return count, missing, focus
 
 
 @func
-def best_candidate(node, q, adjacency, words):
-    """Count the candidates by gain; return one of the most lacking, then of the most neighbours."""
+def best_candidate(node, q, adjacency, focus, words):
+    """Count the candidates by gain; return one of the most lacking, then of the most neighbours.
+
+    It is a neighbour of the row ``focus``, if that is not -1.
+    """
     for gain in range(q.max_size + 1):
         node.gains[gain] = i32(0)
     best, score = i64(-1), i64(-1)
@@ -296,26 +305,75 @@ def best_candidate(node, q, adjacency, words):
             v = 64 * i64(j) + i64(ctz(bits))
             bits = bits & (bits - u64(1))
             row = row_of(q, v, words)
-            gained = count_common(adjacency, row, node.lacking, words)
+            gained, inside = count_in_both(adjacency, row, node.lacking, node.chosen, words)
             node.gains[gained] += 1
-            inside = count_common(adjacency, row, node.chosen, words)
-            among = inside + count_common(adjacency, row, node.candidates, words)
-            value = ((i64(gained) << 20) + inside << 20) + among
-            if value > score:
-                best, score = v, value
+            near = True
+            if focus >= 0:
+                near = adjacency[focus + j] & bit(v) != u64(0)
+            value = ((i64(gained) << 20) + inside << 20) + BELOW_20_BITS
+            if near and value > score:  # else the last count does not matter
+                among = inside + count_common(adjacency, row, node.candidates, words)
+                value = ((i64(gained) << 20) + inside << 20) + among
+                if value > score:
+                    best, score = v, value
     return best
 
 
 @func
-def covers_deficit(node, missing, slots_left, max_size):
-    """Return whether the candidates of the largest gains have the missing neighbours."""
-    gain = max_size
-    while gain > 0 and slots_left > 0 and missing > 0:
-        taken = min(node.gains[gain], slots_left)
+def least_gain(node, missing, slots_left, max_size):
+    """Return how many missing neighbours any added candidate must provide.
+
+    These are all but those that the candidates of the largest gains provide in the other slots.
+    """
+    gain, others = max_size, slots_left - 1
+    while gain > 0 and others > 0 and missing > 0:
+        taken = min(node.gains[gain], others)
         missing -= taken * gain
-        slots_left -= taken
+        others -= taken
         gain -= 1
-    return missing <= 0
+    return missing
+
+
+@func
+def lacks_common(node, adjacency, row, other, needed, words):
+    """Return whether two rows have fewer candidates in common than are needed."""
+    for j in range(words):
+        if needed > 0:
+            needed -= i32(popcount(adjacency[row + j] & adjacency[other + j] & node.candidates[j]))
+    return needed > 0
+
+
+@func
+def keep_compatible(node, q, adjacency, count, least, slots_left, words):
+    """Remove candidates of too small a gain, and those that do not fit one of the lacking vertices.
+
+    If a candidate and a vertex need more neighbours together than there are other slots, they have
+    some of these in common.  Return whether there were such candidates; ``count`` vertices lack
+    neighbours.
+    """
+    removed = False
+    for j in range(words):
+        bits = node.candidates[j]
+        while bits != u64(0):
+            u = 64 * i64(j) + i64(ctz(bits))
+            bits = bits & (bits - u64(1))
+            row = row_of(q, u, words)
+            gained, inside = count_in_both(adjacency, row, node.lacking, node.chosen, words)
+            needed = q.degree - inside - slots_left + 1
+            compatible, i = gained >= least, 0
+            while compatible and i < count:
+                both = needed + node.needs[i]
+                if both > 0:
+                    v = node.needy[i]
+                    if adjacency[row + (v >> 6)] & bit(v) != u64(0):
+                        both -= 1
+                    other = row_of(q, v, words)
+                    compatible = not lacks_common(node, adjacency, row, other, both, words)
+                i += 1
+            if not compatible:
+                node.candidates[j] = node.candidates[j] & ~bit(u)
+                removed = True
+    return removed
 
 
 @func
@@ -394,18 +452,25 @@ def push_excluding(node, q, adjacency, v, words):
 
 
 @func
-def push_including(node, q, adjacency, v, k, words):
-    """Push the node with a candidate chosen, without those of too few common neighbours with it."""
+def push_including(node, v, words):
+    """Push the node with a candidate chosen."""
     node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
-    keep_common(node, q, adjacency, v, k, words)
     node.chosen[v >> 6] = node.chosen[v >> 6] | bit(v)
     push(node, words)
 
 
 @func
-def record_solution(node, q, adjacency, words):
+def end_rows(queries, first, count):
+    """End the search for some rows of queries."""
+    for i in range(count):
+        atomic_max(queries[first + i].solved, 1)
+
+
+@func
+def record_solution(node, q, queries, adjacency, words):
     """Store the vertices of ``subgraph``, if they are the query's first solution."""
     if atomic_max(q.solved, 1) == 0:
+        end_rows(queries, q.id - q.lower, q.lower)
         least = q.max_size
         for j in range(words):
             bits = node.subgraph[j]
@@ -428,44 +493,62 @@ def is_solution(node, q, adjacency, words):
 
 
 @func
-def visit(node, q, adjacency, words):
+def next_candidate(node, q, adjacency, count, missing, focus, words):
+    """Remove candidates; return that of the next branch, and whether there were removed ones.
+
+    It is -1 if the node has no subgraph.
+    """
+    v = best_candidate(node, q, adjacency, focus, words)
+    slots_left = q.max_size - size_of(node.chosen, words)
+    least = least_gain(node, missing, slots_left, q.max_size)
+    removed = keep_compatible(node, q, adjacency, count, least, slots_left, words)
+    if not removed and size_of(node.chosen, words) < q.min_size:
+        if size_bound(node, q, adjacency, words) < q.min_size:
+            v = i64(-1)
+    return v, removed
+
+
+@func
+def visit(node, q, queries, adjacency, words):
     """Find a solution in a node, or push the two nodes below it."""
-    if reduce_node(node, q, adjacency, q.degree, words):
-        for j in range(words):
-            node.subgraph[j] = node.chosen[j] | node.candidates[j]
-        solved = size_of(node.subgraph, words) <= q.max_size
-        missing = find_lacking(node, q, adjacency, q.degree, words)
-        if not solved and missing == 0:
-            solved = is_solution(node, q, adjacency, words)
-        if solved:
-            record_solution(node, q, adjacency, words)
-        else:
-            v = best_candidate(node, q, adjacency, words)
-            slots_left = q.max_size - size_of(node.chosen, words)
-            covered = covers_deficit(node, missing, slots_left, q.max_size)
-            if covered and size_bound(node, q, adjacency, words) >= q.min_size:
-                push_excluding(node, q, adjacency, v, words)
-                push_including(node, q, adjacency, v, q.degree, words)
+    again = True
+    while again:
+        again = False
+        if reduce_node(node, q, adjacency, q.degree, words):
+            for j in range(words):
+                node.subgraph[j] = node.chosen[j] | node.candidates[j]
+            solved = size_of(node.subgraph, words) <= q.max_size
+            count, missing, focus = find_lacking(node, q, adjacency, q.degree, words)
+            if not solved and missing == 0:
+                solved = is_solution(node, q, adjacency, words)
+            if solved:
+                record_solution(node, q, queries, adjacency, words)
+            else:
+                v, again = next_candidate(node, q, adjacency, count, missing, focus, words)
+                if v >= 0 and not again:
+                    push_excluding(node, q, adjacency, v, words)
+                    push_including(node, v, words)
 
 
 @func
 def visit_for_all(node, q, state, words):
     """Store the subgraph of a node without candidates, or push the two nodes below another."""
-    if reduce_node(node, q, state.adjacency, q.degree, words):
-        if size_of(node.candidates, words) == 0:
-            at = atomic_add(state.counters.solutions, i64(1))
-            if at < state.capacity:
-                for j in range(words):
-                    state.solutions[at * words + j] = node.chosen[j]
-        else:
-            missing = find_lacking(node, q, state.adjacency, q.degree, words)
-            v = best_candidate(node, q, state.adjacency, words)
-            slots_left = q.max_size - size_of(node.chosen, words)
-            covered = covers_deficit(node, missing, slots_left, q.max_size)
-            if covered and size_bound(node, q, state.adjacency, words) >= q.min_size:
-                node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
-                push(node, words)
-                push_including(node, q, state.adjacency, v, q.degree, words)
+    again = True
+    while again:
+        again = False
+        if reduce_node(node, q, state.adjacency, q.degree, words):
+            if size_of(node.candidates, words) == 0:
+                at = atomic_add(state.counters.solutions, i64(1))
+                if at < state.capacity:
+                    for j in range(words):
+                        state.solutions[at * words + j] = node.chosen[j]
+            else:
+                count, missing, focus = find_lacking(node, q, state.adjacency, q.degree, words)
+                v, again = next_candidate(node, q, state.adjacency, count, missing, focus, words)
+                if v >= 0 and not again:
+                    node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
+                    push(node, words)
+                    push_including(node, v, words)
 
 
 @func
@@ -484,7 +567,7 @@ def search_below(node, q, state, min_nodes, max_nodes, words, find_all):
             if find_all:
                 visit_for_all(node, q, state, words)
             else:
-                visit(node, q, state.adjacency, words)
+                visit(node, q, state.queries, state.adjacency, words)
     return nodes
 
 
@@ -514,6 +597,8 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
     visited, nodes = atomic_add(state.counters.nodes, i64(0)), i32(0)
     if visited < state.node_limit:
         min_nodes, max_nodes = i32(MIN_NODES_PER_ITEM), i32(MAX_NODES_PER_ITEM)
+        if atomic_add(state.counters.open, i64(0)) < state.few_items:
+            min_nodes = i32(1)
         if words > STANDARD_WORDS:
             min_nodes = min_nodes * STANDARD_WORDS**2 // (words * words) + 1
             max_nodes = max_nodes * STANDARD_WORDS**2 // (words * words) + 1
@@ -521,7 +606,8 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
         visited = atomic_add(state.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
     opened = node.depth[0] // (2 * words) - 1
-    atomic_add(q.open, opened)
+    if atomic_add(q.open, opened) + opened == 0 and atomic_max(q.solved, 0) == 0:
+        end_rows(state.queries, q.id + 1, q.higher)
     atomic_add(state.counters.open, i64(opened))
     while node.depth[0] > 0:
         pop(node, words)
@@ -592,11 +678,6 @@ def greedy_degree(node, q, rows, words):
 @func
 def grow_greedily(node, q, rows, adjacency, words):
     """Add the vertex with most chosen neighbours again and again; store the best subgraph."""
-    for v in range(q.size):
-        rows[q.first_row + v].inside = i32(0)
-        rows[q.first_row + v].among = count_common(
-            adjacency, row_of(q, v, words), node.subgraph, words
-        )
     for j in range(words):
         node.reached[j] = u64(0)
         node.frontier[j] = u64(0)
@@ -613,7 +694,18 @@ def grow_greedily(node, q, rows, adjacency, words):
 
 
 @kernel
-def search_greedily(q, rows, adjacency, most_words):
+def count_neighbours(r, queries, adjacency):
+    """Count the neighbours of a vertex."""
+    q = queries[r.query]
+    row, total = row_of(q, r.id - q.first_row, q.words), i32(0)
+    for j in range(q.words):
+        total += i32(popcount(adjacency[row + j]))
+    r.inside = i32(0)
+    r.among = total
+
+
+@kernel
+def search_greedily(q, queries, rows, adjacency, most_words):
     """Find a subgraph by a greedy search; the query is solved if it has the degree."""
     node = Node()
     allocate(node, 1, most_words)
@@ -623,8 +715,9 @@ def search_greedily(q, rows, adjacency, most_words):
         node.subgraph[j] = node.chosen[j] | node.candidates[j]
     grow_greedily(node, q, rows, adjacency, words)
     if q.found_degree >= q.degree:
-        q.solved = i32(1)
+        atomic_max(q.solved, 1)
         q.open = i32(0)
+        end_rows(queries, q.id - q.lower, q.lower)
 
 
 @kernel
@@ -645,5 +738,6 @@ def begin_search(q, counters, queue):
 def begin_searches(queries, rows, adjacency, counters, queue, most_words, find_all):
     """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
     if find_all == 0:
-        foreach(queries, search_greedily, rows, adjacency, most_words)
+        foreach(rows, count_neighbours, queries, adjacency)
+        foreach(queries, search_greedily, queries, rows, adjacency, most_words)
     foreach(queries, begin_search, counters, queue)

@@ -15,16 +15,18 @@ from morph.algorithms.community.candidates import (
     CandidateTable,
     fill_rows,
     find_candidates,
+    set_candidates,
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
+from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
 from morph.algorithms.community.search import (
     STANDARD_WORDS,
     SearchState,
     begin_searches,
     search_sets,
 )
-from morph.data.collection import Collection
+from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.graph import Graph
@@ -34,13 +36,15 @@ from morph.launch.threads import get_num_threads
 from morph.prelude import i32, i64, u64
 
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
-TARGET_ITEMS = 1 << 17  # of the queue of a GPU, see `SearchState`
+FEW_ITEMS, FEW_ITEMS_CPU = 1 << 11, 0  # of the queue, see `SearchState`
+TARGET_ITEMS = 1 << 17  # of that of a GPU
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
 STANDARD_WIDTH = 16  # of lists of chosen vertices
 FIRST_SLOTS, FIRST_SLOTS_CPU = 1 << 22, 1 << 16  # of the hash table of vertices
 MAX_SLOTS = 1 << 25  # if these are too few, the batch is divided
+MAX_DIRECT_CPU = 1 << 21  # slots where each vertex of each query has its own
 
 
 @dataclass
@@ -70,6 +74,19 @@ class Tasks:
     def first(self) -> Ints:
         """Where the vertices of each task begin."""
         return _begins(self.sizes)
+
+    def of_one_query(self) -> tuple[Ints, Ints]:
+        """Count the tasks right before and after each that are of the same query.
+
+        These have lower degrees, and higher ones.
+        """
+        same = self.degree[1:] > self.degree[:-1]
+        for x in (self.vertices[self.first], self.min_size, self.max_size):
+            same &= x[1:] == x[:-1]
+        begins = np.flatnonzero(np.concatenate([[True], ~same]))
+        sizes = np.diff(begins, append=len(self))
+        number = np.arange(len(self)) - np.repeat(begins, sizes)
+        return number, np.repeat(sizes, sizes) - 1 - number
 
     @property
     def words(self) -> Ints:
@@ -117,6 +134,7 @@ class SearchTables:
         )  # fmt: skip
         self.set_tables_by_words: dict[int, SetTables] = {}
         self.slots = Table("slots", self.device)
+        self.max_direct = MAX_DIRECT_CPU if self.device.on_host else MAX_SLOTS
         self.grow(FIRST_SLOTS_CPU if self.device.on_host else FIRST_SLOTS)
 
     def grow(self, count: int) -> None:
@@ -124,13 +142,19 @@ class SearchTables:
         self.slots = Table(
             "slots", self.device, key=u64, common=i32, degree=i32, common_left=i32, number=i32
         )
+        self.slots.pack("key", "common", "degree", "common_left", "number")
         self.slots.extend(count)
         self.entries.clear()
         self.counters.full = 0
-        shift = 64 - (count.bit_length() - 1)
-        self.candidate_table = CandidateTable(
-            self.graph, self.queries, self.slots, self.counters, shift
-        )
+
+    def table(self, queries: int) -> CandidateTable:
+        """Return the table for some queries: each vertex has its own slot if there are enough."""
+        n = len(self.graph.points)
+        if len(self.slots) < queries * n <= self.max_direct:
+            self.grow(1 << (queries * n - 1).bit_length())
+        hashed = queries * n > len(self.slots)
+        shift = 64 - (len(self.slots).bit_length() - 1) if hashed else 0
+        return CandidateTable(self.graph, self.queries, self.slots, self.counters, shift)
 
     def set_tables(self, words: int) -> SetTables:
         """Return the tables of searches in sets of so many words."""
@@ -158,11 +182,12 @@ class SearchTables:
             distance=np.array(distance, np.int32), min_common=least.astype(np.int32),
         )  # fmt: skip
         while True:
+            slots = self.table(len(vertex))
             find_candidates(
                 table, self.entries, self.alive, self.remaining, self.frontier,
-                self.next_frontier, self.candidate_table,
+                self.next_frontier, slots,
             )  # fmt: skip
-            if not self.counters.full:
+            if not slots.shift or not self.counters.full:
                 break
             if len(self.slots) >= MAX_SLOTS and len(vertex) > 1:
                 self.grow(len(self.slots))
@@ -174,6 +199,16 @@ class SearchTables:
         has_query[query[found == vertex[query]]] = True
         keep = has_query[query]
         return np.bincount(query[keep], minlength=len(vertex)), found[keep]
+
+    def set_candidates(self, vertices: Ints) -> None:
+        """Make these vertices the candidates of the only query."""
+        rows = Table("candidates", self.device, vertex=i32)
+        rows.extend(vertex=vertices.astype(np.int32))
+        while True:
+            set_candidates(rows, self.entries, self.table(1))
+            if not self.counters.full:
+                break
+            self.grow(8 * len(self.slots))
 
     def _in_halves(self, *arrays: Ints) -> tuple[Ints, Ints]:
         half = len(arrays[0]) // 2
@@ -196,12 +231,16 @@ class SetTables:
         bits = vec(u64, words)
         self.device, self.words = device, words
         self.adjacency = Table("adjacency", device, bits=u64)
-        self.rows = Table("rows", device, query=i32, vertex=i32, inside=i32, among=i32)
+        self.rows = Table(
+            "rows", device, query=i32, vertex=i32, inside=i32, among=i32, state=i32, gain=i32
+        )
         self.queries = Table(
             "queries", device, first_word=i64, first_row=i64, size=i32, words=i32, min_size=i32,
-            max_size=i32, degree=i32, solved=i32, found_degree=i32, solution=bits, open=i32,
-            nodes=i64,
+            max_size=i32, degree=i32, lower=i32, higher=i32, solved=i32, found_degree=i32,
+            solution=bits, open=i32, nodes=i64, chosen=bits, candidates=bits, slots=i32,
+            missing=i32, best_gain=i32,
         )  # fmt: skip
+        self.changed = Flag(device)
         self.queue, self.deferred = (
             Collection(self.queries, chosen=bits, candidates=bits) for _ in range(2)
         )
@@ -228,9 +267,11 @@ class Search:
             sets.adjacency.extend(more)
         at = np.arange(len(tasks), dtype=np.int32).repeat(sizes)
         sets.rows.extend(query=at, vertex=tasks.vertices.astype(np.int32))
+        lower, higher = tasks.of_one_query()
         limits: dict[str, Any] = {
-            name: getattr(tasks, name).astype(np.int32) for name in ("min_size", "degree")
-        }
+            "min_size": tasks.min_size, "degree": tasks.degree, "lower": lower, "higher": higher
+        }  # fmt: skip
+        limits = {name: x.astype(np.int32) for name, x in limits.items()}
         max_size = np.minimum(tasks.max_size, sizes).astype(np.int32)
         self.max_depth = int(max_size.max()) + 1
         sets.queries.extend(
@@ -243,16 +284,44 @@ class Search:
     def _fill(self) -> None:
         """Fill the rows of bits, and the hash table, in which at most a quarter is used."""
         tables, sets = self.tables, self.sets
-        least = 1 << (4 * len(sets.rows)).bit_length()
-        if len(tables.slots) < least:
-            tables.grow(least)
         while True:
-            fill_rows(
-                sets.rows, tables.entries, sets.queries, sets.adjacency.bits, tables.candidate_table
-            )
-            if not tables.counters.full:
+            table = tables.table(len(self.tasks))
+            if table.shift and len(tables.slots) < (
+                least := 1 << (4 * len(sets.rows)).bit_length()
+            ):
+                tables.grow(least)
+                continue
+            fill_rows(sets.rows, tables.entries, sets.queries, sets.adjacency.bits, table)
+            if not table.shift or not tables.counters.full:
                 break
             tables.grow(8 * len(tables.slots))
+
+    def reduced(self) -> tuple[Any, Tasks]:
+        """Remove candidates by the rules of `roots.py`.
+
+        Returns
+        -------
+        possible : array of bool, shape (count,)
+            Whether there may be a subgraph.
+        tasks : Tasks
+            The searches, with the candidates that are left: first those that each subgraph has,
+            then those that are adjacent to most of these that lack neighbours.
+        """
+        sets, tasks = self.sets, self.tasks
+        reduce_roots(sets.queries, sets.rows, sets.adjacency.bits, sets.changed)
+        to_host, count = sets.device.to_host, len(tasks.vertices)
+        state, gain = (np.asarray(to_host(x[:count])) for x in (sets.rows.state, sets.rows.gain))
+        of = np.repeat(np.arange(len(tasks)), tasks.sizes)
+        rank = np.where(state == CHOSEN, 1 << 31, gain.astype(np.int64))
+        rank[tasks.first] = 1 << 32
+        order = np.lexsort((-rank, of))
+        order = order[state[order] != REMOVED]
+        sizes = np.bincount(of[order], minlength=len(tasks))
+        possible = (self.value("open") > 0) & (
+            sizes >= np.maximum(tasks.min_size, tasks.degree + 1)
+        )
+        limits = tasks.min_size, tasks.max_size, tasks.degree
+        return possible, Tasks(*limits, sizes, tasks.vertices[order])
 
     def run(
         self, end: float, report: Callable[[int], object], capacity: int = 0,
@@ -278,7 +347,7 @@ class Search:
             limit = int(min(limit, most_nodes))
             state = SearchState(
                 sets.queries, sets.adjacency.bits, self.max_depth, self.words, counters,
-                self.target_items, limit, sets.solutions.bits, capacity,
+                self.few_items, self.target_items, limit, sets.solutions.bits, capacity,
             )  # fmt: skip
             statics = find_all, self.fixed_words
             foreach(queue, search_sets, state, queue, deferred, *statics, until_empty=True)
@@ -288,6 +357,11 @@ class Search:
             most_nodes -= nodes
             limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
         return int(counters.solutions) if find_all else 0
+
+    @property
+    def few_items(self) -> int:
+        """Open items of the queue below which an item visits one node."""
+        return FEW_ITEMS_CPU if self.sets.device.on_host else FEW_ITEMS
 
     @property
     def target_items(self) -> int:
@@ -326,9 +400,11 @@ class Search:
 
 
 class ListSearch:
-    """The search on adjacency lists for one query, after `SearchTables.candidates`."""
+    """The search on adjacency lists around one vertex, among the candidates that were set last."""
 
-    def __init__(self, tables: SearchTables, graph: SimpleGraph, limits: Mapping[str, int]) -> None:
+    def __init__(
+        self, tables: SearchTables, graph: SimpleGraph, vertex: int, limits: Mapping[str, int]
+    ) -> None:  # fmt: skip
         device, self.tables = tables.device, tables
         self.width = STANDARD_WIDTH
         while self.width < limits["max_size"]:
@@ -341,7 +417,6 @@ class ListSearch:
         columns: dict[str, Any] = {name: i32 for name in ("vertex", *limits)}
         self.queries = Table("listed", device, **columns, solved=i32, solution=one, length=i32,
                              open=i32, nodes=i64)  # fmt: skip
-        vertex = int(tables.queries.vertex[0])
         self.queries.new(vertex=vertex, open=1, **limits)
         columns = dict.fromkeys(("query", "generation", "count", "depth", "base"), i32)
         self.queue, self.deferred = (
@@ -353,23 +428,41 @@ class ListSearch:
         self.queue.add(query=0, generation=0, count=1, depth=0, base=0,
                      chosen=np.full(self.width, vertex, np.int32))  # fmt: skip
 
-    def run(self, end: float, report: Callable[[int], object], most_nodes: float) -> None:
-        """Search until a subgraph is found, the time is up, or so many nodes are visited."""
-        counters, limit = Scalars(self.tables.device, nodes=0), INITIAL_NODE_LIMIT_CPU
+    def run(
+        self, end: float, report: Callable[[int], object], most_nodes: float = np.inf,
+        capacity: int = 0, most: int = 0,
+    ) -> int:  # fmt: skip
+        """Search until the time is up or enough nodes are visited; return the number of solutions.
+
+        With a capacity of 0 one solution is searched; otherwise all are counted, which ends after
+        ``most``, and up to ``capacity`` stored.
+        """
+        device = self.tables.device
+        counters, limit = Scalars(device, nodes=0, solutions=0), INITIAL_NODE_LIMIT_CPU
+        self.solutions = Table("listed_solutions", device, vertex=i32)
+        self.solutions.extend(max(capacity * self.width, 1))
         queue, deferred = self.queue, self.deferred
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             state = ListSearchState(
-                self.tables.candidate_table, self.queries, self.starts, self.targets, counters,
-                limit, self.width,
+                self.tables.table(1), self.queries, self.starts, self.targets, counters,
+                limit, self.width, self.solutions.vertex, capacity, most,
             )  # fmt: skip
-            foreach(queue, search_lists, state, queue, deferred, until_empty=True)
+            foreach(queue, search_lists, state, queue, deferred, int(capacity > 0),
+                    until_empty=True)  # fmt: skip
             queue, deferred = deferred, queue
             nodes = int(counters.nodes)
             report(nodes)
             most_nodes -= nodes
             if clock.monotonic() - start < PERIOD:
                 limit *= 2
+        return int(counters.solutions)
+
+    def all_members(self, count: int) -> list[Ints]:
+        """Return the vertices of all subgraphs, each ascending."""
+        column = self.solutions.vertex[: count * self.width]
+        found = np.asarray(self.tables.device.to_host(column)).reshape(count, self.width)
+        return [np.sort(x[x >= 0]).astype(np.int64) for x in found]
 
     @property
     def members(self) -> Ints | None:
