@@ -18,9 +18,9 @@ from morph.runtime.device import Array, Device
 
 VALUE = 8  # bytes that are read at the other end of an entry
 UNEVEN = 4.0  # largest ratio of the mean of squared degrees to the square of their mean
-SAMPLE = 4096  # entries whose distance is looked at
+SAMPLE = 4096  # entries that are tested for the distance of their ends
 NEED = 32  # bytes of memory for each entry while they are sorted
-FAR_BITS, PLACE_BITS = 31, 16
+FAR_BITS, PLACE_BITS = 31, 16  # of a sort key: the other end, the row in the tile; above, the tile
 
 
 class Tiles(NamedTuple):
@@ -78,7 +78,7 @@ def tiles_of(device: Device, offsets: Array, near: Array, far: Array) -> Tiles |
 
 
 def _is_even(offsets: Array, m: int) -> bool:
-    """Whether no few points have most entries: what these read would be in the cache anyway."""
+    """Whether degrees are even; else most reads are of few points, which stay in the cache."""
     degree = (offsets[1:] - offsets[:-1]).astype(np.float64)
     return bool(float((degree * degree).sum()) * degree.size <= UNEVEN * float(m) ** 2)
 

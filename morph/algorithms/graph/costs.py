@@ -3,7 +3,8 @@
 Whether each arc has a reverse of equal weight is tested by a salted hash of the ends and the
 weight, which is added for arcs from the smaller id and subtracted for others: the sum is 0 if
 weights are symmetric.  If they are not, it is 0 for about one in 2**64 salts, and the salt is
-random.  A later call tests only whether the weights are the same, by a hash of weights and edge ids.
+random.  A later call tests only whether the weights are the same, by a hash of weights and ids of
+edges.
 """
 
 from __future__ import annotations

@@ -46,7 +46,11 @@ def _kernels(real: Any, part: Any) -> Any:
 
     @func
     def share(p, out, rank, before, totals):
-        """What a point gives along an edge, its rank if it has none; adds up how far all moved."""
+        """Return what a point gives along each out-edge; its rank if it has none.
+
+        Adds to ``totals.moved`` the change of its rank (``before`` is what it gave before), and to
+        ``totals.loose`` the rank of a point without out-edges.
+        """
         if out > 0.0:
             given = part(rank / out)
             atomic_add(totals.moved, abs(f64(given) - before) * out)
@@ -218,6 +222,7 @@ def pagerank(
 
 
 def _weighted(graph: Any, programs: _Programs, kind: Any, jump: Any, limits: Any) -> PageRank:
+    """Rank by weights; undirected graphs in parts pull along out-edges, having no in-edges."""
     _check_weights(graph)
     arriving = _reverse_weights(graph)
     columns = dict.fromkeys(("out", "given", "after"), (f64, 0.0))
