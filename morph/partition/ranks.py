@@ -27,7 +27,7 @@ from morph.runtime.arrays import to_host
 from morph.runtime.cuda.nccl import Nccl, connect, gpu_of
 from morph.runtime.device import Device
 
-VERSION = 3  # of the messages between ranks
+VERSION = 4  # of the messages between ranks
 REPORT_AFTER = 30.0  # seconds that a rank waits for others until it says so
 KEPT = 64  # operations that are remembered, to name the first that differs
 RECORD = 512  # bytes that each rank sends when values are gathered; longer values follow
