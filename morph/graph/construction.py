@@ -29,6 +29,8 @@ from morph.graph.interop import (
 )
 from morph.runtime.device import Array, Device, device_for
 
+ROWS = 16  # points are offset in the time in which one edge is sorted
+
 
 class Making:
     """What `Graph` inherits: its ``from_...`` and what they cost."""
@@ -98,6 +100,10 @@ class Making:
         where = device_for(device, src, dst, weight)
         work = where.near(src, dst, weight)  # where edges are checked and sorted
         a, b, w, rows = checked_edges(work, src, dst, weight, n)
+        if work is not where is where.near(rows // ROWS):  # few edges, but many points
+            work = where
+            a, b = work.asarray(a), work.asarray(b)
+            w = None if w is None else work.asarray(w)
         both = not symmetric and (symmetrize or not directed)
         dtype = None if w is None else w.dtype
         if symmetric:
