@@ -147,6 +147,9 @@ MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOM
 static __thread u64 thread_totals[4];  // what a thread has to add to the places that all add to
 MORPH_OF_LAUNCH u64 single_totals[4];  // the same of one thread alone: its address needs no call
 MORPH_FN u64& thread_total(i32 i) { return *(multithreaded ? thread_totals + i : single_totals + i); }
+static __thread f64 thread_float_totals[4];  // the same of floats
+MORPH_OF_LAUNCH f64 single_float_totals[4];
+MORPH_FN f64& thread_float_total(i32 i) { return *(multithreaded ? thread_float_totals + i : single_float_totals + i); }
 
 // --- lanes: a warp is one thread, and no unit instantiates what needs more of them ----------------
 
@@ -156,6 +159,7 @@ template <Mode MODE> void load_vector(const u8* p, u32& x, u32& y, u32& z, u32& 
 MORPH_FN i32 lane_id() { return 0; }
 MORPH_FN i32 warp_of_block() { return 0; }
 MORPH_FN i32 warps_of_block() { return 1; }
+MORPH_FN u8* launch_shared() { return nullptr; }
 MORPH_FN i32 block_id() { return 0; }
 MORPH_FN i32 block_count() { return 1; }
 MORPH_FN i64 warp_id() { return 0; }

@@ -117,6 +117,12 @@ MORPH_FN void full_fence() { __threadfence(); }
 MORPH_FN void* allocate(i64) { return nullptr; }  // this and the functions below are for the CPU
 MORPH_FN void deallocate(void*) {}
 MORPH_FN u64& thread_total(i32) { return *(u64*)nullptr; }
+MORPH_FN f64& thread_float_total(i32) { return *(f64*)nullptr; }
+// The shared memory that the launch gives a block.
+MORPH_FN u8* launch_shared() {
+    extern __shared__ double launch_memory[];
+    return (u8*)launch_memory;
+}
 MORPH_FN void poll(i64*) {}
 MORPH_FN bool step_interrupted() { return false; }
 template <class A, class T> MORPH_FN bool queue_interrupted(const A&, const T&) { return false; }

@@ -412,6 +412,47 @@ def test_sums_for_all(target):
 
 
 @morph.kernel
+def tally_floats(p, cell):
+    atomic_add(cell[0].many, p.x)
+    for t in p.outnbrs:
+        atomic_add(cell[0].ends, f32(t.x))
+    if atomic_add(cell[0].asked, 0.5) >= 0.5:  # the value before is used: no partial sums
+        p.saw = True
+
+
+@morph.program
+def float_tallies(g, cell, rounds):
+    while rounds > 0:
+        before = cell[0].many
+        morph.foreach(g.points, tally_floats, cell)
+        cell[0].grown = cell[0].many - before
+        rounds -= 1
+
+
+def test_float_sums_for_all(target):
+    """Partial sums of threads are added at the barrier of each step; infinities stay."""
+    rng = np.random.default_rng(5)
+    n, m = 300, 900
+    src, dst = rng.integers(0, n, (2, m))
+
+    def run(x, rounds):
+        g = morph.Graph.from_edges(src, dst, n=n, device=target)
+        g.points.add("x", f64), g.points.add("saw", np.bool_)
+        g.points.x[:] = x
+        cell = morph.Table("cell", g.device, many=f64, ends=f32, asked=f64, grown=f64)
+        cell.extend(1)
+        float_tallies(g, cell, rounds)
+        assert cell[0].many == rounds * x.sum() and cell[0].grown == x.sum()
+        assert cell[0].ends == rounds * x[dst].sum() and cell[0].asked == rounds * n / 2
+        assert host(g.points.saw).sum() == (n if rounds > 1 else n - 1)
+
+    run(rng.integers(-100, 100, n) / 4, 3)  # exact in any order
+    run(np.where(np.arange(n) == dst[7], np.inf, rng.random(n)), 1)
+    if target == "cpu" and not is_checked():
+        assert "FLOAT_TOTALS = 2 }" in float_tallies.source()
+
+
+@morph.kernel
 def turn(cell, g):
     first, second = i64(0), i64(0)
     for p in g.points:

@@ -105,13 +105,40 @@ MORPH_FN Total* totals() {  // of a warp
     MORPH_SHARED Total sums[256 / 32][MOST_TOTALS];
     return sums[warp_of_block()];
 }
+// Partial sums of floats are those of a thread on a GPU, too: shared memory has no fast addition of floats.  `Args` has
+// their number `FLOAT_TOTALS`, if there are any.
+template <class T> using Void = void;
+template <class A, class = void> constexpr i32 FLOAT_TOTALS_OF = 0;
+template <class A> constexpr i32 FLOAT_TOTALS_OF<A, Void<decltype(A::FLOAT_TOTALS)>> = A::FLOAT_TOTALS;
+template <i32 N> MORPH_FN f64& float_total(i32 which) {
+    if constexpr (!TARGET_GPU) return thread_float_total(which);
+    MORPH_SHARED f64 sums[N][256];
+    return sums[which][warp_of_block() * 32 + lane_id()];
+}
+template <class A> MORPH_FN void add_float_totals(const A& a) {
+    constexpr i32 N = FLOAT_TOTALS_OF<A>;
+    if constexpr (N > 0) {
+        for (i32 i = 0; i < N; i++) {
+            f64 sum = float_total<N>(i);
+            float_total<N>(i) = 0;
+            if (!any_lane(sum != 0)) continue;
+            if constexpr (TARGET_GPU)
+                for (i32 by = 16; by; by /= 2) sum += shuffle(ALL_LANES, sum, lane_id() ^ by);
+            if (lane_id() == 0) a.add_float_total(i, sum);
+        }
+    }
+}
 template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
     if constexpr (A::TOTALS > 0) {
         if (lane_id() < A::TOTALS) totals()[lane_id()] = {0, 0};
         sync_warp();
     }
+    constexpr i32 N = FLOAT_TOTALS_OF<A>;
+    if constexpr (N > 0)
+        for (i32 i = 0; i < N; i++) float_total<N>(i) = 0;
 }
 template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
+    add_float_totals(a);
     if constexpr (A::TOTALS == 0) {
     } else if constexpr (TARGET_GPU) {
         sync_warp();
@@ -147,6 +174,11 @@ template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
     } else fetch(Plus(), p, T(sum));
 }
 template <i32 WHICH, class T> MORPH_FN void add_for_all(NonAtomic<T> p, Value<T> v) { fetch(Plus(), p, T(v)); }
+// The same for the WHICH-th of N totals that are floats.
+template <i32 WHICH, i32 N, class T> MORPH_FN void add_float_for_all(T*, Value<T> v) { float_total<N>(WHICH) += v; }
+template <i32 WHICH, i32 N, class T> MORPH_FN void add_float_for_all(NonAtomic<T> p, Value<T> v) {
+    fetch(Plus(), p, T(v));
+}
 
 // Addition without a return value.
 template <class T> MORPH_FN void add_to(T* p, Value<T> v) { atomic_add(p, v); }

@@ -154,6 +154,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
 template <class A, class R, class Step>
 MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     if constexpr (Step::WORK_SHARING) {
+        if constexpr (TILED<Step>) return each_tiled(a, t, s, first, last);
         if constexpr (Step::SWEEPS) {
             if (!Step::REPLAYS || !t.replay) return each_sweep(a, t, s, first, last);
         }

@@ -12,11 +12,13 @@
 // `begin(a, i)` of the Step is the first entry of the row of point i.
 
 #if defined(MORPH_FAULTS)  // tests: small graphs have rows of each kind
-constexpr i32 IN_FLIGHT = 2, SHORT_ROW = 2;
+constexpr i32 IN_FLIGHT = 2, SHORT_ROW = 2, MIDDLE_ROW = 8, WASTED_1 = 4, WASTED_8 = 4;
 constexpr i64 ROW_COST = 1;
 #else
 constexpr i32 IN_FLIGHT = 4;   // entries of a lane whose loads overlap
 constexpr i32 SHORT_ROW = 16;  // rows of a tile up to this size are run by one lane each
+constexpr i32 MIDDLE_ROW = 512;  // and up to this one by 8,
+constexpr i32 WASTED_1 = 4, WASTED_8 = 3;  // if the longest is at most so many times as long as the mean
 constexpr i64 ROW_COST = 8;    // cost of a row, in entries, besides its entries
 #endif
 
@@ -25,19 +27,45 @@ template <class T> MORPH_FN T sum_of_all(T x) {  // on all lanes
     return x;
 }
 
-// Reductions over short rows, one of each lane: entries `low` to `high` from `base` on.
-template <class A, class Step, class I>
-MORPH_FN typename Step::Reductions sum_short_rows(const A& a, const Step& s, I& it,
-                                                  const typename Step::LiveIn& live_in, i64 base, i32 low, i32 high) {
+// Reductions over the rows of a tile, each by LANES adjacent lanes, so 32 / LANES rows at once; entries `low` to `high`
+// from `base` on are those of this lane's row.  The next entries are looked up while those before are reduced.
+template <i32 LANES, class A, class Step, class I>
+MORPH_FN typename Step::Reductions sum_rows_by_lanes(const A& a, const Step& s, I& it,
+                                                     const typename Step::LiveIn& live_in, i64 base, i32 low, i32 high) {
+    constexpr i32 ROWS = 32 / LANES;
     typename Step::Reach next[IN_FLIGHT];
-    typename Step::Reductions mine;
-    for (i32 k = low; any_lane(k < high); k += IN_FLIGHT) {
+    typename Step::Reductions mine, row;
+    typename Step::LiveIn its = live_in;
+    i32 k = low, end = high;
+    auto begin = [&](i32 pass) {
+        if constexpr (LANES > 1) {
+            i32 owner = pass * ROWS + lane_id() / LANES;
+            k = shuffle(ALL_LANES, low, owner) + lane_id() % LANES, end = shuffle(ALL_LANES, high, owner);
+            if constexpr (!__is_empty(typename Step::LiveIn)) its = from_lane(live_in, owner);
+        }
+    };
+    auto reach = [&]() {
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
+            if (k + j * LANES < end) next[j] = s.reach(a, base + k + j * LANES);
+    };
+    begin(0);
+    reach();
+    for (i32 pass = 0; pass < LANES;) {
         typename Step::Reductions reductions[IN_FLIGHT];
         MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
-            if (k + j < high) next[j] = s.reach(a, base + k + j);
-        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++)
-            if (k + j < high) s.body(a, it, live_in, next[j], reductions[j]);
-        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) mine.add(reductions[j]);
+            if (k + j * LANES < end) s.body(a, it, its, next[j], reductions[j]);
+        k += IN_FLIGHT * LANES;
+        bool ends = !any_lane(k < end);
+        if (ends && ++pass < LANES) begin(pass);
+        reach();
+        MORPH_UNROLL_ALL for (i32 j = 0; j < IN_FLIGHT; j++) row.add(reductions[j]);
+        if (!ends) continue;
+        if constexpr (LANES > 1) {
+            MORPH_UNROLL_ALL for (i32 by = LANES / 2; by; by /= 2) row.add(from_lane(row, lane_id() ^ by));
+            row = from_lane(row, lane_id() % ROWS * LANES);
+        }
+        if (lane_id() / ROWS == pass - 1) mine.add(row);
+        row = {};
     }
     return mine;
 }
@@ -49,7 +77,9 @@ MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, co
     typename Step::Reach next[IN_FLIGHT];
     typename Step::Reductions mine, open;  // of this lane's row; of the row that is being summed by all lanes
     i32 most = max_of_lanes(high - low);
-    if (most <= SHORT_ROW && 16 * most <= n) return sum_short_rows(a, s, it, live_in, base, low, high);
+    if (most <= SHORT_ROW && most * 32 <= WASTED_1 * n) return sum_rows_by_lanes<1>(a, s, it, live_in, base, low, high);
+    if (most <= MIDDLE_ROW && (most + 7) / 8 * 256 <= WASTED_8 * n)
+        return sum_rows_by_lanes<8>(a, s, it, live_in, base, low, high);
     bool opened = false;
     auto close = [&](i32 at) {  // ends the row of the previous entry
         open = sum_of_all(open);
@@ -108,9 +138,17 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     Reductions reductions, before;
     bool waits = false;  // the row continues in the next warp's part
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;
+    i64 next_low = 0, next_high = 0;  // of the rows that follow: loaded while those before are summed
+    auto reach = [&](i64 i) {
+        i64 row = min_of(i + lane_id(), last - 1);
+        next_low = s.begin(a, row), next_high = s.begin(a, row + 1);
+    };
+    if (i < last) reach(i);
     for (bool more = i < last; more; i += 32) {
         bool here = i + lane_id() < last;
-        i64 row = here ? i + lane_id() : last - 1, low = s.begin(a, row), high = s.begin(a, row + 1), at = place(row);
+        i64 row = here ? i + lane_id() : last - 1, low = next_low, high = next_high;
+        i64 at = low - zero + ROW_COST * (row - first);
+        reach(i + 32);
         here = here && at < to;
         next = at + ROW_COST + (high - low);
         high = here ? min_of(high, low + max_of(to - at - ROW_COST, i64(0))) : high;

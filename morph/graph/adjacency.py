@@ -31,6 +31,7 @@ from morph.graph.gapped import (
     weight_of,
 )
 from morph.graph.rebuild import RebuiltRows
+from morph.graph.tiles import Tiles, tiles_of
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -145,7 +146,7 @@ class Adjacency:
 
     __slots__ = (
         "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_none",
-        "_rebuilt", "_report", "complete", "edges", "gapped", "kept", "moves", "points",
+        "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept", "moves", "points",
         "sorted_by", "stamp",
     )  # fmt: skip
 
@@ -154,6 +155,7 @@ class Adjacency:
         self.edges = edges
         self.sorted_by: str | None = None
         self._built: dict[str, Index] = {}
+        self._tiles: dict[str, tuple[Index, Tiles | None]] = {}  # with the index they are made of
         self.gapped = False
         self.complete = True
         self._gapped: dict[str, GappedRows] = {}
@@ -182,6 +184,7 @@ class Adjacency:
     def clear(self) -> None:
         """Invalidate the index: it is rebuilt at the next use."""
         self._built.clear()
+        self._tiles.clear()
         self._gapped.clear()
         self.gapped = False
 
@@ -220,6 +223,22 @@ class Adjacency:
         offsets, ids = found or self._build(direction)
         self._built[direction] = built = self._padded(offsets), ids
         return built
+
+    def tiles(self, direction: str) -> Tiles | None:
+        """Return the tiles of a direction; None where they would not be faster."""
+        if self.gapped or not self.points.device.tiles:
+            self._tiles.clear()
+            return None
+        offsets, ids = self.index(direction)
+        index, found = self._tiles.get(direction, ((None, None), None))
+        if index[0] is not offsets or index[1] is not ids:
+            ends = [self.edges.columns[c].array for c in ("src", "dst")]
+            device, picked = self.points.device, slice(len(self.edges)) if ids is None else ids
+            with device.active():
+                near, far = (end[picked] for end in (ends if direction == "out" else ends[::-1]))
+            found = tiles_of(device, offsets[: len(self.points) + 1], near, far)
+            self._tiles[direction] = (offsets, ids), found
+        return found
 
     def at(self, direction: str, point: int) -> Array:
         """Give the ids of a point's edges, in order; of gapped rows in time of their number."""

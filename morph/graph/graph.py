@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
@@ -20,6 +21,7 @@ from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
 from morph.graph.export import Exporting
+from morph.graph.tiles import Tiles
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -70,7 +72,7 @@ class Graph(Making, Exporting):
     __slots__ = (
         "__weakref__", "_adjacency", "_lock", "_made", "_pairs", "changes", "device", "directed",
         "edge_order", "edges", "fixed", "kept", "name", "out_identity",
-        "points", "tables", "undoable", "version",
+        "points", "tables", "tiled", "undoable", "version",
     )  # fmt: skip
 
     def __init__(self, device: str | Device | None = None, directed: bool = True) -> None:
@@ -82,6 +84,7 @@ class Graph(Making, Exporting):
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.version = self.changes = 0
         self.out_identity = False
+        self.tiled = ""  # the direction in which launches take sums tile by tile, or none
         self.undoable = False  # while `then` of `apply` runs: a batch may be rolled back
         self.fixed = ""  # why points and edges may not change, if they may not
         self._pairs: Array | None = None  # each edge's reverse
@@ -259,6 +262,8 @@ class Graph(Making, Exporting):
         if kind == "rebuild":
             return self.device.pointer(self._adjacency.rebuilt_rows().block)
         direction, _, part = kind.partition("_")
+        if part in Tiles._fields and (found := self._adjacency.tiles(direction)):
+            return self.device.pointer(getattr(found, part))
         if (
             direction not in ("out", "in")
             or part not in ("offset", "edge", "end")[: 2 + self.gapped]
@@ -273,6 +278,23 @@ class Graph(Making, Exporting):
         if part == "offset":
             return self.device.pointer(offsets)
         return 0 if ids is None else self.device.pointer(ids)
+
+    @contextmanager
+    def sums_by_tiles(self) -> Iterator[None]:
+        """Let launches sum over in-neighbours tile by tile, where that is faster: see `tiles`."""
+        direction = "in" if self.directed else "out"
+        if self.tiled or self._adjacency.tiles(direction) is None:
+            yield
+            return
+        before, known = self.version, self.kept.get("tiled")
+        self.tiled = direction
+        renew(self, known[1] if known and known[0] == before else None)  # bound launches stay valid
+        self.kept["tiled"] = before, self.version
+        try:
+            yield
+        finally:
+            self.tiled = ""
+            renew(self, before)
 
     @exclusive
     def sort_edges(self, by: str | None = "weight") -> None:

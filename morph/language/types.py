@@ -203,3 +203,4 @@ class GraphInfo:
     directed: bool
     out_identity: bool  # the k-th entry of the out-adjacency is edge k
     gapped: bool = False  # rows have spare capacity; entries have the other end, too
+    tiled: str = ""  # the direction in which sums over rows are taken tile by tile, or none

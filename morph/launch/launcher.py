@@ -526,5 +526,5 @@ def _shape(obj: Any) -> Any:
     It is cheaper than the description.  New rows do not change it.
     """
     if obj.kind == "graph":
-        return obj.directed, obj.out_identity, obj.gapped, len(obj.tables)
+        return obj.directed, obj.out_identity, obj.gapped, obj.tiled, len(obj.tables)
     return obj.version

@@ -129,7 +129,7 @@ class Slots:
         for _, inner in tables:
             self.stores[inner] = self._store(inner, self.objects[inner])
         identity = g.out_identity and not g.gapped
-        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, identity, g.gapped)
+        self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, identity, g.gapped, g.tiled)
 
     def _store(self, slot: str, obj: Any) -> Store:
         columns = []

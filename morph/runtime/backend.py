@@ -156,6 +156,11 @@ class Backend(Protocol):
         memory may be larger, but each operation costs a launch.
     serial_items : int
         Steps of at most so many items run fastest on one CPU thread or one GPU block.
+    tiles : int
+        Blocks with `TILE_BYTES` of shared memory that run at once; 0 if sums over rows are not
+        taken by tiles.
+    cache_bytes : int
+        Size of the cache of all multiprocessors; 0 where ``tiles`` is.
     throughput : int
         Updates (an edge relaxed, a message computed) in a fraction of a second, for limits of time
         only: an estimate that no result depends on.
@@ -172,6 +177,14 @@ class Backend(Protocol):
     bulk: ClassVar[int]
     serial_items: ClassVar[int]
     throughput: ClassVar[int]
+
+    @property
+    def tiles(self) -> int:
+        """See above."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """See above."""
 
     # --- memory ----------------------------------------------------------------------------------
 

@@ -82,6 +82,16 @@ class Device(Backend):
         with self.active():
             return self.xp.full(shape, value, dtype)
 
+    @property
+    def tiles(self) -> int:
+        """Return 0: by default sums over rows are not taken by tiles."""
+        return 0
+
+    @property
+    def cache_bytes(self) -> int:
+        """Return 0, as `tiles`."""
+        return 0
+
     def write(self, array: Array, values: Any) -> None:
         with self.active():
             array[...] = self.asarray(values) if getattr(values, "ndim", 0) else values

@@ -197,6 +197,8 @@ def mst(graph: Graph) -> Mst:
 
 def exact_sum(weight: Any) -> Any:
     """Add up weights exactly if they are integers, however large."""
+    if weight.dtype.kind != "f" and weight.dtype.itemsize <= 4 and weight.size <= 2**30:
+        return int(weight.sum(dtype=np.int64))
     whole = weight.sum(dtype=np.float64).item()
     if weight.dtype.kind == "f":
         return whole
@@ -218,7 +220,11 @@ def _bands(graph: Graph, least: Any, most: Any) -> list[tuple[Any, Any]]:
     if weight.size <= 2 * few:
         return [(least, most)]
     with graph.device.active():
-        at = np.random.default_rng(0).integers(0, weight.size, SAMPLE)
-        sample = np.sort(graph.device.to_host(weight[graph.device.xp.asarray(at)]))
-    between = sample[SAMPLE * few // weight.size]
+        size, at = graph.kept.get("sample", (0, None))
+        if size != weight.size:
+            at = graph.device.asarray(np.random.default_rng(0).integers(0, weight.size, SAMPLE))
+            graph.kept["sample"] = weight.size, at
+        sample = graph.device.to_host(weight[at])
+    k = SAMPLE * few // weight.size
+    between = np.partition(sample, k)[k]
     return [(least, between), (between, most)]

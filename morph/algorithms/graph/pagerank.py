@@ -10,6 +10,7 @@ once: O(n + m).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,9 @@ from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.language.messages import shown
-from morph.launch.foreach import foreach, kernel, program
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
-from morph.prelude import f32, f64
+from morph.prelude import atomic_add, f32, f64
 from morph.runtime.arrays import all_true
 
 
@@ -34,90 +35,111 @@ class PageRank(NamedTuple):
     error: float
 
 
-class _Kernels(NamedTuple):
-    count: Any
-    weigh: Any
+class _Programs(NamedTuple):
     iterate: Any
     iterate_weighted: Any
     iterate_reversed: Any
 
 
-def _sums(part: Any) -> tuple[Any, Any]:
-    """The kernels that give points their degrees, or the weights of their edges."""
-
-    @kernel
-    def count(p):
-        p.out = part(p.out_degree)
-
-    @kernel
-    def weigh(p):
-        total = 0.0
-        for e in p.outedges:
-            total += e.weight
-        p.out = part(total)
-
-    return count, weigh
-
-
-def _kernels(real: Any, part: Any) -> _Kernels:
+def _kernels(real: Any, part: Any) -> Any:
     """The kernels for types of ranks and of what edges get; sums are of double precision."""
 
+    @func
+    def share(p, out, rank, before, totals):
+        """What a point gives along an edge, its rank if it has none; adds up how far all moved."""
+        if out > 0.0:
+            given = part(rank / out)
+            atomic_add(totals.moved, abs(f64(given) - before) * out)
+            return given
+        given = part(rank)
+        atomic_add(totals.moved, abs(f64(given) - before))
+        atomic_add(totals.loose, rank)
+        return given
+
+    @func
+    def jumped(p, base):
+        if hasattr(p, "jump"):
+            return base * p.jump
+        return base
+
     @kernel
-    def pull(p, base, damping):
+    def begin(p, given, totals):
+        out = 0.0
+        if hasattr(p, "out"):
+            for e in p.outedges:
+                out += e.weight
+            p.out = out
+        else:
+            out = f64(p.out_degree)
+        given[p] = share(p, out, f64(p.rank), 0.0, totals)
+
+    @kernel
+    def pull(p, given, after, totals, base, damping):
         total = 0.0
         for t in p.innbrs:
-            total += t.given
-        p.rank = real(base * p.jump + damping * total)
+            total += given[t]
+        rank = jumped(p, base) + damping * total
+        after[p] = share(p, f64(p.out_degree), rank, f64(given[p]), totals)
 
     @kernel
-    def pull_weighted(p, base, damping):
+    def pull_weighted(p, given, after, totals, base, damping):
         total = 0.0
         for e in p.inedges:
-            total += e.src.given * e.weight
-        p.rank = real(base * p.jump + damping * total)
+            total += given[e.src] * e.weight
+        after[p] = share(p, p.out, jumped(p, base) + damping * total, f64(given[p]), totals)
 
     @kernel
-    def pull_reversed(p, base, damping):
+    def pull_reversed(p, given, after, totals, base, damping):
         total = 0.0
         for e in p.outedges:
-            total += e.dst.given * e.arriving
-        p.rank = real(base * p.jump + damping * total)
+            total += given[e.dst] * e.arriving
+        after[p] = share(p, p.out, jumped(p, base) + damping * total, f64(given[p]), totals)
 
     @kernel
-    def share(totals, g):
-        """What points give along an edge; what those have that have none; how far all moved."""
-        loose, moved = 0.0, 0.0
-        for p in g.points:
-            rank, out, before = f64(p.rank), f64(p.out), f64(p.given)
-            if out > 0.0:
-                moved += abs(rank - before * out)
-                p.given = part(rank / out)
-            else:
-                moved += abs(rank - before)
-                loose += rank
-                p.given = part(rank)  # for the next time: nobody asks for it
-        totals.loose = loose
-        totals.moved = moved
+    def end(p, given):
+        out = p.out if hasattr(p, "out") else f64(p.out_degree)
+        p.rank = real(f64(given[p]) * out if out > 0.0 else given[p])
 
-    def iterating(pull: Any) -> Any:
-        @program
-        def iterate(g, totals, damping, tolerance, most):
-            foreach(totals, share, g)
-            done = 0
-            while done < most and (done == 0 or not totals.moved < tolerance):
-                foreach(g.points, pull, 1 - damping + damping * totals.loose, damping)
-                foreach(totals, share, g)
-                done += 1
-            return done
+    return begin, (pull, pull_weighted, pull_reversed), end
 
-        return iterate
 
-    pulls = pull, pull_weighted, pull_reversed
-    return _Kernels(*_sums(part), *map(iterating, pulls))
+def _iterating(begin: Any, pull: Any, end: Any) -> Any:
+    """The program of all steps; a step replaces what points give, in the other of two columns."""
+
+    @program
+    def step(g, given, after, totals, jump, damping):
+        base = (1 - damping + damping * totals.loose) * jump
+        totals.loose = 0.0
+        totals.moved = 0.0
+        foreach(g.points, pull, given, after, totals, base, damping)
+
+    @program
+    def iterate(g, totals, jump, damping, tolerance, most):
+        foreach(g.points, begin, g.points.given, totals)
+        done = 0
+        while True:
+            step(g, g.points.given, g.points.after, totals, jump, damping)
+            done += 1
+            if done == most or totals.moved < tolerance:
+                foreach(g.points, end, g.points.after)
+                return done
+            step(g, g.points.after, g.points.given, totals, jump, damping)
+            done += 1
+            if done == most or totals.moved < tolerance:
+                foreach(g.points, end, g.points.given)
+                return done
+
+    return iterate
+
+
+def _programs(real: Any, part: Any) -> _Programs:
+    """The programs for types of ranks and of what edges get."""
+    begin, pulls, end = _kernels(real, part)
+    return _Programs(*(_iterating(begin, pull, end) for pull in pulls))
 
 
 # by what single precision can hold: weights, and what is given for a unit of one, may be far from 1
-DOUBLE, SINGLE, MIXED = _kernels(f64, f64), _kernels(f32, f32), _kernels(f32, f64)
+DOUBLE, SINGLE, MIXED = _programs(f64, f64), _programs(f32, f32), _programs(f32, f64)
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
@@ -177,7 +199,7 @@ def pagerank(
         raise ValueError(f"ranks are float64 or float32, not {kind}")
     weighted = truth(weighted, "weighted")
     single = kind == np.float32
-    kernels = DOUBLE if not single else MIXED if weighted else SINGLE
+    programs = DOUBLE if not single else MIXED if weighted else SINGLE
     if tolerance is None:
         tolerance = TOLERANCE[kind]
     for name, x in (("damping", damping), ("tolerance", tolerance)):
@@ -189,30 +211,44 @@ def pagerank(
         raise ValueError(f"tolerance {tolerance} and iterations {iterations} must be positive")
     jump = _jump(graph, personalization)
     weighted = weighted and "weight" in graph.edges.columns
+    limits = float(damping), float(tolerance), iterations
     if weighted:
-        _check_weights(graph)
-    run, arriving = kernels.iterate, None
-    if weighted:
-        run, arriving = kernels.iterate_weighted, _reverse_weights(graph)
-    if arriving is not None:
-        run = kernels.iterate_reversed
+        return _weighted(graph, programs, kind, jump, limits)
+    return _iterate(graph, programs.iterate, kind, jump, limits)
+
+
+def _weighted(graph: Any, programs: _Programs, kind: Any, jump: Any, limits: Any) -> PageRank:
+    _check_weights(graph)
+    arriving = _reverse_weights(graph)
+    columns = dict.fromkeys(("out", "given", "after"), (f64, 0.0))
+    if arriving is None:
+        return _iterate(graph, programs.iterate_weighted, kind, jump, limits, columns)
+    run = programs.iterate_reversed
+    return _iterate(graph, run, kind, jump, limits, columns, arriving)
+
+
+def _iterate(
+    graph: Any, run: Any, kind: Any, jump: Any, limits: Any,
+    columns: Mapping[str, Any] | None = None, arriving: Any = None,
+) -> PageRank:  # fmt: skip
+    """Run a program; ``limits`` are damping, tolerance, iterations; ``arriving`` is of edges."""
     edges = None if arriving is None else {"arriving": (arriving.dtype, 0)}
+    alike = isinstance(jump, float)
+    names = ["rank", "given", "after"] + ([] if alike else ["jump"])
+    points: dict[str, Any] = dict.fromkeys(names, (kind, 0.0)) | dict(columns or {})
+    if alike:
+        points["rank"] = kind, jump
 
     def make() -> list[Any]:
         return [Scalars(graph, loose=0.0, moved=0.0)]
 
-    alike = jump if isinstance(jump, float) else 0.0
-    fills = {"rank": alike, "jump": alike, "out": 0.0, "given": 0.0}
-    points: dict[str, Any] = {name: (kind, fill) for name, fill in fills.items()}
-    if weighted:
-        points |= {"out": (f64, 0.0), "given": (f64, 0.0)}
     with workspace(graph, "pagerank", make, edges, **points) as (totals,):
         if arriving is not None:
             graph.edges.arriving[live_edges(graph)] = arriving
-        if not isinstance(jump, float):
+        if not alike:
             graph.points.jump[:] = graph.points.rank[:] = jump
-        foreach(graph.points, kernels.weigh if weighted else kernels.count)
-        done = run(graph, totals, float(damping), float(tolerance), iterations)
+        with graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext():
+            done = run(graph, totals, jump if alike else 1.0, *limits)
         (rank,) = results(graph, "rank")
         return PageRank(rank, done, float(totals.moved))
 

@@ -31,13 +31,14 @@ OWN = frozenset(  # what the printer calls things inside functions
     end_item heavy member prepare publish_counters run""".split()
 )
 MEMBERS = frozenset(  # of the structs that the printer makes
-    """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS HAS_EPILOGUE KNOWS_ROWS LIMIT LiveIn
-    LiveOut PLACES REPLAYS Reach Reductions SWEEPS Searches SlotCache TOTALS WHICH WORK_SHARING
+    """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS FLOAT_TOTALS HAS_EPILOGUE KNOWS_ROWS LIMIT
+    LiveIn LiveOut PLACES REPLAYS Reach Reductions SWEEPS Searches SlotCache TOTALS Tiled
+    WHICH WORK_SHARING
     abort add all asynchronous begin behind block body buffers caches claim clear_staged commit edge
     end entries epilogue find flush flush_staged from front iterations join key launch list live_in
     live_out master meta open owner part permutation permutations position priority prologue reach
     reductions release replay reservation reservations round row row_of run sense serve slot_cache
-    step take_all test thread threads to wins write x""".split()
+    step take_all test thread threads tiles to wins write x""".split()
 )
 SUFFIXED = frozenset(
     "group live_in live_out reductions row".split()

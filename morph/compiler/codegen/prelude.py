@@ -11,7 +11,8 @@ HEADERS = """core/scalars layout target core/types core/half core/math core/atom
              storage/column schedule/team storage/store storage/collection schedule/single
              storage/set storage/graph geometry/predicates schedule/staging schedule/high_degree
              schedule/reservation schedule/search schedule/balance schedule/asynchronous
-             schedule/sweep schedule/launch schedule/queue schedule/deterministic""".split()
+             schedule/sweep schedule/tiles schedule/launch schedule/queue
+             schedule/deterministic""".split()
 # in place of "target"
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#endif\n"
 

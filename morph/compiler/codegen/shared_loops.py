@@ -390,10 +390,18 @@ def _sweeps(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list
     assert isinstance(loop, ir.ForEdges)
     replays = "true" if step.can_fail else "false"  # items may have to be run again, one by one
     row = f"row_begin({_offset(e, loop)}, i)"
-    return [
+    lines = [
         f"    static constexpr bool SWEEPS = true, REPLAYS = {replays};",
         f"    MORPH_FN i64 begin(const Args& a, i64 i) const {{ return {row}; }}",
     ]
+    if step.tiled:
+        prefix = f"a.{e.names.prefix[loop.graph]}_{loop.direction}"
+        arrays = ", ".join(f"{prefix}_{x}" for x in ("tile", "far", "place"))
+        lines += [
+            "    typedef Tiles Tiled;",
+            f"    MORPH_FN Tiles tiles(const Args& a) const {{ return {{{arrays}}}; }}",
+        ]
+    return lines
 
 
 def _entries(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> str:

@@ -198,7 +198,7 @@ class Body(Expressions):
             monotone = (e.place.slot, e.place.column) in self.body_plan.monotone
             return f"move_to({e.op.capitalize()}(), " if monotone else ""
         total = self.body_plan.totals.get(id(e))
-        return f"add_for_all<{total}>(" if total else "add_to("
+        return f"{total}(" if total else "add_to("
 
     def _stmt_if(self, s: ir.If) -> None:
         cond = self.expr(s.cond)

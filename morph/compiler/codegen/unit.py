@@ -6,6 +6,8 @@ every ``foreach``, what one thread does alone, and `run`, what every thread of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.group_execution import group_function
 from morph.compiler.codegen.prelude import prelude as prelude
@@ -19,7 +21,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes import plan as planning
 from morph.compiler.passes.group_execution import widest_group
-from morph.compiler.passes.plan import FunctionPlan
+from morph.compiler.passes.plan import FunctionPlan, Total
 from morph.compiler.passes.plan import cooperative as cooperative
 from morph.language.types import Local
 
@@ -91,14 +93,22 @@ def _arguments(e: Emission) -> None:
     totals = e.plan.totals[: layout.MOST_TOTALS]
     e.put(f"    enum {{ TOTALS = {len(totals)} }};  // places that all add to")
     if totals:
-        e.put("    MORPH_FN void add_total(i32 i, u64 sum) const {")
-        e.put("        const Args& a = *this;")
-        for i, (slot, column, row, index, t) in enumerate(totals):
-            at = row if index is None else f"{row}, {index}"
-            place = f"{e.names.column(slot, column)}.at({at})"
-            e.put(f"        if (i == {i}) fetch(Plus(), {place}, {abi.CTYPE[t.name]}(sum));")
-        e.put("    }")
+        _add_total(e, "add_total(i32 i, u64 sum)", totals)
+    if e.plan.float_totals:
+        e.put(f"    enum {{ FLOAT_TOTALS = {len(e.plan.float_totals)} }};  // the same of floats")
+        _add_total(e, "add_float_total(i32 i, f64 sum)", e.plan.float_totals)
     e.put("};")
+
+
+def _add_total(e: Emission, head: str, totals: Sequence[Total]) -> None:
+    """Add the function that adds the partial sum of the i-th place to which all items add."""
+    e.put(f"    MORPH_FN void {head} const {{")
+    e.put("        const Args& a = *this;")
+    for i, (slot, column, row, index, t) in enumerate(totals):
+        at = row if index is None else f"{row}, {index}"
+        place = f"{e.names.column(slot, column)}.at({at})"
+        e.put(f"        if (i == {i}) fetch(Plus(), {place}, {abi.CTYPE[t.name]}(sum));")
+    e.put("    }")
 
 
 def _declared(e: Emission, f: abi.Field) -> str:

@@ -46,7 +46,7 @@ def cname(slot: str) -> str:
 
 # arrays of a store or graph that are fields of Args: a column of the same name gets a "_"
 ADJACENCY = [f"{d}_{w}" for d in ("out", "in") for w in GRAPH_ARRAYS]
-METHODS = frozenset({"add_total"})  # of Args
+METHODS = frozenset({"add_total", "add_float_total"})  # of Args
 
 
 def column_part(column: str) -> str:
@@ -240,6 +240,8 @@ class _Used:
             self.array(graph, f"{d}_offset", "const LooseRow*" if g.gapped else "")
             if g.gapped or d == "in" or not g.out_identity:
                 self.array(graph, f"{d}_edge")
+            for array in ("tile", "far", "place") if g.tiled == d else ():
+                self.array(graph, f"{d}_{array}")
             if g.gapped:
                 self.array(graph, f"{d}_end")
             else:

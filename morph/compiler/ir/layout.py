@@ -191,7 +191,13 @@ GRAPH_ARRAYS = {  # in each direction
     "offset": Array("i64", const=True),  # where the edges of a point begin
     "edge": Array("i32", const=True),  # by entry, the edge
     "end": Array("i32", const=True),  # by entry, the other end, in gapped rows
+    "tile": Array("i64", const=True),  # see graph/tiles.py, where the entries of a tile have
+    "far": Array("i32", const=True),  # the other end,
+    "place": Array("u16", const=True),  # and the row in the tile
 }
+# Bytes of a block's shared memory; two blocks of a multiprocessor leave 60 KB for its L1.
+TILE_BYTES = 84 << 10  # for the sums of the rows of a tile
+TILE_ROWS = TILE_BYTES // 8
 # The arguments of every unit, in order: C++ type.
 ARGUMENTS = {
     "status": "i64*",  # see Status

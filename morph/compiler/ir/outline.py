@@ -49,6 +49,7 @@ class Outline:
     ahead : whether a kernel's items run on the thread that adds them
     lists : whether there is a list of high-degree vertices
     lanes : largest number of threads of a GPU that share an item
+    shared_bytes : shared memory of a GPU's block, besides what the text declares
     sections : how many sections a step has, at most
     can_fail : whether an allocation may fail
     touches : stores whose counters a launch may change
@@ -82,6 +83,7 @@ class Outline:
     ahead: bool
     lists: bool
     lanes: int
+    shared_bytes: int
     sections: int
     can_fail: bool
     touches: list[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import TILE_BYTES
 from morph.compiler.ir.outline import Outline
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes.group_execution import widest_group
@@ -56,6 +57,7 @@ def outline(unit: ir.Unit) -> Outline:
         ahead=any(isinstance(f, ir.Kernel) and f.ahead for f in unit.funcs),
         lists=lists(unit),
         lanes=widest_group(unit) or (32 if shares else 1),
+        shared_bytes=TILE_BYTES if any(g.tiled for g in unit.graphs) else 0,
         sections=abi.sections(unit),
         can_fail=unit.fused or unit.checked or any(isinstance(n, kinds) for n in nodes),
         touches=touches,

@@ -25,6 +25,7 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import MOST_TOTALS
 from morph.compiler.ir.sites import Sites, sites_of
 from morph.compiler.passes import search, steps
 from morph.compiler.passes.double_buffering import swapped
@@ -76,7 +77,7 @@ class BodyPlan:
     body: ir.Body = ()
     groups: Mapping[int, Groups] = field(default_factory=dict)  # by id of a body
     searches: Mapping[int, ir.Body] = field(default_factory=dict)  # see `search`; what follows one
-    totals: Mapping[int, str] = field(default_factory=dict)  # by id of an atomic, see `Plan.totals`
+    totals: Mapping[int, str] = field(default_factory=dict)  # by id of an atomic: what adds to them
     prefetches: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # see `_prefetches`
     single_threaded: bool = False  # a single CPU thread runs it: no atomics, all loads are stable
     locals: tuple[tuple[str, Type], ...] = ()  # declared in the text
@@ -151,6 +152,7 @@ class StepPlan:
     fetch_adds: bool = False  # adds floats, or uses the old value: slow for several threads
     own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
     sweeps: bool = False  # reductions over the rows of all points, see kernels/schedule/sweep.h
+    tiled: bool = False  # the same with entries in tiles, see kernels/schedule/tiles.h
     rows_ahead: bool = False  # the adjacency row of an enqueued item is known before it runs
     agree: ir.Agree | None = None  # its barrier is a crossing of all parts
     sizes: tuple[str, ...] = ()  # collections of which all parts get the number of items there
@@ -212,6 +214,7 @@ class Plan:
     reserved: tuple[str, ...]  # stores of which items reserve capacity
     cached: tuple[str, ...]  # collections with a slot cache for each CPU thread
     totals: tuple[Total, ...]  # places to which all items add: partial sums until the barrier
+    float_totals: tuple[Total, ...]  # the same of floats
     resized: tuple[str, ...]  # stores whose counters functions change
     reports_failure: bool  # an item may fail
     claims: bool
@@ -289,7 +292,11 @@ class _Planner:
         needs = {n.slot for n in self.nodes if isinstance(n, ir.Need) and not n.local}
         self.reserved = tuple(sorted(ir.slots(self.nodes, "allocates") | needs))
         self.cached = self._cached()
-        self.totals = self._totals()
+        added = self._totals()
+        totals = dict.fromkeys(added.values())
+        self.totals = tuple(t for t in totals if t[-1].kind != "f")
+        self.float_totals = tuple(t for t in totals if t[-1].kind == "f")[:MOST_TOTALS]
+        self.partial_sums = {i for i, t in added.items() if t in self.float_totals}
 
     def plan(self) -> Plan:
         """All decisions."""
@@ -318,6 +325,7 @@ class _Planner:
             reserved=self.reserved,
             cached=self.cached,
             totals=self.totals,
+            float_totals=self.float_totals,
             resized=tuple(sorted(resized)),
             reports_failure=any(n.fails for n in nodes),
             claims=claims,
@@ -359,6 +367,8 @@ class _Planner:
             return FEW
         if not sweeps:
             return MANY
+        if any(g.tiled for g in self.unit.graphs):
+            return FEW  # by their shared memory
         loads = [
             n.type
             for s in self.shared.values()
@@ -368,18 +378,18 @@ class _Planner:
         ]
         return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
 
-    def _totals(self) -> tuple[Total, ...]:
-        """The places to which all items add, without using the old value."""
+    def _totals(self) -> dict[int, Total]:
+        """The places to which all items add, without using the old value, by id of an atomic."""
         if self.unit.checked:
-            return ()
-        found: dict[Total, None] = {}
+            return {}
+        found: dict[int, Total] = {}
         for f in self.unit.funcs:
             rows = constants(f)
             for n in ir.walk(f):
                 if isinstance(n, ir.Eval) and (place := total_place(n.value, rows)):
                     if place[:2] in self.added:
-                        found[place] = None
-        return tuple(found)
+                        found[id(n.value)] = place
+        return found
 
     # --- functions -------------------------------------------------------------------------------
 
@@ -435,7 +445,11 @@ class _Planner:
             [body],
             split=split,
             body=body,
-            totals={id(n): self._total(place) for n, place in found if place is not None},
+            totals={
+                id(n): how
+                for n, place in found
+                if place is not None and (how := self._total(place))
+            },
             unstable=self.unstable[f.name] if unstable is None else unstable,
             locals=tuple(x for x in f.locals if x[0] in mine),
             live=frozenset(live),
@@ -473,8 +487,13 @@ class _Planner:
         return BodyPlan(groups=found, searches=searches, live=live, **more)
 
     def _total(self, place: Total) -> str:
-        """The number of the partial sum of a place to which atomics add."""
-        return str(self.totals.index(place)) if place in self.totals else "MOST_TOTALS"
+        """What adds to a place, to whose partial sum if it has one; empty: an atomic."""
+        if place[-1].kind != "f":
+            which = str(self.totals.index(place)) if place in self.totals else "MOST_TOTALS"
+            return f"add_for_all<{which}>"
+        if place not in self.float_totals:
+            return ""
+        return f"add_float_for_all<{self.float_totals.index(place)}, {len(self.float_totals)}>"
 
     def _takes_item(self, f: ir.Func, main: BodyPlan, known: Mapping[str, FunctionPlan]) -> bool:
         """Whether a function uses the state of the item: reservations, failure, flags, locks."""
@@ -657,9 +676,12 @@ class _Planner:
             searching=functions[s.kernel].searching if search.may_share(s) else None,
             group=group_size(s.balance, arrays) if arrays else 0,
             lists_rows=sharing is not None and s.balance in LISTS,
-            fetch_adds=steps.fetch_adds(self.reached[s.kernel]),
+            fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),
             own_row=own_row,
             sweeps=sharing is not None and steps.sweeps(s, kernel, sharing.loop, self.unit),
+            tiled=sharing is not None
+            and not (sharing.preloaded or found.can_fail)
+            and steps.tiled(s, kernel, sharing.loop, self.unit),
             rows_ahead=ahead
             and steps.leads_ahead(
                 kernel, sharing.loop.loop, self.ahead[s.kernel][0],  # type: ignore[union-attr]
@@ -702,12 +724,12 @@ def _prefetches(body: ir.Body) -> dict[int, tuple[str, str]]:
 
 
 def total_place(e: ir.Node, rows: Mapping[str, ir.Const]) -> Total | None:
-    """The integer place that is the same for all items and to which an atomic adds."""
+    """The place of a number that is the same for all items and to which an atomic adds."""
     if not (isinstance(e, ir.Atomic) and e.op == "add" and e.flag is None):
         return None
     p = e.place
     row = rows.get(p.row.name) if isinstance(p.row, ir.Var) else None
-    if not isinstance(p.type, Scalar) or p.type.kind not in "iu" or p.type.bits < 32:
+    if not isinstance(p.type, Scalar) or p.type.kind not in "iuf" or p.type.bits < 32:
         return None
     if row is None or not (p.index is None or isinstance(p.index, ir.Const)):
         return None

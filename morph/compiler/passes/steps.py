@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import Loop, SharedLoop
@@ -57,11 +57,15 @@ def loops_without_barrier(unit: ir.Unit) -> bool:
     return bool(left)
 
 
-def fetch_adds(reached: Iterable[ir.Func]) -> bool:
-    """Whether items add floats atomically, or use the old value: slow for several threads."""
+def fetch_adds(reached: Iterable[ir.Func], partial_sums: Set[int]) -> bool:
+    """Whether items add floats atomically, or use the old value: slow for several threads.
+
+    ``partial_sums`` has the ids of atomics that add to a thread's partial sum.
+    """
     nodes = list(ir.walk(tuple(reached)))
     unused = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
     adds = (n for n in nodes if isinstance(n, ir.Atomic) and n.op in ("add", "sub"))
+    adds = (n for n in adds if id(n) not in partial_sums)
     types = ((id(n) in unused, n.place.type) for n in adds)
     return any(not quiet or (isinstance(t, Scalar) and t.kind == "f") for quiet, t in types)
 
@@ -114,3 +118,16 @@ def sweeps(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bo
     whole = begins and loop.point.name == item and not given
     alone = shared.pure and shared.completes and s.balance == "auto" and k.where is None
     return whole and alone
+
+
+def tiled(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bool:
+    """Whether a step `sweeps` over entries of which it only needs the other ends, to one result."""
+    if not sweeps(s, k, shared, unit) or unit.checked or len(shared.reductions) != 1:
+        return False
+    loop = shared.loop
+    assert isinstance(loop, ir.ForEdges)
+    g = next(g for g in unit.graphs if g.slot == loop.graph)
+    result = dict(k.locals)[shared.reductions[0][0]]
+    small = isinstance(result, Scalar) and 32 <= result.bits <= 64
+    ends = bool(loop.var) and loop.edge not in ir.used(ir.walk(shared.body))
+    return g.tiled == loop.direction and not shared.live_in and ends and small

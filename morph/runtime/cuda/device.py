@@ -6,11 +6,12 @@ import importlib.util
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import TILE_BYTES
 from morph.language.hooks import Hook
 from morph.runtime import arrays, transfer
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
@@ -28,6 +29,7 @@ from morph.runtime.cuda.small_copies import (
 )
 from morph.runtime.device import Device, DeviceError, device
 
+BLOCK_BYTES = 8 << 10  # of shared memory, besides that of tiles
 LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
 PEER_ACCESS_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 _CURRENT: AbstractContextManager[None] = nullcontext()
@@ -45,6 +47,22 @@ class CudaDevice(Device):
     bulk = 1 << 26
     serial_items = 256  # a block has as many threads
     throughput = 1 << 33
+
+    @cached_property
+    def _attributes(self) -> dict[str, int]:
+        return dict(self.xp.cuda.Device(self.index).attributes)
+
+    @property
+    def cache_bytes(self) -> int:
+        return self._attributes["L2CacheSize"]
+
+    @property
+    def tiles(self) -> int:
+        need = TILE_BYTES + BLOCK_BYTES
+        if self._attributes["MaxSharedMemoryPerBlockOptin"] < need:
+            return 0
+        blocks = self._attributes["MaxSharedMemoryPerMultiprocessor"] // need
+        return self._attributes["MultiProcessorCount"] * min(blocks, 2)
 
     def active(self) -> AbstractContextManager[Any]:
         if self.xp.cuda.runtime.getDevice() == self.index:

@@ -28,7 +28,7 @@ class CudaLaunch:
     __slots__ = (
         "_arguments", "_blocks", "_context", "_current_context", "_current_stream", "_device",
         "_function", "_lanes", "_launch", "_least", "_module", "_parameters", "_pointers",
-        "_set_context", "_synchronize", "threads",
+        "_set_context", "_shared", "_synchronize", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, outline: Outline, device: Any) -> None:
@@ -38,7 +38,11 @@ class CudaLaunch:
             self._module = cupy.cuda.function.Module()
             self._module.load(cubin)
             function = self._module.get_function(outline.entry)
-            fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, 0)
+            shared = outline.shared_bytes
+            if shared:
+                most = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                driver.funcSetAttribute(function.ptr, most, shared)
+            fit = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, BLOCK, shared)
             self._context = driver.ctxGetCurrent()
         grid_wide = outline.cooperative
         most = CLAIM_BLOCKS if outline.claims else FUSED_BLOCKS
@@ -47,6 +51,7 @@ class CudaLaunch:
         # one item may have work for all
         self._least = self._blocks if outline.lists or outline.queues else 1
         self._lanes = outline.lanes  # that share an item
+        self._shared = shared
         self.threads = self._blocks * BLOCK  # at once, if it is cooperative
         self._device = device
         self._function: int = function.ptr
@@ -82,7 +87,8 @@ class CudaLaunch:
         if _streams.setdefault(self._device.id, stream) != stream:
             self._synchronize()  # launches share barrier words: two must not overlap
             _streams[self._device.id] = stream
-        self._launch(self._function, blocks, 1, 1, BLOCK, 1, 1, 0, stream, *self._pointers)
+        sizes = blocks, 1, 1, BLOCK, 1, 1, self._shared
+        self._launch(self._function, *sizes, stream, *self._pointers)
 
 
 def load(outline: Outline, text: str, faults: bool = False, device_index: int = 0) -> CudaLaunch:
