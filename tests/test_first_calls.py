@@ -67,7 +67,7 @@ def operations(monkeypatch):
 
     def simple(x: Any, key: Any, *value: Any) -> bool:
         keys = key if isinstance(key, tuple) else (key,)
-        return not any(isinstance(k, (list, np.ndarray)) and np.ndim(k) for k in keys)
+        return not any(isinstance(k, list) or isinstance(k, np.ndarray) and k.ndim for k in keys)
 
     there, module = pretend.There, pretend.Module
     method, function = there.__getattribute__, module.__getattr__
@@ -102,6 +102,19 @@ def test_no_operation_on_arrays(monkeypatch, operations, name):
     assert device.to_host(found).shape == want.shape
     if name != "sat":
         assert (device.to_host(found) == want).all()
+
+
+def test_few_edges_of_many_points_are_prepared_on_the_gpu(monkeypatch, operations):
+    monkeypatch.setattr(pretend.Pretended, "host_array_limit", 4)
+    device, wanted = pretended(monkeypatch), []
+    for n in (63, 64):
+        for src in ([0, 2], [2, 0]):
+            operations.clear()
+            g = morph.Graph.from_edges(src, [1, 1], np.array([5, 7]), n=n, device=device)
+            assert bool(operations) == (n == 64), operations
+            wanted.append([device.to_host(x.array).tolist() for x in (g.edges.src, g.edges.weight)])
+            assert len(g.points) == n
+    assert wanted == [[[0, 2], [5, 7]], [[0, 2], [7, 5]]] * 2
 
 
 @pytest.mark.gpu

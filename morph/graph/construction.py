@@ -29,6 +29,8 @@ from morph.graph.interop import (
 )
 from morph.runtime.device import Array, Device, device_for
 
+POINTS_PER_EDGE = 16  # the offsets of so many points take as long as sorting one edge
+
 
 class Making:
     """What `Graph` inherits: its ``from_...`` and what they cost."""
@@ -98,6 +100,10 @@ class Making:
         where = device_for(device, src, dst, weight)
         work = where.array_device(src, dst, weight)  # where edges are checked and sorted
         a, b, w, rows = checked_edges(work, src, dst, weight, n)
+        if work is not where and where.array_device(rows // POINTS_PER_EDGE) is where:
+            work = where
+            a, b = work.asarray(a), work.asarray(b)
+            w = None if w is None else work.asarray(w)
         both = not symmetric and (symmetrize or not directed)
         dtype = None if w is None else w.dtype
         if symmetric:

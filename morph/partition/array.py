@@ -156,6 +156,8 @@ class PartitionedArray(NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Any:  # also the interfaces for other libraries
         if name.startswith("__") and name not in INTERFACES:
             raise AttributeError(name)
+        if self._ranks is not None and not hasattr(np.ndarray, name):
+            raise AttributeError(name)
         return getattr(self.gathered(), name)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -185,6 +187,8 @@ class PartitionedArray(NDArrayOperatorsMixin):
         return float(self.gathered())
 
     def __repr__(self) -> str:
+        if self._ranks is not None and self._array is None:  # one rank alone can show this
+            return f"PartitionedArray({self.size} values of {self.dtype}, not gathered)"
         return repr(self.gathered())
 
     def __str__(self) -> str:

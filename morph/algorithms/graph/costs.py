@@ -63,7 +63,8 @@ def hash_term(e, w, salt):
     odd, so that one changed weight always changes the hash.
     """
     x = u64(e.id) * 0xD6E8FEB86659FD93 + salt
-    return (x ^ x >> 29 ^ x << 35 | 1) * w
+    x = (x ^ x >> 32) * 0x9E3779B97F4A7C15  # else changes in a regular pattern can cancel
+    return (x ^ x >> 29 | 1) * w
 
 
 @func
