@@ -80,6 +80,9 @@ def test_pagerank(target, edges, directed, weighted, data):
     single = morph.pagerank(g, personalization=jump, weighted=weighted, dtype="f4")
     assert single.rank.dtype == np.float32 and single.error < 1e-6
     assert np.allclose(host(single.rank), [want[i] for i in range(n)], atol=1e-5)
+    how = {"tolerance": 0, "iterations": 2, "personalization": jump, "weighted": weighted}
+    first, later = (host(morph.pagerank(g, **how).rank) for _ in range(2))
+    assert np.allclose(later, first, rtol=1e-12, atol=0)
 
 
 class Drawn(random.Random):

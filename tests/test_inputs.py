@@ -170,7 +170,8 @@ def test_without_weights_every_edge_has_1(target, directed):
     assert host(a.edges).tolist() == host(b.edges).tolist()
     validate.mst(g, a.edges)
     a, b = (host(morph.pagerank(x, weighted=w).rank) for x, w in ((g, False), (g, True)))
-    assert (a == b).all() and np.allclose(a, host(morph.pagerank(ones, weighted=True).rank))
+    assert np.allclose(a, b, rtol=1e-13)  # a GPU adds in another order each time
+    assert np.allclose(a, host(morph.pagerank(ones, weighted=True).rank))
     u, v = ends[:, 0].tolist()
     assert g.weight(u, v) == ones.weight(u, v) == 1
     with pytest.raises(KeyError):

@@ -13,7 +13,7 @@ from pretend import pretended
 from targets import everywhere, host, tries
 
 import morph
-from morph import io, validate
+from morph import io, testing, validate
 from morph.algorithms.registry import ROWS
 from morph.cli.graphs import command_of
 from morph.io.formats import ROWS as FILES
@@ -82,6 +82,21 @@ def test_the_graph_is_left_as_it_was(target, row):
     solve(row, g)
     assert [(name, list(t.columns)) for name, t in g.tables.items()] == before
     assert host(g.points.label).tolist() == [7] * 3
+
+
+@pytest.mark.parametrize("row, options", CASES)
+def test_an_earlier_call_changes_nothing(row, options):
+    rng = np.random.default_rng(8)
+    edges = 40, *rng.integers(0, 40, (2, 70)), rng.integers(1, 9, 70)
+
+    def graph():
+        return row.suited(graph_of(edges, "cpu", directed=False))
+
+    g = graph()
+    with testing.team(1):
+        solve(row, g, **options)
+        later, first = (main_field(row, solve(row, x, **options)) for x in (g, graph()))
+    assert np.array_equal(later, first)
 
 
 def test_formats_name_public_functions():

@@ -119,6 +119,7 @@ def _iterating(begin: Any, pull: Any, end: Any) -> Any:
 
     @program
     def iterate(g, totals, jump, damping, tolerance, most):
+        totals.loose = 0.0
         foreach(g.points, begin, g.points.given, totals)
         done = 0
         while True:
