@@ -218,7 +218,15 @@ def sums(r, t):
     atomic_add(t[0].x, 1)
 
 
-@pytest.mark.parametrize(("kernel", "slow"), [(tickets, True), (float_sums, True), (sums, False)])
+@morph.kernel
+def scattered_float_sums(r, t):
+    atomic_add(t[r.x].y, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "slow"),
+    [(tickets, True), (scattered_float_sums, True), (float_sums, False), (sums, False)],
+)
 def test_small_teams_run_no_steps_that_are_far_slower_for_them(kernel, slow):
     t = morph.Table("t", "cpu", x=i64, y=f64)
     t.extend(10)

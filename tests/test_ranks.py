@@ -10,6 +10,7 @@ from limits import SLOWER
 from ranks import output_of_ranks, run_on_ranks
 
 import morph
+from morph.partition.ranks import VERSION
 from morph.partition.transport import Local, PartError, agree, raise_together
 
 # what part k sends to part j, as a function of both, for every transport
@@ -86,7 +87,8 @@ try:
 except ValueError as error:
     print(error)
 """
-    text = "the version of Morph's messages differs between rank 0 and rank 1: 3, 4"
+    versions = f"{VERSION}, {VERSION + 1}"
+    text = f"the version of Morph's messages differs between rank 0 and rank 1: {versions}"
     assert output_of_ranks(2, code) == [text] * 2
 
 
