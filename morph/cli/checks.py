@@ -167,7 +167,7 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Give an edge for each position in the file; -1 where there is none."""
+    """Return an edge for each position in the file; -1 where there is none."""
     first = np.full(int(order.max(initial=-1)) + 1, -1)
     first[order] = np.arange(len(order))
     inside = (positions >= 0) & (positions < len(first))
@@ -175,7 +175,7 @@ def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.nda
 
 
 def _by_id(graph: Graph, edges: EdgeArrays, values: Any) -> Any:
-    """Give the values of the edges of a file by the ids of edges."""
+    """Return the values of the edges of a file by the ids of edges."""
     if np.shape(values) != edges.src.shape:
         return values  # refused by the checker
     if edges.undirected:

@@ -103,7 +103,7 @@ class FullSummaries(click.Group):
 
 
 def examples(*lines: str) -> str:
-    """Give the end of a help text: example command lines, not rewrapped."""
+    """Return the end of a help text: example command lines, not rewrapped."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
@@ -131,14 +131,14 @@ def device_of(spec: str) -> Device:
 
 
 def standard_input() -> BinaryIO:
-    """Give standard input, which may be closed."""
+    """Return standard input, which may be closed."""
     if sys.stdin is None:
         raise BadInput("standard input is closed")
     return sys.stdin.buffer
 
 
 def process_age() -> float:
-    """Give the seconds since this process began, where Linux tells; else 0."""
+    """Return the seconds since this process began, where Linux tells; else 0."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
@@ -220,7 +220,7 @@ Shown = TypeVar("Shown", bound=Line)
 
 @contextmanager
 def progress_on(kind: type[Shown]) -> Iterator[Shown | None]:
-    """Give a line for progress, cleared at the end; None if stderr is no terminal or has a log."""
+    """Yield a line for progress, cleared at the end; None if stderr is no terminal or has a log."""
     if not on_terminal() or verbose():
         yield None
         return

@@ -90,7 +90,7 @@ def max_flow_command(
 
 
 def _in_file(graph: Graph, edges: EdgeArrays, flow: Any) -> Any:
-    """Give the flow of each edge of the file."""
+    """Return the flow of each edge of the file."""
     m, flow = len(edges.src), in_order_of_file(graph, flow)
     if edges.undirected:  # the reversed edges follow
         flow[np.flatnonzero(edges.src != edges.dst)] -= flow[m:]

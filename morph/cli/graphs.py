@@ -245,7 +245,7 @@ def source_of(options: Arguments) -> dict[str, Any]:
 
 
 def on_host(graph: Any, found: Any) -> Any:
-    """Give a result whose arrays are NumPy's, and whose edges are positions in the file."""
+    """Return a result whose arrays are NumPy's, and whose edges are positions in the file."""
     arrays = {k: v for k, v in found._asdict().items() if getattr(v, "ndim", 0)}
     arrays = {name: np.asarray(graph.device.to_host(a)) for name, a in arrays.items()}
     if "edges" in arrays:
@@ -254,20 +254,20 @@ def on_host(graph: Any, found: Any) -> Any:
 
 
 def _in_file_order(graph: Any, found: Any, row: Algorithm, edges: int) -> Arguments:
-    """Give the fields with a value for each edge, in the order of the file of the graph."""
+    """Return the fields with a value for each edge, in the order of the file of the graph."""
     names = row.of_edges.split()  # reversed edges follow those of an undirected file
     return {name: in_order_of_file(graph, getattr(found, name))[:edges] for name in names}
 
 
 def in_order_of_file(graph: Any, by_id: Any) -> Any:
-    """Give values of edges in the order of the file, those of reversed edges last."""
+    """Return values of edges in the order of the file, those of reversed edges last."""
     values = np.empty_like(by_id)
     values[_positions(graph, np.arange(len(by_id)))] = by_id
     return values
 
 
 def _positions(graph: Any, edges: Any) -> Any:
-    """Give the positions of edges in the file of the graph."""
+    """Return the positions of edges in the file of the graph."""
     if isinstance(graph, PartitionedGraph):
         return graph.edges.position[edges]
     order = graph.edge_order

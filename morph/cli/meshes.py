@@ -347,7 +347,7 @@ def _sizes(text: str, n: int) -> Any:
 
 
 def _take_attributes(path: str, mesh: Mesh, where: Device) -> None:
-    """Give triangles the attribute of their region, as their only one; 0 outside of all."""
+    """Return triangles the attribute of their region, as their only one; 0 outside of all."""
     if not len(mesh.regions):
         raise BadInput(f"-A: there is no region in {path}")
     values = np.append(mesh.regions[:, 2], 0.0)  # the last is row -1

@@ -136,7 +136,7 @@ class Input(NamedTuple):
     repair: bool
 
     def named(self) -> dict[str, Any]:
-        """Give what is asked of `morph.triangulate`."""
+        """Return the arguments of `morph.triangulate`."""
         asked = {"hull": self.hull or None, "crossing": self.crossing,
                  "duplicates": self.duplicates}  # fmt: skip
         return {name: value for name, value in asked.items() if value is not None}
@@ -222,9 +222,9 @@ class Progress(Line):
         """Show how far refinement is."""
         self.write_throttled(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
 
-    def phase(self, what: str, many: int) -> None:
+    def phase(self, noun: str, many: int) -> None:
         """Show the size of the input of triangulation."""
-        self.write(f"triangulating: {many:,} {what if what != 'domain' else 'triangles'}")
+        self.write(f"triangulating: {many:,} {noun if noun != 'domain' else 'triangles'}")
 
 
 def sizes_of(mesh: Mesh | Pslg) -> dict[str, int]:

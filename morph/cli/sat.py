@@ -158,7 +158,7 @@ def _numbers(found: Solution) -> dict[str, int]:
 
 
 def _json_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Give numbers as JSON has them: no NaN, which stands for a complexity that was not taken."""
+    """Return numbers as JSON has them: no NaN, which stands for a complexity that was not taken."""
     plain = {k: v.item() if hasattr(v, "item") else v for k, v in values.items()}
     return {k: None if v != v else v for k, v in plain.items()}
 

@@ -68,7 +68,7 @@ class Numbers:
         self._number: dict[int, int] = {}  # and back
 
     def rows(self, named: Named, path: str) -> np.ndarray[Any, Any]:
-        """Give the edges that ids name, -1 for those that are gone.
+        """Return the edges that ids name, -1 for those that are gone.
 
         Raises
         ------

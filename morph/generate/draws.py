@@ -72,7 +72,7 @@ def streams(
 
 
 def _states_of(seed: int, kind: int, first: int, end: int) -> list[State]:
-    """Give the states of ``PCG64(SeedSequence([seed, kind, k]))`` for each k in a range.
+    """Return the states of ``PCG64(SeedSequence([seed, kind, k]))`` for each k in a range.
 
     NumPy hashes the three numbers into a pool of four words, and these into the state and the
     increment; here the words are arrays.
@@ -202,7 +202,7 @@ def _steps(where: Device, last: int = 0) -> Table:
 
 @cache
 def _multiples(steps: int) -> list[tuple[int, int]]:
-    """Give factor and total of 0, ``steps``, ``2 * steps``, ... steps."""
+    """Return factor and total of 0, ``steps``, ``2 * steps``, ... steps."""
     rows = [(1, 0)]
     while len(rows) < _STEPS:
         rows.append(_then(rows[-1], _skip(steps)))

@@ -317,7 +317,7 @@ def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
 
 
 def _near(x: Any, y: Any, starts: Ints, side: int, radius: float) -> Iterator[Pair]:
-    """Give all pairs of points within a radius, each once: cell by cell with those behind it."""
+    """Yield all pairs of points within a radius, each once: cell by cell with those behind it."""
     n = len(x)
     cell = np.repeat(np.arange(side * side), np.diff(starts))
     row, column = np.divmod(cell, side)
@@ -385,7 +385,7 @@ def _graph(
 def _keys(
     pairs: Iterable[Pair], directed: bool, simple: bool, own: range | None
 ) -> Iterator[Array]:
-    """Give edges, and their reverse unless directed, as keys (source, target).
+    """Yield edges, and their reverse unless directed, as keys (source, target).
 
     ``own`` is the range of the sources, None for all.
     """

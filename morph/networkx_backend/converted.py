@@ -66,7 +66,7 @@ class Converted:
         return src, dst
 
     def graph(self, weight: Hashable = None, reverse: bool = False, simple: bool = False) -> Graph:
-        """Give the graph with edge attribute ``weight`` as weights, None for a graph without.
+        """Return the graph with edge attribute ``weight`` as weights, None for a graph without.
 
         Parameters
         ----------
@@ -100,22 +100,22 @@ class Converted:
         return self._graphs[key]
 
     def values(self, weight: Hashable) -> list[Any]:
-        """Give an attribute of the edges in the order of `arcs`, 1 where there is none."""
+        """Return an attribute of the edges in the order of `arcs`, 1 where there is none."""
         return networkx_values(self.original, weight, 1)
 
     def point(self, node: Any, message: str) -> int:
-        """Give the point of a node; a message, with ``{}`` for the node, if there is none."""
+        """Return the point of a node; a message, with ``{}`` for the node, if there is none."""
         try:
             return self.index[node]
         except (KeyError, TypeError):
             raise nx.NodeNotFound(message.format(node)) from None
 
     def by_node(self, values: Any) -> dict[Any, Any]:
-        """Give an array with one value a point as a dict of Python numbers by node."""
+        """Return an array with one value a point as a dict of Python numbers by node."""
         return dict(zip(self.nodes.tolist(), self.host(values).tolist(), strict=True))
 
     def host(self, values: Any) -> Any:
-        """Give an array of a result on the host."""
+        """Return an array of a result on the host."""
         return values if type(values) is np.ndarray else values.get()
 
 
@@ -161,5 +161,5 @@ def convert_from_nx(graph: Any, **options: Any) -> Converted:
 
 
 def convert_to_nx(result: Any, **options: Any) -> Any:
-    """Give the NetworkX graph of a conversion, and anything else as it is."""
+    """Return the NetworkX graph of a conversion, and anything else as it is."""
     return result.original if isinstance(result, Converted) else result

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _sets(G: Converted, label: Any) -> Iterator[set[Any]]:
-    """Give the nodes of each label, in the order of the labels."""
+    """Yield the nodes of each label, in the order of the labels."""
     label = G.host(label)
     order = np.argsort(label, kind="stable")
     starts = np.flatnonzero(np.diff(label[order], prepend=-1))
@@ -64,7 +64,7 @@ def is_connected(G: Converted) -> bool:
 
 
 def node_connected_component(G: Converted, n: Any) -> set[Any]:
-    """Give the nodes of the component of a node."""
+    """Return the nodes of the component of a node."""
     if n not in G.index:
         raise KeyError(n)
     label = G.host(find_components(G.graph()).label)
@@ -102,7 +102,7 @@ def is_strongly_connected(G: Converted) -> bool:
 
 
 def core_number(G: Converted) -> dict[Any, int]:
-    """Give the core number of each node."""
+    """Return the core number of each node."""
     src, dst = G.arcs
     if (src == dst).any():
         raise nx.NetworkXNotImplemented(
@@ -113,7 +113,7 @@ def core_number(G: Converted) -> dict[Any, int]:
 
 
 def triangles(G: Converted, nodes: Any = None) -> Any:
-    """Give the number of triangles at each node, at some of them, or at one."""
+    """Return the number of triangles at each node, at some of them, or at one."""
     if nodes is None:
         return G.by_node(triangle_count(G.graph()).triangles)
     _require_simple(G)
@@ -122,7 +122,7 @@ def triangles(G: Converted, nodes: Any = None) -> Any:
 
 
 def clustering(G: Converted, nodes: Any = None, weight: Any = None) -> Any:
-    """Give the clustering coefficient of each node, of some of them, or of one."""
+    """Return the clustering coefficient of each node, of some of them, or of one."""
     _require_simple(G, weight)
     count, pairs = _triangles_and_pairs(G)
     found = np.divide(2 * count, pairs, out=np.zeros(len(G)), where=count > 0)
@@ -136,7 +136,7 @@ def clustering(G: Converted, nodes: Any = None, weight: Any = None) -> Any:
 def average_clustering(
     G: Converted, nodes: Any = None, weight: Any = None, count_zeros: bool = True
 ) -> float:
-    """Give the mean of the clustering coefficients."""
+    """Return the mean of the clustering coefficients."""
     found = list(clustering(G, nodes, weight).values())
     if not count_zeros:
         found = [c for c in found if c]
@@ -144,7 +144,7 @@ def average_clustering(
 
 
 def transitivity(G: Converted) -> float:
-    """Give the share of the pairs of edges at a node that a triangle closes."""
+    """Return the share of the pairs of edges at a node that a triangle closes."""
     _require_simple(G)
     count, pairs = _triangles_and_pairs(G)
     closed = int(count.sum())
@@ -157,7 +157,7 @@ def _require_simple(G: Converted, weight: Any = None) -> None:
 
 
 def _triangles_and_pairs(G: Converted) -> tuple[Any, Any]:
-    """Give each point's triangles, and ordered pairs of neighbours."""
+    """Return each point's triangles, and ordered pairs of neighbours."""
     src, dst = G.arcs
     degree = np.bincount(src[src != dst], minlength=len(G))
     return G.host(triangle_count(G.graph()).triangles), degree * (degree - 1)
@@ -167,7 +167,7 @@ def betweenness_centrality(
     G: Converted, k: int | None = None, normalized: bool = True, weight: Any = None,
     endpoints: bool = False, seed: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
-    """Give the betweenness centrality of each node, of shortest paths by numbers of edges."""
+    """Return the betweenness centrality of each node, of shortest paths by numbers of edges."""
     if weight is not None:
         raise NotImplementedError("weights")
     if len(G) == 0:
@@ -187,7 +187,7 @@ def pagerank(
     G: Converted, alpha: float = 0.85, personalization: Any = None, max_iter: int = 100,
     tol: float = 1.0e-6, nstart: Any = None, weight: Any = "weight", dangling: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
-    """Give the PageRank of each node; ranks change by less than ``n * tol`` in the last step."""
+    """Return the PageRank of each node; ranks change by less than ``n * tol`` in the last step."""
     if nstart is not None or dangling is not None:
         raise NotImplementedError("nstart and dangling")
     n = len(G)
@@ -213,7 +213,7 @@ def pagerank(
 def _spanning(
     G: Converted, weight: Any, algorithm: str, sign: int
 ) -> Iterator[tuple[Any, Any, Any, dict[Any, Any]]]:
-    """Give source, target, key and attributes of the edges of a spanning forest, lightest first.
+    """Yield source, target, key and attributes of the edges of a spanning forest, lightest first.
 
     Of edges of one weight the first in ``G.edges`` is chosen, as by Kruskal's algorithm there.
     """
@@ -258,14 +258,14 @@ def maximum_spanning_edges(
 def minimum_spanning_tree(
     G: Converted, weight: Any = "weight", algorithm: str = "kruskal", ignore_nan: bool = False
 ) -> Any:
-    """Give a minimum spanning forest as a NetworkX graph, with all attributes."""
+    """Return a minimum spanning forest as a NetworkX graph, with all attributes."""
     return _tree(G, minimum_spanning_edges(G, algorithm, weight))
 
 
 def maximum_spanning_tree(
     G: Converted, weight: Any = "weight", algorithm: str = "kruskal", ignore_nan: bool = False
 ) -> Any:
-    """Give a maximum spanning forest as a NetworkX graph, with all attributes."""
+    """Return a maximum spanning forest as a NetworkX graph, with all attributes."""
     return _tree(G, maximum_spanning_edges(G, algorithm, weight))
 
 

@@ -46,7 +46,7 @@ def of_graph_on_one_device(algorithm: F) -> F:
 
 
 def as_graph(graph: Any) -> Graph:
-    """Give a graph as it is, and one of another library as `Graph.of` makes it."""
+    """Return a graph as it is, and one of another library as `Graph.of` makes it."""
     if isinstance(graph, PartitionedGraph):
         raise TypeError(
             "this algorithm takes a graph on one device, not in parts: parts.to(device)"
@@ -122,7 +122,7 @@ def _host_ids(graph: Graph | PartitionedGraph, source: Any, what: str) -> Any:
 
 
 def batch_size(graph: Graph) -> int:
-    """Give how many sources share a search: as many as fill the device, in parts one."""
+    """Return how many sources share a search: as many as fill the device, in parts one."""
     if isinstance(graph, PartitionedGraph):
         return 1
     return max(graph.device.bulk // max(len(graph.points), 1), 1)
@@ -148,7 +148,7 @@ def stacked(graph: Graph, blocks: Sequence[Any]) -> Any:
 
 
 def values(graph: Graph | PartitionedGraph, name: str) -> Any:
-    """Give a column of points on the `results_device`: of a graph in parts a copy."""
+    """Return a column of points on the `results_device`: of a graph in parts a copy."""
     if isinstance(graph, PartitionedGraph):
         return graph.points.gathered(name, results_device(graph))
     return graph.points.columns[name].array[: len(graph.points)]
@@ -162,14 +162,14 @@ def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
 
 
 def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:
-    """Give the graphs of this process's parts, mirrors included; of a graph, itself."""
+    """Return the graphs of this process's parts, mirrors included; of a graph, itself."""
     if isinstance(graph, PartitionedGraph):
         return [graph.local(k) for k in graph.here]
     return [graph]
 
 
 def live_edges(graph: Graph | PartitionedGraph) -> Any:
-    """Give the ids of the edges between live points: an array, or a slice of all."""
+    """Return the ids of the edges between live points: an array, or a slice of all."""
     if isinstance(graph, PartitionedGraph):
         return graph.edges.ids() if graph.edges.deletes else slice(len(graph.edges))
     if graph.gapped and not graph.points.deletes:  # nothing to pack

@@ -79,7 +79,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
         In parts only if no weight is negative.
     source : int or array of int

@@ -208,7 +208,7 @@ def betweenness(
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
         On any device; edges are followed outwards.  Of parallel edges each makes a path of its own.
         In parts only without ``weighted``.
     sources : int or array of int, optional
@@ -254,7 +254,7 @@ def betweenness(
 
 
 def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
-    """Give the ids of the sources that are asked for, or drawn; as `betweenness`."""
+    """Return the ids of the sources that are asked for, or drawn; as `betweenness`."""
     seed = checked_seed(seed)
     live = graph.device.to_host(graph.points.ids())
     if sources is None:

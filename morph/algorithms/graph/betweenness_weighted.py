@@ -43,7 +43,7 @@ def is_tight(u, e, v):
 
 @func
 def scaled_part(u, v):
-    """Give the share of the paths to ``v`` that are those to ``u``."""
+    """Return the share of the paths to ``v`` that are those to ``u``."""
     part = u.paths / v.paths
     apart = v.scale - u.scale  # 0 or more: a predecessor has no more paths
     while apart > 0 and part > 0.0:
@@ -141,7 +141,7 @@ def carry_by_weights(w, now, then, order, source, ends):
 
 
 def positive_lengths(graph: Graph) -> Any:
-    """Give the weights in the type of distances; an infinite one is NaN, which no path has.
+    """Return the weights in the type of distances; an infinite one is NaN, which no path has.
 
     Raises
     ------

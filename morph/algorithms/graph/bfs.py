@@ -153,7 +153,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
         On any device; out-edges are followed.
     source : int or array of int
         Id or label of a vertex, or several: distances are those from the nearest source, or, if

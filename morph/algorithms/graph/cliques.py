@@ -406,7 +406,7 @@ class Search:
         self.size = min(len(self.alone), 1)
 
     def batches(self) -> Iterator[tuple[int, Ints]]:
-        """Give roots that may have a clique of more than ``size`` vertices, highest ranks first.
+        """Yield roots that may have a clique of more than ``size`` vertices, highest ranks first.
 
         Yields
         ------
@@ -427,7 +427,7 @@ class Search:
             narrow, words = WORD * words, 4 * words
 
     def rows_of(self, roots: Ints) -> Ints:
-        """Give how many words the rows of each root's candidates have."""
+        """Return how many words the rows of each root's candidates have."""
         counts: Ints = self.later[roots] * -(-self.later[roots] // WORD)
         return counts
 
@@ -444,7 +444,7 @@ class Search:
         return near
 
     def cliques(self, every: bool) -> Iterator[tuple[Ints, Any]]:
-        """Give roots and bit words of the other vertices: of all maximal cliques, or ever larger.
+        """Yield roots and bit words of the other vertices: of all maximal cliques, or ever larger.
 
         With ``every`` as False, ``size`` is the size of the largest, and only larger ones are
         searched.
@@ -482,7 +482,7 @@ class Search:
                     found.clear()
 
     def members(self, roots: Ints, chosen: Any) -> list[Ints]:
-        """Give the vertices of cliques, each ascending."""
+        """Return the vertices of cliques, each ascending."""
         bits = np.unpackbits(chosen.view(np.uint8), axis=1, bitorder="little")
         which, number = np.nonzero(bits)
         ranks = np.concatenate([roots, self.ends[self.end[roots[which]] - 1 - number]])
@@ -499,7 +499,7 @@ def max_clique(graph: Graph) -> MaxClique:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Directions, parallel edges and edges from a point to itself are ignored.
 
     Returns
@@ -524,7 +524,7 @@ def cliques(graph: Any) -> Iterator[Any]:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         As in `max_clique`.  The iterator has a copy, so that the graph may be changed.
 
     Returns

@@ -67,7 +67,7 @@ def find_blocker(p, rest, ready):
 
 @kernel
 def take_color(p):
-    """Give a vertex the smallest free colour; those that are coloured with it are no neighbours."""
+    """Return a vertex the smallest free colour; those that are coloured with it are no neighbours."""
     base, used = i32(0), u64(ALL)
     while used == u64(ALL):
         used = u64(0)
@@ -99,7 +99,7 @@ def colouring(graph: Graph, seed: int = 0) -> Colouring:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Directions of edges, and edges from a point to itself, are ignored.  Each of
         several parallel edges counts in the degrees that order the points.
     seed : int, default 0

@@ -101,7 +101,7 @@ def add_inside(a, found):
 
 
 def integer_weights(graph: Graph, pick: Any) -> Any:
-    """Give the weights of these edges as integers, in a unit of a power of 2.
+    """Return the weights of these edges as integers, in a unit of a power of 2.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def integer_weights(graph: Graph, pick: Any) -> Any:
 
 
 def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
-    """Give each pair that edges join once, and the sum of their weights."""
+    """Return each pair that edges join once, and the sum of their weights."""
     keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
     order = argsort(keys)
     keys, sums = keys[order], xp.cumsum(weight[order])
@@ -141,7 +141,7 @@ def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
 
 
 def integer_pairs(graph: Graph) -> Pairs:
-    """Give the pairs of points that edges join, directions ignored, with integer weights.
+    """Return the pairs of points that edges join, directions ignored, with integer weights.
 
     Of the two arcs of an edge of an undirected graph only one is taken.
     """
@@ -174,7 +174,7 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
 
 
 def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
-    """Give the modularity of a division.
+    """Return the modularity of a division.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
 
 
 def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> float:
-    """Give the modularity of single vertices."""
+    """Return the modularity of single vertices."""
     low, high, weight = (np.asarray(device.to_host(x)) for x in pairs)
     total = np.zeros(n, np.int64)
     for end in (low, high):
@@ -201,7 +201,7 @@ def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> fl
 
 
 def communities(graph: Graph, label: Any, value: float) -> Communities:
-    """Give the result by the labels of all vertices and the modularity."""
+    """Return the result by the labels of all vertices and the modularity."""
     if graph.points.deletes:
         label[~graph.points.alive[: len(label)]] = -1
     number = int((label == graph.device.xp.arange(len(label))).sum())

@@ -159,7 +159,7 @@ def connected_components(graph: Graph) -> Components:
 
     Parameters
     ----------
-    graph : Graph, graph in parts, or what `Graph.of` takes
+    graph : Graph, graph in parts, or an argument of `Graph.of`
         On any device.  In parts labels spread by one edge in a step.
 
     Returns

@@ -53,7 +53,7 @@ def reset(p, capacity):
 
 @kernel
 def divide(e, units):
-    """Give each end of an edge half of the units."""
+    """Return each end of an edge half of the units."""
     e.held = units >> 1
     atomic_add(e.low.excess, e.held)
     atomic_add(e.high.excess, units - e.held)
@@ -61,7 +61,7 @@ def divide(e, units):
 
 @func
 def held_by(p, t, e, units):
-    """Give the units of edge ``e`` at its end ``p``; ``t`` is the other end."""
+    """Return the units of edge ``e`` at its end ``p``; ``t`` is the other end."""
     return e.held if p.id < t.id else units - e.held
 
 
@@ -133,7 +133,7 @@ def balance(g, pairs, units, capacity, front, then, top, moves):
 
 
 def _unable(graph: Graph, n: int, ends: tuple[Any, Any], density: Fraction) -> Any:
-    """Give the set T of a density: a bool for each of ``n`` vertices."""
+    """Return the set T of a density: a bool for each of ``n`` vertices."""
     made, m = sorted_rows(graph, n, *ends), len(ends[0])
     pairs = made.add_table("pairs", low=Ref("points"), high=Ref("points"), held=i64)
     pairs.extend(low=ends[0], high=ends[1], held=0)
@@ -150,7 +150,7 @@ def _unable(graph: Graph, n: int, ends: tuple[Any, Any], density: Fraction) -> A
 
 
 def _approximation(xp: Any, n: int, low: Any) -> tuple[int, Fraction]:
-    """Give the first vertex of the densest set of last ones, by the lower ends of all edges."""
+    """Return the first vertex of the densest set of last ones, by the lower ends of all edges."""
     edges = len(low) - xp.searchsorted(low, xp.arange(n))
     points = xp.arange(n, 0, -1)
     first = 0
@@ -194,7 +194,7 @@ def densest_subgraph(graph: Graph, *, exact: bool = True) -> DensestSubgraph:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Directions, weights, parallel edges and edges from a point to itself are
         ignored.
     exact : bool

@@ -61,7 +61,7 @@ def edge_betweenness(
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Of parallel edges each makes a path of its own.
     sources : int or array of int, optional
         As in `betweenness`.

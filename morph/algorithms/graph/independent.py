@@ -88,7 +88,7 @@ def maximal_independent_set(graph: Graph, seed: int = 0) -> IndependentSet:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Directions of edges, and edges from a point to itself, are ignored.
     seed : int, default 0
         Of the random priorities, 0 or more.  The result depends on the edges and the seed alone; it

@@ -35,7 +35,7 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     sources : int or array of int, optional
         Ids or labels of the ``k`` vertices to start at; by default all live points, in order of
@@ -79,7 +79,7 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
 
 
 def _changed(graph: Graph, weight: Any, potential: Any) -> Graph:
-    """Give a graph of the same points whose weights are not negative."""
+    """Return a graph of the same points whose weights are not negative."""
     xp, pick = graph.device.xp, live_edges(graph)
     src, dst = graph.edges.src[pick], graph.edges.dst[pick]
     weight = weight.astype(potential.dtype) + potential[src] - potential[dst]
@@ -90,7 +90,7 @@ def _changed(graph: Graph, weight: Any, potential: Any) -> Graph:
 
 
 def _corrected(graph: Graph, distance: Any, starts: Any, potential: Any, kind: Any) -> Any:
-    """Give the distances in the weights of the graph, in the type of the result."""
+    """Return the distances in the weights of the graph, in the type of the result."""
     xp = graph.device.xp
     with graph.device.active():
         real = distance.dtype.kind == "f"

@@ -136,7 +136,7 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device, with edge weights that are finite and not negative, 1 if it has none.
         Directions are ignored; the weights of parallel edges, and of both directions, are added up.
         An edge from a point to itself counts in the modularity alone.

@@ -74,7 +74,7 @@ def begin(p, now):
 
 @func
 def gain(p, weight, total, factor):
-    """Give what a community adds to the modularity by a vertex, times half of all weight."""
+    """Return what a community adds to the modularity by a vertex, times half of all weight."""
     return f64(weight) - factor * f64(p.strength) * f64(total)
 
 
@@ -139,7 +139,7 @@ def add_square(p, found, share):
 
 @kernel
 def evaluate(found, weight):
-    """Give the modularity, of which the last one is kept."""
+    """Return the modularity, of which the last one is kept."""
     found.before = found.value
     inside = f64(found.inside) * weight.share
     found.value = inside - weight.factor / weight.share * (f64(found.squares) / UNIT)
@@ -223,7 +223,7 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device, with edge weights that are finite and not negative, 1 if it has none.
         Directions are ignored; the weights of parallel edges, and of both directions, are added up.
     resolution : float

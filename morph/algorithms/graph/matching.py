@@ -49,7 +49,7 @@ class Matching(NamedTuple):
 
 @func
 def hash_of(p, t, seed):
-    """Give the place of a pair in the random order; no two pairs have one, as it is a bijection."""
+    """Return the place of a pair in the random order; no two pairs have one, as it is a bijection."""
     low, high = min(p.id, t.id), max(p.id, t.id)
     return mix64((u64(low) << 32 | u64(high)) ^ mix64(seed))
 
@@ -156,7 +156,7 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Directions of edges, and edges from a point to itself, are ignored.
     weighted : bool, default False
         Prefer heavy edges: the total weight is at least half of that of any matching.  The weights

@@ -198,7 +198,7 @@ def find_flow(g, source, sink, active, reached, kept, state, most):
 
 
 def _capacities(graph: Graph, name: str, pick: Any) -> Any:
-    """Give the capacities of these edges as int64; 1 if the graph has no weights.
+    """Return the capacities of these edges as int64; 1 if the graph has no weights.
 
     Raises
     ------
@@ -286,7 +286,7 @@ def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, An
 
 
 def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> Any:
-    """Give capacities without those that no flow needs; all are above it by one at most.
+    """Return capacities without those that no flow needs; all are above it by one at most.
 
     Raises
     ------
@@ -331,7 +331,7 @@ def max_flow(graph: Graph, source: int, sink: int, *, capacity: str = "weight") 
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Each edge carries flow along its direction, up to its capacity; an edge of
         an undirected graph (``directed=False``) in either direction.
     source, sink : int

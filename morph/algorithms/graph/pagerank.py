@@ -163,7 +163,7 @@ def pagerank(
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
         On any device.  Parallel edges count each.
     damping : float
         Probability of following a link, from 0 to 1.
@@ -260,7 +260,7 @@ def _iterate(
 
 
 def _jump(graph: Graph, personalization: Any) -> Any:
-    """Give where walkers jump, of sum 1 over the live points: shape (n,), or one number for all."""
+    """Return where walkers jump, of sum 1 over the live points: shape (n,), or one number for all."""
     n, live = len(graph.points), graph.points.live
     if personalization is None and live == n:
         return 1 / max(n, 1)
@@ -287,7 +287,7 @@ def _jump(graph: Graph, personalization: Any) -> Any:
 
 
 def _reverse_weights(graph: Graph | PartitionedGraph) -> Any:
-    """Give the weight of the reverse of each live edge, on the host.
+    """Return the weight of the reverse of each live edge, on the host.
 
     None for graphs with in-edges, which parts that are not directed do not have.
     """

@@ -64,7 +64,7 @@ def find_edge(step, g, steps):
 
 
 def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Path:
-    """Give the path to a vertex in a shortest-path tree, the result of `bfs` or `sssp`.
+    """Return the path to a vertex in a shortest-path tree, the result of `bfs` or `sssp`.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _traced(graph: Graph, before: Any, end: int) -> Path:
 
 
 def edges_along(graph: Graph, vertices: Any) -> Any:
-    """Give the ids of edges that lead from each of these vertices to the next."""
+    """Return the ids of edges that lead from each of these vertices to the next."""
     steps = Table("steps", graph.device, vertex=i32, edge=i64)
     steps.extend(vertex=vertices)
     return _edges_of(graph, steps)

@@ -20,7 +20,7 @@ def end_of(p):
 
 @func
 def find(ends, w, begin, end):
-    """Give the first place from ``begin`` to ``end`` whose value is ``w`` or more."""
+    """Return the first place from ``begin`` to ``end`` whose value is ``w`` or more."""
     size = end - begin
     while size > 0:
         half = (size + 1) >> 1
@@ -30,20 +30,20 @@ def find(ends, w, begin, end):
 
 
 def live_ends(graph: Graph) -> tuple[Any, Any]:
-    """Give the ends of the edges between live points."""
+    """Return the ends of the edges between live points."""
     pick, m = live_edges(graph), len(graph.edges)
     return graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
 
 
 def degrees(graph: Graph) -> Any:
-    """Give the degrees of all points, out and in together."""
+    """Return the degrees of all points, out and in together."""
     xp, n = graph.device.xp, len(graph.points)
     src, dst = live_ends(graph)
     return bincount(xp, src, n) + bincount(xp, dst, n)
 
 
 def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
-    """Give the order of vertices by a key; and the pairs of ranks that edges join, ascending.
+    """Return the order of vertices by a key; and the pairs of ranks that edges join, ascending.
 
     Returns
     -------

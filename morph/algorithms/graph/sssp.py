@@ -241,7 +241,7 @@ def sssp(
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
         On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
     source : int or array of int
         Id or label of a vertex, or several: distances are those from the nearest source, or, if
@@ -359,7 +359,7 @@ def _solved(
 
 
 def _limits(dtype: np.dtype[Any], cutoff: float | None, hope: bool) -> tuple[Any, Any, bool]:
-    """Give the distance of unreachable vertices, the largest allowed, and whether that cuts off."""
+    """Return the distance of unreachable vertices, the largest allowed, and whether that cuts off."""
     real = dtype.kind == "f"
     far = np.inf if real else int(np.iinfo(dtype).max)
     most = float(np.finfo(dtype).max) if real else far - 1
@@ -434,12 +434,12 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
 
 
 def _widened(where: Device, distance: Any) -> Any:
-    """Give distances in the type of the result."""
+    """Return distances in the type of the result."""
     if isinstance(distance, PartitionedArray):
         return distance.map(_widened)
     return distance if distance.dtype != np.int32 else _with_infinity(where, distance, NONE)
 
 
 def _with_infinity(where: Device, distance: Any, old: int) -> Any:
-    """Give distances as int64, with its largest value in place of ``old``."""
+    """Return distances as int64, with its largest value in place of ``old``."""
     return where.replaced(distance, old, int(np.iinfo(np.int64).max), np.int64)

@@ -92,7 +92,7 @@ def keep_left(p, left, pivot):
 
 @func
 def colour_of(v, iteration):
-    """Give the colour of a point in a round: a permutation of the ids, one more than 0."""
+    """Return the colour of a point in a round: a permutation of the ids, one more than 0."""
     x = (u32(v) + u32(iteration) * u32(0x9E3779B1)) & u32(IDS)
     x = x ^ (x >> u32(15))  # each step permutes the numbers of 31 bits
     x = (x * u32(0x85EBCA6B)) & u32(IDS)
@@ -103,7 +103,7 @@ def colour_of(v, iteration):
 
 @kernel
 def colour(p, iteration, pivot, now):
-    """Give a point its own colour: in the first round only to the pivot."""
+    """Return a point its own colour: in the first round only to the pivot."""
     if iteration > 0 or p.id == pivot.best % 2**32:
         p.colour = colour_of(p.id, iteration)
         now.add(p)
@@ -216,7 +216,7 @@ def strongly_connected_components(graph: Graph) -> StrongComponents:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Of one that is not directed, these are the connected components.
 
     Returns

@@ -86,7 +86,7 @@ def topological_order(graph: Graph) -> TopologicalOrder:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.
 
     Returns

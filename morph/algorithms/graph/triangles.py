@@ -312,7 +312,7 @@ def triangle_count(graph: Graph) -> TriangleCount:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Parallel edges, and both arcs of an edge, count once; edges from a point to
         itself do not count.
 

@@ -196,7 +196,7 @@ def peel(k, last, rows, left, rest, soon, falling, then):
 
 @kernel
 def find_pair(e, rank, rows):
-    """Give an edge the number of its pair."""
+    """Return an edge the number of its pair."""
     u, v = rows.graph.points[rank[e.src]], rank[e.dst]
     if u.id != v:
         e.pair = rows.pair[find(rows.ends, v, u.first, end_of(u))].id
@@ -249,7 +249,7 @@ def truss_number(graph: Graph) -> TrussNumber:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Parallel edges, and both arcs of an edge, count once and have one number.
 
     Returns
@@ -272,7 +272,7 @@ def k_truss(graph: Graph, k: int) -> KTruss:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         As in `truss_number`.
     k : int
 
