@@ -109,24 +109,24 @@ def _check_answer(
 
 def _check_model(path: str, answer: str, as_json: bool) -> None:
     formula = read_cnf(path)
-    said = read_answer(answer, formula.variables, formula.occurring())
+    solver = read_answer(answer, formula.variables, formula.occurring())
     message = ""
-    if said.status == "UNKNOWN":
+    if solver.status == "UNKNOWN":
         raise BadInput(f"{answer}: the solver did not know: there is nothing to check")
-    if said.model is None:
+    if solver.model is None:
         if not _refuted(formula):
             raise BadInput(f"{answer}: unit propagation alone does not show that there is no model")
     else:
         try:
-            validate.model(formula, said.model)
+            validate.model(formula, solver.model)
         except validate.WrongAnswer as error:
             message = str(error)
-    missing = said.missing if said.model is not None else 0
+    missing = solver.missing if solver.model is not None else 0
     size = {"variables": formula.variables, "clauses": formula.clauses}
-    report = {"input": size, "good": not message, "status": said.status, "unset": missing}
+    report = {"input": size, "good": not message, "status": solver.status, "unset": missing}
     report["message"] = message
     unset = f" ({missing:,} variables without a value were assumed false)" if missing else ""
-    print_report(report, as_json, [f"{said.status}: {message or 'the answer is right'}{unset}"])
+    print_report(report, as_json, [f"{solver.status}: {message or 'the answer is right'}{unset}"])
     if message:
         raise click.exceptions.Exit(1)
 

@@ -110,14 +110,14 @@ def betweenness(
     numbers = np.where(known, np.random.default_rng(seed).uniform(1, 2, arcs.n), 0.0)
     probes = np.stack([numbers, numbers * np.arange(arcs.n)])
     lengths = _lengths(arcs, weighted)
-    want = np.zeros(2)
+    expected = np.zeros(2)
     for s in starts.tolist():
-        want += _sweep(arcs, s, lengths, probes, np.zeros((2, len(arcs.src))), endpoints)
-    error = probes @ np.where(known, found, 0.0) - want
-    if (abs(error) > tolerance * (1 + abs(want))).any():
+        expected += _sweep(arcs, s, lengths, probes, np.zeros((2, len(arcs.src))), endpoints)
+    error = probes @ np.where(known, found, 0.0) - expected
+    if (abs(error) > tolerance * (1 + abs(expected))).any():
         v = _suspect(error, arcs.n)
         culprit = f"vertex {v} is wrong" if v >= 0 else "several vertices are wrong"
-        off = f"{error[0]:.3g} beside {want[0]:.3g}"
+        off = f"{error[0]:.3g} beside {expected[0]:.3g}"
         raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {culprit}")
 
 
@@ -185,15 +185,15 @@ def edge_betweenness(
     )
     numbers = np.random.default_rng(seed).uniform(1, 2, len(order) + 1)[kind]
     probes = np.stack([numbers, numbers * same])
-    want = np.zeros(2)
+    expected = np.zeros(2)
     for s in starts.tolist():
-        want += _sweep(arcs, s, lengths, np.zeros((2, arcs.n)), probes, False)
-    want *= 1 if graph.directed else 2
-    error = probes @ found - want
-    if (abs(error) > tolerance * (1 + abs(want))).any():
+        expected += _sweep(arcs, s, lengths, np.zeros((2, arcs.n)), probes, False)
+    expected *= 1 if graph.directed else 2
+    error = probes @ found - expected
+    if (abs(error) > tolerance * (1 + abs(expected))).any():
         k = _suspect(error, len(order))
         culprit = f"{arcs.edge(k)}, is wrong" if k >= 0 else "several edges are wrong"
-        off = f"{error[0]:.3g} beside {want[0]:.3g}"
+        off = f"{error[0]:.3g} beside {expected[0]:.3g}"
         raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {culprit}")
 
 

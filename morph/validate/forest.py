@@ -106,9 +106,9 @@ def _on_cycles(n: int, src: Ints, dst: Ints) -> Ints:
     left = np.ones(len(src), bool)
     front = np.flatnonzero(into == 0)
     while front.size:
-        gone = edges[rows(offsets, front)]
-        left[gone] = False
-        points, count = np.unique(dst[gone], return_counts=True)
+        removed = edges[rows(offsets, front)]
+        left[removed] = False
+        points, count = np.unique(dst[removed], return_counts=True)
         into[points] -= count
         front = points[into[points] == 0]
     return np.flatnonzero(left)

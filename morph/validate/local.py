@@ -46,16 +46,16 @@ def core_number(graph: Graph, core: Any) -> None:
     )
     level = found[src] == found[dst]
     offsets, heads = grouped(arcs.n, src[level], dst[level])
-    left, gone = support, ~arcs.alive
-    front = np.flatnonzero(~gone & (left <= found))
+    left, removed = support, ~arcs.alive
+    front = np.flatnonzero(~removed & (left <= found))
     while front.size:
-        gone[front] = True
+        removed[front] = True
         hit = heads[rows(offsets, front)]
         np.subtract.at(left, hit, 1)
         hit = np.unique(hit)
-        front = hit[~gone[hit] & (left[hit] <= found[hit])]
+        front = hit[~removed[hit] & (left[hit] <= found[hit])]
     refuse(
-        ~gone,
+        ~removed,
         lambda v: (
             f"vertex {v} has the core number {found[v]}, but lies in a part of which each has more"
             " edges than that"

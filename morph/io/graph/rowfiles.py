@@ -5,8 +5,8 @@ each vertex the 64-bit offset behind its last edge; the ends, of 32 bits in vers
 bytes of padding if m is odd) and 64 in version 2; the data of the edges.  Format: ``FileGraph``
 of the Galois system, written by its ``graph-convert``.
 
-ECL, 32-bit integers throughout: n, m, n + 1 offsets from 0 to m, the ends, and, if the file goes
-on, m weights.  Format: ``ECLgraph.h`` of the ECL codes of Texas State University.
+ECL, 32-bit integers throughout: n, m, n + 1 offsets from 0 to m, the ends, and, if the file
+continues, m weights.  Format: ``ECLgraph.h`` of the ECL codes of Texas State University.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
         raise FormatError(path, None, "the literals do not end with a 0")
     if status != 10:
         return Answer(_WORDS[status], None, variables)
-    asked = truth if among is None else truth[np.asarray(among) - 1]
-    return Answer(_WORDS[status], truth > 0, int((asked == 0).sum()))
+    counted = truth if among is None else truth[np.asarray(among) - 1]
+    return Answer(_WORDS[status], truth > 0, int((counted == 0).sum()))
 
 
 def _take(path: StrPath, number: int, tokens: list[bytes], truth: NDArray[np.int8]) -> bool:
