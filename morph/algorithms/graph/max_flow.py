@@ -286,7 +286,7 @@ def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, An
 
 
 def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> Any:
-    """Limit capacities to at most 1 more than the largest possible flow; drop useless edges.
+    """Limit capacities to at most 1 more than the largest possible flow; 0 for useless edges.
 
     Raises
     ------
