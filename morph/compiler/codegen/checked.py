@@ -14,7 +14,7 @@ from morph.compiler.codegen.statements import Body, heads
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import deaths, shadow
 from morph.compiler.ir.sites import Kind, Sites, ends
-from morph.compiler.passes.grouping import Make, Makes
+from morph.compiler.passes.grouping import Allocations, Make
 from morph.compiler.passes.plan import BodyPlan
 from morph.language.types import Handle, Local, Scalar, Vector
 
@@ -158,7 +158,7 @@ class Checked(Body):
         """Statements in order; an item that has violated a rule returns."""
         for s, group in zip(body, self.body_plan.groups[id(body)], strict=True):
             s = self._operands_first(s)
-            if isinstance(group, Makes):
+            if isinstance(group, Allocations):
                 assert isinstance(s, ir.Assign | ir.Eval) and isinstance(s.value, Make)
                 self._allocate([(s.name if isinstance(s, ir.Assign) else "", s.value)])
             else:

@@ -8,7 +8,7 @@ from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE, parts_of
-from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent
+from morph.compiler.passes.grouping import Allocations, Make, Reads, Writes, column_of, extent
 from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import I64, Column, Handle, Local, Shared, Store, Vector
 
@@ -64,7 +64,7 @@ class Body(Expressions):
                     self._read(reads)
                 case Writes(writes):
                     self._write(writes)
-                case Makes(makes):
+                case Allocations(makes):
                     self._allocate(makes)
                 case s:
                     self.stmt(s)
