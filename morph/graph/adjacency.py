@@ -55,7 +55,7 @@ NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
 
 
 def no_reader() -> None:
-    """Give None, as a dead weak reference does."""
+    """Return None, as a dead weak reference does."""
 
 
 Index = tuple[Array, Array | None]
@@ -208,7 +208,7 @@ class Adjacency:
             self._built[direction] = copy(offsets), None if ids is None else copy(ids)
 
     def index(self, direction: str) -> Index:
-        """Give one index; its offsets are there for the whole capacity of the points.
+        """Return one index; its offsets are there for the whole capacity of the points.
 
         Raises
         ------
@@ -241,7 +241,7 @@ class Adjacency:
         return found
 
     def at(self, direction: str, point: int) -> Array:
-        """Give the ids of a point's edges, in order; of gapped rows in time of their number."""
+        """Return the ids of a point's edges, in order; of gapped rows in time of their number."""
         device = self.points.device
         with device.active():
             if self.gapped and direction in ("out", "in"):
@@ -251,7 +251,7 @@ class Adjacency:
             return device.xp.arange(first, last) if ids is None else ids[first:last]
 
     def at_points(self, points: Array, back: Array | None, build: bool) -> Array | None:
-        """Give the edges at some points, some twice; None if an index for that is not built.
+        """Return the edges at some points, some twice; None if an index for that is not built.
 
         ``back`` has the reverses of edges, if each has one.  Gapped rows stay, so it is worth
         building those of the other direction.
@@ -268,7 +268,7 @@ class Adjacency:
         return self.points.device.xp.concatenate(found)
 
     def edges_from(self, points: Array) -> Array:
-        """Give the edges from some points, in their order."""
+        """Return the edges from some points, in their order."""
         if not self.gapped:
             self.index("out")
         return self._entries_at("out", points)
@@ -542,7 +542,7 @@ class Adjacency:
             return ids
 
     def _padded(self, offsets: Array) -> Array:
-        """Give offsets for the whole capacity of the points."""
+        """Return offsets for the whole capacity of the points."""
         n, size = len(self.points), self.points.capacity + 1
         if offsets.size == size:
             return offsets

@@ -82,7 +82,7 @@ class Applied:
         return Applied, (*told, None, self._given)
 
     def rows(self) -> tuple[Table, int]:
-        """Give the changes as rows of a table, for kernels; they are there until the next batch.
+        """Return the changes as rows of a table, for kernels; they are there until the next batch.
 
         Returns
         -------

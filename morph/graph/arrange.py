@@ -93,7 +93,7 @@ def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:
 def contiguous(
     device: Device, given: Any, a: Array, dtype: Any, keep: bool, taken: Array = None
 ) -> Array:
-    """Give ``a`` as contiguous memory of its own, without a copy if that is sure or allowed.
+    """Return ``a`` as contiguous memory of its own, without a copy if that is sure or allowed.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def offsets_from(device: Device, counts: Array) -> Array:
 
 
 def sources_from(device: Device, offsets: Array, m: int) -> Array:
-    """Give the source of each of ``m`` edges, shape (m,), int32, of checked offsets."""
+    """Return the source of each of ``m`` edges, shape (m,), int32, of checked offsets."""
     xp, n = device.xp, offsets.size - 1
     out = empty(device, m, np.int32)
     with device.active():

@@ -327,7 +327,7 @@ class Making:
 
     @staticmethod
     def bytes_needed(n: int, m: int, weight: Any = None, *, arranged: bool = True) -> int:
-        """Give a bound on the bytes that making a graph takes, besides its input.
+        """Return a bound on the bytes that making a graph takes, besides its input.
 
         What the graph then holds is part of that: 8 bytes a point, and an edge's two ids (4 bytes
         each), its weight, and its input position (4) if edges were not in order.  `from_edges` and

@@ -16,7 +16,7 @@ from morph.runtime.device import Array, Device
 
 
 def id_array(device: Device, x: Any, where: str) -> Array:
-    """Give point ids as an array of integers on ``device``, shape (m,).
+    """Return point ids as an array of integers on ``device``, shape (m,).
 
     Raises
     ------
@@ -84,7 +84,7 @@ def _checked_weight(device: Device, weight: Any, m: int) -> Array | None:
 
 
 def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) -> Any:
-    """Give a list, or an array of objects, as an array of numbers; anything else as it is.
+    """Return a list, or an array of objects, as an array of numbers; anything else as it is.
 
     ``name`` says in errors which weight one is.
 

@@ -27,7 +27,7 @@ class Exporting(Labelled):
 
     @exclusive
     def to_scipy(self, *, weight: str | None = "weight") -> Any:
-        """Give the graph as a sparse matrix: an edge is an entry in row ``src``, column ``dst``.
+        """Return the graph as a sparse matrix: an edge is an entry in row ``src``, column ``dst``.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class Exporting(Labelled):
 
     @exclusive
     def to_networkx(self, *, weight: str | None = "weight") -> Any:
-        """Give the graph as a NetworkX graph, whose nodes are the labels of points, or their ids.
+        """Return the graph as a NetworkX graph, whose nodes are the labels of points, or their ids.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class Exporting(Labelled):
 
     @exclusive
     def to_igraph(self, *, weight: str | None = "weight") -> Any:
-        """Give the graph as an igraph graph; labels of points become the attribute ``name``.
+        """Return the graph as an igraph graph; labels of points become the attribute ``name``.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Exporting(Labelled):
 
     @exclusive
     def to_pandas(self, *, weight: str | None = "weight") -> Any:
-        """Give the edges as a table; an undirected graph has a row for an edge, not for each arc.
+        """Return the edges as a table; an undirected graph has a row for an edge, not for each arc.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Exporting(Labelled):
         return pd.DataFrame(columns if values is None else {**columns, weight: values})
 
     def _arcs(self, weight: str | None) -> tuple[Array, Array, Array | None]:
-        """Give copies on the host of source, destination and a column, in adjacency order."""
+        """Return copies on the host of source, destination and a column, in adjacency order."""
         columns, names = self.edges.columns, ["src", "dst"]
         if weight is not None and (weight != "weight" or weight in columns):
             if weight not in columns:
@@ -181,7 +181,7 @@ class Exporting(Labelled):
         return src, dst, values[0] if values else None
 
     def _edges_once(self, weight: str | None) -> tuple[Array, Array, Array | None]:
-        """Give the same of the edges; of an undirected graph the arcs to a point not smaller."""
+        """Return the same of the edges; of an undirected graph the arcs to a point not smaller."""
         src, dst, values = self._arcs(weight)
         src, dst = src.astype(np.int64), dst.astype(np.int64)
         if self.directed:

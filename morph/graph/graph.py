@@ -203,7 +203,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
-        """Give the index from points to edges; dead edges and edges at dead points are not in it.
+        """Return the index from points to edges; dead edges and edges at dead points are not in it.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class Graph(Making, Exporting):
         self._adjacency.begin_rebuilds(directions, running)
 
     def address(self, kind: str, column: str = "") -> int:
-        """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
+        """Return the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
 
         Of a `gapped` one also ``out_end``, ``in_end``; and offsets are rows of `gapped`.
         The index is built if needed; addresses are valid while ``version`` and those of the tables
@@ -371,7 +371,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def reverses(self) -> Array:
-        """Give each edge's reverse in a graph that is not directed; -1 for dead edges.
+        """Return each edge's reverse in a graph that is not directed; -1 for dead edges.
 
         Returns
         -------
@@ -408,7 +408,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def csr(self) -> tuple[Array, Array, Array | None]:
-        """Give the graph as compressed rows, without a copy where edge k is entry k.
+        """Return the graph as compressed rows, without a copy where edge k is entry k.
 
         Returns
         -------
@@ -426,7 +426,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def edge_list(self) -> tuple[Array, Array, Array | None]:
-        """Give source, destination and weight (or None) of the live edges, by id; shape (m,)."""
+        """Return source, destination and weight (or None) of the live edges, by id; shape (m,)."""
         count, edges = len(self.edges), self.edges
         pick = edges.ids() if edges.live < count else slice(count)
         with self.device.active():
@@ -456,7 +456,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def around(self, row: Row, name: str) -> Any:
-        """Give the rows or the degree of a point or edge that kernels know by ``name``, or None."""
+        """Return the rows or the degree of a point or edge that kernels know by ``name``, or None."""
         if isinstance(row.table, Collection) and "item" in row.table.columns:
             return self.around(row.item, name) if isinstance(row.item, Row) else None
         both, back = ("all", "in") if self.directed else ("out", "out")
@@ -479,7 +479,7 @@ class Graph(Making, Exporting):
         return len(ids) if name.endswith("degree") else [Row(table, i) for i in ids]
 
     def weight(self, src: Any, dst: Any) -> Any:
-        """Give the weight of `edge` (src, dst), 1 if edges have none.
+        """Return the weight of `edge` (src, dst), 1 if edges have none.
 
         Raises
         ------
@@ -503,7 +503,7 @@ class Graph(Making, Exporting):
     def to(self, device: list[Any] | tuple[Any, ...]) -> Any: ...
     @exclusive
     def to(self, device: Any) -> Any:
-        """Give a copy on a device (also if it is this one): all tables, layouts, the adjacency.
+        """Return a copy on a device (also if it is this one): all tables, layouts, the adjacency.
 
         Of a list of devices, as ``morph.partition(g, devices)``.
         """
@@ -522,7 +522,7 @@ class Graph(Making, Exporting):
         return g
 
     def copy(self) -> Graph:
-        """Give a copy on the same device: all tables and ids, which nothing shares with this one.
+        """Return a copy on the same device: all tables and ids, which nothing shares with this one.
 
         Collections and sets of the graph's rows are objects of their own and stay with this graph;
         `copy.deepcopy` of a container copies a graph and its collections together.
@@ -530,7 +530,7 @@ class Graph(Making, Exporting):
         return self.to(self.device)
 
     def snapshot(self) -> Graph:
-        """Give a copy on the same device, for readers of the graph as it is now.
+        """Return a copy on the same device, for readers of the graph as it is now.
 
         A batch changes a graph's arrays in place, and nothing else may read them meanwhile.  The
         copy has its own, with all ids as they are; it costs what its columns and its index take.
@@ -546,7 +546,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def __reduce__(self) -> Any:
-        """Give `pickle` the device, by name, and all tables, on the host."""
+        """Return `pickle` the device, by name, and all tables, on the host."""
         host = self.device.to_host
         tables = [(name, state_of(t)) for name, t in self.tables.items()]
         more = [self.edge_order, self._pairs, self.adjacency()[0] if self.out_identity else None]
@@ -556,7 +556,7 @@ class Graph(Making, Exporting):
         return _rebuilt, (*about, arrays, self._labels)
 
     def like(self, device: str | Device | None = None) -> Graph:
-        """Give a graph with the same tables, columns and layouts, without rows."""
+        """Return a graph with the same tables, columns and layouts, without rows."""
         g = Graph(self.device if device is None else device, self.directed)
         for name, table in self.tables.items():
             copy = g.tables[name] if name in g.tables else g.add_table(name)

@@ -78,7 +78,7 @@ def is_symmetric(csr: Any, weight: bool) -> bool:
 
 
 def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
-    """Give sources and destinations of a NetworkX graph's adjacency, by source.
+    """Return sources and destinations of a NetworkX graph's adjacency, by source.
 
     An undirected edge is there twice, a loop once, parallel edges are there each.
     """
@@ -97,7 +97,7 @@ def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
 
 
 def _networkx_rows(graph: Any) -> list[dict[Any, Any]]:
-    """Give the adjacency; of a view as dicts, since the length of what it filters may be wrong."""
+    """Return the adjacency; of a view as dicts, since the length of what it filters may be wrong."""
     rows = [near for _, near in graph.adjacency()]
     if all(isinstance(near, dict) for near in rows):
         return rows
@@ -107,7 +107,7 @@ def _networkx_rows(graph: Any) -> list[dict[Any, Any]]:
 
 
 def networkx_values(graph: Any, attribute: Any, default: Any, kept: Any = None) -> list[Any]:
-    """Give an attribute of the edges in the order of `networkx_arcs`, or of those ``kept``."""
+    """Return an attribute of the edges in the order of `networkx_arcs`, or of those ``kept``."""
     data: Any = chain.from_iterable(near.values() for near in _networkx_rows(graph))
     if graph.is_multigraph():
         data = chain.from_iterable(keys.values() for keys in data)
@@ -117,7 +117,7 @@ def networkx_values(graph: Any, attribute: Any, default: Any, kept: Any = None) 
 
 
 def networkx_edges(graph: Any, weight: str | None) -> EdgeData:
-    """Give the edges of a NetworkX graph."""
+    """Return the edges of a NetworkX graph."""
     index = {node: i for i, node in enumerate(graph)}
     src, dst = networkx_arcs(graph, index)
     kept = None if graph.is_directed() else src <= dst  # in the order of `graph.edges`
@@ -135,7 +135,7 @@ def networkx_edges(graph: Any, weight: str | None) -> EdgeData:
 
 
 def igraph_edges(graph: Any, weight: str | None) -> EdgeData:
-    """Give the edges of an igraph graph; its vertices' names are labels if no two are equal."""
+    """Return the edges of an igraph graph; its vertices' names are labels if no two are equal."""
     src, dst = np.fromiter(chain.from_iterable(graph.get_edgelist()), np.int64).reshape(-1, 2).T
     found = graph.es[weight] if weight is not None and weight in graph.es.attributes() else []
 
@@ -155,7 +155,7 @@ def _distinct(names: list[Any]) -> bool:
 
 
 def table_edges(table: Any, source: str, target: str, weight: str | None, labels: bool) -> EdgeData:
-    """Give the edges that are the rows of a table of pandas, polars or Arrow.
+    """Return the edges that are the rows of a table of pandas, polars or Arrow.
 
     Raises
     ------

@@ -56,7 +56,7 @@ class Labelled:
         self._set_labels(labels)
 
     def id_of(self, label: Any) -> int:
-        """Give the id of the point that has a label.
+        """Return the id of the point that has a label.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Labelled:
         return found.ids[label]
 
     def ids_of(self, vertices: Any, what: str = "vertices") -> Array:
-        """Give the ids of vertices that are given by their ids or by their labels.
+        """Return the ids of vertices that are given by their ids or by their labels.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Labelled:
 
     @exclusive
     def by_label(self, values: Any) -> dict[Any, Any]:
-        """Give values of points by label; by id if points have no labels.
+        """Return values of points by label; by id if points have no labels.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Labelled:
         return dict(zip(names[ids].tolist(), a[ids].tolist(), strict=True))
 
     def _live_names(self) -> tuple[Array, Array]:
-        """Give the ids of the points that are not deleted, and the label, or the id, of each point.
+        """Return the ids of the points that are not deleted, and the label, or the id, of each point.
 
         Raises
         ------

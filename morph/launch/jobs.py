@@ -75,7 +75,7 @@ class Section:
                 raise
 
     def failed(self) -> list[BaseException]:
-        """Give the error of the function, if it raised one."""
+        """Return the error of the function, if it raised one."""
         return [] if self._error is None else [self._error]
 
 

@@ -267,7 +267,7 @@ def in_order(
 
 
 def _delta(graph: Any) -> float:
-    """Give near-far's width for a graph: the mean weight times 32 over the mean degree."""
+    """Return near-far's width for a graph: the mean weight times 32 over the mean degree."""
     graph = next(x for x in graph if hasattr(x, "edges")) if isinstance(graph, tuple) else graph
     edges = graph.edges
     if "weight" not in edges.columns or not len(edges):

@@ -84,7 +84,7 @@ def largest(found: Any, rows: Any, value: Any, *more: Any) -> None:
 
 @kernel
 def first_of_value(found: Any, rows: Any, value: Any, *more: Any) -> None:
-    """Give the first row whose value is ``found.value``."""
+    """Return the first row whose value is ``found.value``."""
     extreme, first = found.value, found.row_id
     for r in rows:
         first = min(first, r.id if value(r, *more) == extreme else NO_ROW)
@@ -112,7 +112,7 @@ def find_largest(found: Any, rows: Any, value: Any, *more: Any) -> None:
 
 
 def argmin(column: Any) -> Any:
-    """Give the live row with the least value in a column; of equal values the first.
+    """Return the live row with the least value in a column; of equal values the first.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def argmin(column: Any) -> Any:
 
 
 def argmax(column: Any) -> Any:
-    """Give the live row with the greatest value in a column; as `argmin`, NaN being greatest."""
+    """Return the live row with the greatest value in a column; as `argmin`, NaN being greatest."""
     return _extreme(column, "argmax")
 
 

@@ -24,13 +24,13 @@ from morph.runtime.device import Array, Device
 
 @func
 def smaller(a, b):
-    """Give the lesser of two values."""
+    """Return the lesser of two values."""
     return min(a, b)
 
 
 @func
 def larger(a, b):
-    """Give the greater of two values."""
+    """Return the greater of two values."""
     return max(a, b)
 
 
@@ -102,7 +102,7 @@ def scan_column(s, f):
 
 
 def scan_space(column: ColumnView) -> Scan:
-    """Give the memory with which `scan_column` scans a column, also after its table has grown."""
+    """Return the memory with which `scan_column` scans a column, also after its table has grown."""
     n, width = max(column.store.capacity, 1), 16
     while width**3 < n:
         width *= 2
@@ -169,7 +169,7 @@ def compact_rows(s, wanted, *more):
 
 
 def compact_space(rows: Table) -> Compact:
-    """Give the memory with which `compact_rows` selects rows of a table."""
+    """Return the memory with which `compact_rows` selects rows of a table."""
     places = Table("places", rows.device, order=np.int32, count=np.int32)
     places.extend(len(rows))
     return Compact(rows, places.order, places, scan_space(places.count))
@@ -232,7 +232,7 @@ def _scanned(where: Device, values: Array, f: Function) -> Array:
 
 
 def _neutral(op: str, dtype: Any) -> Any:
-    """Give the neutral element of an operation."""
+    """Return the neutral element of an operation."""
     if op in ("sum", "prod", "any", "all"):
         return op in ("prod", "all")
     if dtype.kind == "f":

@@ -35,13 +35,13 @@ class Sort(NamedTuple):
 
 @func
 def same(x):
-    """Give a number."""
+    """Return a number."""
     return x
 
 
 @func
 def id_of(row):
-    """Give the id of a row, -1 for None."""
+    """Return the id of a row, -1 for None."""
     return row.id
 
 
@@ -111,7 +111,7 @@ def sort_order(s):
 
 
 def sort_space(column: ColumnView) -> Sort:
-    """Give the memory with which `sort_order` sorts the rows of a column's table."""
+    """Return the memory with which `sort_order` sorts the rows of a column's table."""
     kind = column.dtype
     places = Table("places", column.store.device, order=i32, spare=i32, keys=kind, spare_keys=kind)
     places.extend(len(column))
@@ -127,7 +127,7 @@ def mark(p, marks):
 
 
 def argsort(keys: Any, *, descending: bool = False) -> Array:
-    """Give the rows in the order of their keys; rows of equal keys in their order.
+    """Return the rows in the order of their keys; rows of equal keys in their order.
 
     Parameters
     ----------

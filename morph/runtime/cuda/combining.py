@@ -49,7 +49,7 @@ extern "C" __global__ void combine(
 
 
 def text(kind: str, op: str) -> str:
-    """Give the C++ of the kernel for values of a type, such as ``"i4"``."""
+    """Return the C++ of the kernel for values of a type, such as ``"i4"``."""
     return f"typedef {TYPES[kind]} T;\n#define OPERATION {OPERATIONS[op]}\n{TEXT}"
 
 

@@ -76,7 +76,7 @@ class BoundStore:
         return int(self.meta[COUNT])
 
     def check(self, row: int, node: ir.Node, live: bool = True) -> int:
-        """Give ``row`` if it has been handed out; checked, if it is not deleted either."""
+        """Return ``row`` if it has been handed out; checked, if it is not deleted either."""
         if not 0 <= row < self.meta[COUNT]:
             if self.checks is not None:
                 self.checks.stop(Kind.NO_ROW, node, row, self.count)

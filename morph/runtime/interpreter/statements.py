@@ -68,7 +68,7 @@ class Statements(Expressions):
         self.functions[f.name] = call
 
     def parameters(self, f: ir.Func) -> list[str]:
-        """Give the names of the parameters that are values; translate ``f`` from here on."""
+        """Return the names of the parameters that are values; translate ``f`` from here on."""
         self.types = dict(f.params) | dict(f.locals)
         return [n for n, t in f.params if not isinstance(t, Object)]
 
