@@ -353,8 +353,8 @@ def problem(
             if isinstance(n, ir.Binary):
                 return f"{v.value} {n.op} {v.limit} overflows {n.type}, and is used as an index"
             if negates(n):
-                what = "abs" if isinstance(n, ir.Builtin) else "-"
-                return f"{what}({v.value}) overflows {n.type}, and is used as an index"
+                operation = "abs" if isinstance(n, ir.Builtin) else "-"
+                return f"{operation}({v.value}) overflows {n.type}, and is used as an index"
             return f"{v.value} does not fit in {n.type}, and is used as an index"
         case Kind.NO_INTEGER:
             assert isinstance(n, ir.Expr)

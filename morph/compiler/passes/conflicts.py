@@ -66,11 +66,11 @@ def _read(n: ir.Node) -> Iterator[Use]:
 
 def _described(k: int, use: Use, how: str, section: int, other: str, at: ir.Node) -> str:
     kind, slot, column = use
-    what = f"column {user_name(column)!r} of {slot}" if kind == "column" else slot
+    resource = f"column {user_name(column)!r} of {slot}" if kind == "column" else slot
     before = "" if how == other else f" {VERBS[other]} it"
     also = "too, " if how == other else ""
     return (
-        f"section {k + 1} {VERBS[how]} {what}, and section {section + 1}{before}"
+        f"section {k + 1} {VERBS[how]} {resource}, and section {section + 1}{before}"
         f" {also}in line {at.pos.line}"
     )
 

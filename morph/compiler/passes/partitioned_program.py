@@ -91,9 +91,9 @@ def describe_program(found: PartitionedProgram) -> list[str]:
         (block,) = p.unit.blocks
         (step,) = block.steps
         assert isinstance(step, ir.Foreach)
-        what = [*describe(p), *(f"first: {_described(m)}" for m in before)]
-        what += [f"then: {_described(m)}" for m in sends]
-        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in what]
+        exchanges = [*describe(p), *(f"first: {_described(m)}" for m in before)]
+        exchanges += [f"then: {_described(m)}" for m in sends]
+        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in exchanges]
     return lines
 
 

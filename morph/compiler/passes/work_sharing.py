@@ -268,7 +268,7 @@ def independent(
 
 
 def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
-    """The last loops, one in each branch: what comes before, the loop, what follows."""
+    """The last loops, one in each branch, with the statements before and after them."""
     branch = body[-1] if body else None
     if isinstance(branch, ir.If):
         found = [
