@@ -9,7 +9,7 @@ of a tile in an iteration of that tile.  On a CPU an item runs on one thread, in
 
 `group_plan` finds the loops that are divided.  A kernel that does not qualify runs on one thread:
 its loops are not independent (see `work_sharing`), or its statements are not *uniform*, so that
-threads could take different branches on their way to a barrier: they read values that other items change.
+threads could take different branches before a barrier: they read values that other items change.
 """
 
 from __future__ import annotations
