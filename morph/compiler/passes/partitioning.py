@@ -70,11 +70,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A column of which each part has a copy, and how the copies are made equal after the step.
+    """A column that every part has whole, and how it gets one value again after the step.
 
-    ``op``: ``add``, the old value plus the increments of all parts; ``min``, ``max``, ``or``,
-    ``and`` or ``sum`` of all parts' values; ``set``, the value of a part that has changed it;
-    ``first``, the value of the first part.
+    ``op``: ``add``, the value before and what each part has added; ``min``, ``max``, ``or``,
+    ``and`` of all parts' values; ``sum`` of these; ``set``, the value of a part that has changed
+    it; ``first``, that of the first part.
     """
 
     slot: str
@@ -500,7 +500,7 @@ class _Derivation:
         return tuple(sorted(found | {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}))
 
     def _totals(self) -> tuple[Total, ...]:
-        """The columns of rows copied to all parts that parts may change differently."""
+        """The columns of rows that every part has, where parts may change them differently."""
         partial = self._partial_sums()
         loops = [n for n in ir.walk(self.kernel.body) if self._is_divided(n)]
         inside = {id(n) for s in loops for n in ir.walk(s)}
@@ -522,7 +522,7 @@ class _Derivation:
         return tuple(Total(*column, how) for column, how in sorted(found.items()) if how != "same")
 
     def _total(self, n: Any, divided: bool, unused: bool, partial: Mapping[str, str]) -> str:
-        """How changes of a copied value are combined; ``same``: all parts make the same change."""
+        """How a change of what every part has is combined; ``same`` if all parts do the same."""
         if isinstance(n, ir.Write):
             if isinstance(n.value, ir.Var) and n.value.name in partial:
                 return partial[n.value.name]
@@ -541,7 +541,7 @@ class _Derivation:
         return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
 
     def _partial_sums(self) -> dict[str, str]:
-        """The locals that loops over partitioned tables reduce to, and the combining operation."""
+        """The locals that loops over partitioned tables reduce to, and how parts' are combined."""
         body, found = self.kernel.body, dict[str, str]()
         shared = shared_loop(self.kernel, self.funcs, self.rows.tables)
         known = dict(shared.reductions) if shared is not None else {}
@@ -573,7 +573,7 @@ class _Derivation:
         return found
 
     def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:
-        """Whether all items execute the writes, which are in the statements ``after`` a loop."""
+        """Whether all items make the writes, which are among the statements ``after`` a loop."""
         everywhere = self.step.start is None and self.kernel.where is None
         leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
         return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
@@ -589,7 +589,7 @@ def _same_row(n: Any) -> Any:
 
 
 def _is_first(row: ir.Expr) -> bool:
-    """Whether a row is the single row of scalars."""
+    """Whether a row is the only one of scalars."""
     return isinstance(row, ir.Cast) and isinstance(row.x, ir.Const)
 
 

@@ -88,8 +88,8 @@ class Cutter:
 
     rows: Ownership
     kernel: ir.Kernel
-    owned: dict[str, str]  # by table, the scalar with the number of owned rows
-    taken: set[str]  # used names of slots
+    owned: dict[str, str]  # by table, the scalar with the number of own rows
+    taken: set[str]  # names of slots
     combines: dict[tuple[str, str], str] = field(default_factory=dict)
     spreads: set[tuple[str, str]] = field(default_factory=set)
     bounds: dict[tuple[str, str], str] = field(default_factory=dict)  # see `Partitioning.bounds`
@@ -222,7 +222,7 @@ class Cutter:
         return replace(test, cond=ir.Compare(op=op, x=load, y=u, type=BOOL, pos=a.pos))
 
     def _is_only_change(self, a: ir.Atomic) -> bool:
-        """Whether this is the only change of a column, with the same value for all items."""
+        """Whether a column changes in no other way, and by the same value for all items."""
         offered = bare(_widened(a.args[0]))
         changes = [
             (n, f.name)
@@ -567,7 +567,7 @@ class Cutter:
                     self.spreads.add(self._column(n))
 
     def _is_uniform(self, x: object) -> bool:
-        """Whether an expression has the same value for all items."""
+        """Whether an expression has one value for all items."""
         for n in ir.walk(x):
             if isinstance(n, ir.Var) and n.name not in self.uniform:
                 return False

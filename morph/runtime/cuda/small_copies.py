@@ -410,7 +410,7 @@ class CudaWriter:
 
     def __init__(self, on: SmallCopies, writes: Sequence[Write], seeds: Seeds | None) -> None:
         self.on, self.commands = on, (c := Commands())
-        self.fits = all([c.add(*w) for w in writes])  # otherwise they need several launches
+        self.fits = all([c.add(*w) for w in writes])  # else they take several launches
         self.fixed = c.n, c.at, c.largest
         self.seeds = seeds
         if seeds is not None:
@@ -418,7 +418,7 @@ class CudaWriter:
             self.fits &= c.n + needs <= COMMANDS and c.at + 8 + MOST + needs <= VALUES
 
     def write(self, rows: Any, copies: Any, counters: Any) -> None:
-        """Execute the writes, then those of the seeds."""
+        """Make the writes, then those of the seeds."""
         c, seeds = self.commands, self.seeds
         if seeds is not None:
             c.n, c.at, c.largest = self.fixed
@@ -429,11 +429,11 @@ class CudaWriter:
             for array, value in seeds.columns:
                 size, at = array.dtype.itemsize, array.data.ptr
                 c.values[c.at : c.at + 1].view(array.dtype)[0] = value
-                step, each = array.strides[0], size if is_wide(array) else 16  # 16-byte units
+                step, each = array.strides[0], size if is_wide(array) else 16  # bytes of 16
                 for row in (*rows.tolist(), *copies.tolist()):
                     unit, how = row * each // 16, size | SPOT | c.at << 32
                     c.commands[c.n] = at + row * step, unit, 0, how
                     c.n += 1
                 c.at += 1
-        if c.n:  # otherwise all arrays are empty
+        if c.n:  # else all arrays are empty
             self.on.start(c)
