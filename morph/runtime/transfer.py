@@ -1,6 +1,6 @@
-"""Copies large arrays from a GPU to the host through pinned memory, from which threads copy chunks.
+"""Large arrays from a GPU to the host: by pinned memory, from which threads copy chunks.
 
-A direct copy into new memory is slow, as the operating system maps its pages one after another.
+A copy straight into new memory waits for the operating system to map its pages, one after another.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-LARGE = 1 << 25  # bytes; smaller arrays are copied at once
+LARGE = 1 << 25  # bytes; a smaller array is copied in one piece
 CHUNK = 1 << 23
-SLOTS = 8  # chunks in flight
+SLOTS = 8  # chunks under way
 
 
 def fetch(x: Any) -> np.ndarray[Any, Any]:
