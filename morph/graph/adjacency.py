@@ -170,7 +170,7 @@ class Adjacency:
         self._bound = Bound(-1, None, None)
         self.kept: Callable[[], Any] = no_reader  # returns the reader of the latest batch, or None
         self.moves = 0  # counts reallocations of the entries of gapped rows
-        self.stamp = 0  # identifies the batch that a batch table contains
+        self.stamp = 0  # of the batch that lies in a table of batches
 
     @property
     def has_out(self) -> bool:
@@ -413,8 +413,7 @@ class Adjacency:
             if short <= 0:
                 break
             ends = {d: rows.limit - rows.top for d, rows in self._gapped.items()}
-            # one direction: otherwise both would grow each time
-            self._enlarge(min(ends, key=ends.__getitem__), short, back)
+            self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
             part = INSERTS
         self._built.clear()
         return short

@@ -27,9 +27,9 @@ from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.runtime.device import Array, Device, device_for
 
-apply: Hook[Applied] = Hook()  # provided by updates.changes
-pair_up: Hook[Array] = Hook()  # provided by updates.changes
-partition: Hook[Any] = Hook()  # provided by partition.partition
+apply: Hook[Applied] = Hook()  # updates.changes
+pair_up: Hook[Array] = Hook()  # updates.changes
+partition: Hook[Any] = Hook()  # partition.partition
 delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
 

@@ -36,7 +36,7 @@ STRIDED = 1 << 13  # values are read from an array; its address and stride are t
 REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
-SHORT = 0.01  # seconds; a longer wait sleeps between polls
+SHORT = 0.01  # seconds; a longer wait sleeps in between
 
 TEXT = f"""
 typedef unsigned long long u64;
