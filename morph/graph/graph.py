@@ -82,7 +82,7 @@ class Graph(Making, Exporting):
         self.name = "graph"
         self.directed = directed
         self.tables: dict[str, Table] = {}
-        self.kept: dict[Any, Any] = {}  # workspaces of algorithms, for later calls
+        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self.version = self.changes = 0
         self.out_identity = False
         self.tiled = ""  # the direction in which launches compute sums by tiles, or empty

@@ -16,7 +16,7 @@ import numpy as np
 from morph.compiler.ir.layout import TILE_ROWS
 from morph.runtime.device import Array, Device
 
-VALUE = 8  # bytes read at the other end of an entry
+VALUE = 8  # bytes that are read at the other end of an entry
 UNEVEN = 4.0  # largest ratio of the mean of squared degrees to the square of their mean
 SAMPLE = 4096  # entries that are tested for the distance of their ends
 NEED = 32  # bytes of temporary memory for each entry during the sort
