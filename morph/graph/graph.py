@@ -21,7 +21,7 @@ from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
 from morph.graph.export import Exporting
-from morph.graph.tiles import Tiles
+from morph.graph.tiles import TILED, Tiles
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -82,7 +82,7 @@ class Graph(Making, Exporting):
         self.name = "graph"
         self.directed = directed
         self.tables: dict[str, Table] = {}
-        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
+        self.kept: dict[Any, Any] = {}  # caches for the next call of an algorithm or launch
         self.version = self.changes = 0
         self.out_identity = False
         self.tiled = ""  # the direction in which launches compute sums by tiles, or empty
@@ -287,10 +287,10 @@ class Graph(Making, Exporting):
         if self.tiled or self._adjacency.tiles(direction) is None:
             yield
             return
-        before, known = self.version, self.kept.get("tiled")
+        before, known = self.version, self.kept.get(TILED)
         self.tiled = direction
         renew(self, known[1] if known and known[0] == before else None)  # bound launches stay valid
-        self.kept["tiled"] = before, self.version
+        self.kept[TILED] = before, self.version
         try:
             yield
         finally:

@@ -16,6 +16,7 @@ import numpy as np
 from morph.compiler.ir.layout import TILE_ROWS
 from morph.runtime.device import Array, Device
 
+TILED = "tiled"  # key in `Graph.kept`: versions of the graph before and in `sums_by_tiles`
 VALUE = 8  # bytes that are read at the other end of an entry
 UNEVEN = 4.0  # largest ratio of the mean of squared degrees to the square of their mean
 SAMPLE = 4096  # entries that are tested for the distance of their ends
