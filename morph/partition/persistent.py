@@ -44,7 +44,6 @@ from morph.partition.shared import shared_by, words_of_marks
 from morph.partition.transport import raise_together
 
 SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
-OTHERS = 16  # of so many queries of the first GPU, one is of the others, too
 
 
 class PartLaunch(Launch):
@@ -319,11 +318,9 @@ class PersistentProgram(LaunchOnParts):
 
     def _poll(self) -> list[memoryview]:
         """Wait until all GPUs have ended; raise an error at once, as other parts wait for it."""
-        found, begin, turn = dict[PartLaunch, memoryview](), perf_counter(), 0
-        first = self.launches[0]  # parts end together: others are asked if they have an error
+        found, begin = dict[PartLaunch, memoryview](), perf_counter()
         while len(found) < len(self.launches):
-            turn += 1
-            for p in self.launches if found or turn % OTHERS == 0 else (first,):
+            for p in self.launches:
                 if p not in found and p.scratch.report.ended():
                     found[p] = p.wait()
             if (past := perf_counter() - begin) > SHORT:

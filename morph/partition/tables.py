@@ -579,7 +579,7 @@ class EarlyResults:
         """Enqueue the copies; if the launch is repeated, they are made again."""
         self._made, table = None, self._table
         if all(table._stays_on_parts(table.columns[name]) for name in self._names):
-            with suppress(Exception):  # such as no memory: `arrays` raises it after the program
+            with suppress(MemoryError):  # `arrays` tries again when the program has ended
                 self._made = table.results(self._where, *self._names)
 
     def arrays(self) -> list[Any]:
