@@ -268,7 +268,7 @@ class PartitionedLaunch(LaunchOnParts):
             combined = [self._table(c.slot)._routes.at_mirrors(k, c.column) for c in found.combines]
             boxes = [(m, p.object(m.slot)) for m in found.messages]
             messages = [
-                sent_messages(graph, k, box.table.name, box, [c.name for c in m.columns])
+                sent_messages(graph, k, box.table.name, box, [c.name for c in m.columns], m.own)
                 for m, box in boxes
             ]
             sent[k] = [*combined, *messages]
