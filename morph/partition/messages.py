@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from morph.language.dtypes import vec
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Column
 from morph.runtime.device import Array
+
+OWN = (-(2**31), 0)  # the range of own rows, which come before the mirrors
+FEW = 16  # parts: on the host the messages to each are then found by comparing, else by sorting
 
 
 def message_box(table: Table, slot: str, columns: Sequence[Column]) -> Collection:
@@ -56,12 +60,18 @@ def sent_messages(
     with device.active():
         mirror, positions = items - items.dtype.type(share.owned), routes.positions(k)
         if positions is not None and positions.size:
-            at = positions[xp.maximum(mirror, 0)]
+            at = positions[xp.maximum(mirror, 0)].astype(items.dtype)
             mirror = xp.where(mirror < 0, mirror, at) if own else at
         if parts == 2 and not own:  # all are for the other part
-            columns = [mirror.astype(items.dtype, copy=False), *(a.copy() for a in columns[1:])]
+            columns = [mirror, *(a.copy() for a in columns[1:])]
             none = [a[:0] for a in columns]  # copies, as the box receives the other part's
             return [none, columns] if k == 0 else [columns, none]
+        if device.on_host and parts <= FEW:
+            cuts = share.mirrors_of.tolist()
+            ranges = [*pairwise(cuts)]
+            if own:
+                ranges[k] = OWN
+            return [_between(columns, mirror, *x) for x in ranges]
         bounds = routes.bounds(k)
         owner = xp.searchsorted(bounds, mirror, side="right") - 1
         position = mirror - bounds[owner]
@@ -75,6 +85,15 @@ def sent_messages(
         columns = [a[order] for a in columns]
         cuts = device.to_host(ends).tolist()
         return [[a[i:j] for a in columns] for i, j in zip(cuts[:-1], cuts[1:], strict=True)]
+
+
+def _between(columns: Sequence[Array], mirror: Array, first: int, end: int) -> list[Array]:
+    """Pick the messages to mirrors of a range, or to own rows."""
+    if first == end:
+        return [a[:0] for a in columns]
+    at = np.flatnonzero((mirror >= first) & (mirror < end))
+    item = columns[0][at] if first < 0 else mirror[at] - mirror.dtype.type(first)
+    return [item, *(a[at] for a in columns[1:])]
 
 
 def received_messages(
