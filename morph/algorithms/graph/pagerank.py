@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph, results
+from morph.algorithms.graph.arguments import early_results, live_edges, of_graph
 from morph.algorithms.graph.workspace import workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
@@ -260,9 +260,10 @@ def _iterate(graph: Any, variant: _Variant, kind: Any, jump: Any, limits: Any) -
             graph.edges.arriving[live_edges(graph)] = arriving
         if not uniform:
             graph.points.jump[:] = graph.points.rank[:] = jump
-        with graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext():
+        by_tiles = graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext()
+        with by_tiles, early_results(graph, "rank") as found:
             done = variant.program(graph, totals, jump if uniform else 1.0, *limits)
-        (rank,) = results(graph, "rank")
+        (rank,) = found.arrays()
         return PageRank(rank, done, float(totals.change))
 
 
