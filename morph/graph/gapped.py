@@ -25,6 +25,7 @@ DELETED, UPDATED, INSERTED = 1, 2, 3  # what a batch does to an edge
 # The first part of a batch that the program runs: all; the index, if the edges are known; or the
 # inserts, if the arena was full and has been enlarged.
 ALL, INDEX, INSERTS = 0, 1, 2
+NOT_APPLIED = -(2**62)  # result of a program that follows a batch which was not applied as given
 
 LEAST = 1 << 10  # least number of unused entries at the end of a new arena
 WORK = ("extent", "position", "inserted", "deleted")  # the last three are 0 except during a batch

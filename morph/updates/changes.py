@@ -20,6 +20,7 @@ from morph.runtime.device import Array, is_host
 from morph.updates import fast_path
 from morph.updates.batch import Batch
 from morph.updates.named import edges_to_delete, edges_to_update, points_to_delete
+from morph.updates.single import note_single, recognise, single_changes
 
 if TYPE_CHECKING:
     from morph.graph import Graph
@@ -33,6 +34,11 @@ def apply(
 ) -> Applied:  # fmt: skip
     """Do what `Graph.apply` promises."""
     g.may_change()
+    if then is None and points is None and (singles := single_changes(g)) is not None:
+        one = recognise(inserts, deletes, updates, singles.weight)
+        done = None if one is None else singles.apply(one, nonnegative)
+        if done is not None:
+            return done[0]
     then = None if then is None else _unchangeable(g, then)
     with g.device.active():
         fast = None
@@ -43,6 +49,8 @@ def apply(
             if follows(g, moves) and g._adjacency.has_out:
                 done = fast_path.carry_out(g, fast, nonnegative, then)
                 if done is not None:
+                    if sum(fast.counts) == 1:
+                        note_single(g)
                     return done
         return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), then)
 

@@ -1,0 +1,123 @@
+"""Programs bound to their objects, for calls in which only numbers differ.
+
+A call of a program finds its launch by all its arguments, which takes longer than a short launch
+itself.  A `Prepared` program is looked up once; its calls pack numbers, launch, and read the result.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+from morph.compiler.ir.layout import Status
+from morph.data.versions import latest
+from morph.launch import launcher
+from morph.launch.checked import is_checked
+from morph.launch.foreach import Program
+from morph.launch.launcher import RUN, Launch
+from morph.launch.lookup import launch_for
+from morph.launch.threads import get_num_threads
+
+FAILED = int(Status.FAILED)
+Numbers = tuple[int | float | bool, ...]
+
+
+class Prepared:
+    """A program bound to its objects, run by one CPU thread or one block of a GPU.
+
+    Values that kernels take from globals are compared when it is made, not at each call.
+
+    Attributes
+    ----------
+    launch : Launch
+        With an argument block of its own.
+    """
+
+    __slots__ = ("_none", "_pick", "_state", "launch", "mode")
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch, compiled = launch.separate(), launch.compiled
+        # all numbers among the arguments, in their order; in the block they lie in another one
+        places = {at: k for k, at in enumerate(sorted(compiled.origins))}
+        self._pick: Any = itemgetter(*(places[at] for at in compiled.origins))
+        self._state = self.launch.state.data if launch.on_host else None
+        self._none = bytes(0 if self._state is None else self._state.nbytes)
+        if self._state is not None:
+            self._state = self._state.cast("B")
+        self.mode = launch.mode
+        self.launch._fill()
+
+    @classmethod
+    def of(cls, program: Program, *args: Any) -> Prepared | None:
+        """Bind a program; None if its calls are more than one launch, or need what `run` omits."""
+        if is_checked():
+            return None
+        launch, _ = launch_for(program, None, args, None)
+        plain = launch is not None and launch.__class__ is Launch and launch.is_plain()
+        return cls(launch) if plain and launch is not None else None
+
+    def current(self) -> bool:
+        """Whether a call would find the same launch."""
+        launch = self.launch
+        return (
+            launch._current()
+            and self.mode == (launcher.faults, launcher.seed)
+            and not is_checked()
+        )
+
+    def run(self, numbers: Numbers, then: Prepared | None = None, more: Numbers = ()) -> Any:
+        """Launch with all numbers among the arguments, in the order of these; return the result.
+
+        A second program, ``then``, is launched behind the first one without waiting for it; only
+        its result is returned.  The caller has seen that both are `current`.
+        """
+        launch = self.launch
+        shared = launch.scratch
+        with launch.lock, shared.lock:
+            if shared.running:
+                raise RuntimeError("a signal handler that interrupts a launch cannot launch")
+            shared.running = True
+            try:
+                self._start(numbers)
+                last = self
+                if then is not None:
+                    then._start(more, False)
+                    last = then
+                return last._result()
+            except BaseException:  # also one raised by a signal handler
+                shared.stop()
+                raise
+            finally:
+                shared.running = False
+                if not launch.on_host:
+                    launch._touch()
+                    if then is not None:
+                        then.launch._touch()
+
+    def _start(self, numbers: Numbers, first: bool = True) -> None:
+        """Write the numbers, and launch."""
+        launch = self.launch
+        s, compiled, most = launch.scratch, launch.compiled, get_num_threads()
+        compiled.scalars.pack_into(launch.buffer, compiled.first_scalar, *self._pick(numbers))
+        s.launches += 1
+        RUN.pack_into(launch.buffer, compiled.run_offset, 0, s.launches, 1)
+        if first:  # else the status is that of the launch before, which has not ended
+            s.begin()
+        if launch.scratch_version != s.version or launch.threads != most:
+            launch._fill_shared(most)
+        if self._state is not None:
+            self._state[:] = self._none
+        launch.binary(launch.arguments, 1, True)
+
+    def _result(self) -> Any:
+        """Wait for the launch, execute deferred items again, and return the result."""
+        launch = self.launch
+        s, compiled, most = launch.scratch, launch.compiled, get_num_threads()
+        while True:
+            status = s.report.wait(launch.reported, compiled.interruptible)
+            if not status[FAILED]:
+                break
+            launch._resume(1, most)
+            launch.binary(launch.arguments, launch._items(), True)
+        launch._finish(status)
+        return launch._result()
