@@ -85,6 +85,8 @@ class Prepared:
                     last = then
                 return last._result()
             except BaseException:  # also one raised by a signal handler
+                if not launch.compiled.interruptible:
+                    shared.report.wait(True, False)
                 shared.stop()
                 raise
             finally:
@@ -112,12 +114,11 @@ class Prepared:
     def _result(self) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""
         launch = self.launch
-        s, compiled, most = launch.scratch, launch.compiled, get_num_threads()
-        while True:
-            status = s.report.wait(launch.reported, compiled.interruptible)
-            if not status[FAILED]:
-                break
-            launch._resume(1, most)
+        s, interruptible = launch.scratch, launch.compiled.interruptible
+        status = s.report.poll(s.launches, interruptible)
+        while status[FAILED]:
+            launch._resume(1, get_num_threads())
             launch.binary(launch.arguments, launch._items(), True)
+            status = s.report.wait(True, interruptible)
         launch._finish(status)
         return launch._result()

@@ -254,15 +254,9 @@ def publish(
     g: Graph, counts: tuple[int, int, int], run: Prepared, repeated: bool, moved: bool
 ) -> Applied:
     """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
-    edges, index, ids = g.edges, g._adjacency, run.ids
+    edges, ids = g.edges, run.ids
     deleted, fresh, again = counts[0], run.counts.arcs, ids.reused
-    spared, single, changes = 0, 0, 1
-    done = Applied.__new__(Applied)
-    done._graph, done._given, done._present, done._since = g, counts[2], -1, g.changes
-    done.points, done.absent, done.repeated = none(g.device), 0, 0
-    if repeated:
-        out, spared, single, done.absent = index.left_out()
-        done.repeated, changes = out - done.absent, out < sum(counts)
+    out, spared, single, absent = g._adjacency.left_out() if repeated else (0, 0, 0, 0)
     if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
@@ -272,14 +266,26 @@ def publish(
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
         edges._host_meta[:] = after
-    done._batch = kept = Kept(g, run, counts, repeated)
-    index.kept = ref(kept)
-    if again or ids.edges < g._made:
+    total = run.counts.given * (1 if g.directed else 2)
+    kept = Kept(g, run.table, counts, repeated, ids.edges, again, fresh, total)
+    done = applied(g, kept, int(out < sum(counts)))
+    done.absent, done.repeated = absent, out - absent
+    if moved and (fresh or deleted):
+        g.moved()
+    return done
+
+
+def applied(g: Graph, kept: Kept, changes: int = 1) -> Applied:
+    """Give what a launch has changed, which ``kept`` reads when it is asked for."""
+    done = Applied.__new__(Applied)
+    done._graph, done._given, done._present, done._since = g, kept.counts[2], -1, g.changes
+    done.points, done.absent, done.repeated = none(g.device), 0, 0
+    done._batch = kept
+    g._adjacency.kept = ref(kept)
+    if kept.again or kept.first < g._made:
         g._forget_order(done.inserted)
-    if fresh or deleted:
+    if kept.fresh or kept.counts[0]:
         g.out_identity = False
-        if moved:
-            g.moved()
     g.changes += changes
     done._changes = g.changes
     return done
@@ -423,11 +429,13 @@ class Kept:
         "table", "total",
     )  # fmt: skip
 
-    def __init__(self, g: Graph, run: Prepared, counts: tuple[int, int, int], holes: bool) -> None:
-        self.graph, self.table, self.counts, self.holes = g, run.table, counts, holes
-        self.first, self.again, self.fresh = run.ids.edges, run.ids.reused, run.counts.arcs
+    def __init__(
+        self, g: Graph, table: Table, counts: tuple[int, int, int], holes: bool, first: int,
+        again: int, fresh: int, total: int,
+    ) -> None:  # fmt: skip
+        self.graph, self.table, self.counts, self.holes = g, table, counts, holes
+        self.first, self.again, self.fresh, self.total = first, again, fresh, total
         self.stamp = g._adjacency.stamp
-        self.total = run.counts.given * (1 if g.directed else 2)
         self.raw: Array = None
         self.new: Array = None
 

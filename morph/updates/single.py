@@ -63,7 +63,7 @@ def weight_in(x: Any, dtype: Any) -> Any:
     if type(x) is np.ndarray:
         if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iuf":
             return None
-        if x.dtype == dtype:
+        if x.dtype is dtype or x.dtype == dtype:
             return x.item()
         x = x.item()
     elif isinstance(x, np.integer | np.floating):
@@ -132,7 +132,7 @@ class SingleChanges:
 
     __slots__ = (
         "_back", "_counters", "_edges", "_epoch", "_fixed", "_flags", "_last", "_limit",
-        "_versions", "graph", "program", "rows", "table", "weight",
+        "_point_counters", "_versions", "graph", "program", "rows", "table", "weight",
     )  # fmt: skip
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
@@ -144,7 +144,9 @@ class SingleChanges:
         self._back = None if g.directed else g._pairs
         lengths = [g.edges.capacity, *([] if self._back is None else [int(self._back.size)])]
         self._limit, self._flags = min(lengths), fast_path.flags_of(g) | SINGLE
-        self._counters = g.edges.meta.data if g.device.on_host else None
+        on_host = g.device.on_host
+        self._counters = g.edges.meta.data if on_host else None
+        self._point_counters = g.points.meta.data if on_host else None
         self._versions, self._epoch = self._versions_now(), -1
         self._last: tuple[Any, ...] = ()
 
@@ -174,6 +176,12 @@ class SingleChanges:
                 return False
             self._epoch = latest.epoch
         return (self._back is None or self.graph._pairs is self._back) and self.program.current()
+
+    def points(self) -> int:
+        """The number of points."""
+        if self._point_counters is None:
+            return self.graph.points._host_meta.item(COUNT)  # type: ignore[no-any-return]
+        return self._point_counters[COUNT]
 
     @property
     def next_stamp(self) -> int:
@@ -212,7 +220,7 @@ class SingleChanges:
             self.table.meta[COUNT] = self.rows
         counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
         head = min(counters[HEAD], counters[COMMITTED])
-        ids = g.points._host_meta.item(COUNT), first, again, head, counters[TAIL]
+        ids = self.points(), first, again, head, counters[TAIL]
         numbers = (*self._fixed, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
         try:
@@ -220,7 +228,11 @@ class SingleChanges:
             if result and (then is None or result == NOT_APPLIED):
                 return self._rest(result)
             index.refresh()
-            return fast_path.publish(g, *self._run(), False, False), result
+            if self._counters is None:
+                return fast_path.publish(g, *self._run(), False, False), result
+            made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
+            kept = fast_path.Kept(g, self.table, made, False, first, again, arcs, self.rows)
+            return fast_path.applied(g, kept), result
         except BaseException:
             self.put_back()
             raise

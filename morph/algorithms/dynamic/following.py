@@ -112,7 +112,6 @@ class Maintained:
 
     # --- changes ---------------------------------------------------------------------------------
 
-    @exclusive
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
         delete_points: Any = None, *, then: Callable[[Any], object] | None = None,
@@ -134,6 +133,23 @@ class Maintained:
             If the batch is not right (see `Graph.apply`), or, of `DynamicSSSP`, a weight negative
             or NaN.
         """
+        with self._lock:
+            if then is None and delete_points is None and self._seen == self.graph.changes:
+                try:
+                    done = self._apply_single(inserts, deletes, updates)
+                except BaseException as error:
+                    self._fail(error, changed=True)
+                    raise
+                if done is not None:
+                    self._commit()
+                    return done
+            return self._apply(inserts, deletes, updates, delete_points, then)
+
+    def _apply(
+        self, inserts: Any, deletes: Any, updates: Any, delete_points: Any,
+        then: Callable[[Any], object] | None,
+    ) -> Update:  # fmt: skip
+        """Apply a batch of any size."""
         self._follow_others()
         begin = perf_counter()
         report: list[Any] = []
@@ -146,25 +162,24 @@ class Maintained:
                 then(applied)
 
         try:
-            if then is None and delete_points is None:
-                single = self._apply_single(inserts, deletes, updates)
-                if single is not None:
-                    self._commit()
-                    return single
             applied = self.graph.apply(
                 inserts, deletes, updates, delete_points,
                 nonnegative=self._nonnegative, then=repair_values,
             )  # fmt: skip
         except BaseException as error:
-            self._seen = -1
-            self._put_back()
-            # an interrupt may come when the graph has changed
-            if isinstance(error, Exception) and (self._rolls_back or not report):
-                self._seen = self.graph.changes
+            self._fail(error, changed=bool(report))
             raise
         self._commit()
         middle, (decision, affected, rounds), end = report
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
+
+    def _fail(self, error: BaseException, changed: bool) -> None:
+        """Roll back the result after a batch that failed, perhaps when the graph had ``changed``."""
+        self._seen = -1
+        self._put_back()
+        # an interrupt may come when the graph has changed
+        if isinstance(error, Exception) and (self._rolls_back or not changed):
+            self._seen = self.graph.changes
 
     @exclusive
     def update(self, applied: Any) -> Update:
@@ -237,13 +252,13 @@ class Follower:
         far, largest, queue = values._far.item(), values._most.item(), values._queue
         self._before = far, largest, self.pause_at, rows, 0, most  # in phase 0
         self._behind = queue.delta.item(), queue.largest.item(), queue.adaptive
-        self._made_of, self._points = (queue, values.share), values.graph.points
+        self._made_of, self._points = (queue, values.share), len(values._tree)
 
-    def fits(self, values: Dynamic) -> bool:
+    def fits(self, values: Dynamic, points: int) -> bool:
         """Whether the program would be bound in the same way now."""
         queue, share = self._made_of
-        same = values._queue is queue and values.share == share
-        return same and len(values._tree) == len(self._points) and self.program.current()
+        same = values._queue is queue and values.share == share and points == self._points
+        return same and self.program.current()
 
     def numbers(self, batch: int, stamp: int, outcome: int) -> Numbers:
         """The numbers among the arguments of the program."""
@@ -346,7 +361,7 @@ class Dynamic(Maintained):
 
     def _commit(self) -> None:
         self._touched, self._saved = False, None
-        super()._commit()
+        self._seen = self.graph.changes
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         """Repair the values; returns decision, affected points, rounds."""
@@ -397,7 +412,7 @@ class Dynamic(Maintained):
             return None
         change = recognise(inserts, deletes, updates, singles.weight)
         follower = self._follower
-        if change is None or (follower is None or not follower.fits(self)) and (
+        if change is None or (follower is None or not follower.fits(self, singles.points())) and (
             follower := self._bind(singles)
         ) is None:
             return None
@@ -428,7 +443,7 @@ class Dynamic(Maintained):
         self._require()
         n, rows = len(self._tree), singles.rows
         most = int(self.share * n)
-        if n != len(self.graph.points) or rows > 8 * most:
+        if n != singles.points() or rows > 8 * most:
             return None
         batch = repair.Batch(singles.table, self._report, rows, 0, most, 0, 0, True, True)
         args = self._problem, batch, self._now, self._following, self._queue
@@ -459,6 +474,7 @@ class Dynamic(Maintained):
                 "the graph's points were renumbered by compact: what follows it begins anew"
             )
         if more > 0:
+            self._follower = None
             ids = self.graph.device.xp.arange(n, n + more)
             first = self._first(ids)
             self._tree.extend(
