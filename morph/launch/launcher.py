@@ -116,7 +116,7 @@ class Launch:
         may = self.compiled.cuts or self.rebuilds
         return bool(may) and by_steps(self.compiled, self.objects)
 
-    def is_plain(self) -> bool:
+    def ends_at_once(self) -> bool:
         """Whether it is a program whose launches end without work for the host."""
         c = self.compiled
         others = self.reshapes or self.rebuilds or self.deletes or self.together or self.made

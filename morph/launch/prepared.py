@@ -1,7 +1,7 @@
 """Programs bound to their objects, for calls in which only numbers differ.
 
-A call of a program finds its launch by all its arguments, which takes longer than a short launch
-itself.  A `Prepared` program is looked up once; its calls pack numbers, launch, and read the result.
+A call of a program finds its launch by all its arguments, which takes longer than a short launch.
+A `Prepared` program is looked up once; its calls pack numbers, launch, and read the result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any
 
 from morph.compiler.ir.layout import Status
-from morph.data.versions import latest
 from morph.launch import launcher
 from morph.launch.checked import is_checked
 from morph.launch.foreach import Program
@@ -53,16 +52,15 @@ class Prepared:
         if is_checked():
             return None
         launch, _ = launch_for(program, None, args, None)
-        plain = launch is not None and launch.__class__ is Launch and launch.is_plain()
-        return cls(launch) if plain and launch is not None else None
+        if launch is None or launch.__class__ is not Launch or not launch.ends_at_once():
+            return None
+        return cls(launch)
 
     def current(self) -> bool:
         """Whether a call would find the same launch."""
         launch = self.launch
         return (
-            launch._current()
-            and self.mode == (launcher.faults, launcher.seed)
-            and not is_checked()
+            launch._current() and self.mode == (launcher.faults, launcher.seed) and not is_checked()
         )
 
     def run(self, numbers: Numbers, then: Prepared | None = None, more: Numbers = ()) -> Any:

@@ -20,7 +20,6 @@ from morph.runtime.device import Array, is_host
 from morph.updates import fast_path
 from morph.updates.batch import Batch
 from morph.updates.named import edges_to_delete, edges_to_update, points_to_delete
-from morph.updates.single import note_single, recognise, single_changes
 
 if TYPE_CHECKING:
     from morph.graph import Graph
@@ -34,11 +33,12 @@ def apply(
 ) -> Applied:  # fmt: skip
     """Do what `Graph.apply` promises."""
     g.may_change()
-    if then is None and points is None and (singles := single_changes(g)) is not None:
-        one = recognise(inserts, deletes, updates, singles.weight)
-        done = None if one is None else singles.apply(one, nonnegative)
-        if done is not None:
-            return done[0]
+    if then is None and points is None and (singles := g.single_changes()) is not None:
+        change = singles.recognise(inserts, deletes, updates)
+        made = None if change is None else singles.apply(g, change, nonnegative)
+        if made is not None:
+            done: Applied = made[0]
+            return done
     then = None if then is None else _unchangeable(g, then)
     with g.device.active():
         fast = None
@@ -47,11 +47,11 @@ def apply(
         if fast is not None:
             moves = (fast.counts[0] + fast.counts[2]) * (1 if g.directed else 2)
             if follows(g, moves) and g._adjacency.has_out:
-                done = fast_path.carry_out(g, fast, nonnegative, then)
-                if done is not None:
+                applied = fast_path.carry_out(g, fast, nonnegative, then)
+                if applied is not None:
                     if sum(fast.counts) == 1:
-                        note_single(g)
-                    return done
+                        g._adjacency.single_at = g.versions()
+                    return applied
         return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), then)
 
 

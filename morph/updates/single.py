@@ -1,9 +1,9 @@
 """Batches of one change: by launches that are prepared once.
 
-Of such a batch the launch takes a fraction of the call; the rest is the way to it.  `SingleChanges`
-keeps what stays the same from one batch to the next: the launch, the addresses, the flags.  What it
-cannot do at once (a row that moves, an edge that is not there, an invalid argument) takes the way of
-all batches (`fast_path`), which raises the errors.
+The launch takes a fraction of the call of such a batch, finding it the rest.  `SingleChanges` keeps
+what stays the same from one batch to the next: the launch, the addresses, the flags.  A batch with
+an argument that it does not recognise, or that the program refuses, takes the path of all batches
+(`fast_path`), which raises the errors.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from morph.graph.gapped import (
     weight_of,
 )
 from morph.language.dtypes import ID_LIMIT
+from morph.launch.foreach import Program
 from morph.launch.prepared import Numbers, Prepared
 from morph.updates import fast_path
 from morph.updates.in_place import change
@@ -44,7 +45,7 @@ Change = tuple[int, int, int, bool, Any]
 LARGEST = {4: float(np.finfo(np.float32).max), 8: float(np.finfo(np.float64).max)}
 
 
-def whole(x: Any) -> int | None:
+def integer(x: Any) -> int | None:
     """The integer that an argument is, or that it holds; None of anything else."""
     kind = type(x)
     if kind is np.ndarray:
@@ -79,7 +80,7 @@ def weight_in(x: Any, dtype: Any) -> Any:
     return x if -(1 << bits) * (dtype.kind == "i") <= x < 1 << bits else None
 
 
-def recognise(inserts: Any, deletes: Any, updates: Any, weight: Column | None) -> Change | None:
+def parse(inserts: Any, deletes: Any, updates: Any, weight: Column | None) -> Change | None:
     """The only change of a batch; None if there are several, or none, or it is of another form."""
     if (inserts is None) + (deletes is None) + (updates is None) != 2:
         return None
@@ -89,18 +90,18 @@ def recognise(inserts: Any, deletes: Any, updates: Any, weight: Column | None) -
     if updates is not None:
         if weight is None or type(updates) is not tuple or not 2 <= len(updates) <= 3:
             return None
-        a, given, by_ends = whole(updates[0]), weight_in(updates[-1], weight.dtype), False
+        a, given, by_ends = integer(updates[0]), weight_in(updates[-1], weight.dtype), False
         if len(updates) == 3:
-            b, by_ends = whole(updates[1]), True
+            b, by_ends = integer(updates[1]), True
         if a is None or b is None or given is None:
             return None
         return UPDATED, a, b, by_ends, given
     if type(deletes) is not tuple:
-        a = whole(deletes)
+        a = integer(deletes)
         return None if a is None else (DELETED, a, 0, False, 0)
     if len(deletes) != 2:
         return None
-    a, b = whole(deletes[0]), whole(deletes[1])
+    a, b = integer(deletes[0]), integer(deletes[1])
     return None if a is None or b is None else (DELETED, a, b, True, 0)
 
 
@@ -115,7 +116,7 @@ def _insert(given: tuple[Any, ...], column: Column | None) -> Change | None:
         weight = weight_in(column.fill, column.dtype)
     else:
         return None
-    a, b = whole(given[0]), whole(given[1])
+    a, b = integer(given[0]), integer(given[1])
     return None if a is None or b is None or weight is None else (INSERTED, a, b, False, weight)
 
 
@@ -131,13 +132,13 @@ class SingleChanges:
     """
 
     __slots__ = (
-        "_back", "_counters", "_edges", "_epoch", "_fixed", "_flags", "_last", "_limit",
-        "_point_counters", "_versions", "graph", "program", "rows", "table", "weight",
+        "_back", "_counters", "_epoch", "_fixed", "_flags", "_last", "_limit",
+        "_point_counters", "_versions", "program", "rows", "table", "weight",
     )  # fmt: skip
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
         tables, sides = args[0], args[1]
-        self.graph, self.program, self.table, self._edges = g, program, table, g.edges
+        self.program, self.table = program, table
         self.rows = 1 if g.directed else 2
         self.weight = weight_of(g.edges)
         self._fixed = tables.mask, sides.limit, sides.limit2, sides.sides, 1
@@ -147,7 +148,7 @@ class SingleChanges:
         on_host = g.device.on_host
         self._counters = g.edges.meta.data if on_host else None
         self._point_counters = g.points.meta.data if on_host else None
-        self._versions, self._epoch = self._versions_now(), -1
+        self._versions, self._epoch = g.versions(), -1
         self._last: tuple[Any, ...] = ()
 
     @classmethod
@@ -165,31 +166,39 @@ class SingleChanges:
         program = Prepared.of(change, *args[:2], *numbers)
         return None if program is None else cls(g, program, args, table)
 
-    def _versions_now(self) -> tuple[Any, ...]:
-        g = self.graph
-        return g.version, g.edges.version, g.points.version
-
-    def current(self) -> bool:
+    def current(self, g: Graph) -> bool:
         """Whether all of it still holds."""
         if self._epoch != latest.epoch:
-            if self._versions != self._versions_now():
+            if self._versions != g.versions():
                 return False
             self._epoch = latest.epoch
-        return (self._back is None or self.graph._pairs is self._back) and self.program.current()
+        return (self._back is None or g._pairs is self._back) and self.program.current()
 
-    def points(self) -> int:
+    def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Change | None:
+        """The only change of a batch; None if there are several, or it is of another form."""
+        return parse(inserts, deletes, updates, self.weight)
+
+    def bind(self, program: Program, *args: Any) -> Prepared | None:
+        """Bind a program to be launched behind that of a batch; None if it cannot be."""
+        return Prepared.of(program, *args)
+
+    def points(self, g: Graph) -> int:
         """The number of points."""
         if self._point_counters is None:
-            return self.graph.points._host_meta.item(COUNT)  # type: ignore[no-any-return]
-        return self._point_counters[COUNT]
+            return int(g.points._host_meta[COUNT])
+        return int(self._point_counters[COUNT])
 
-    @property
-    def next_stamp(self) -> int:
+    def next_stamp(self, g: Graph) -> int:
         """The stamp of the next batch."""
-        return self.graph._adjacency.stamp + 1
+        return g._adjacency.stamp + 1
 
     def apply(
-        self, given: Change, nonnegative: bool, then: Prepared | None = None, more: Numbers = ()
+        self,
+        g: Graph,
+        given: Change,
+        nonnegative: bool,
+        then: Prepared | None = None,
+        more: Numbers = (),
     ) -> tuple[Applied, Any] | None:
         """Apply a change; None, with nothing changed, if the way of all batches has to.
 
@@ -197,7 +206,7 @@ class SingleChanges:
         waiting for the latter.  Returns what was applied, and the result of ``then``; `put_back`
         undoes it until the next batch.
         """
-        g, edges = self.graph, self._edges
+        edges = g.edges
         if g.fixed or g.undoable:
             g.may_change()
         outcome, a, b, by_ends, weight = given
@@ -220,13 +229,13 @@ class SingleChanges:
             self.table.meta[COUNT] = self.rows
         counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
         head = min(counters[HEAD], counters[COMMITTED])
-        ids = self.points(), first, again, head, counters[TAIL]
+        ids = self.points(g), first, again, head, counters[TAIL]
         numbers = (*self._fixed, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
         try:
             result = self.program.run(numbers, then, more)
             if result and (then is None or result == NOT_APPLIED):
-                return self._rest(result)
+                return self._rest(g, result)
             index.refresh()
             if self._counters is None:
                 return fast_path.publish(g, *self._run(), False, False), result
@@ -234,7 +243,7 @@ class SingleChanges:
             kept = fast_path.Kept(g, self.table, made, False, first, again, arcs, self.rows)
             return fast_path.applied(g, kept), result
         except BaseException:
-            self.put_back()
+            self.put_back(g)
             raise
 
     def _run(self) -> tuple[tuple[int, int, int], fast_path.Prepared]:
@@ -244,9 +253,9 @@ class SingleChanges:
         run = Counts(1, *counts), EdgeIds(*ids), self._back, flags, None, before
         return made, fast_path.Prepared(self.table, *run)
 
-    def _rest(self, result: int) -> tuple[Applied, Any] | None:
+    def _rest(self, g: Graph, result: int) -> tuple[Applied, Any] | None:
         """Go on with a batch whose row has to move, or that names no edge."""
-        g, index = self.graph, self.graph._adjacency
+        index = g._adjacency
         made, run = self._run()
         code, moves = index.result() if result == NOT_APPLIED else result, index.moves
         code = index.finish(code, self.table, run.counts, run.ids, self._back, run.flags)
@@ -255,31 +264,21 @@ class SingleChanges:
         done = fast_path.publish(g, made, run, code == -REPEATED, index.moves != moves)
         return done, result
 
-    def put_back(self) -> None:
+    def put_back(self, g: Graph) -> None:
         """Undo the latest batch, if it has changed anything."""
-        (made, run), g = self._run(), self.graph
+        made, run = self._run()
         with g.device.active():
             fast_path.put_back(g, self.table, run.before, made, self._back)
 
 
 def single_changes(g: Graph) -> SingleChanges | None:
-    """What is kept for batches of one change, if it still holds.
-
-    It is made by the second of such batches between which nothing else has changed.
-    """
+    """What is kept for batches of one change, if it holds; made unless there is one."""
     index = g._adjacency
     known: SingleChanges | None = index.singles
-    if known is not None:
-        if known.current():
-            return known
-        index.singles = None
-    elif index.single_at == (g.version, g.edges.version, g.points.version):
+    if known is None:
         index.singles = known = SingleChanges.of(g)
-        if known is not None and known.current():
-            return known
+        return known if known is not None and known.current(g) else None
+    if known.current(g):
+        return known
+    index.singles = None
     return None
-
-
-def note_single(g: Graph) -> None:
-    """Note that a batch of one change has been applied."""
-    g._adjacency.single_at = g.version, g.edges.version, g.points.version

@@ -24,13 +24,10 @@ from morph.algorithms.graph.arguments import as_graph
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.data.versions import exclusive
-from morph.graph.gapped import NOT_APPLIED
-from morph.launch.prepared import Numbers, Prepared
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import i32, i64
 from morph.runtime.arrays import count_true
-from morph.updates.single import recognise, single_changes
 
 ALONE = 1 << 15  # log entries up to which one CPU thread repairs, without barriers
 BLOCK = 1 << 7  # the same for one block of a GPU
@@ -174,7 +171,7 @@ class Maintained:
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
 
     def _fail(self, error: BaseException, changed: bool) -> None:
-        """Roll back the result after a batch that failed, perhaps when the graph had ``changed``."""
+        """Roll back the result after a batch that failed, maybe when the graph had ``changed``."""
         self._seen = -1
         self._put_back()
         # an interrupt may come when the graph has changed
@@ -236,7 +233,7 @@ class Follower:
 
     Attributes
     ----------
-    program : Prepared
+    program : morph.launch.prepared.Prepared
     most : int
         Points that may be affected before all values are recomputed.
     pause_at : int
@@ -245,9 +242,7 @@ class Follower:
 
     __slots__ = ("_before", "_behind", "_made_of", "_points", "most", "pause_at", "program")
 
-    def __init__(
-        self, values: Dynamic, program: Prepared, rows: int, most: int, pause_at: int
-    ) -> None:
+    def __init__(self, values: Dynamic, program: Any, rows: int, most: int, pause_at: int) -> None:
         self.program, self.most, self.pause_at = program, most, min(pause_at, most)
         far, largest, queue = values._far.item(), values._most.item(), values._queue
         self._before = far, largest, self.pause_at, rows, 0, most  # in phase 0
@@ -260,7 +255,7 @@ class Follower:
         same = values._queue is queue and values.share == share and points == self._points
         return same and self.program.current()
 
-    def numbers(self, batch: int, stamp: int, outcome: int) -> Numbers:
+    def numbers(self, batch: int, stamp: int, outcome: int) -> tuple[Any, ...]:
         """The numbers among the arguments of the program."""
         changed = outcome != repair.INSERTED, outcome != repair.DELETED
         return *self._before, batch, stamp, *changed, *self._behind
@@ -408,32 +403,35 @@ class Dynamic(Maintained):
 
     def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
         """See `Maintained`: the repair is launched behind the change; both are waited for once."""
-        if self._in_parts or (singles := single_changes(self.graph)) is None:
+        graph = self.graph
+        if self._in_parts or (singles := graph.single_changes()) is None:
             return None
-        change = recognise(inserts, deletes, updates, singles.weight)
+        change = singles.recognise(inserts, deletes, updates)
         follower = self._follower
-        if change is None or (follower is None or not follower.fits(self, singles.points())) and (
-            follower := self._bind(singles)
-        ) is None:
+        if (
+            change is None
+            or (follower is None or not follower.fits(self, singles.points(graph)))
+            and (follower := self._bind(singles)) is None
+        ):
             return None
         begin, outcome, rows = perf_counter(), change[0], singles.rows
         self._batch += 1
         self._touched = True
-        numbers = follower.numbers(self._batch, singles.next_stamp, outcome)
-        applied = singles.apply(change, self._nonnegative, follower.program, numbers)
+        numbers = follower.numbers(self._batch, singles.next_stamp(graph), outcome)
+        applied = singles.apply(graph, change, self._nonnegative, follower.program, numbers)
         if applied is None:
             return None
         done, result = applied
         try:
             if 0 <= result < repair.ABOVE:  # no relaxation steps
                 found: tuple[str, int, int] = "repaired", result, 0
-            elif result == NOT_APPLIED:
+            elif result == repair.NOT_APPLIED:
                 found = self._repair(done)
             else:
                 limits = follower.most, follower.pause_at
                 found = self._run_repair(singles.table, rows, *limits, result)
         except BaseException:
-            singles.put_back()
+            singles.put_back(graph)
             raise
         return Update(*found, perf_counter() - begin, 0.0, done)
 
@@ -443,11 +441,11 @@ class Dynamic(Maintained):
         self._require()
         n, rows = len(self._tree), singles.rows
         most = int(self.share * n)
-        if n != singles.points() or rows > 8 * most:
+        if n != singles.points(self.graph) or rows > 8 * most:
             return None
         batch = repair.Batch(singles.table, self._report, rows, 0, most, 0, 0, True, True)
         args = self._problem, batch, self._now, self._following, self._queue
-        program = Prepared.of(repair.repair, *args)
+        program = singles.bind(repair.repair, *args)
         if program is not None:
             self._follower = Follower(self, program, rows, most, self._pause_at(rows))
         return self._follower

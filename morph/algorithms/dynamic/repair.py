@@ -24,13 +24,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.graph.applied import Applied
-from morph.graph.gapped import NOT_APPLIED
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import Visit, run_in_order, run_until_empty
 from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
+NOT_APPLIED = Applied.NOT_APPLIED  # result
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
 

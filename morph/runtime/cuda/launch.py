@@ -27,8 +27,8 @@ class CudaLaunch:
 
     __slots__ = (
         "_arguments", "_blocks", "_context", "_current_context", "_current_stream", "_device",
-        "_function", "_lanes", "_launch", "_launch_alone", "_least", "_module", "_parameters", "_pointers",
-        "_set_context", "_shared", "_synchronize", "threads",
+        "_function", "_lanes", "_launch", "_launch_alone", "_least", "_module", "_parameters",
+        "_pointers", "_set_context", "_shared", "_synchronize", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, outline: Outline, device: Any) -> None:
