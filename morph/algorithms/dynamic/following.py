@@ -45,7 +45,8 @@ class Update(NamedTuple):
     rounds : int
         Relaxation steps of the repair, or of the attempt to repair.
     graph_seconds, repair_seconds : float
-        For changing the graph, and for repairing the values.
+        For changing the graph, and for repairing the values; of a batch of one change, for both
+        together, and 0.
     applied : Applied
         What the batch did to the graph, as `Graph.apply` gives it.
     """
