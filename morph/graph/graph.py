@@ -376,9 +376,13 @@ class Graph(Making, Exporting):
         The second of such batches between which nothing else has changed makes it.
         """
         index = self._adjacency
-        if index.singles is None and index.single_at != self.versions():
-            return None
-        return single_changes(self)
+        known = index.singles
+        if known is None:
+            return single_changes(self) if index.single_at == self.versions() else None
+        if known.current(self):
+            return known
+        index.singles = None
+        return None
 
     def versions(self) -> tuple[int, int, int]:
         """The versions of the graph and of its tables."""

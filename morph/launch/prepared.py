@@ -15,9 +15,11 @@ from morph.launch.checked import is_checked
 from morph.launch.foreach import Program
 from morph.launch.launcher import RUN, Launch
 from morph.launch.lookup import launch_for
+from morph.launch.scratch import STATUS
 from morph.launch.threads import get_num_threads
 
 FAILED = int(Status.FAILED)
+pack_run = RUN.pack_into
 Numbers = tuple[int | float | bool, ...]
 
 
@@ -32,7 +34,9 @@ class Prepared:
         With an argument block of its own.
     """
 
-    __slots__ = ("_none", "_pick", "_state", "launch", "mode")
+    __slots__ = (
+        "_at", "_first", "_none", "_pack", "_pick", "_run", "_state", "_unpack", "launch", "mode",
+    )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
         self.launch, compiled = launch.separate(), launch.compiled
@@ -44,6 +48,10 @@ class Prepared:
         if self._state is not None:
             self._state = self._state.cast("B")
         self.mode = launch.mode
+        self._pack, self._first = compiled.scalars.pack_into, compiled.first_scalar
+        self._run = compiled.run_offset
+        kind, at = compiled.returns  # type: ignore[misc]
+        self._unpack, self._at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
 
     @classmethod
@@ -70,18 +78,18 @@ class Prepared:
         its result is returned.  The caller has seen that both are `current`.
         """
         launch = self.launch
-        shared = launch.scratch
+        shared, most = launch.scratch, get_num_threads()
         with launch.lock, shared.lock:
             if shared.running:
                 raise RuntimeError("a signal handler that interrupts a launch cannot launch")
             shared.running = True
             try:
-                self._start(numbers)
-                last = self
-                if then is not None:
-                    then._start(more, False)
-                    last = then
-                return last._result()
+                shared.begin()
+                self._start(numbers, most)
+                if then is None:
+                    return self._result(most)
+                then._start(more, most)
+                return then._result(most)
             except BaseException:  # also one raised by a signal handler
                 if not launch.compiled.interruptible:
                     shared.report.wait(True, False)
@@ -94,29 +102,27 @@ class Prepared:
                     if then is not None:
                         then.launch._touch()
 
-    def _start(self, numbers: Numbers, first: bool = True) -> None:
+    def _start(self, numbers: Numbers, most: int) -> None:
         """Write the numbers, and launch."""
         launch = self.launch
-        s, compiled, most = launch.scratch, launch.compiled, get_num_threads()
-        compiled.scalars.pack_into(launch.buffer, compiled.first_scalar, *self._pick(numbers))
+        s, buffer = launch.scratch, launch.buffer
+        self._pack(buffer, self._first, *self._pick(numbers))
         s.launches += 1
-        RUN.pack_into(launch.buffer, compiled.run_offset, 0, s.launches, 1)
-        if first:  # else the status is that of the launch before, which has not ended
-            s.begin()
+        pack_run(buffer, self._run, 0, s.launches, 1)
         if launch.scratch_version != s.version or launch.threads != most:
             launch._fill_shared(most)
         if self._state is not None:
             self._state[:] = self._none
         launch.binary(launch.arguments, 1, True)
 
-    def _result(self) -> Any:
+    def _result(self, most: int) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""
         launch = self.launch
         s, interruptible = launch.scratch, launch.compiled.interruptible
         status = s.report.poll(s.launches, interruptible)
         while status[FAILED]:
-            launch._resume(1, get_num_threads())
+            launch._resume(1, most)
             launch.binary(launch.arguments, launch._items(), True)
             status = s.report.wait(True, interruptible)
-        launch._finish(status)
-        return launch._result()
+        s.dirty = False
+        return self._unpack(status, self._at)[0]

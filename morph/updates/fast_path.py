@@ -268,18 +268,18 @@ def publish(
         edges._host_meta[:] = after
     total = run.counts.given * (1 if g.directed else 2)
     kept = Kept(g, run.table, counts, repeated, ids.edges, again, fresh, total)
-    done = applied(g, kept, int(out < sum(counts)))
+    done = applied(g, kept, none(g.device), int(out < sum(counts)))
     done.absent, done.repeated = absent, out - absent
     if moved and (fresh or deleted):
         g.moved()
     return done
 
 
-def applied(g: Graph, kept: Kept, changes: int = 1) -> Applied:
+def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
     """Give what a launch has changed, which ``kept`` reads when it is asked for."""
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, kept.counts[2], -1, g.changes
-    done.points, done.absent, done.repeated = none(g.device), 0, 0
+    done.points, done.absent, done.repeated = points, 0, 0
     done._batch = kept
     g._adjacency.kept = ref(kept)
     if kept.again or kept.first < g._made:

@@ -31,6 +31,7 @@ from morph.language.dtypes import ID_LIMIT
 from morph.launch.foreach import Program
 from morph.launch.prepared import Numbers, Prepared
 from morph.updates import fast_path
+from morph.updates.batch import none
 from morph.updates.in_place import change
 from morph.updates.resolve import NONNEGATIVE, REFERRED, REPEATED, SINGLE
 
@@ -132,7 +133,7 @@ class SingleChanges:
     """
 
     __slots__ = (
-        "_back", "_counters", "_epoch", "_fixed", "_flags", "_last", "_limit",
+        "_back", "_counters", "_epoch", "_fixed", "_flags", "_last", "_limit", "_none",
         "_point_counters", "_versions", "program", "rows", "table", "weight",
     )  # fmt: skip
 
@@ -150,6 +151,7 @@ class SingleChanges:
         self._point_counters = g.points.meta.data if on_host else None
         self._versions, self._epoch = g.versions(), -1
         self._last: tuple[Any, ...] = ()
+        self._none = none(g.device)
 
     @classmethod
     def of(cls, g: Graph) -> SingleChanges | None:
@@ -241,7 +243,7 @@ class SingleChanges:
                 return fast_path.publish(g, *self._run(), False, False), result
             made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
             kept = fast_path.Kept(g, self.table, made, False, first, again, arcs, self.rows)
-            return fast_path.applied(g, kept), result
+            return fast_path.applied(g, kept, self._none), result
         except BaseException:
             self.put_back(g)
             raise
@@ -272,13 +274,6 @@ class SingleChanges:
 
 
 def single_changes(g: Graph) -> SingleChanges | None:
-    """What is kept for batches of one change, if it holds; made unless there is one."""
-    index = g._adjacency
-    known: SingleChanges | None = index.singles
-    if known is None:
-        index.singles = known = SingleChanges.of(g)
-        return known if known is not None and known.current(g) else None
-    if known.current(g):
-        return known
-    index.singles = None
-    return None
+    """Make what is kept for batches of one change; None if it cannot be."""
+    g._adjacency.singles = made = SingleChanges.of(g)
+    return made if made is not None and made.current(g) else None
