@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from batches import interrupted
 
 import morph
 from morph import validate
 from morph.algorithms.dynamic import following
 from morph.data.versions import moved
 from morph.graph import Graph
-from morph.updates import single
+from morph.updates import fast_path, single
 from morph.updates.single import SingleChanges
 
 N = 300
@@ -163,3 +164,28 @@ def test_numbers_that_a_column_cannot_hold_are_left_to_the_other_path():
         assert single.integer(x) == held
 
 
+@pytest.mark.parametrize("kind", ["inserts", "deletes", "updates"])
+def test_whatever_stops_a_change_nothing_has_changed(made, kind):
+    n, stopped = 1, 0
+    while True:
+        g = a_graph()
+        paths = morph.DynamicSSSP(g, 0)
+        far = int(np.where(paths.distance < 10**9, paths.distance, -1).argmax())
+        e = int(np.flatnonzero(g.edges.dst.array == int(paths.predecessor[far]))[0])
+        paths.apply(inserts=([1, 2], [3, 4], [49, 49]))
+        paths.apply(deletes=([1], [3]))
+        for w in (1, 2):
+            paths.apply(updates=(e, w))
+        before = g.edges.weight.array.copy(), g.edges.live, paths.distance
+        change = {kind: {"inserts": (0, far, 1), "deletes": e, "updates": (e, 40)}[kind]}
+        error = (KeyboardInterrupt, MemoryError)[n % 2]
+        modules = single, fast_path
+        if not interrupted(lambda p=paths, c=change: p.apply(**c), n, error, modules):
+            break
+        validate.index(g)
+        assert (paths.distance == morph.sssp(g, 0).distance).all()
+        if error is MemoryError:  # an interrupt may come when the graph has changed
+            same = g.edges.live == before[1] and (paths.distance == before[2]).all()
+            assert same and (g.edges.weight.array[: len(before[0])] == before[0]).all(), n
+        n, stopped = n + 3, stopped + 1
+    assert stopped > 15
