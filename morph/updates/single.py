@@ -237,10 +237,12 @@ class SingleChanges:
         try:
             result = self.program.run(numbers, then, more)
             if result and (then is None or result == NOT_APPLIED):
-                return self._rest(g, result)
+                with g.device.active():
+                    return self._rest(g, result)
             index.refresh()
             if self._counters is None:
-                return fast_path.publish(g, *self._run(), False, False), result
+                with g.device.active():
+                    return fast_path.publish(g, *self._run(), False, False), result
             made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
             kept = fast_path.Kept(g, self.table, made, False, first, again, arcs, self.rows)
             return fast_path.applied(g, kept, self._none), result

@@ -359,14 +359,14 @@ class Search:
     def on_host(cls, formula: Formula, where: Device) -> Search:
         """Give a formula on the host; a GPU, if it has one, sorts its literals by variable."""
         host = device_of("cpu")
-        work = where.array_device(formula.literals.size)
+        work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
         if work.on_host:
             return cls(formula, host)
         xp = work.xp
         with work.active():
             ends = _edges(xp, work.asarray(formula.literals), work.asarray(formula.offsets))
             offsets = xp.zeros(max(formula.variables, formula.clauses) + 1, np.int64)
-            xp.cumsum(bincount(xp, ends[0], offsets.size - 1), out=offsets[1:])
+            xp.cumsum(bincount(xp, ends[0].astype(np.int64), offsets.size - 1), out=offsets[1:])
             order = argsort(ends[0])  # stable
             rows = (work.to_host(a) for a in (offsets, ends[1][order], ends[2][order]))
             return cls(formula, host, tuple(rows))
