@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import Status
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import IOTA, Seeds, Write
 from morph.runtime.toolchain import cuda
@@ -36,6 +37,8 @@ STRIDED = 1 << 13  # values are read from an array; its address and stride are t
 REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
+POLLS = 20_000  # of a word of pinned memory, about a millisecond, before the stream is asked
+ENDED = int(Status.ENDED)
 SHORT = 0.01  # seconds; a longer wait sleeps in between
 
 TEXT = f"""
@@ -367,6 +370,7 @@ class CudaReport:
             self.pinned = on.pin(values.nbytes)
         self.size, self.address = values.nbytes, self.pinned.ptr
         self.values = np.frombuffer(self.pinned, np.int64, values.size).data
+        self.values[ENDED] = 0
 
     def wait(self, written: bool, interruptible: bool = True) -> memoryview:
         """Wait for the launch and return the values."""
@@ -377,6 +381,14 @@ class CudaReport:
             with on.elsewhere():
                 self._wait(size, interruptible)
         return self.values
+
+    def poll(self, launch: int, interruptible: bool = True) -> memoryview:
+        """See `morph.runtime.backend.Report`."""
+        values = self.values
+        for _ in range(POLLS):
+            if values[ENDED] == launch:
+                return values
+        return self.wait(True, interruptible)
 
     def _wait(self, size: int, interruptible: bool) -> None:
         if interruptible:
