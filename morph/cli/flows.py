@@ -7,6 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
+from morph import validate
 from morph.algorithms.graph.max_flow import max_flow
 from morph.cli.common import (
     bad_input,
@@ -32,6 +33,7 @@ from morph.runtime.timing import counting
     epilog=examples(
         "morph max-flow GRAPH.gr --source 0 --sink 9",
         "morph max-flow GRAPH.gr --source 0 --sink 9 -o FLOW.npz --json",
+        "morph check GRAPH.gr FLOW.npz",
     ),
 )
 @click.argument("path", type=click.Path(), metavar="GRAPH")
@@ -46,7 +48,7 @@ from morph.runtime.timing import counting
     "--output",
     type=click.Path(),
     metavar="OUT.npz",
-    help="Save the arrays `flow`, of each edge, and `cut`, of each vertex.",
+    help="Save the arrays `flow`, of each edge, and `cut`, of each vertex, for `morph check`.",
 )
 @json_option
 @device_option
@@ -74,7 +76,8 @@ def max_flow_command(
     flow = _in_file(graph, edges, found.flow)
     if output is not None:
         with replacing(output) as (file,):
-            np.savez(file, flow=flow, cut=found.cut)
+            ends: dict[str, Any] = {"source": source, "sink": sink, "algorithm": "max-flow"}
+            np.savez(file, flow=flow, cut=found.cut, value=np.array(found.value), **ends)
     across = _across(edges, found.cut)
     size = {"vertices": edges.n, "edges": len(edges.src)}
     report: dict[str, Any] = {"input": size, **size}
@@ -87,6 +90,28 @@ def max_flow_command(
         f"{where.name}: {format_times(times_of(spent))}",
     ]
     print_report(report, as_json, lines)
+
+
+def check_flow(edges: EdgeArrays, flow: Any, source: Any, sink: Any, **claims: Any) -> None:
+    """Check a saved flow, whose edges are in the order of a file.
+
+    Raises
+    ------
+    WrongAnswer
+    """
+    graph = Graph.from_edges(
+        edges.src, edges.dst, weight=edges.weight, n=edges.n, symmetric=edges.symmetric,
+        symmetrize=edges.undirected, copy=False, device="cpu",
+    )  # fmt: skip
+    flow = np.asarray(flow)
+    if flow.shape == edges.src.shape and flow.dtype.kind in "iu":  # else it is refused
+        if edges.undirected:  # the reversed edges follow, which carry what is negative
+            flow = np.concatenate(
+                [np.maximum(flow, 0), np.maximum(-flow, 0)[edges.src != edges.dst]]
+            )
+        if graph.edge_order is not None:
+            flow = flow[np.asarray(graph.edge_order)]
+    validate.max_flow(graph, flow, source, sink, **claims)
 
 
 def _in_file(graph: Graph, edges: EdgeArrays, flow: Any) -> Any:

@@ -200,16 +200,31 @@ def note_degrees(s):
 
 
 @program
-def decide(s, vertex, least, most, words, most_degrees):
+def begin_query(s, best, bound):
+    """Forget the query before."""
+    s.counters.best = best
+    s.counters.bound = bound
+    s.counters.kept = best
+    s.counters.total = 0
+    s.counters.size = 0
+    s.active.clear()
+
+
+@program
+def decide(s, vertex, least, most, best, bound, words, most_degrees):
     """Search until the best degree is known, or nodes are to be visited, or sets are too large.
 
-    If there are up to ``most_degrees`` open degrees, all are searched for, else one of them.  With
-    a negative number only the results of visited nodes are taken.
+    The search is for a degree above ``best``, up to ``bound``, or the continuation of a search, if
+    ``best`` is negative.  If there are up to ``most_degrees`` open degrees, all are searched for,
+    else one of them; with a negative number only the results of visited nodes are taken.
     """
     state = DECIDED
-    note_degrees(s)
-    if s.counters.wide != 0:
-        state = WIDE
+    if best < 0:
+        note_degrees(s)
+        if s.counters.wide != 0:
+            state = WIDE
+    else:
+        begin_query(s, best, bound)
     while state == DECIDED and s.counters.best < s.counters.bound and most_degrees >= 0:
         count = s.counters.bound - s.counters.best
         degree = s.counters.best + 1

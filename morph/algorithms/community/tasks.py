@@ -306,8 +306,8 @@ class OneQueryTables(SetTables):
         for name in ("vertex", "distance", "min_common"):
             self.queries.add(name, i32)
         self.rows.add("key", i64)
-        for name in ("best", "bound", "kept", "total", "wide", "size"):
-            self.counters.table.add(name, i64)
+        names = "nodes", "solutions", "open", "best", "bound", "kept", "total", "wide", "size"
+        self.counters = Scalars(self.device, **dict.fromkeys(names, 0))
         self.queries.extend(degrees)
         self.rows.extend(degrees * ROWS)
         self.adjacency.extend(degrees * ROWS * STANDARD_WORDS)
@@ -349,15 +349,14 @@ class OneQueryTables(SetTables):
         members : array of int64
             The vertices, ascending; empty if the degree is that of before.
         """
-        given, counters = self.arguments(), self.counters
-        counters.best, counters.bound = degrees
-        counters.kept, counters.total, counters.size, counters.wide = degrees[0], 0, 0, 0
-        self.queue.clear()
-        most = most_degrees
-        while decide(given, vertex, *sizes, self.words, most) == VISIT and most >= 0:
+        given, most = self.arguments(), most_degrees
+        while decide(given, vertex, *sizes, *degrees, self.words, most) == VISIT:
             self.visit(self.words, sizes[1] + 1, end, report)
-            most = most_degrees if clock.monotonic() < end else -1
-            self.deferred.clear()
+            degrees = -1, 0
+            if not self.queue.empty or not self.deferred.empty:  # the time is up
+                self.queue.clear()
+                self.deferred.clear()
+                most = -1
         found = np.asarray(self.device.to_host(self.outcome.value[:]))
         _, best, bound, nodes, size = found[:OUTCOME].tolist()
         return best, bound, nodes, np.sort(found[OUTCOME : OUTCOME + size])
