@@ -523,6 +523,8 @@ ROWS = (
         examples=({}, {"sample": 4, "raw": True}, {"source": (0, 2, 5)}),
         benchmarks=(  # forwards and backwards
             Benchmark(4, 8 + 8, ", 4 sources", sources=4, passes=2 * 4),
+            Benchmark(8, 8 + 8, ", 4 sources, weighted", {"weighted": True}, sources=4,
+                      passes=2 * 4),
         ),
     ),
     Algorithm(
