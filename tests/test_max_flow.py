@@ -248,6 +248,11 @@ def test_the_command(tmp_path):
         np.savez(out, **{**saved, "flow": -saved["flow"]})
     done = CliRunner().invoke(main, ["check", str(matrix), str(out)])
     assert done.exit_code == 1 and "max-flow: -5 flows out of 3" in done.output
+    args = [str(matrix), "--source", "0", "--sink", "3", "-o", str(out)]  # the other way
+    assert CliRunner().invoke(main, ["max-flow", *args]).exit_code == 0
+    with np.load(out) as saved:
+        assert saved["flow"].tolist() == [-x for x in flows.values()] and saved["value"] == 5
+    assert CliRunner().invoke(main, ["check", str(matrix), str(out)]).exit_code == 0
     report = json.loads(CliRunner().invoke(main, [*given, "--json"]).output)
     assert (report["value"], report["source"], report["sink"]) == (2, 0, 3)
     path.write_text("0 1 1.5\n1 3 2\n")

@@ -20,7 +20,7 @@ from morph.cli.common import (
     print_report,
     times_of,
 )
-from morph.cli.graphs import in_order_of_file, on_host
+from morph.cli.graphs import on_host
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_edges
 from morph.io.text.files import replacing
@@ -105,21 +105,30 @@ def check_flow(edges: EdgeArrays, flow: Any, source: Any, sink: Any, **claims: A
     )  # fmt: skip
     flow = np.asarray(flow)
     if flow.shape == edges.src.shape and flow.dtype.kind in "iu":  # else it is refused
-        if edges.undirected:  # the reversed edges follow, which carry what is negative
-            flow = np.concatenate(
-                [np.maximum(flow, 0), np.maximum(-flow, 0)[edges.src != edges.dst]]
-            )
-        if graph.edge_order is not None:
-            flow = flow[np.asarray(graph.edge_order)]
+        at, signs = _arcs(graph, edges)
+        flow = np.maximum(flow[at] * signs, 0) if edges.undirected else flow[at]
     validate.max_flow(graph, flow, source, sink, **claims)
+
+
+def _arcs(graph: Graph, edges: EdgeArrays) -> tuple[Any, Any]:
+    """Give the position in the file of each edge of the graph; 1, or -1 of a reversed one."""
+    order = graph.edge_order
+    if order is None:  # the reversed edges follow
+        at = np.arange(len(edges.src))
+        if edges.undirected:
+            at = np.concatenate([at, np.flatnonzero(edges.src != edges.dst)])
+    else:
+        at = np.asarray(graph.device.to_host(order))
+    src = np.asarray(graph.device.to_host(graph.edges.src[:]))
+    return at, np.where(src == edges.src[at], 1, -1)
 
 
 def _in_file(graph: Graph, edges: EdgeArrays, flow: Any) -> Any:
     """Give the flow of each edge of the file."""
-    m, flow = len(edges.src), in_order_of_file(graph, flow)
-    if edges.undirected:  # the reversed edges follow
-        flow[np.flatnonzero(edges.src != edges.dst)] -= flow[m:]
-    return flow[:m]
+    at, signs = _arcs(graph, edges)
+    found = np.zeros(len(edges.src), flow.dtype)
+    np.add.at(found, at, signs.astype(flow.dtype) * flow)
+    return found
 
 
 def _across(edges: EdgeArrays, cut: Any) -> int:
