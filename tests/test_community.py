@@ -244,6 +244,12 @@ def test_one_query_and_many_agree():
                     found = morph.community(g, q, size)
                 morph.validate.community(g, found, q, size)
                 assert found.proved and found.min_degree == wanted.min_degree
+    with (
+        mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
+        pytest.raises(ZeroDivisionError),
+    ):
+        morph.community(g, 1, (6, 12), progress=lambda _, __, nodes: 1 // (nodes < 9))
+    assert morph.community(g, 9, size).min_degree == many[2].min_degree  # no node is left
     wide, _ = planted(700, 9, share=0.3)  # more than 256 candidates
     g = morph.Graph.from_edges(*wide, n=700, symmetrize=True, device="cpu")
     found = morph.community(g, 3, (3, 4))

@@ -107,7 +107,7 @@ def _check_answer(
     for name in row.of_edges.split():
         given[name] = _by_id(graph, edges, given[name])
     checker = getattr(validate, row.function.__name__)
-    _judge(algorithm, answer, edges, partial(checker, graph, **given), as_json)
+    _check_and_report(algorithm, answer, edges, partial(checker, graph, **given), as_json)
 
 
 def _check_flow(
@@ -116,7 +116,7 @@ def _check_flow(
     if source:
         raise BadInput(f"{answer} has the source: leave out --source")
     edges = read_edges(path)
-    _judge(MAX_FLOW, answer, edges, partial(check_flow, edges, **given), as_json)
+    _check_and_report(MAX_FLOW, answer, edges, partial(check_flow, edges, **given), as_json)
 
 
 def _check_communities(
@@ -133,10 +133,10 @@ def _check_communities(
         for found in saved:
             check_community(edges, found)
 
-    _judge("community", answer, edges, check, as_json)
+    _check_and_report("community", answer, edges, check, as_json)
 
 
-def _judge(
+def _check_and_report(
     algorithm: str, answer: str, edges: EdgeArrays, checker: Callable[[], None], as_json: bool
 ) -> None:  # fmt: skip
     """Run a checker and report what it says."""

@@ -45,6 +45,7 @@ class OneQuery(NamedTuple):
     adjacency: Any
     counters: Any
     queue: Any
+    deferred: Any
     table: CandidateTable
     entries: Any
     alive: Any
@@ -181,7 +182,6 @@ def begin_degrees(s, vertex, least, most, degree, count, words):
 @program
 def search_degrees(s, words):
     """Search greedily; put the degrees that this does not decide in the queue."""
-    s.queue.clear()
     s.counters.open = 0
     foreach(s.remaining, order, s)
     foreach(s.remaining, fill, s)
@@ -201,13 +201,15 @@ def note_degrees(s):
 
 @program
 def begin_query(s, best, bound):
-    """Forget the query before."""
+    """Forget the query before, which may have been interrupted."""
     s.counters.best = best
     s.counters.bound = bound
     s.counters.kept = best
     s.counters.total = 0
     s.counters.size = 0
     s.active.clear()
+    s.queue.clear()
+    s.deferred.clear()
 
 
 @program

@@ -325,7 +325,8 @@ class OneQueryTables(SetTables):
         table = t.candidate_table(self.degrees)._replace(queries=self.queries)
         return OneQuery(
             self.queries, self.active, self.rows, self.adjacency.bits, self.counters, self.queue,
-            table, t.entries, t.alive, t.remaining, t.frontier, t.next_frontier, self.outcome.value,
+            self.deferred, table, t.entries, t.alive, t.remaining, t.frontier, t.next_frontier,
+            self.outcome.value,
         )  # fmt: skip
 
     def search(
@@ -354,8 +355,6 @@ class OneQueryTables(SetTables):
             self.visit(self.words, sizes[1] + 1, end, report)
             degrees = -1, 0
             if not self.queue.empty or not self.deferred.empty:  # the time is up
-                self.queue.clear()
-                self.deferred.clear()
                 most = -1
         found = np.asarray(self.device.to_host(self.outcome.value[:]))
         _, best, bound, nodes, size = found[:OUTCOME].tolist()
