@@ -113,6 +113,7 @@ def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Ta
     most, portion = FEW["cpu" if asked.deterministic else where.kind]
     for name, wanted, kind, value in (
         ("bucket", True, i32, -1),
+        ("excused", True, i32, 0),  # whether a triangle that is not as asked was given up
         ("first_bucket", True, i32, 0 if segments_first else BUCKETS - FEW_BUCKETS),
         ("most", True, i64, most),
         ("portion", True, i64, SEGMENTS_PORTION if segments_first else portion),

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.triangulation.half_edges import HULL, half_edge
-from morph.data.collection import Flag
+from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.data.collection import Collection, Flag
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
@@ -63,11 +64,30 @@ def find_missing(e, lines, missing):
         missing.set()
 
 
+@kernel
+def read_triangle(t, rows, sides):
+    """Write the corners of t and the triangles behind its sides; enqueue its segments.
+
+    Of a segment between two triangles only the higher row enqueues its side.
+    """
+    a, b, c = t.node
+    opposite = t.opposite
+    nbr = vector(i32(-1), i32(-1), i32(-1))
+    for k in range(3):
+        if opposite[k] != HULL:
+            nbr[k] = behind(opposite[k]) >> 2
+        if opposite[k] < 0 and nbr[k] < i32(t):
+            sides.add(half_edge(t, k))
+    rows[t.id].node = vector(i32(a), i32(b), i32(c))
+    rows[t.id].nbr = nbr
+
+
 def bounds(mesh: Mesh) -> NDArray[np.float64]:
     """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
     where = mesh.device
     with where.active():
-        x, y = mesh.points[:, 0], mesh.points[:, 1]  # one by one: NumPy is many times as fast then
+        # contiguous: reductions are many times as fast then, of CuPy, too
+        x, y = where.copies(mesh.points[:, 0], mesh.points[:, 1])
         ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
         return np.asarray(where.to_host(ends))
 
@@ -204,13 +224,12 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
     device = rows.device
     xp = device.xp
     with device.active():
-        node, nbr, opposite, segment = rows.node, rows.nbr, rows.opposite, rows.segment
-        t, k = xp.nonzero((opposite < 0) & (nbr < xp.arange(len(node))[:, None]))
+        node, nbr, t, k = rows.node, rows.nbr, rows.side // 4, rows.side % 4
         segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
         marker = device.asarray(g.segments.marker.array)
         on = device.asarray(g.points.on.array)[rows.point][len(source.points) :]
         added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
-        segment_markers = marker[segment[t, k]]
+        segment_markers = marker[rows.segment]
         point_markers = xp.concatenate([device.asarray(source.point_markers), added])
         _mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
         arrays: dict[str, Any] = {
@@ -246,7 +265,8 @@ class Rows(NamedTuple):
     """Triangles, and the rows of points and triangles on their device.
 
     As they are, or, if points have a deterministic id, in the order that the ids define.  The
-    arrays lie on ``device``: that of the triangles, or the CPU if these are few.
+    arrays lie on ``device``: that of the triangles, or the CPU if these are few.  Each segment has
+    a half-edge in ``side``, and its row in ``segment``.
     """
 
     device: Device
@@ -254,27 +274,37 @@ class Rows(NamedTuple):
     triangle: Any
     node: Any
     nbr: Any
-    opposite: Any
+    side: Any
     segment: Any
 
 
 def rows_of(g: Graph) -> Rows:
-    """Give the triangles of a graph; ``opposite`` says only which sides are segments."""
-    device = g.device.array_device(3 * len(g.triangles), 2 * len(g.points))
+    """Give the triangles of a graph."""
+    m = len(g.triangles)
+    rows = Table("rows", g.device, node=(i32, 3), nbr=(i32, 3))
+    arrays = {name: g.device.empty((m, 3), np.int32) for name in ("node", "nbr")}
+    rows.adopt(m, arrays)
+    sides = Collection(i32, device=g.device, capacity=len(g.segments) + m // 256)
+    foreach(g.triangles, read_triangle, rows, sides)
+    device = g.device.array_device(3 * m, 2 * len(g.points))
     xp = device.xp
     with device.active():
-        node, opposite, segment = (
-            device.asarray(getattr(g.triangles, name).array)
-            for name in ("node", "opposite", "segment")
-        )
-        nbr = xp.where(opposite >= 0, opposite >> 2, xp.where(opposite == HULL, -1, ~opposite >> 2))
+        node, nbr = (device.asarray(x) for x in arrays.values())
+        side = xp.sort(device.asarray(sides.items))
         if "stable_id" not in g.points.columns:
-            return Rows(device, slice(None), slice(None), node, nbr, opposite, segment)
+            segment = device.asarray(g.triangles.segment.array)[side // 4, side % 4]
+            return Rows(device, slice(None), slice(None), node, nbr, side, segment)
+        opposite, segment = (
+            device.asarray(getattr(g.triangles, name).array) for name in ("opposite", "segment")
+        )
         point = xp.argsort(device.asarray(g.points.stable_id.array))
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)
-        triangle, *sides = sorted_triangles(xp, number[node], nbr, opposite, segment)
-        return Rows(device, point, triangle, *sides)
+        triangle, node, nbr, opposite, segment = sorted_triangles(
+            xp, number[node], nbr, opposite, segment
+        )
+        t, k = xp.nonzero((opposite < 0) & (nbr < xp.arange(m)[:, None]))
+        return Rows(device, point, triangle, node, nbr, 4 * t + k, segment[t, k])
 
 
 def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
