@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-LARGE = 1 << 25  # bytes; a smaller array is copied in one piece
-CHUNK = 1 << 23
-SLOTS = 8  # chunks under way
+LARGE = 1 << 22  # bytes; a smaller array is copied in one piece
+CHUNK = 1 << 23  # at most
+SENT, FETCHED = 8, 16  # chunks under way; new memory of the host has to be mapped, too
 TO_DEVICE = 1  # cudaMemcpyHostToDevice
 
 
@@ -40,11 +40,11 @@ def fetch(x: Any) -> np.ndarray[Any, Any]:
         event.synchronize()
         target[begin : begin + slot.size] = slot
 
-    with x.device, _slots(source.size) as (cupy, slots, pool):
-        for k, begin in enumerate(range(0, source.size, CHUNK)):
-            if k >= SLOTS:
-                copies[k - SLOTS].result()  # its slot is free
-            slot = slots[k % SLOTS][: source.size - begin]
+    with x.device, _slots(source.size, FETCHED) as (cupy, chunk, slots, pool):
+        for k, begin in enumerate(range(0, source.size, chunk)):
+            if k >= FETCHED:
+                copies[k - FETCHED].result()  # its slot is free
+            slot = slots[k % FETCHED][: source.size - begin]
             source[begin : begin + slot.size].get(out=slot, blocking=False)
             event = cupy.cuda.Event(disable_timing=True)
             event.record()
@@ -73,7 +73,6 @@ def send(x: np.ndarray[Any, Any]) -> Any:
         Of the same shape and type.
     """
     source = x.reshape(-1).view(np.uint8)
-    begins = range(0, source.size, CHUNK)
     copies: list[Future[None]] = []
 
     def fill_slot(event: Any, slot: Any, begin: int) -> None:
@@ -81,16 +80,17 @@ def send(x: np.ndarray[Any, Any]) -> Any:
             event.synchronize()  # the chunk before has left the slot
         slot[:] = source[begin : begin + slot.size]
 
-    with _slots(source.size) as (cupy, slots, pool):
+    with _slots(source.size, SENT) as (cupy, chunk, slots, pool):
         out = cupy.empty(x.shape, x.dtype)
         stream, copy = cupy.cuda.get_current_stream(), cupy.cuda.runtime.memcpyAsync
-        parts = [slots[k % SLOTS][: source.size - begin] for k, begin in enumerate(begins)]
+        begins = range(0, source.size, chunk)
+        parts = [slots[k % SENT][: source.size - begin] for k, begin in enumerate(begins)]
 
         def start(k: int, event: Any = None) -> None:
             if k < len(parts):
                 copies.append(pool.submit(fill_slot, event, parts[k], begins[k]))
 
-        for k in range(SLOTS):
+        for k in range(SENT):
             start(k)
         for k, begin in enumerate(begins):
             copies[k].result()
@@ -98,18 +98,20 @@ def send(x: np.ndarray[Any, Any]) -> Any:
             copy(out.data.ptr + begin, slot.ctypes.data, slot.size, TO_DEVICE, stream.ptr)
             event = cupy.cuda.Event(disable_timing=True)
             event.record()
-            start(k + SLOTS, event)
+            start(k + SENT, event)
         stream.synchronize()  # before the pinned memory is used for anything else
     return out
 
 
 @contextmanager
-def _slots(size: int) -> Iterator[tuple[Any, list[Any], ThreadPoolExecutor]]:
-    """Give CuPy, pinned memory for the chunks under way of ``size`` bytes, and threads to copy."""
+def _slots(size: int, most: int) -> Iterator[tuple[Any, int, list[Any], ThreadPoolExecutor]]:
+    """Give CuPy, the size of a chunk, pinned memory for ``most`` chunks, and threads to copy."""
     import cupy  # noqa: PLC0415
 
-    size = min(CHUNK, size)
-    pinned = (cupy.cuda.alloc_pinned_memory(size) for _ in range(SLOTS))
-    slots = [np.frombuffer(memory, np.uint8, size) for memory in pinned]
-    with ThreadPoolExecutor(min(SLOTS, os.cpu_count() or 1)) as pool:
-        yield cupy, slots, pool
+    chunk = min(CHUNK, max(1 << 20, 1 << (size // most).bit_length()))
+    slots = [
+        np.frombuffer(cupy.cuda.alloc_pinned_memory(chunk), np.uint8, chunk)
+        for _ in range(min(most, -(-size // chunk)))
+    ]
+    with ThreadPoolExecutor(min(len(slots), os.cpu_count() or 1)) as pool:
+        yield cupy, chunk, slots, pool

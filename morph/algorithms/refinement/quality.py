@@ -15,7 +15,7 @@ BUCKETS = 120  # priorities by the squared shortest edge, the last bucket for th
 FINE_BUCKETS = 96  # the last so many are half an octave each, the others four octaves each
 EXCUSED = BUCKETS + 1
 DIGITS = 2.0**-53  # times a coordinate: one half to one unit in its last place
-FINE = 2.0**-46  # squared lengths, beside squared coordinates, whose angles rounding changes by 1e-9
+FINE = 2.0**-46  # of squared coordinates: rounding changes angles at longer edges by 1e-9 at most
 
 
 @struct
@@ -72,9 +72,15 @@ def spans_small_angle(a, b):
     Such an edge is as long as the input permits; refinement would not terminate there
     (Miller, Pav, Walkington 2003).
     """
-    s, t = a.on, b.on
-    if s is None or t is None or s == t:
+    if a.on is None or b.on is None or a.on == b.on:  # most: no call then
         return False
+    return are_equally_far(a, b)
+
+
+@func
+def are_equally_far(a, b):
+    """Whether the segments of a and b meet at a vertex equally far from both, below 60 degrees."""
+    s, t = a.on, b.on
     w = s.a if s.a == t.a or s.a == t.b else s.b
     if w != t.a and w != t.b:
         return False
@@ -159,37 +165,53 @@ def is_flat(p, q, r, params):
 
 
 @func
+def smallest_angle(a, b, c):
+    """Of the corner opposite the shortest edge: the arguments of `is_narrow` up to ``least``."""
+    ab, bc, ca = b - a, c - b, a - c
+    lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
+    d, product, least = dot(ab, ca), lab * lca, lbc
+    if lca < lbc and lca <= lab:
+        d, product, least = dot(ab, bc), lab * lbc, lca
+    elif lab < lbc:
+        d, product, least = dot(bc, ca), lbc * lca, lab
+    return d, product, least
+
+
+@func
+def is_as_asked(a, b, c, max_area, params):
+    """Whether the angles and the size of the triangle abc are as asked."""
+    d, product, _ = smallest_angle(a.xy, b.xy, c.xy)
+    good = d * d <= params.cos2 * product and not too_large(a, b, c, max_area, params)
+    if hasattr(params, "wide"):
+        good = good and not has_wide_angle(a.xy, b.xy, c.xy, params.wide)
+    return good
+
+
+@func
 def bucket_of(a, b, c, max_area, params):
     """The bucket of the triangle abc if an angle or its size is not as asked, or BUCKETS.
 
     EXCUSED if it is not as asked, but cannot be improved.
     """
-    ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
-    lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
-    d, product, least = dot(ab, ca), lab * lca, lbc  # at the corner opposite the shortest edge
-    if lca < lbc and lca <= lab:
-        d, product, least = dot(ab, bc), lab * lbc, lca
-    elif lab < lbc:
-        d, product, least = dot(bc, ca), lbc * lca, lab
-    narrow = d * d > params.cos2 * product
-    bad = narrow
+    if is_as_asked(a, b, c, max_area, params):
+        return i32(BUCKETS)
+    d, product, least = smallest_angle(a.xy, b.xy, c.xy)
+    bad = d * d > params.cos2 * product
     if bad:
         bad = is_narrow(d, product, least, largest(a.xy, b.xy, c.xy), params)
     if hasattr(params, "wide"):
-        narrow = narrow or has_wide_angle(a.xy, b.xy, c.xy, params.wide)
         bad = bad or is_wide(a.xy, b.xy, c.xy, least, params)
     if bad:
-        if least == lbc:
+        if least == dot(c.xy - b.xy, c.xy - b.xy):
             bad = not spans_small_angle(b, c)
-        elif least == lca:
+        elif least == dot(a.xy - c.xy, a.xy - c.xy):
             bad = not spans_small_angle(c, a)
         else:
             bad = not spans_small_angle(a, b)
-    large = too_large(a, b, c, max_area, params)
-    bad = (bad or large) and not is_flat(a.xy, b.xy, c.xy, params)
-    if bad:
+    bad = bad or too_large(a, b, c, max_area, params)
+    if bad and not is_flat(a.xy, b.xy, c.xy, params):
         return bucket_of_length(least, params)
-    return i32(EXCUSED) if narrow or large else i32(BUCKETS)
+    return i32(EXCUSED)
 
 
 # --- segments ------------------------------------------------------------------------------------

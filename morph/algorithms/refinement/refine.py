@@ -245,7 +245,7 @@ def _refined(
         params = parameters_of(near, asked, scale, where)[0]
         rounds, left = refine_tables(g, params, progress, lambda known: measured(g, known))
     with counting("transfer"):
-        fine = from_tables(g, mesh, scale)
+        fine = from_tables(g, near, scale, mesh.device)
     unmet = {reason: n for reason, n in zip(REASONS, left, strict=True) if n}
     return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
 

@@ -76,8 +76,10 @@ def read_triangle(t, rows, sides):
     for k in range(3):
         if opposite[k] != HULL:
             nbr[k] = behind(opposite[k]) >> 2
-        if opposite[k] < 0 and nbr[k] < i32(t):
-            sides.add(half_edge(t, k))
+    if opposite[0] < 0 or opposite[1] < 0 or opposite[2] < 0:  # few reserve capacity of the list
+        for k in range(3):
+            if opposite[k] < 0 and nbr[k] < i32(t):
+                sides.add(half_edge(t, k))
     rows[t.id].node = vector(i32(a), i32(b), i32(c))
     rows[t.id].nbr = nbr
 
@@ -215,8 +217,8 @@ def segment_of_sides(mesh: Mesh) -> Any:
     return np.where(found, order[at], -1).astype(np.int32)
 
 
-def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
-    """Read a mesh back from its tables, to where the source lies.
+def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
+    """Read a mesh back from its tables, to the device ``home``.
 
     Points of the source keep their very bits.
     """
@@ -239,11 +241,12 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
             "segments": xp.ascontiguousarray(segments, np.int32),
             "segment_markers": segment_markers,
             "point_markers": point_markers,
+            "holes": source.holes,
+            "regions": source.regions,
         }
         if _carries(source):
             origin = device.asarray(g.triangles.origin.array)[rows.triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
-    home = source.device
     arrays = {name: home.asarray(a) for name, a in arrays.items()}
     if source.point_attributes.shape[1]:
         host = device.to_host
@@ -251,7 +254,7 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
         old = host(source.point_attributes)
         new = interpolated(source.to("cpu"), old, *placed, len(source.points))
         arrays["point_attributes"] = home.asarray(np.concatenate([old, new]))
-    return Mesh.trusted(**arrays, holes=source.holes, regions=source.regions, base=source.base)
+    return Mesh.trusted(**arrays, base=source.base)
 
 
 def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any, xp: Any) -> None:
