@@ -12,7 +12,6 @@ from morph.algorithms.refinement.quality import (
     corner_of,
     cross,
     in_lens,
-    is_as_asked,
     is_encroached,
     is_flat,
     may_split,
@@ -242,52 +241,32 @@ def input_triangle(x, p, q, start):
 def find_buckets(new, boundary, vertices, origins, buckets, bucket, params):
     """Find the bucket of each triangle of the fan.
 
-    Gives how many go to buckets up to ``bucket``, and how many bad ones to later buckets.  The
-    triangles that are not as asked are collected first: the lanes of a warp grade theirs together.
+    Gives how many go to buckets up to ``bucket``, and how many bad ones to later buckets.
     """
-    doubtful = local(i8, 128)
     x = Corner(new.xy, new.on, new.size)
+    now, later = i64(0), i64(0)
     a = corner_of(vertices[0])
     for i in range(boundary.size):
         b = corner_of(vertices[i + 1])
+        max_area = params.area
         if hasattr(params, "has_limits"):
             origins[i] = input_triangle(x.xy, a.xy, b.xy, origins[i])
-        if not is_as_asked(x, a, b, max_area_in(origins, i, params), params):
-            doubtful.add(i8(i))
-        buckets.add(i8(BUCKETS))
+            max_area = origins[i].limit
+        found = bucket_of(x, a, b, max_area, params)
+        if new.walled:
+            outer = boundary[i] < 0 and may_split(boundary[i], params)
+            right, left = ends_on_segment(new, i, boundary.size), begins_on_segment(new, i)
+            if has_encroached_side(x.xy, a.xy, b.xy, outer, right, left, params):
+                found = params.first_bucket
+            elif found < BUCKETS and not hasattr(params, "segments_first"):
+                found = params.first_bucket
         a = b
-    for place in doubtful:
-        k = i64(place)
-        a, b = corner_of(vertices[k]), corner_of(vertices[k + 1])
-        found = bucket_of(x, a, b, max_area_in(origins, k, params), params)
-        if new.walled and found < BUCKETS and not hasattr(params, "segments_first"):
-            found = params.first_bucket
-        buckets[k] = i8(found)
-    if new.walled:
-        find_encroached(new, boundary, vertices, buckets, params)
-    now, later = i64(0), i64(0)
-    for of_one in buckets:
-        if of_one <= bucket:
+        buckets.add(i8(found))
+        if found <= bucket:
             now += 1
-        elif of_one < BUCKETS:
+        elif found < BUCKETS:
             later += 1
     return now, later
-
-
-@func
-def max_area_in(origins, i, params):
-    return origins[i].limit if hasattr(params, "has_limits") else params.area
-
-
-@func
-def find_encroached(new, boundary, vertices, buckets, params):
-    """Put triangles of the fan with an encroached segment into the first bucket."""
-    for i in range(boundary.size):
-        p, q = vertices[i].xy, vertices[i + 1].xy
-        outer = boundary[i] < 0 and may_split(boundary[i], params)
-        right, left = ends_on_segment(new, i, boundary.size), begins_on_segment(new, i)
-        if has_encroached_side(new.xy, p, q, outer, right, left, params):
-            buckets[i] = i8(params.first_bucket)
 
 
 @func

@@ -165,53 +165,37 @@ def is_flat(p, q, r, params):
 
 
 @func
-def smallest_angle(a, b, c):
-    """Of the corner opposite the shortest edge: the arguments of `is_narrow` up to ``least``."""
-    ab, bc, ca = b - a, c - b, a - c
-    lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
-    d, product, least = dot(ab, ca), lab * lca, lbc
-    if lca < lbc and lca <= lab:
-        d, product, least = dot(ab, bc), lab * lbc, lca
-    elif lab < lbc:
-        d, product, least = dot(bc, ca), lbc * lca, lab
-    return d, product, least
-
-
-@func
-def is_as_asked(a, b, c, max_area, params):
-    """Whether the angles and the size of the triangle abc are as asked."""
-    d, product, _ = smallest_angle(a.xy, b.xy, c.xy)
-    good = d * d <= params.cos2 * product and not too_large(a, b, c, max_area, params)
-    if hasattr(params, "wide"):
-        good = good and not has_wide_angle(a.xy, b.xy, c.xy, params.wide)
-    return good
-
-
-@func
 def bucket_of(a, b, c, max_area, params):
     """The bucket of the triangle abc if an angle or its size is not as asked, or BUCKETS.
 
     EXCUSED if it is not as asked, but cannot be improved.
     """
-    if is_as_asked(a, b, c, max_area, params):
-        return i32(BUCKETS)
-    d, product, least = smallest_angle(a.xy, b.xy, c.xy)
-    bad = d * d > params.cos2 * product
+    ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
+    lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
+    d, product, least = dot(ab, ca), lab * lca, lbc  # at the corner opposite the shortest edge
+    if lca < lbc and lca <= lab:
+        d, product, least = dot(ab, bc), lab * lbc, lca
+    elif lab < lbc:
+        d, product, least = dot(bc, ca), lbc * lca, lab
+    narrow = d * d > params.cos2 * product
+    bad = narrow
     if bad:
         bad = is_narrow(d, product, least, largest(a.xy, b.xy, c.xy), params)
     if hasattr(params, "wide"):
+        narrow = narrow or has_wide_angle(a.xy, b.xy, c.xy, params.wide)
         bad = bad or is_wide(a.xy, b.xy, c.xy, least, params)
     if bad:
-        if least == dot(c.xy - b.xy, c.xy - b.xy):
+        if least == lbc:
             bad = not spans_small_angle(b, c)
-        elif least == dot(a.xy - c.xy, a.xy - c.xy):
+        elif least == lca:
             bad = not spans_small_angle(c, a)
         else:
             bad = not spans_small_angle(a, b)
-    bad = bad or too_large(a, b, c, max_area, params)
-    if bad and not is_flat(a.xy, b.xy, c.xy, params):
+    large = too_large(a, b, c, max_area, params)
+    bad = (bad or large) and not is_flat(a.xy, b.xy, c.xy, params)
+    if bad:
         return bucket_of_length(least, params)
-    return i32(EXCUSED)
+    return i32(EXCUSED) if narrow or large else i32(BUCKETS)
 
 
 # --- segments ------------------------------------------------------------------------------------

@@ -64,24 +64,29 @@ def find_missing(e, lines, missing):
         missing.set()
 
 
-@kernel
-def read_triangle(t, rows, sides):
-    """Write the corners of t and the triangles behind its sides; enqueue its segments.
+@func
+def neighbour(opposite):
+    """The triangle behind a side, or -1."""
+    return i32(-1) if opposite == HULL else behind(opposite) >> 2
 
-    Of a segment between two triangles only the higher row enqueues its side.
-    """
+
+@kernel
+def read_triangle(t, rows):
+    """Write the corners of t and the triangles behind its sides."""
     a, b, c = t.node
     opposite = t.opposite
-    nbr = vector(i32(-1), i32(-1), i32(-1))
+    row = rows[t.id]
+    row.node = vector(i32(a), i32(b), i32(c))
+    row.nbr = vector(neighbour(opposite[0]), neighbour(opposite[1]), neighbour(opposite[2]))
+
+
+@kernel
+def list_segments(t, sides):
+    """Enqueue the sides of t that are segments; of one between two triangles the higher row's."""
+    opposite = t.opposite
     for k in range(3):
-        if opposite[k] != HULL:
-            nbr[k] = behind(opposite[k]) >> 2
-    if opposite[0] < 0 or opposite[1] < 0 or opposite[2] < 0:  # few reserve capacity of the list
-        for k in range(3):
-            if opposite[k] < 0 and nbr[k] < i32(t):
-                sides.add(half_edge(t, k))
-    rows[t.id].node = vector(i32(a), i32(b), i32(c))
-    rows[t.id].nbr = nbr
+        if opposite[k] < 0 and neighbour(opposite[k]) < i32(t):
+            sides.add(half_edge(t, k))
 
 
 def bounds(mesh: Mesh) -> NDArray[np.float64]:
@@ -288,7 +293,11 @@ def rows_of(g: Graph) -> Rows:
     arrays = {name: g.device.empty((m, 3), np.int32) for name in ("node", "nbr")}
     rows.adopt(m, arrays)
     sides = Collection(i32, device=g.device, capacity=len(g.segments) + m // 256)
-    foreach(g.triangles, read_triangle, rows, sides)
+    foreach(g.triangles, read_triangle, rows)
+    foreach(  # apart: each item reserves capacity of the list
+        g.triangles, list_segments, sides,
+        where=lambda t: t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0,
+    )  # fmt: skip
     device = g.device.array_device(3 * m, 2 * len(g.points))
     xp = device.xp
     with device.active():
