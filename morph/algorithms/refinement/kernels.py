@@ -17,10 +17,10 @@ from morph.algorithms.refinement.cavity import (
     NONE,
     WAITS,
     Insertion,
-    add_neighbours,
     close_boundary,
     fan_triangle,
     find_buckets,
+    find_segments,
     grow_cavity,
     retriangulate,
     size_in_cavity,
@@ -132,7 +132,8 @@ def max_area_of(t, params):
 def find_bad(t, waiting, params):
     """Enqueue a triangle that is bad or has an encroached segment."""
     a, b, c = t.node
-    bucket = bucket_of(corner_of(a), corner_of(b), corner_of(c), max_area_of(t, params), params)
+    corners = corner_of(a), corner_of(b), corner_of(c)
+    bucket = bucket_of(corners[0], a.on, corners[1], corners[2], max_area_of(t, params), params)
     if bucket == EXCUSED:
         params.excused = 1  # race: the same value
     if encroached_side(t, params) >= 0:
@@ -149,7 +150,7 @@ def find_bad(t, waiting, params):
 
 
 @func
-def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
+def plan_insertion(g, t, cavity, boundary, vertices, segments, neighbours, params):
     """Find the point to insert for t and its cavity: an off-centre, or a point of a segment.
 
     The segment is an encroached side of t, or the first one found that the off-centre encroaches
@@ -171,7 +172,9 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
         x = off_centre(g, t, params)
     while True:
         if met < 0:
-            met = grow_cavity(g, x, start, cavity, boundary, vertices, segments, params)
+            met = grow_cavity(
+                g, x, start, cavity, boundary, vertices, segments, neighbours, params
+            )
         if met >= 0:  # split that segment instead
             split, start = met, met
             x = split_point(g, split)
@@ -180,6 +183,7 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
             boundary.clear()
             vertices.clear()
             segments.clear()
+            neighbours.clear()
         elif met == MISFIT and split == NONE and tries < 2:  # rounding moved x out of the circle
             tries += 1
             x, met = fallback_point(t, tries), i32(NONE)
@@ -212,7 +216,10 @@ def refine_triangle(item, g, bucket, following, waiting, params):
     boundary = local(i32, 128)
     vertices = g.points.local(129)  # with the end of the last edge
     segments = local(i32, 128)
-    x, split, second, met = plan_insertion(g, t, cavity, boundary, vertices, segments, params)
+    neighbours = g.triangles.local(128)
+    x, split, second, met = plan_insertion(
+        g, t, cavity, boundary, vertices, segments, neighbours, params
+    )
     if met != NONE:  # no point can be inserted; `count_unmet` counts the reasons
         params.excused = 1  # race: the same value
         return
@@ -221,11 +228,10 @@ def refine_triangle(item, g, bucket, following, waiting, params):
         on = g.triangles[split >> 2].segment[split & 3]
     size = size_in_cavity(x, cavity) if hasattr(t.node[0], "wanted") else 0.0
     new = Insertion(x, on, size, second, segments.size > 0 or split >= 0)
-    neighbours = g.triangles.local(128)
     origins = g.inputs.local(128)
     buckets = local(i8, 128)
     close_boundary(g, split, second, vertices)
-    add_neighbours(g, boundary, segments, neighbours, origins)
+    find_segments(g, boundary, segments, origins)
     now, later = find_buckets(new, boundary, vertices, origins, buckets, bucket, params)
     stays = split >= 0 and t not in cavity
     if stays:
@@ -284,7 +290,7 @@ def count_unmet(t, g, waiting, counts, params):
         if hasattr(params, "wide"):
             small = small and not is_wide(p.xy, q.xy, r.xy, least, params)
         why = -1
-        if side < 0 and not large and spans_small_angle(corner_of(p), corner_of(q)):
+        if side < 0 and not large and spans_small_angle(p.on, q.on, p.xy, q.xy):
             why = INPUT_ANGLE
         elif side < 0 and (small or is_flat(p.xy, q.xy, r.xy, params)):
             why = FLOOR
@@ -293,8 +299,9 @@ def count_unmet(t, g, waiting, counts, params):
             boundary = local(i32, 128)
             vertices = g.points.local(129)  # with the end of the last edge
             segments = local(i32, 128)
+            neighbours = g.triangles.local(128)
             x, split, second, met = plan_insertion(
-                g, t, cavity, boundary, vertices, segments, params
+                g, t, cavity, boundary, vertices, segments, neighbours, params
             )
             why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
             if hasattr(t, "reason"):

@@ -20,19 +20,19 @@ FINE = 2.0**-46  # of squared coordinates: rounding changes angles at longer edg
 
 @struct
 class Corner:
-    """A vertex, or a point that is not inserted yet.
+    """A corner of a triangle: a vertex, or a point that is not inserted yet, and some vertex.
 
-    ``on`` is the segment in whose interior it lies, or None; ``size`` the edge length wanted there.
+    ``size`` is the edge length wanted there.
     """
 
     xy: (f64, 2)  # type: ignore[syntax]
-    on: Ref("segments")  # type: ignore[valid-type]
+    vertex: Ref("points")  # type: ignore[valid-type]
     size: f64  # type: ignore[valid-type]
 
 
 @func
 def corner_of(p):
-    return Corner(p.xy, p.on, p.wanted if hasattr(p, "wanted") else 0.0)
+    return Corner(p.xy, p, p.wanted if hasattr(p, "wanted") else 0.0)
 
 
 @func
@@ -66,25 +66,18 @@ def too_large(a, b, c, max_area, params):
 
 
 @func
-def spans_small_angle(a, b):
-    """Whether a and b lie on two segments that meet below 60 degrees, equally far from where.
+def spans_small_angle(s, t, a, b):
+    """Whether a and b lie on segments s and t that meet below 60 degrees, equally far from where.
 
     Such an edge is as long as the input permits; refinement would not terminate there
-    (Miller, Pav, Walkington 2003).
+    (Miller, Pav, Walkington 2003).  ``s`` and ``t`` are None if a point is on no segment.
     """
-    if a.on is None or b.on is None or a.on == b.on:  # most: no call then
+    if s is None or t is None or s == t:
         return False
-    return are_equally_far(a, b)
-
-
-@func
-def are_equally_far(a, b):
-    """Whether the segments of a and b meet at a vertex equally far from both, below 60 degrees."""
-    s, t = a.on, b.on
     w = s.a if s.a == t.a or s.a == t.b else s.b
     if w != t.a and w != t.b:
         return False
-    d, e, f = a.xy - w.xy, b.xy - w.xy, b.xy - a.xy
+    d, e, f = a - w.xy, b - w.xy, b - a
     dd = dot(d, d)
     return dd < 1.001 * dot(e, e) and dot(e, e) < 1.001 * dd and dot(f, f) < dd
 
@@ -165,10 +158,11 @@ def is_flat(p, q, r, params):
 
 
 @func
-def bucket_of(a, b, c, max_area, params):
+def bucket_of(a, on, b, c, max_area, params):
     """The bucket of the triangle abc if an angle or its size is not as asked, or BUCKETS.
 
-    EXCUSED if it is not as asked, but cannot be improved.
+    EXCUSED if it is not as asked, but cannot be improved.  ``on`` is the segment in whose interior
+    a lies, or None; those of b and c are loaded where they matter.
     """
     ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
     lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
@@ -186,11 +180,11 @@ def bucket_of(a, b, c, max_area, params):
         bad = bad or is_wide(a.xy, b.xy, c.xy, least, params)
     if bad:
         if least == lbc:
-            bad = not spans_small_angle(b, c)
+            bad = not spans_small_angle(b.vertex.on, c.vertex.on, b.xy, c.xy)
         elif least == lca:
-            bad = not spans_small_angle(c, a)
+            bad = not spans_small_angle(c.vertex.on, on, c.xy, a.xy)
         else:
-            bad = not spans_small_angle(a, b)
+            bad = not spans_small_angle(on, b.vertex.on, a.xy, b.xy)
     large = too_large(a, b, c, max_area, params)
     bad = (bad or large) and not is_flat(a.xy, b.xy, c.xy, params)
     if bad:
