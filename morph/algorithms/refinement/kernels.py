@@ -172,9 +172,7 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, neighbours, param
         x = off_centre(g, t, params)
     while True:
         if met < 0:
-            met = grow_cavity(
-                g, x, start, cavity, boundary, vertices, segments, neighbours, params
-            )
+            met = grow_cavity(g, x, start, cavity, boundary, vertices, segments, neighbours, params)
         if met >= 0:  # split that segment instead
             split, start = met, met
             x = split_point(g, split)
