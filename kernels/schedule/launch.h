@@ -209,15 +209,11 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
     bool sifted = n > t.threads;
     if (sifted) n = sift_all(a, t, s, first, last);
     i64 rounds = (n + t.threads - 1) / t.threads;
-    // Every warp runs as many items, neighbours in the list, so that few lanes wait for branches of others, and lines
-    // in L1 are shared; also among the warps of a block, if there are enough items for all blocks.
-    i64 warps = t.threads / 32, each = (n + rounds * warps - 1) / max_of(rounds * warps, i64(1));
-    i64 warp = each > 16 ? t.thread / 32 : warp_id();
-    i64 mine = lane_id() < each ? warp * each + lane_id() : t.threads;
+    bool crowded = 2 * n > rounds * t.threads;  // then neighbouring items share a warp, and its lines in L1
     for (i64 round = 0; round < rounds; round++) {
         t.round++;
         typename Step::I::Buffers buffers;
-        i64 place = mine * rounds + round;
+        i64 place = (crowded ? t.thread : apart(t)) * rounds + round;
         bool here = place < n;
         typename Step::I it(a, t, first + (here && sifted ? load_stable(a.queue + place) : place), buffers);
         here = here && open(a, t, s, it);
@@ -243,7 +239,7 @@ MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& 
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 most = team_size() > 1 ? SINGLE_THREAD_ITEMS : end;
-    i64 wait = team_size() > 1 ? kept_work<Step>() : end;  // more items are worth a team
+    i64 wait = team_size() > 1 ? kept_work<Step>() : end;  // with more items, a team is faster
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::SlotCaches caches;
     s.take_all(a, t, caches);

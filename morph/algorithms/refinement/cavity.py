@@ -16,7 +16,7 @@ from morph.algorithms.refinement.quality import (
     is_flat,
     may_split,
 )
-from morph.algorithms.refinement.steiner import across, corner_across
+from morph.algorithms.refinement.steiner import corner_across
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
 from morph.language.dtypes import Ref
 from morph.launch.foreach import func
@@ -44,6 +44,12 @@ class Insertion:
 
 
 # --- the cavity ----------------------------------------------------------------------------------
+
+
+@func
+def across(opposite, edge):
+    """The half-edge behind a side; if it is a segment, the side's own half-edge, complemented."""
+    return opposite if opposite >= 0 else ~edge
 
 
 @func
@@ -75,14 +81,13 @@ def segment_at_boundary(edge, opposite, p, q, x, splits, params):
 
 
 @func
-def grow_cavity(g, x, start, cavity, boundary, vertices, segments, neighbours, params):
+def grow_cavity(g, x, start, cavity, boundary, vertices, segments, params):
     """Collect the triangles whose circumcircle contains x, and the boundary of their union.
 
     The search is depth-first and counter-clockwise.  It begins with all sides of a triangle,
     ``start`` = 4 * triangle + 3, or at the end of a segment that x splits, a half-edge, and goes
     around to its beginning.  Each edge of the boundary adds its ``opposite`` to ``boundary``, its
-    first vertex to ``vertices``, the triangle behind to ``neighbours``, and a segment its half-edge
-    in the cavity to ``segments``.
+    first vertex to ``vertices``, and a segment its half-edge in the cavity to ``segments``.
 
     Gives the half-edge of the first segment found on which x encroaches and that may be split;
     otherwise WAITS, KEPT, MISFIT (x is in no circle, or behind a segment), or NONE.
@@ -121,8 +126,6 @@ def grow_cavity(g, x, start, cavity, boundary, vertices, segments, neighbours, p
                 segments.add(~edge)
             boundary.add(outer)
             vertices.add(a)
-            if outer != HULL:
-                neighbours.add(g.triangles[behind(outer) >> 2])
             if edges.size == 0:
                 return met
             a, edge, end = b, edges.pop(), ends.pop()
@@ -152,22 +155,26 @@ def close_boundary(g, split, second, vertices):
 
 
 @func
-def find_segments(g, boundary, segments, origins):
-    """Replace half-edges in ``segments`` by the rows of their segments.
+def add_neighbours(g, boundary, segments, neighbours, origins):
+    """Collect the triangles behind the boundary, and the input triangles in front of it.
 
-    Of triangles with an input triangle, collect that of each triangle in front of the boundary.
+    Half-edges in ``segments`` are replaced by the rows of their segments.
     """
-    if hasattr(g.triangles[0], "origin"):
-        w = i64(0)
-        for edge in boundary:
-            if edge >= 0:
-                n = g.triangles[edge >> 2]
+    w = i64(0)
+    for edge in boundary:
+        if edge >= 0:
+            n = g.triangles[edge >> 2]
+            neighbours.add(n)
+            if hasattr(n, "origin"):
                 origins.add(g.triangles[n.opposite[edge & 3] >> 2].origin)
-            else:
-                origins.add(g.triangles[segments[w] >> 2].origin)
-                w += 1
-    for k in range(segments.size):
-        segments[k] = i32(g.triangles[segments[k] >> 2].segment[segments[k] & 3])
+        else:
+            t, k = g.triangles[segments[w] >> 2], segments[w] & 3
+            segments[w] = i32(t.segment[k])
+            w += 1
+            if edge != HULL:
+                neighbours.add(g.triangles[~edge >> 2])
+            if hasattr(t, "origin"):
+                origins.add(t.origin)
 
 
 @func
@@ -242,7 +249,7 @@ def find_buckets(new, boundary, vertices, origins, buckets, bucket, params):
 
     Gives how many go to buckets up to ``bucket``, and how many bad ones to later buckets.
     """
-    x = Corner(new.xy, vertices[0], new.size)
+    x = Corner(new.xy, new.on, new.size)
     now, later = i64(0), i64(0)
     a = corner_of(vertices[0])
     for i in range(boundary.size):
@@ -251,7 +258,7 @@ def find_buckets(new, boundary, vertices, origins, buckets, bucket, params):
         if hasattr(params, "has_limits"):
             origins[i] = input_triangle(x.xy, a.xy, b.xy, origins[i])
             max_area = origins[i].limit
-        found = bucket_of(x, new.on, a, b, max_area, params)
+        found = bucket_of(x, a, b, max_area, params)
         if new.walled:
             outer = boundary[i] < 0 and may_split(boundary[i], params)
             right, left = ends_on_segment(new, i, boundary.size), begins_on_segment(new, i)

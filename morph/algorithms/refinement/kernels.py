@@ -17,10 +17,10 @@ from morph.algorithms.refinement.cavity import (
     NONE,
     WAITS,
     Insertion,
+    add_neighbours,
     close_boundary,
     fan_triangle,
     find_buckets,
-    find_segments,
     grow_cavity,
     retriangulate,
     size_in_cavity,
@@ -132,8 +132,7 @@ def max_area_of(t, params):
 def find_bad(t, waiting, params):
     """Enqueue a triangle that is bad or has an encroached segment."""
     a, b, c = t.node
-    corners = corner_of(a), corner_of(b), corner_of(c)
-    bucket = bucket_of(corners[0], a.on, corners[1], corners[2], max_area_of(t, params), params)
+    bucket = bucket_of(corner_of(a), corner_of(b), corner_of(c), max_area_of(t, params), params)
     if bucket == EXCUSED:
         params.excused = 1  # race: the same value
     if encroached_side(t, params) >= 0:
@@ -150,7 +149,7 @@ def find_bad(t, waiting, params):
 
 
 @func
-def plan_insertion(g, t, cavity, boundary, vertices, segments, neighbours, params):
+def plan_insertion(g, t, cavity, boundary, vertices, segments, params):
     """Find the point to insert for t and its cavity: an off-centre, or a point of a segment.
 
     The segment is an encroached side of t, or the first one found that the off-centre encroaches
@@ -172,7 +171,7 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, neighbours, param
         x = off_centre(g, t, params)
     while True:
         if met < 0:
-            met = grow_cavity(g, x, start, cavity, boundary, vertices, segments, neighbours, params)
+            met = grow_cavity(g, x, start, cavity, boundary, vertices, segments, params)
         if met >= 0:  # split that segment instead
             split, start = met, met
             x = split_point(g, split)
@@ -181,7 +180,6 @@ def plan_insertion(g, t, cavity, boundary, vertices, segments, neighbours, param
             boundary.clear()
             vertices.clear()
             segments.clear()
-            neighbours.clear()
         elif met == MISFIT and split == NONE and tries < 2:  # rounding moved x out of the circle
             tries += 1
             x, met = fallback_point(t, tries), i32(NONE)
@@ -214,10 +212,7 @@ def refine_triangle(item, g, bucket, following, waiting, params):
     boundary = local(i32, 128)
     vertices = g.points.local(129)  # with the end of the last edge
     segments = local(i32, 128)
-    neighbours = g.triangles.local(128)
-    x, split, second, met = plan_insertion(
-        g, t, cavity, boundary, vertices, segments, neighbours, params
-    )
+    x, split, second, met = plan_insertion(g, t, cavity, boundary, vertices, segments, params)
     if met != NONE:  # no point can be inserted; `count_unmet` counts the reasons
         params.excused = 1  # race: the same value
         return
@@ -226,10 +221,11 @@ def refine_triangle(item, g, bucket, following, waiting, params):
         on = g.triangles[split >> 2].segment[split & 3]
     size = size_in_cavity(x, cavity) if hasattr(t.node[0], "wanted") else 0.0
     new = Insertion(x, on, size, second, segments.size > 0 or split >= 0)
+    neighbours = g.triangles.local(128)
     origins = g.inputs.local(128)
     buckets = local(i8, 128)
     close_boundary(g, split, second, vertices)
-    find_segments(g, boundary, segments, origins)
+    add_neighbours(g, boundary, segments, neighbours, origins)
     now, later = find_buckets(new, boundary, vertices, origins, buckets, bucket, params)
     stays = split >= 0 and t not in cavity
     if stays:
@@ -288,7 +284,7 @@ def count_unmet(t, g, waiting, counts, params):
         if hasattr(params, "wide"):
             small = small and not is_wide(p.xy, q.xy, r.xy, least, params)
         why = -1
-        if side < 0 and not large and spans_small_angle(p.on, q.on, p.xy, q.xy):
+        if side < 0 and not large and spans_small_angle(corner_of(p), corner_of(q)):
             why = INPUT_ANGLE
         elif side < 0 and (small or is_flat(p.xy, q.xy, r.xy, params)):
             why = FLOOR
@@ -297,9 +293,8 @@ def count_unmet(t, g, waiting, counts, params):
             boundary = local(i32, 128)
             vertices = g.points.local(129)  # with the end of the last edge
             segments = local(i32, 128)
-            neighbours = g.triangles.local(128)
             x, split, second, met = plan_insertion(
-                g, t, cavity, boundary, vertices, segments, neighbours, params
+                g, t, cavity, boundary, vertices, segments, params
             )
             why = BOUNDARY if met == KEPT else (DIGITS if met == MISFIT else BUDGET)
             if hasattr(t, "reason"):

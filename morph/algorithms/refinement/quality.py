@@ -15,24 +15,23 @@ BUCKETS = 120  # priorities by the squared shortest edge, the last bucket for th
 FINE_BUCKETS = 96  # the last so many are half an octave each, the others four octaves each
 EXCUSED = BUCKETS + 1
 DIGITS = 2.0**-53  # times a coordinate: one half to one unit in its last place
-FINE = 2.0**-46  # of squared coordinates: rounding changes angles at longer edges by 1e-9 at most
 
 
 @struct
 class Corner:
-    """A corner of a triangle: a vertex, or a point that is not inserted yet, and some vertex.
+    """A vertex, or a point that is not inserted yet.
 
-    ``size`` is the edge length wanted there.
+    ``on`` is the segment in whose interior it lies, or None; ``size`` the edge length wanted there.
     """
 
     xy: (f64, 2)  # type: ignore[syntax]
-    vertex: Ref("points")  # type: ignore[valid-type]
+    on: Ref("segments")  # type: ignore[valid-type]
     size: f64  # type: ignore[valid-type]
 
 
 @func
 def corner_of(p):
-    return Corner(p.xy, p, p.wanted if hasattr(p, "wanted") else 0.0)
+    return Corner(p.xy, p.on, p.wanted if hasattr(p, "wanted") else 0.0)
 
 
 @func
@@ -66,18 +65,19 @@ def too_large(a, b, c, max_area, params):
 
 
 @func
-def spans_small_angle(s, t, a, b):
-    """Whether a and b lie on segments s and t that meet below 60 degrees, equally far from where.
+def spans_small_angle(a, b):
+    """Whether a and b lie on two segments that meet below 60 degrees, equally far from where.
 
     Such an edge is as long as the input permits; refinement would not terminate there
-    (Miller, Pav, Walkington 2003).  ``s`` and ``t`` are None if a point is on no segment.
+    (Miller, Pav, Walkington 2003).
     """
+    s, t = a.on, b.on
     if s is None or t is None or s == t:
         return False
     w = s.a if s.a == t.a or s.a == t.b else s.b
     if w != t.a and w != t.b:
         return False
-    d, e, f = a - w.xy, b - w.xy, b - a
+    d, e, f = a.xy - w.xy, b.xy - w.xy, b.xy - a.xy
     dd = dot(d, d)
     return dd < 1.001 * dot(e, e) and dot(e, e) < 1.001 * dd and dot(f, f) < dd
 
@@ -113,8 +113,6 @@ def is_narrow(d, product, least, most, params):
     size would be refined endlessly; there 26.45 degrees suffice, for which termination is proven
     (Miller, Pav, Walkington 2003).
     """
-    if least > most * most * FINE:
-        return d * d > params.cos2 * product
     return d * d > min(params.cos2 + most * DIGITS / sqrt(least), params.proven) * product
 
 
@@ -158,11 +156,10 @@ def is_flat(p, q, r, params):
 
 
 @func
-def bucket_of(a, on, b, c, max_area, params):
+def bucket_of(a, b, c, max_area, params):
     """The bucket of the triangle abc if an angle or its size is not as asked, or BUCKETS.
 
-    EXCUSED if it is not as asked, but cannot be improved.  ``on`` is the segment in whose interior
-    a lies, or None; those of b and c are loaded where they matter.
+    EXCUSED if it is not as asked, but cannot be improved.
     """
     ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
     lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
@@ -180,11 +177,11 @@ def bucket_of(a, on, b, c, max_area, params):
         bad = bad or is_wide(a.xy, b.xy, c.xy, least, params)
     if bad:
         if least == lbc:
-            bad = not spans_small_angle(b.vertex.on, c.vertex.on, b.xy, c.xy)
+            bad = not spans_small_angle(b, c)
         elif least == lca:
-            bad = not spans_small_angle(c.vertex.on, on, c.xy, a.xy)
+            bad = not spans_small_angle(c, a)
         else:
-            bad = not spans_small_angle(on, b.vertex.on, a.xy, b.xy)
+            bad = not spans_small_angle(a, b)
     large = too_large(a, b, c, max_area, params)
     bad = (bad or large) and not is_flat(a.xy, b.xy, c.xy, params)
     if bad:

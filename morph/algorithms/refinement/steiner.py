@@ -7,7 +7,7 @@ rounding error is relative to its size.
 from __future__ import annotations
 
 from morph.algorithms.refinement.quality import cross, dot
-from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.half_edges import HULL, behind
 from morph.launch.foreach import func
 from morph.prelude import i32, sqrt, vector
 
@@ -59,7 +59,6 @@ def off_centre(g, t, params):
     """
     node, opposite = t.node, t.opposite
     a, b, c = node[0].xy, node[1].xy, node[2].xy
-    beyond_a, beyond_b, beyond_c = corners_beyond(g, t)  # before they are needed: loaded together
     i = shortest_side(a, b, c)
     p, q, r = node[i].xy, node[(i + 1) % 3].xy, node[(i + 2) % 3].xy
     u, v = q - p, r - p
@@ -75,9 +74,9 @@ def off_centre(g, t, params):
         radius = params.reach - middle
         centre = best
         for k in range(2):
-            side = (i + k) % 3
-            if opposite[side] >= 0:
-                w = beyond_a if side == 0 else (beyond_b if side == 1 else beyond_c)
+            edge = opposite[(i + k) % 3]
+            if edge >= 0:
+                w = corner_across(g, edge)
                 if k == 0:
                     next = circumcentre(w - q, r - q) + u
                 else:
@@ -87,17 +86,6 @@ def off_centre(g, t, params):
                 if min(from_p, from_q) > distance:
                     distance, best = min(from_p, from_q), x
     return p + best
-
-
-@func
-def corners_beyond(g, t):
-    """The corners of the neighbours of t behind its sides; behind a segment, that of t itself."""
-    opposite, code = t.opposite, half_edge(t, 0)
-    return (
-        corner_across(g, across(opposite[0], code)),
-        corner_across(g, across(opposite[1], code + 1)),
-        corner_across(g, across(opposite[2], code + 2)),
-    )
 
 
 @func
@@ -111,12 +99,6 @@ def fallback_point(t, tries):
     if uu >= vv and uu >= ww:
         return a + u * 0.5
     return b + v * 0.5 if vv >= ww else c + w * 0.5
-
-
-@func
-def across(opposite, edge):
-    """The half-edge behind a side; if it is a segment, the side's own half-edge, complemented."""
-    return opposite if opposite >= 0 else ~edge
 
 
 @func
