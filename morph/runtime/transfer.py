@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-LARGE = 1 << 22  # bytes; a smaller array is copied in one piece
-CHUNK = 1 << 23  # at most
+LARGE = 1 << 25  # bytes; a smaller array is copied in one piece, to memory that was in use before
+CHUNK = 1 << 23
 SENT, FETCHED = 8, 16  # chunks under way; new memory of the host has to be mapped, too
 TO_DEVICE = 1  # cudaMemcpyHostToDevice
 
@@ -40,8 +40,8 @@ def fetch(x: Any) -> np.ndarray[Any, Any]:
         event.synchronize()
         target[begin : begin + slot.size] = slot
 
-    with x.device, _slots(source.size, FETCHED) as (cupy, chunk, slots, pool):
-        for k, begin in enumerate(range(0, source.size, chunk)):
+    with x.device, _slots(source.size, FETCHED) as (cupy, slots, pool):
+        for k, begin in enumerate(range(0, source.size, CHUNK)):
             if k >= FETCHED:
                 copies[k - FETCHED].result()  # its slot is free
             slot = slots[k % FETCHED][: source.size - begin]
@@ -80,10 +80,10 @@ def send(x: np.ndarray[Any, Any]) -> Any:
             event.synchronize()  # the chunk before has left the slot
         slot[:] = source[begin : begin + slot.size]
 
-    with _slots(source.size, SENT) as (cupy, chunk, slots, pool):
+    with _slots(source.size, SENT) as (cupy, slots, pool):
         out = cupy.empty(x.shape, x.dtype)
         stream, copy = cupy.cuda.get_current_stream(), cupy.cuda.runtime.memcpyAsync
-        begins = range(0, source.size, chunk)
+        begins = range(0, source.size, CHUNK)
         parts = [slots[k % SENT][: source.size - begin] for k, begin in enumerate(begins)]
 
         def start(k: int, event: Any = None) -> None:
@@ -104,14 +104,11 @@ def send(x: np.ndarray[Any, Any]) -> Any:
 
 
 @contextmanager
-def _slots(size: int, most: int) -> Iterator[tuple[Any, int, list[Any], ThreadPoolExecutor]]:
-    """Give CuPy, the size of a chunk, pinned memory for ``most`` chunks, and threads to copy."""
+def _slots(size: int, most: int) -> Iterator[tuple[Any, list[Any], ThreadPoolExecutor]]:
+    """Give CuPy, pinned memory for up to ``most`` chunks of ``size`` bytes, and threads to copy."""
     import cupy  # noqa: PLC0415
 
-    chunk = min(CHUNK, max(1 << 20, 1 << (size // most).bit_length()))
-    slots = [
-        np.frombuffer(cupy.cuda.alloc_pinned_memory(chunk), np.uint8, chunk)
-        for _ in range(min(most, -(-size // chunk)))
-    ]
+    pinned = (cupy.cuda.alloc_pinned_memory(CHUNK) for _ in range(min(most, -(-size // CHUNK))))
+    slots = [np.frombuffer(memory, np.uint8, CHUNK) for memory in pinned]
     with ThreadPoolExecutor(min(len(slots), os.cpu_count() or 1)) as pool:
-        yield cupy, chunk, slots, pool
+        yield cupy, slots, pool
