@@ -103,7 +103,7 @@ class PartitionedGraph:
     recorder : Recorder or None
         Of a `checkpoint`.
     behind : callable or None
-        Enqueues what GPUs do behind the launch of a program on all parts, while it runs.
+        Enqueues work on the GPUs behind the next launch of a program on all parts.
     """
 
     kind: ClassVar[str] = "graph"

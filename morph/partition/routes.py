@@ -111,7 +111,7 @@ class Routes:
         return self._positions[k]
 
     def bounds(self, k: int) -> Array:
-        """Give on part k's device where the mirrors of each owner begin, and the end: int32."""
+        """Return the begin of each owner's mirrors in part k, and the end; int32, on its device."""
         if k not in self._bounds:
             share, device = self.table._share(k), self.table.local(k).device
             self._bounds[k] = device.asarray(share.mirrors_of.astype(np.int32))
