@@ -42,7 +42,7 @@ def test_mst(target, edges, directed, dtype):
 
 def test_mst_leaves_out_arcs_whose_reverse_comes_first(target, monkeypatch):
     """The forest is that of all arcs: with ties, parallel edges, loops, and unequal reverses."""
-    rng, n = np.random.default_rng(5), 60
+    rng, n = np.random.default_rng(5), 110
     src, dst = rng.integers(0, n, (2, 300))
     weight, other = rng.integers(-2, 3, (2, 300)).astype(np.int32)
     both = np.concatenate([src, dst]), np.concatenate([dst, src])

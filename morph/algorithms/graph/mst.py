@@ -237,10 +237,13 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 def _holds_edges_twice(graph: Graph) -> bool:
     """Whether each arc has a reverse of equal weight, the one from the smaller id before the other.
 
-    Not tested, and false, where the test would take longer than it saves.
+    Not tested, and false, where the test would take longer than it saves: on few edges, and on a CPU
+    if weights decide first which edges are looked at.
     """
-    least = MANY if graph.device.on_host else MANY_ON_GPU
-    if len(graph.edges) < least or not has_equal_reverses(graph):
+    on_host, m = graph.device.on_host, len(graph.edges)
+    if m < (MANY if on_host else MANY_ON_GPU) or (on_host and m > 2 * FEW * len(graph.points)):
+        return False
+    if not has_equal_reverses(graph):
         return False
     known, in_order = graph.kept.get("sources", (None, False))
     if known != graph.changes:
