@@ -43,9 +43,9 @@ def check(
 ) -> None:
     """Check a mesh in exact arithmetic, or an answer about a graph or a formula.
 
-    Of a graph, ANSWER is what `morph bfs GRAPH -o ANSWER.npz`, or another of the graph commands,
-    saved, or an array of any origin in a .npy, whose meaning `--as` tells.  Of a .cnf, it is what a
-    SAT solver printed.  Exit code 0 if all is right, 1 if not.
+    For a graph, ANSWER is the output of a graph command, such as `morph bfs GRAPH -o ANSWER.npz`,
+    or an array of another program in a .npy, with `--as` for its kind.  For a .cnf, it is the
+    output of a SAT solver.  Exit code 0 if the answer is correct, else 1.
     """
     if answer is None:
         if algorithm or source:
@@ -109,30 +109,30 @@ def _check_answer(
 
 def _check_model(path: str, answer: str, as_json: bool) -> None:
     formula = read_cnf(path)
-    said = read_answer(answer, formula.variables, formula.occurring())
+    solver = read_answer(answer, formula.variables, formula.occurring())
     message = ""
-    if said.status == "UNKNOWN":
+    if solver.status == "UNKNOWN":
         raise BadInput(f"{answer}: the solver did not know: there is nothing to check")
-    if said.model is None:
+    if solver.model is None:
         if not _refuted(formula):
             raise BadInput(f"{answer}: unit propagation alone does not show that there is no model")
     else:
         try:
-            validate.model(formula, said.model)
+            validate.model(formula, solver.model)
         except validate.WrongAnswer as error:
             message = str(error)
-    missing = said.missing if said.model is not None else 0
+    missing = solver.missing if solver.model is not None else 0
     size = {"variables": formula.variables, "clauses": formula.clauses}
-    report = {"input": size, "good": not message, "status": said.status, "unset": missing}
+    report = {"input": size, "good": not message, "status": solver.status, "unset": missing}
     report["message"] = message
-    unset = f" ({missing:,} variables not told were taken as false)" if missing else ""
-    print_report(report, as_json, [f"{said.status}: {message or 'the answer is right'}{unset}"])
+    unset = f" ({missing:,} variables without a value were assumed false)" if missing else ""
+    print_report(report, as_json, [f"{solver.status}: {message or 'the answer is right'}{unset}"])
     if message:
         raise click.exceptions.Exit(1)
 
 
 def _refuted(formula: Formula) -> bool:
-    """Whether unit propagation, or clauses of two literals, show that there is no model."""
+    """Whether unit propagation or 2-SAT proves that there is no model."""
     if validate.refuted(formula):
         return True
     cycle = simplify(formula).cycle
@@ -142,10 +142,10 @@ def _refuted(formula: Formula) -> bool:
 
 
 def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
-    """Read a saved result: the algorithm, and arguments of its checker by name."""
+    """Read a saved result; returns the algorithm, and the arguments of its checker by name."""
     try:
         saved = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, BadZipFile) as error:  # NumPy's advice would be to trust it
+    except (ValueError, EOFError, BadZipFile) as error:  # NumPy would suggest allow_pickle
         raise BadInput(
             f"{path} is no .npz or .npy with an answer about a graph (the name of a formula ends in"
             f" {' or '.join(CNF.suffixes)})"
@@ -167,7 +167,7 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Give an edge for each position in the file; -1 where there is none."""
+    """Return an edge for each position in the file; -1 if there is none."""
     first = np.full(int(order.max(initial=-1)) + 1, -1)
     first[order] = np.arange(len(order))
     inside = (positions >= 0) & (positions < len(first))
@@ -175,9 +175,9 @@ def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.nda
 
 
 def _by_id(graph: Graph, edges: EdgeArrays, values: Any) -> Any:
-    """Give the values of the edges of a file by the ids of edges."""
+    """Reorder values from the order of the file to edge ids."""
     if np.shape(values) != edges.src.shape:
-        return values  # refused by the checker
+        return values  # the checker raises the error
     if edges.undirected:
         values = np.concatenate([values, values[edges.src != edges.dst]])
     return values if graph.edge_order is None else values[np.asarray(graph.edge_order)]

@@ -32,7 +32,7 @@ from morph.launch.foreach import timing
 
 
 class Progress(Line):
-    """How many queries are decided."""
+    """Progress of the queries."""
 
     def show(self, decided: int, queries: int, nodes: int) -> None:
         """Show the state of the search."""
@@ -48,18 +48,18 @@ class Progress(Line):
 )
 @click.argument("path", type=click.Path(), metavar="GRAPH")
 @click.option("--query", "queries", type=int, multiple=True, required=True, metavar="Q",
-              help="A vertex of the subgraph; repeatable: one is found for each.")  # fmt: skip
+              help="A vertex of the subgraph; repeatable, with a subgraph for each.")  # fmt: skip
 @click.option("--size", type=int, nargs=2, required=True, metavar="L H",
-              help="The least and the largest number of vertices.")  # fmt: skip
+              help="Smallest and largest number of vertices.")  # fmt: skip
 @click.option(
     "--all", "every", is_flag=True, help="Find all subgraphs whose minimum degree is the largest."
 )
 @click.option("--top", type=Integer(1), metavar="K",
               help="Find the K best subgraphs, by minimum degree, then by vertices.")  # fmt: skip
 @click.option("--time", "seconds", type=Number(0), metavar="SECONDS",
-              help="End the search after so much time; results may then be unproved.")  # fmt: skip
+              help="Time limit, after which results may be unproved.")  # fmt: skip
 @click.option(
-    "-o", "--output", type=click.Path(), metavar="OUT.json", help="Save what --json prints."
+    "-o", "--output", type=click.Path(), metavar="OUT.json", help="Save the report of --json."
 )
 @json_option
 @device_option

@@ -35,18 +35,14 @@ from morph.runtime.timing import counting
     ),
 )
 @click.argument("path", type=click.Path(), metavar="GRAPH")
-@click.option(
-    "--source", type=int, required=True, metavar="S", help="The vertex where the flow begins."
-)
-@click.option(
-    "--sink", type=int, required=True, metavar="T", help="The vertex where the flow ends."
-)
+@click.option("--source", type=int, required=True, metavar="S", help="The source of the flow.")
+@click.option("--sink", type=int, required=True, metavar="T", help="The sink of the flow.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(),
     metavar="OUT.npz",
-    help="Save the arrays `flow`, of each edge, and `cut`, of each vertex.",
+    help="Save the arrays `flow` (per edge) and `cut` (per vertex).",
 )
 @json_option
 @device_option
@@ -55,9 +51,9 @@ def max_flow_command(
 ) -> None:
     """Find a maximum flow and a minimum cut between two vertices of GRAPH.
 
-    Weights are capacities, integers of 0 or more; edges without weights have capacity 1.  An
-    undirected edge carries flow either way: a negative flow is from its second vertex to its first.
-    Flows have the order of the file; the cut is true for the vertices on the side of the source.
+    Weights are capacities, integers of 0 or more; without weights, all capacities are 1.  The flow
+    of an undirected edge is negative if it leads from its second to its first vertex.  Flows are in
+    the order of the file; the cut is true for the vertices on the side of the source.
     GRAPH is a file, see `morph bfs --help`.
     """
     where = device_of(spec)
@@ -90,7 +86,7 @@ def max_flow_command(
 
 
 def _in_file(graph: Graph, edges: EdgeArrays, flow: Any) -> Any:
-    """Give the flow of each edge of the file."""
+    """Return the flow of each edge of the file."""
     m, flow = len(edges.src), in_order_of_file(graph, flow)
     if edges.undirected:  # the reversed edges follow
         flow[np.flatnonzero(edges.src != edges.dst)] -= flow[m:]
@@ -98,6 +94,6 @@ def _in_file(graph: Graph, edges: EdgeArrays, flow: Any) -> Any:
 
 
 def _across(edges: EdgeArrays, cut: Any) -> int:
-    """Count the edges that lead from the side of the source to the other one."""
+    """Count the edges from the source side of the cut to the sink side."""
     here, there = cut[edges.src], cut[edges.dst]
     return int((here != there if edges.undirected else here & ~there).sum())

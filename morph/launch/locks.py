@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
-    """Return the lock of the objects' graph; for several graphs, their locks in a fixed order."""
+    """Return the lock of the objects' graph, or the locks of several graphs in a fixed order."""
     graphs = [o if o.kind == "graph" else o.graph for o in objects]
     locks = {id(g._lock): g._lock for g in graphs if g is not None}
     if len(locks) < 2:

@@ -1,8 +1,8 @@
-"""Small copies: a few values to a GPU by one kernel, a few back by one transfer.
+"""Small copies: a few values to a GPU by one kernel, or to the host by one transfer.
 
-The values that a launch needs and returns are few: columns at their fill, counters of lists, a
-source.  CuPy launches a kernel or a copy for each.  Here all of them are arguments of one kernel;
-the driver copies arguments at the launch, so the host does not wait.
+A launch needs and returns few values: columns at their fill, counters of lists, a source.  CuPy
+launches a kernel or a copy for each.  Here all of them are arguments of one kernel; the driver
+copies arguments at the launch, so the host does not wait.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from morph.runtime.backend import IOTA, Seeds, Write
 from morph.runtime.toolchain import cuda
 
 COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
-MOST_VALUES = 16  # host values, or columns of an array, that `CudaDevice.write` gives to a launch
-MOST = 4  # seed rows, written by the same launch
-SMALL = 4096  # bytes that are fetched through pinned memory
+MOST_VALUES = 16  # maximum of host values, or columns, that `CudaDevice.write` passes to a launch
+MOST = 4  # maximum of seed rows, written by the same launch
+SMALL = 4096  # maximum of bytes that are fetched through pinned memory
 BLOCK, BLOCKS = 256, 528
 EACH = 1 << 8  # one value per element
 FROM = 1 << 9  # values are read from an array, whose address is the command's value
-OWN = 1 << 10  # every element gets its own index
+OWN = 1 << 10  # each element gets its index
 SPOT = 1 << 11  # one element, of unit `count`; the thread that fills this unit writes it last
-WIDE = 1 << 12  # one value in units of 16 bytes; of other commands a row is a unit
+WIDE = 1 << 12  # one value in units of 16 bytes; in other commands a unit is a row
 STRIDED = 1 << 13  # values are read from an array; its address and stride are the command's values
 REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
@@ -130,15 +130,15 @@ def is_wide(array: Any) -> bool:
 
 
 def is_dense(array: Any) -> bool:
-    """Whether the elements of a one-dimensional array follow each other without gaps."""
+    """Whether a one-dimensional array is contiguous."""
     return bool(array.size == 1 or array.strides[0] == array.dtype.itemsize)
 
 
 def one_dimensional(array: Any, values: Any) -> list[Write] | None:
-    """Split a write into writes to one-dimensional arrays; None if `SmallCopies` cannot make it.
+    """Split a write into writes to one-dimensional arrays; None if `SmallCopies` cannot do it.
 
-    ``values`` have the array's dtype: a NumPy array, one of no dimensions for a scalar, or an array
-    of the same GPU that shares no memory with the target.
+    ``values`` have the array's dtype: a NumPy array (zero-dimensional for a scalar), or an array on
+    the same GPU that shares no memory with the target.
     """
     single = values.ndim == 0 and isinstance(values, np.ndarray)
     if array.flags.c_contiguous:
@@ -200,7 +200,7 @@ class Commands:
         return True
 
     def strided(self, array: Any, values: Any) -> bool:
-        """Copy an array that is not contiguous, or to one; False if the launch has no space."""
+        """Copy from or to an array that is not contiguous; False if the launch has no space."""
         if self.n == COMMANDS or self.at + 2 > VALUES:
             return False
         self.values[self.at : self.at + 2] = values.data.ptr, values.strides[0]
@@ -210,7 +210,7 @@ class Commands:
         return True
 
     def replacement(self, array: Any, values: Any, old: int, new: int) -> None:
-        """Add a command of `SmallCopies.replace`, the first one."""
+        """Add a command of `SmallCopies.replace`, as the first."""
         self.values[:3] = values.data.ptr, old, new
         self.command(array.data.ptr, array.size, 8, REPLACE)
         self.at += 3
@@ -293,7 +293,7 @@ class SmallCopies:
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """Make this GPU current in a thread where another one is, or none (a new thread)."""
+        """Make this GPU current in a thread with another current GPU, or none (a new thread)."""
         with self.device:
             self.set_current(self.context)
             yield
@@ -317,7 +317,7 @@ class SmallCopies:
         self.wait(stream)
 
     def poll(self) -> None:
-        """Wait for the stream, and let signal handlers run meanwhile."""
+        """Wait for the stream; signal handlers run during the wait."""
         stream, begin = self.stream().ptr, perf_counter()
         while (code := self.query(stream)) == NOT_READY:
             if (past := perf_counter() - begin) > SHORT:
@@ -332,7 +332,7 @@ def load_driver() -> Any:
     Raises
     ------
     OSError
-        If there is none.
+        If it is not installed.
     """
     try:
         return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -341,7 +341,7 @@ def load_driver() -> Any:
 
 
 def start_gpu(driver: Any, index: int) -> None:
-    """Initialise the driver and the primary context of a GPU; errors are left to the runtime."""
+    """Initialise the driver and the primary context of a GPU; the runtime reports errors."""
     device, context = ctypes.c_int(), ctypes.c_void_p()
     if not driver.cuInit(0) and not driver.cuDeviceGet(ctypes.byref(device), index):
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
@@ -349,7 +349,7 @@ def start_gpu(driver: Any, index: int) -> None:
 
 @cache
 def _stream_query() -> Any:
-    """The driver's function: the runtime's would leave "not ready" behind as the last error."""
+    """The driver's function, as that of the runtime would set "not ready" as the last error."""
     library = load_driver()
     library.cuStreamQuery.argtypes, library.cuStreamQuery.restype = [ctypes.c_void_p], ctypes.c_int
     return library.cuStreamQuery
@@ -393,7 +393,7 @@ class CudaReport:
             return bool(on.query(on.stream().ptr) != NOT_READY)
 
     def stop(self, barrier: Any, word: int) -> None:
-        """Write 1 to a word of the barrier, which a running launch polls; wait; clear all words."""
+        """Write 1 to a barrier word that a running launch polls; wait; clear all words."""
         on, one = self.on, np.ones(1, np.uint32)
         with on.elsewhere():
             beside = on.new_stream(non_blocking=True)
@@ -404,7 +404,7 @@ class CudaReport:
 
 
 class CudaWriter:
-    """Writes the same values again and again by one kernel, see `morph.runtime.backend.Writer`."""
+    """Repeats the same writes by one kernel, see `morph.runtime.backend.Writer`."""
 
     most = MOST
 
