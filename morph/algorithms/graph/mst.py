@@ -42,8 +42,15 @@ class Mst(NamedTuple):
     components: int
 
 
+class Search(NamedTuple):
+    """How the lightest edges are found, and whether weight and id are one word."""
+
+    find: Any  # a kernel
+    together: bool
+
+
 @func
-def offer(p, a, b, e):
+def lower_lightest(p, a, b, e):
     if a != b:
         p.open = True
         if hasattr(p, "lightest"):
@@ -61,7 +68,7 @@ def find_lightest(p, sets, low, high):
     p.open = False
     for e in p.outedges:
         if e.weight >= low and e.weight <= high:
-            offer(p, a, sets.find(e.dst), e)
+            lower_lightest(p, a, sets.find(e.dst), e)
 
 
 @kernel
@@ -72,7 +79,7 @@ def find_lightest_once(p, sets, low, high):
     for e in p.outedges:
         t = e.dst  # loaded together with the weight
         if e.weight >= low and e.weight <= high and p.id < t.id:
-            offer(p, a, sets.find(t), e)
+            lower_lightest(p, a, sets.find(t), e)
 
 
 @kernel
@@ -106,12 +113,12 @@ def reopen(p):
 
 
 @program
-def boruvka(g, sets, joined, low, high, most, none, together, find):
+def boruvka(g, sets, joined, low, high, most, none, search):
     foreach(g.points, reopen)
     joined.set()
     while joined.take():
-        foreach(g.points, find, sets, low, high, where=lambda p: p.open)
-        if not together:
+        foreach(g.points, search.find, sets, low, high, where=lambda p: p.open)
+        if not search.together:
             foreach(g.points, pick, sets, low, high, where=lambda p: p.open)
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
@@ -195,7 +202,8 @@ def mst(graph: Graph) -> Mst:
             raise ValueError("mst needs weights that are not NaN")
     least, most = _limits(dtype)
     together = np.result_type(dtype, np.int32) == np.int32  # weight and id in one word
-    find = find_lightest_once if together and _holds_edges_twice(graph) else find_lightest
+    once = together and _holds_edges_twice(graph)
+    search = Search(find_lightest_once if once else find_lightest, together)
     none = i64(2**63 - 1) if together else i32(NONE)
     points: dict[str, Any] = {"picked": (type(none), none), "open": (bool_, True)}
     if not together:
@@ -209,7 +217,7 @@ def mst(graph: Graph) -> Mst:
 
     with workspace(graph, "mst", make, edge, **points) as (sets, joined), graph.device.active():
         for low, high in _bands(graph, least, most):
-            boruvka(graph, sets, joined, low, high, most, none, together, find)
+            boruvka(graph, sets, joined, low, high, most, none, search)
         edges = graph.device.xp.flatnonzero(graph.edges.in_tree.array)
         total = exact_sum(graph.edges.weight.array[edges])
     return Mst(edges, total, graph.points.live - len(edges))
@@ -237,8 +245,8 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 def _holds_edges_twice(graph: Graph) -> bool:
     """Whether each arc has a reverse of equal weight, the one from the smaller id before the other.
 
-    Not tested, and false, where the test would take longer than it saves: on few edges, and on a CPU
-    if weights decide first which edges are looked at.
+    Not tested, and false, where the test would take longer than it saves: on few edges, and on a
+    CPU if weights decide first which edges are looked at.
     """
     on_host, m = graph.device.on_host, len(graph.edges)
     if m < (MANY if on_host else MANY_ON_GPU) or (on_host and m > 2 * FEW * len(graph.points)):
