@@ -830,6 +830,7 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
 // A word of a program's state.
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return load(a.state + word); }
 template <class A> MORPH_FN i64* host_report(const A&) { return nullptr; }
+MORPH_FN void announce(i64*, i64) {}
 
 // --- entry ----------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ REPORT: dict[str, Any] = {
     "repeated": np.int64,
     "rounds": np.int64,
     "absent": np.int64,
+    "result": np.int64,
     "left_out": vec(np.int64, 4),
 }
 NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
@@ -148,7 +149,7 @@ class Adjacency:
     __slots__ = (
         "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_none",
         "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept", "moves", "points",
-        "sorted_by", "stamp",
+        "single_at", "singles", "sorted_by", "stamp",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -171,6 +172,8 @@ class Adjacency:
         self.kept: Callable[[], Any] = no_reader  # returns the reader of the latest batch, or None
         self.moves = 0  # counts reallocations of the entries of gapped rows
         self.stamp = 0  # of the batch that lies in a table of batches
+        self.singles: Any = None  # `updates.single.SingleChanges`, and the versions of
+        self.single_at: tuple[Any, ...] = ()  # the graph behind the latest batch of one change
 
     @property
     def has_out(self) -> bool:
@@ -402,32 +405,47 @@ class Adjacency:
             why the graph is unchanged.
         """
         self.stamp += 1
-        while True:
-            bound = self._bound
-            if bound.epoch != latest.epoch or bound.table is not table or bound.back is not back:
-                bound = self._bound = self._bind(table, back)
-            short: int = change(
-                bound.tables, bound.sides, counts, ids, flags, part, self.stamp,
-                single or bound.no_single,
-            )  # fmt: skip
-            if short <= 0:
-                break
+        tables, sides, no_single = self.arguments(table, back)
+        short: int = change(
+            tables, sides, counts, ids, flags, part, self.stamp, single or no_single
+        )  # fmt: skip
+        return self.finish(short, table, counts, ids, back, flags)
+
+    def finish(
+        self, short: int, table: Table, counts: Counts, ids: EdgeIds, back: Array | None,
+        flags: int,
+    ) -> int:  # fmt: skip
+        """Go on with a batch whose program returned ``short``, until there is memory for it."""
+        while short > 0:
             ends = {d: rows.limit - rows.top for d, rows in self._gapped.items()}
             self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
-            part = INSERTS
+            tables, sides, no_single = self.arguments(table, back)
+            short = change(tables, sides, counts, ids, flags, INSERTS, self.stamp, no_single)
         self._built.clear()
         return short
+
+    def arguments(self, table: Table, back: Array | None) -> tuple[Tables, Sides, Single]:
+        """What `updates.in_place.change` is called with, the last one if there is no single."""
+        bound = self._bound
+        if bound.epoch != latest.epoch or bound.table is not table or bound.back is not back:
+            bound = self._bound = self._bind(table, back)
+        assert bound.tables is not None and bound.sides is not None
+        return bound.tables, bound.sides, bound.no_single
 
     def _bind(self, table: Table, back: Array | None) -> Bound:
         """The arguments of `updates.in_place.change`, cached while all versions are unchanged."""
         epoch = latest.epoch
-        if not len(self._report):
-            self._report.extend(1)
         ring = self.edges.hidden("free").size if self.edges.deletes else 1
-        tables = Tables(table, self.arcs(back), self._report, ring - 1)
+        tables = Tables(table, self.arcs(back), self.report(), ring - 1)
         weight = table.columns.get("given")
         no_single = Single(0, 0, 0 if weight is None else weight.dtype.type(0))
         return Bound(epoch, table, back, tables, self._sides(), no_single)
+
+    def report(self) -> Table:
+        """What the program of a batch reports, in one row."""
+        if not len(self._report):
+            self._report.extend(1)
+        return self._report
 
     def arcs(self, back: Array | None) -> Table:
         """The columns of edges that kernels of batches write, see `gapped.arc_view`."""
@@ -440,6 +458,12 @@ class Adjacency:
     def began(self) -> bool:
         """Whether the latest batch has begun to change the graph."""
         return len(self._report) > 0 and int(self._report.stamp[0]) == self.stamp
+
+    def result(self) -> int:
+        """What the program of the latest batch returned."""
+        if int(self._report.stamp[0]) != self.stamp:  # nothing was changed
+            return -1
+        return int(self._report.result[0])
 
     def left_out(self) -> list[int]:
         """The numbers of changes that the latest batch skipped, see `updates.resolve`."""
@@ -472,10 +496,7 @@ class Adjacency:
         With ``report`` the table is for the report on a batch, not for a batch to be applied.
         """
         if not report:
-            self.stamp += 1
-            if (kept := self.kept()) is not None:
-                kept.save()
-                self.kept = no_reader
+            self.begin_batch()
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
         key = count > small, None if weight is None else weight.dtype, report
@@ -487,6 +508,13 @@ class Adjacency:
             self._batches[key] = table = batch_table(self.points.device, capacity, key[1])
         set_rows(table, count)
         return table
+
+    def begin_batch(self) -> None:
+        """Save what is still asked of the latest batch, whose table will be written over."""
+        self.stamp += 1
+        if (kept := self.kept()) is not None:
+            kept.save()
+            self.kept = no_reader
 
     def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
         """Add capacity to an arena: rebuild the rows if over a third is unused, else grow it.

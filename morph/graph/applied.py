@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from morph.graph.gapped import DELETED, INSERTED, UPDATED
+from morph.graph.gapped import DELETED, INSERTED, NOT_APPLIED, UPDATED
 from morph.language.hooks import Hook
 from morph.runtime.device import Array
 
@@ -48,6 +48,7 @@ class Applied:
     DELETED: ClassVar[int] = DELETED
     UPDATED: ClassVar[int] = UPDATED
     INSERTED: ClassVar[int] = INSERTED
+    NOT_APPLIED: ClassVar[int] = NOT_APPLIED
 
     inserted: Array
     deleted: Array

@@ -29,6 +29,7 @@ from morph.runtime.device import Array, Device, device_for
 
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
+single_changes: Hook[Any] = Hook()  # updates.single
 partition: Hook[Any] = Hook()  # partition.partition
 delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
@@ -368,6 +369,24 @@ class Graph(Making, Exporting):
         reference denotes the deleted edge.
         """
         return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
+
+    def single_changes(self) -> Any:
+        """What is kept for batches of one change, see `morph.updates.single`; or None.
+
+        The second of such batches between which nothing else has changed makes it.
+        """
+        index = self._adjacency
+        known = index.singles
+        if known is None:
+            return single_changes(self) if index.single_at == self.versions() else None
+        if known.current(self):
+            return known
+        index.singles = None
+        return None
+
+    def versions(self) -> tuple[int, int, int]:
+        """The versions of the graph and of its tables."""
+        return self.version, self.edges.version, self.points.version
 
     @exclusive
     def reverses(self) -> Array:

@@ -11,6 +11,7 @@ import logging
 import struct
 import weakref
 from collections.abc import Iterable, Sequence
+from copy import copy
 from operator import attrgetter
 from typing import Any
 
@@ -114,6 +115,22 @@ class Launch:
         """Whether a program runs launch by launch, see `binding.by_steps`."""
         may = self.compiled.cuts or self.rebuilds
         return bool(may) and by_steps(self.compiled, self.objects)
+
+    def ends_at_once(self) -> bool:
+        """Whether it is a program whose launches end without work for the host."""
+        c = self.compiled
+        others = self.reshapes or self.rebuilds or self.deletes or self.together or self.made
+        special = c.checked or c.claims or c.cuts or c.queues or c.numbers is None or not c.names
+        return c.fused and c.returns is not None and self.reported and not (others or special)
+
+    def separate(self) -> Launch:
+        """Return this launch with an argument block of its own."""
+        made = copy(self)
+        made.arguments = self.arguments.copy()
+        made.buffer = made.arguments.data
+        made.versions = []
+        made.epoch, made.scratch_version = 0, -1
+        return made
 
     def edit(self, text: str) -> None:
         """Replace the text of the unit, for all existing and future launches of it."""

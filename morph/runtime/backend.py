@@ -93,6 +93,12 @@ class Report(Protocol):
             Whether signal handlers run while the host waits.
         """
 
+    def poll(self, launch: int, interruptible: bool = True) -> memoryview:
+        """Wait for a launch that writes its number, too, and return the values.
+
+        As `wait` if it has ``written`` them, but sooner: the host polls the number.
+        """
+
     def ended(self) -> bool:
         """Whether the launch has ended, perhaps with an error, which `wait` then raises."""
 

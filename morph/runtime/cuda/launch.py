@@ -27,8 +27,8 @@ class CudaLaunch:
 
     __slots__ = (
         "_arguments", "_blocks", "_context", "_current_context", "_current_stream", "_device",
-        "_function", "_lanes", "_launch", "_least", "_module", "_parameters", "_pointers",
-        "_set_context", "_shared", "_synchronize", "threads",
+        "_function", "_lanes", "_launch", "_launch_alone", "_least", "_module", "_parameters",
+        "_pointers", "_set_context", "_shared", "_synchronize", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, outline: Outline, device: Any) -> None:
@@ -56,6 +56,7 @@ class CudaLaunch:
         self._device = device
         self._function: int = function.ptr
         self._launch = driver.launchCooperativeKernel if grid_wide else driver.launchKernel
+        self._launch_alone = driver.launchKernel  # a block waits for no other
         self._current_stream = cupy.cuda.get_current_stream
         self._current_context, self._set_context = driver.ctxGetCurrent, driver.ctxSetCurrent
         self._synchronize = cupy.cuda.runtime.deviceSynchronize
@@ -88,6 +89,9 @@ class CudaLaunch:
             self._synchronize()  # launches share barrier words, so two must not overlap
             _streams[self._device.id] = stream
         sizes = blocks, 1, 1, BLOCK, 1, 1, self._shared
+        if alone:
+            self._launch_alone(self._function, *sizes, stream, self._pointers[0], 0)
+            return
         self._launch(self._function, *sizes, stream, *self._pointers)
 
 
