@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from zipfile import BadZipFile
 
@@ -12,6 +14,8 @@ from morph import validate
 from morph.algorithms.registry import ALGORITHMS
 from morph.algorithms.sat.simplify import simplify
 from morph.cli.common import BadInput, bad_input, examples, json_option, print_report
+from morph.cli.communities import check_community, read_communities
+from morph.cli.flows import check_flow
 from morph.cli.graphs import check_sources, graph_of
 from morph.cli.meshfiles import sizes_of
 from morph.data.formula import Formula
@@ -20,6 +24,8 @@ from morph.io import EdgeArrays, read_cnf, read_edges, read_mesh
 from morph.io.sat.cnf import CNF
 from morph.io.sat.models import read_answer
 from morph.io.text.files import split_compression
+
+MAX_FLOW = "max-flow"  # a command that is no row of the registry
 
 
 @click.command(
@@ -43,9 +49,10 @@ def check(
 ) -> None:
     """Check a mesh in exact arithmetic, or an answer about a graph or a formula.
 
-    For a graph, ANSWER is the output of a graph command, such as `morph bfs GRAPH -o ANSWER.npz`,
-    or an array of another program in a .npy, with `--as` for its kind.  For a .cnf, it is the
-    output of a SAT solver.  Exit code 0 if the answer is correct, else 1.
+    For a graph, ANSWER is the output of a graph command, such as `morph bfs GRAPH -o ANSWER.npz`
+    (`morph community` saves a .json), or an array of another program in a .npy, with `--as` for its
+    kind.  For a .cnf, it is the output of a SAT solver.  Exit code 0 if the answer is correct, else
+    1.
     """
     if answer is None:
         if algorithm or source:
@@ -82,7 +89,13 @@ def _check_mesh(path: str, as_json: bool) -> None:
 def _check_answer(
     path: str, answer: str, algorithm: str | None, source: tuple[int, ...], as_json: bool
 ) -> None:
+    if answer.lower().endswith(".json"):
+        _check_communities(path, answer, algorithm, source, as_json)
+        return
     algorithm, given = _read(answer, algorithm)
+    if algorithm == MAX_FLOW:
+        _check_flow(path, answer, given, source, as_json)
+        return
     row = ALGORITHMS[algorithm]
     if source:
         given[row.source] = np.array(source)
@@ -93,12 +106,46 @@ def _check_answer(
         given["edges"] = np.sort(_ids(np.asarray(graph.edge_order), given["edges"]))
     for name in row.of_edges.split():
         given[name] = _by_id(graph, edges, given[name])
+    checker = getattr(validate, row.function.__name__)
+    _check_and_report(algorithm, answer, edges, partial(checker, graph, **given), as_json)
+
+
+def _check_flow(
+    path: str, answer: str, given: dict[str, Any], source: tuple[int, ...], as_json: bool
+) -> None:
+    if source:
+        raise BadInput(f"{answer} has the source: leave out --source")
+    edges = read_edges(path)
+    _check_and_report(MAX_FLOW, answer, edges, partial(check_flow, edges, **given), as_json)
+
+
+def _check_communities(
+    path: str, answer: str, algorithm: str | None, source: tuple[int, ...], as_json: bool
+) -> None:
+    if algorithm or source:
+        raise BadInput("--as and --source are of an answer in a .npz or .npy")
+    saved = read_communities(answer)
+    if saved is None:
+        raise BadInput(f"{answer} is not what `morph community -o` saves")
+    edges = read_edges(path)
+
+    def check() -> None:
+        for found in saved:
+            check_community(edges, found)
+
+    _check_and_report("community", answer, edges, check, as_json)
+
+
+def _check_and_report(
+    algorithm: str, answer: str, edges: EdgeArrays, checker: Callable[[], None], as_json: bool
+) -> None:  # fmt: skip
+    """Run a checker and report what it says."""
     try:
-        getattr(validate, row.function.__name__)(graph, **given)
+        checker()
         message = ""
     except validate.WrongAnswer as error:
         message = str(error)
-    except (TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError) as error:
         raise BadInput(f"{answer}: {error}") from error
     size = {"vertices": edges.n, "edges": len(edges.src)}
     report = {"input": size, "good": not message, "algorithm": algorithm, "message": message}
@@ -157,6 +204,8 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
     with saved:
         given = {name: a if a.ndim else a.item() for name, a in saved.items()}
     named = given.pop("algorithm", algorithm)
+    if named == MAX_FLOW and {"flow", "source", "sink"} <= given.keys() and algorithm is None:
+        return named, given
     if (
         named not in ALGORITHMS
         or ALGORITHMS[named].main not in given

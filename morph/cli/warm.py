@@ -60,6 +60,7 @@ def _row(row: Algorithm, device: str) -> Calls:
 
 def _community(device: str) -> Calls:
     for g in _graphs(device, (None,)):
+        yield partial(community, g, 0, (3, 6))
         for every in (False, True):
             yield partial(community, g, [0, 1], (3, 6), all=every)
 

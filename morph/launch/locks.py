@@ -23,6 +23,11 @@ class Locks:
     def __init__(self, locks: list[Any]) -> None:
         self.locks = locks
 
+    @classmethod
+    def of(cls, locks: Iterable[Any]) -> Locks:
+        """Several locks, some of which are of this class."""
+        return cls([x for lock in locks for x in (lock.locks if isinstance(lock, cls) else [lock])])
+
     def __enter__(self) -> None:
         for taken, lock in enumerate(self.locks):
             try:

@@ -161,6 +161,33 @@ def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
     return graph.device.copies(*(values(graph, name) for name in names))
 
 
+def early_results(graph: Graph | PartitionedGraph, *names: str) -> Any:
+    """Give a context of the last program that changes columns; its ``arrays()`` are the `results`.
+
+    GPUs with parts of a graph copy them behind the program, while the host waits for its end.
+    """
+    if isinstance(graph, PartitionedGraph):
+        return graph.points.early_results(results_device(graph), *names)
+    return _Results(graph, names)
+
+
+class _Results:
+    """The context of `early_results` on one device: the columns are copied after the program."""
+
+    def __init__(self, graph: Graph, names: tuple[str, ...]) -> None:
+        self.graph, self.names = graph, names
+
+    def __enter__(self) -> _Results:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+    def arrays(self) -> list[Any]:
+        """Give copies of the columns."""
+        return results(self.graph, *self.names)
+
+
 def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:
     """Return the graphs of this process's parts, including mirrors; or the graph itself."""
     if isinstance(graph, PartitionedGraph):

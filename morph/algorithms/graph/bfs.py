@@ -18,8 +18,8 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import (
     batch_size,
+    early_results,
     of_graph,
-    results,
     results_device,
     source_ids,
     source_rows,
@@ -197,11 +197,12 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
     with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
         now, then, far, conflict, state = objects
         levels_of = level_map(graph, state)
-        if isinstance(graph, PartitionedGraph):
-            levels = search_by_levels(levels_of, now, then, most)
-        else:
-            levels = search(levels_of, now, then, far, conflict, most)
-        distance, predecessor = results(graph, "dist", "predecessor")
+        with early_results(graph, "dist", "predecessor") as found:
+            if isinstance(graph, PartitionedGraph):
+                levels = search_by_levels(levels_of, now, then, most)
+            else:
+                levels = search(levels_of, now, then, far, conflict, most)
+        distance, predecessor = found.arrays()
         distance = distance.view(np.int32)
         if levels > DEEP:  # some were expanded asynchronously
             with results_device(graph).active():

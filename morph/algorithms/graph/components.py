@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph, results
+from morph.algorithms.graph.arguments import early_results, of_graph, results
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.data.scalars import Scalars
@@ -148,8 +148,9 @@ def _components_of_parts(graph: PartitionedGraph) -> Components:
         return [Flag(graph), Scalars(graph, components=0)]
 
     with workspace(graph, "components", make, label=(i32, -1)) as (changed, found):
-        propagate(graph, changed, found)
-        (label,) = results(graph, "label")
+        with early_results(graph, "label") as copied:
+            propagate(graph, changed, found)
+        (label,) = copied.arrays()
         return Components(label, int(found.components))
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph, results
+from morph.algorithms.graph.arguments import early_results, live_edges, of_graph
 from morph.algorithms.graph.workspace import workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
@@ -186,7 +186,7 @@ def pagerank(
         Teleport vector up to a factor: relative probabilities of the points after a jump, by
         default uniform.
     weighted : bool
-        Follow an edge with a probability in proportion to its ``weight``, by default 1.
+        Follow an edge with a probability in proportion to its ``weight`` (1 without weights).
     dtype : dtype
         Of the ranks: float64 or float32.  Single precision halves the memory traffic; the relative
         error of a rank is then about 1e-6, and a tolerance below 1e-7 may never be reached.
@@ -225,7 +225,7 @@ def pagerank(
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):
         raise ValueError(f"tolerance {tolerance} and iterations {iterations} must be positive")
-    jump = _jump(graph, personalization)
+    jump = _teleport_vector(graph, personalization)
     limits = float(damping), float(tolerance), iterations
     if weighted and "weight" in graph.edges.columns:
         return _iterate(graph, _weighted(graph, programs), kind, jump, limits)
@@ -260,13 +260,14 @@ def _iterate(graph: Any, variant: _Variant, kind: Any, jump: Any, limits: Any) -
             graph.edges.arriving[live_edges(graph)] = arriving
         if not uniform:
             graph.points.jump[:] = graph.points.rank[:] = jump
-        with graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext():
+        by_tiles = graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext()
+        with by_tiles, early_results(graph, "rank") as found:
             done = variant.program(graph, totals, jump if uniform else 1.0, *limits)
-        (rank,) = results(graph, "rank")
+        (rank,) = found.arrays()
         return PageRank(rank, done, float(totals.change))
 
 
-def _jump(graph: Graph, personalization: Any) -> Any:
+def _teleport_vector(graph: Graph, personalization: Any) -> Any:
     """Return the teleport vector: shape (n,), sum 1 over the live points; a number if uniform."""
     n, live = len(graph.points), graph.points.live
     if personalization is None and live == n:

@@ -25,6 +25,7 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import (
     batch_size,
+    early_results,
     live_edges,
     of_graph,
     pieces,
@@ -342,7 +343,8 @@ def _solved(
         if dense:
             pulls = equal and not graph.directed
             limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
-        limit = search(work, queue, limit)
+        with early_results(graph, "dist") as copied:
+            limit = search(work, queue, limit)
         if limit < last:  # stopped early at the targets: larger distances are not final
             for g in pieces(graph):
                 with g.device.active():
@@ -353,7 +355,7 @@ def _solved(
                 return None
             refuse_overflow(graph, far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
-        (distance,) = results(graph, "dist")
+        (distance,) = results(graph, "dist") if limit < last else copied.arrays()
         return Sssp(_widened(results_device(graph), distance), predecessor)
 
 

@@ -14,7 +14,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.passes.effects import value_params
 from morph.language.position import Pos
-from morph.language.types import BOOL, I32, Handle, Store
+from morph.language.types import BOOL, I32, Handle, Scalar, Store
 
 ENDS = ("src", "dst")
 NOWHERE = Pos("", 0, 0, 0)
@@ -37,6 +37,7 @@ class Ownership:
         self, unit: ir.Unit, graphs: Container[str], funcs: Iterable[ir.Func],
         local: Container[str] = (),
     ) -> None:  # fmt: skip
+        self._made_of = unit, graphs, local
         self.local = {s.slot for s in unit.stores if s.slot in local}
         infos = [g for g in unit.graphs if g.slot in graphs]
         self.points = {dict(g.tables)["points"]: g for g in infos}
@@ -57,6 +58,11 @@ class Ownership:
             size = len(self.other)
             for f in self.funcs.values():
                 self.other.update(x for n in ir.walk(f) for x in self._others(n, f.name))
+
+    def among(self, funcs: Iterable[ir.Func]) -> Ownership:
+        """The same of other functions."""
+        unit, graphs, local = self._made_of
+        return Ownership(unit, graphs, funcs, local)
 
     @property
     def tables(self) -> set[str]:
@@ -171,6 +177,15 @@ def bare(node: Any) -> Any:
     if not isinstance(node, ir.Node):
         return node
     return ir.with_parts(node, bare, pos=NOWHERE)
+
+
+def widened(x: ir.Expr) -> ir.Expr:
+    """The operand of casts to a wider type of the same kind."""
+    while isinstance(x, ir.Cast) and isinstance(x.type, Scalar) and isinstance(x.x.type, Scalar):
+        if x.type.kind != x.x.type.kind or x.type.bits < x.x.type.bits:
+            break
+        x = x.x
+    return x
 
 
 def _item_type(s: Store) -> Handle | None:

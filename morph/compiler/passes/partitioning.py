@@ -18,11 +18,10 @@ from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.effects import Effects
 from morph.compiler.passes.inlining import inline_all
-from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.ownership import ENDS, Ownership, global_id
+from morph.compiler.passes.replicated import Replicated, Total
 from morph.compiler.passes.reservations import place_reservations
-from morph.compiler.passes.slices import COMBINED, Cutter, Slice
-from morph.compiler.passes.work_sharing import shared_loop
+from morph.compiler.passes.slices import Cutter, Slice
 from morph.language.errors import reject
 from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Scalar
 
@@ -66,20 +65,6 @@ class Message:
     points: tuple[str, ...]
     unit: ir.Unit
     own: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """A column that every part has whole, and how it gets one value again after the step.
-
-    ``op``: ``add``, the value before and what each part has added; ``min``, ``max``, ``or``,
-    ``and`` of all parts' values; ``sum`` of these; ``set``, the value of a part that has changed
-    it; ``first``, that of the first part.
-    """
-
-    slot: str
-    column: str
-    op: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,13 +297,14 @@ class _Derivation:
                 problem = "an edge into a point of a directed graph may belong to another part"
                 reject(problem, n.pos, "change it from its source: for e in p.outedges")
         owned = {slot: self._scalar("owned_", slot) for slot in rows.points} if remote else {}
-        cutter = Cutter(rows, self.kernel, owned, {s.slot for s in self.unit.stores})
-        cutter.uniform |= set(self.hidden)
+        shared = Replicated(rows, self.kernel, self.funcs, self.step, self.divided, self.hidden)
+        taken = {s.slot for s in self.unit.stores}
+        cutter = Cutter(rows, self.kernel, owned, taken, shared.uniform)
         kernel = cutter.kernel_of_sender()
         self._refuse_nodes(kernel, cutter.by_owner)
         exact = cutter.spreads | self._spreads(kernel, cutter.by_owner)
         bounds = {c: how for c, how in cutter.bounds.items() if c not in exact}
-        totals, flags = self._totals(), self._flags()
+        totals, flags = shared.totals(), self._flags()
         nodes = list(ir.walk((self.kernel, *self.funcs.values())))
         writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
         moves = {c: op for c in writes if (op := _operation(nodes, c)) in BOUNDED}
@@ -499,85 +485,6 @@ class _Derivation:
         found = {n.slot for n in nodes if isinstance(n, ir.FlagSet)}
         return tuple(sorted(found | {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}))
 
-    def _totals(self) -> tuple[Total, ...]:
-        """The columns of rows that every part has, where parts may change them differently."""
-        partial = self._partial_sums()
-        loops = [n for n in ir.walk(self.kernel.body) if self._is_divided(n)]
-        inside = {id(n) for s in loops for n in ir.walk(s)}
-        unused = {id(n.value) for n, _ in self._each(self.kernel) if isinstance(n, ir.Eval)}
-        found: dict[tuple[str, str], str] = {}
-        for n, f in self._each(self.kernel):
-            if not n.writes or n.place.slot in {*self.rows.tables, *self.rows.lists}:
-                continue
-            divided = self.divided or id(n) in inside or (f != self.kernel.name and bool(loops))
-            how = self._total(n, divided, id(n) in unused, partial)
-            column = n.place.slot, n.place.column
-            pair = {how, found.setdefault(column, how)}
-            if len(pair) > 1 and not ("same" in pair and pair & {"min", "max", "or", "and"}):
-                problem = (
-                    f"{user_name(column[1])!r}, of which every part has a copy, changes in two ways"
-                )
-                reject(problem, n.pos, "use one operation, or two steps")
-            found[column] = how if how != "same" else found[column]
-        return tuple(Total(*column, how) for column, how in sorted(found.items()) if how != "same")
-
-    def _total(self, n: Any, divided: bool, unused: bool, partial: Mapping[str, str]) -> str:
-        """How a change of what every part has is combined; ``same`` if all parts do the same."""
-        if isinstance(n, ir.Write):
-            if isinstance(n.value, ir.Var) and n.value.name in partial:
-                return partial[n.value.name]
-            item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
-            return "set" if divided else "same" if item or _is_first(n.place.row) else "first"
-        how = COMBINED.get(n.op, "") if isinstance(n, ir.Atomic) else ""
-        if not unused or not how:
-            problem = "every part has a copy of this value: what it was before is not known"
-            reject(problem, n.pos, "use atomic_add, min, max, or, and without their result")
-        if divided:
-            return how
-        return "first" if how == "add" and n.place.type.kind == "f" else "same"
-
-    def _is_divided(self, n: ir.Node) -> bool:
-        """Whether a loop runs over the rows of a partitioned table."""
-        return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
-
-    def _partial_sums(self) -> dict[str, str]:
-        """The locals that loops over partitioned tables reduce to, and how parts' are combined."""
-        body, found = self.kernel.body, dict[str, str]()
-        shared = shared_loop(self.kernel, self.funcs, self.rows.tables)
-        known = dict(shared.reductions) if shared is not None else {}
-        hint = "add to it, or take the minimum or maximum; and write it to scalars after the loop"
-        for n in ir.walk(body):
-            if self._is_divided(n) and not any(n is s for s in body):
-                reject("a loop over all points or edges stands at the top level", n.pos, hint)
-        for i, s in enumerate(body):
-            if not self._is_divided(s):
-                continue
-            after, before = body[i + 1 :], list(ir.walk(body[:i]))
-            for name in sorted(ir.bound(ir.walk(s)) & read_first(after)):
-                writes = [
-                    n for n in ir.walk(after)
-                    if isinstance(n, ir.Write) and isinstance(n.value, ir.Var)
-                    and n.value.name == name
-                ]  # fmt: skip
-                uses = sum(isinstance(n, ir.Var) and n.name == name for n in ir.walk(after))
-                first = [n.value for n in before if isinstance(n, ir.Assign) and n.name == name]
-                zero = len(first) == 1 and isinstance(first[0], ir.Const) and first[0].value == 0
-                how = known.get(name, "")
-                if not how or len(writes) != uses or (how == "+" and not zero):
-                    problem = f"{user_name(name)!r} is that of the points or edges of one part"
-                    reject(problem, s.pos, hint)
-                if how == "+" and not self._is_written(writes, after):
-                    problem = f"{user_name(name)!r} is a sum, which is written to all rows"
-                    reject(problem, s.pos, "write it outside of branches, of all items")
-                found[name] = "sum" if how == "+" else how
-        return found
-
-    def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:
-        """Whether all items make the writes, which are among the statements ``after`` a loop."""
-        everywhere = self.step.start is None and self.kernel.where is None
-        leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
-        return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
-
 
 def _same_row(n: Any) -> Any:
     """Simplify the row with the number of a row: ``points[p.id]`` to ``p``."""
@@ -586,11 +493,6 @@ def _same_row(n: Any) -> Any:
         x = x.x
     same = isinstance(n, ir.Cast) and isinstance(n.type, Handle) and x.type == n.type
     return ir.rewritten(x, _same_row) if same else None
-
-
-def _is_first(row: ir.Expr) -> bool:
-    """Whether a row is the only one of scalars."""
-    return isinstance(row, ir.Cast) and isinstance(row.x, ir.Const)
 
 
 def _reached(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> list[ir.Func]:

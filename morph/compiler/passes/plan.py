@@ -632,11 +632,22 @@ class _Planner:
         return BlockPlan(
             node=block,
             steps=tuple(found.values()),
-            reads_memory=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(block.cond)),
+            reads_memory=self._reads_memory(block.cond),
             swapped=bool((_stores(ir.walk(uniform)) | domains) & self.swapped),
             permutations=tuple(permutations.index(p) if p in permutations else 0 for p in after),
             resumes=max(can_resume, default=-1),
         )
+
+    def _reads_memory(self, x: ir.Node | None) -> bool:
+        """Whether expressions read memory that steps may write, or call functions."""
+        return any(
+            isinstance(n, ir.Call)
+            or (n.varies and not (isinstance(n, ir.Load) and self._is_constant(n.place)))
+            for n in ir.walk(x)
+        )
+
+    def _is_constant(self, place: ir.Place) -> bool:
+        return (place.slot, place.column) not in self.changed
 
     def _step(
         self, block: int, number: int, s: ir.Node, clears: Sequence[str],
@@ -655,7 +666,7 @@ class _Planner:
             rebuilds=self._rebuilds(nodes),
             stores=frozenset(_stores(ir.walk(s))),
             assigned=frozenset(ir.bound(ir.walk(s)) if isinstance(s, ir.OneThread) else ()),
-            reads_memory=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(s)),
+            reads_memory=self._reads_memory(s),
         )
         if not isinstance(s, ir.Foreach):
             return found

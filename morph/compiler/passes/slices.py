@@ -22,8 +22,10 @@ from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.ownership import ENDS, Ownership, bare
+from morph.compiler.passes.ownership import ENDS, Ownership, bare, widened
 from morph.compiler.passes.receivers import Receiver, assigned, refuse_value
+from morph.compiler.passes.replicated import COMBINED
+from morph.compiler.passes.uniform import Uniform
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import (
@@ -36,7 +38,6 @@ from morph.language.types import (
     Type,
 )
 
-COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
 HINT = "keep what the item itself changes, and what it computes for later, out of these statements"
 
 
@@ -90,6 +91,7 @@ class Cutter:
     kernel: ir.Kernel
     owned: dict[str, str]  # by table, the scalar with the number of own rows
     taken: set[str]  # names of slots
+    uniform: Uniform
     combines: dict[tuple[str, str], str] = field(default_factory=dict)
     spreads: set[tuple[str, str]] = field(default_factory=set)
     bounds: dict[tuple[str, str], str] = field(default_factory=dict)  # see `Partitioning.bounds`
@@ -102,7 +104,7 @@ class Cutter:
 
     def __post_init__(self) -> None:
         self.locals = dict(self.kernel.locals)
-        self.uniform = {n for n, _ in self.kernel.params[1:]}
+        self.written: dict[tuple[str, str], Any] = {}  # what is written to a column of other ends
         funcs = [f for f in self.rows.funcs.values() if f.name != self.kernel.name]
         nodes = list(ir.walk((self.kernel.body, *funcs)))
         self.ops: dict[tuple[str, str], set[str]] = defaultdict(set)  # of all changes, by column
@@ -211,7 +213,7 @@ class Cutter:
             case _:
                 return None
         op, x = ">=" if how == "min" else "<=", ir.Var(name=name, type=a.type, pos=a.pos)
-        if (op, bare(x), bare(_widened(u))) not in _same(c) or not self._is_only_change(a):
+        if (op, bare(x), bare(widened(u))) not in _same(c) or not self._is_only_change(a):
             return None
         nodes, made = list(ir.walk(then)), assigned(then)
         if any(isinstance(n, ir.Call) or self._touches(n, column) for n in nodes):
@@ -223,7 +225,7 @@ class Cutter:
 
     def _is_only_change(self, a: ir.Atomic) -> bool:
         """Whether a column changes in no other way, and by the same value for all items."""
-        offered = bare(_widened(a.args[0]))
+        offered = bare(widened(a.args[0]))
         changes = [
             (n, f.name)
             for f in self.rows.funcs.values()
@@ -232,7 +234,7 @@ class Cutter:
         ]
         return self._is_uniform(a.args[0]) and all(
             isinstance(n, ir.Atomic)
-            and (f, n.op, bare(_widened(n.args[0]))) == (self.kernel.name, a.op, offered)
+            and (f, n.op, bare(widened(n.args[0]))) == (self.kernel.name, a.op, offered)
             for n, f in changes
         )
 
@@ -385,7 +387,7 @@ class Cutter:
         """Refuse a slice that another part cannot execute; record the nodes of the owner."""
         name, nodes = self.kernel.name, list(ir.walk(body))
         made = assigned(body)
-        if escaping := sorted((made & read_first(after)) - self.uniform):
+        if escaping := sorted(made & read_first(after)):
             problem = (
                 f"{user_name(escaping[0])!r} is used after a change at the other end of an edge"
             )
@@ -436,7 +438,10 @@ class Cutter:
         """Refuse non-atomic writes of different values to one row."""
         for s in body:
             if isinstance(s, ir.Write) and s.place.slot in self.rows.tables and not conditional:
-                if not self._is_uniform(s.value) and not declared(s.pos):
+                key = self.uniform.key(s.value, self.kernel.name)
+                one = self.uniform.holds(s.value, self.kernel.name)
+                one &= key == self.written.setdefault(self._column(s), key)
+                if not one and not declared(s.pos):
                     problem = (
                         "several items may write different values at the other end of their edges"
                     )
@@ -492,7 +497,7 @@ class Cutter:
                 return all(self._holds_at_owner(x, a, made) for x in _conjuncts(result))
         if isinstance(c, ir.Compare):
             load = ir.Load(place=a.place, type=a.type, pos=a.pos)
-            offered = bare(load), bare(_widened(a.args[0]))
+            offered = bare(load), bare(widened(a.args[0]))
             better = (">", ">=") if a.op == "min" else ("<", "<=")
             if any((op, *offered) in _same(c) for op in better):
                 return True
@@ -503,7 +508,7 @@ class Cutter:
         better = (">", ">=", "==") if a.op == "min" else ("<", "<=", "==")
         for strict in (True, False):
             false = {
-                (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(_widened(a.args[0])))
+                (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(widened(a.args[0])))
                 for op in (better[:1] if strict else better)
             }
             if name not in assigned(rest) and not _has_effect(rest, false, {}):
@@ -529,7 +534,7 @@ class Cutter:
         if not isinstance(c, ir.Compare) or c.op not in (">", ">=", "<", "<="):
             return False
         for x, y, falling in ((c.x, c.y, c.op in (">", ">=")), (c.y, c.x, c.op in ("<", "<="))):
-            load = _widened(x)
+            load = widened(x)
             if isinstance(load, ir.Load) and not self._only_owner_knows(y):
                 inner = self._only_owner_knows((load.place.row, load.place.index))
                 ops = self.ops[load.place.slot, load.place.column]
@@ -567,15 +572,10 @@ class Cutter:
                     self.spreads.add(self._column(n))
 
     def _is_uniform(self, x: object) -> bool:
-        """Whether an expression has one value for all items."""
-        for n in ir.walk(x):
-            if isinstance(n, ir.Var) and n.name not in self.uniform:
-                return False
-            if isinstance(n, ir.Place) and n.slot in {*self.rows.tables, *self.rows.lists}:
-                return False
-            if isinstance(n, ir.Degree | ir.Call | ir.FindEdge):
-                return False
-        return True
+        """Whether an expression has one value for all items, without locals of the kernel."""
+        names = {n.name for n in ir.walk(x) if isinstance(n, ir.Var)}
+        name = self.kernel.name
+        return not names & self.locals.keys() and self.uniform.holds(x, name)
 
     def _remote(self, node: object) -> list[tuple[Any, ir.Expr]]:
         return self.rows.remote(node, self.kernel.name)
@@ -613,15 +613,6 @@ def _conjuncts(c: ir.Expr) -> Iterator[ir.Expr]:
         yield c
 
 
-def _widened(x: ir.Expr) -> ir.Expr:
-    """The operand of casts to a wider type of the same kind."""
-    while isinstance(x, ir.Cast) and isinstance(x.type, Scalar) and isinstance(x.x.type, Scalar):
-        if x.type.kind != x.x.type.kind or x.type.bits < x.x.type.bits:
-            break
-        x = x.x
-    return x
-
-
 def _has_effect(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
     """Whether statements have an effect if the comparisons ``false`` are false."""
     for s in body:
@@ -652,5 +643,5 @@ def _has_effect(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
 def _same(c: ir.Compare) -> set[Any]:
     """A comparison, and its equivalent with exchanged operands."""
     flipped = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(c.op, c.op)
-    x, y = bare(_widened(c.x)), bare(_widened(c.y))
+    x, y = bare(widened(c.x)), bare(widened(c.y))
     return {(c.op, x, y), (flipped, y, x)}

@@ -267,6 +267,17 @@ def independent(
     return tuple(sorted(facts.reductions.items())) if facts.is_independent() else None
 
 
+def divided(
+    loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+) -> tuple[Mapping[str, str], bool]:
+    """The reductions of a loop, and whether its iterations are otherwise independent.
+
+    Other processes may then execute some of them, each in the order of the loop.
+    """
+    facts = _Loop(loop, behind, kernel, funcs)
+    return facts.reductions, facts.is_divisible()
+
+
 def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
     """The last loops, one in each branch, with the statements before and after them."""
     branch = body[-1] if body else None
@@ -388,6 +399,20 @@ class _Loop:
             and not any(self._is_collection(n) for n in self._names())
             and not _allocates_in_loops(loop.body)
             and self._calls_change_nothing()
+            and self._effects_commute()
+            and self._writes_are_apart()
+        )
+
+    def is_divisible(self) -> bool:
+        """Whether no iteration needs what another one has done."""
+        handed_on = (self.assigned & self.outer) - self.reductions.keys()
+        kept = any(isinstance(self.types.get(n), Local) for n in self.outer)
+        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
+        return (
+            not handed_on
+            and not kept
+            and not _breaks(self.loop.body)
+            and not any(n.effect or n.writes for n in below)
             and self._effects_commute()
             and self._writes_are_apart()
         )

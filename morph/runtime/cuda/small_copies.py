@@ -423,29 +423,52 @@ class CudaWriter:
     def __init__(self, on: SmallCopies, writes: Sequence[Write], seeds: Seeds | None) -> None:
         self.on, self.commands = on, (c := Commands())
         self.fits = all([c.add(*w) for w in writes])  # else they take several launches
-        self.fixed = c.n, c.at, c.largest
         self.seeds = seeds
         if seeds is not None:
             needs = 2 + len(seeds.beside) + MOST * len(seeds.columns)
             self.fits &= c.n + needs <= COMMANDS and c.at + 8 + MOST + needs <= VALUES
+            if self.fits:
+                self._prepare(seeds)
+
+    def _prepare(self, seeds: Seeds) -> None:
+        """Add commands for seeds; `write` gives them their number of rows and their values."""
+        c = self.commands
+        self.counters = c.values[c.at : c.at + seeds.counters.size]
+        c.add(seeds.counters, np.zeros(seeds.counters.size, seeds.counters.dtype))
+        self.rows, self.counted = c.values[c.at : c.at + MOST].view(np.int32)[::2], slice(c.n, None)
+        c.command(seeds.item.data.ptr, 0, seeds.item.strides[0], 4 | EACH | c.at << 32)
+        c.at += MOST
+        for array, value in seeds.beside:
+            wide = WIDE if is_wide(array) else 0
+            c.command(array.data.ptr, 0, array.strides[0], array.dtype.itemsize | wide | c.at << 32)
+            self._value(array, value)
+        self.counted = slice(self.counted.start, c.n)
+        self.columns = []  # of each the address, its step, bytes of 16 of a row, and the command
+        for array, value in seeds.columns:
+            size = array.dtype.itemsize
+            each = size if is_wide(array) else 16
+            self.columns.append((array.data.ptr, array.strides[0], each, size | SPOT | c.at << 32))
+            self._value(array, value)
+        self.fixed = c.n
+        c.largest = max(c.largest, seeds.counters.size)
+
+    def _value(self, array: Any, value: Any) -> None:
+        """Add a value of an array's type."""
+        c = self.commands
+        c.values[c.at : c.at + 1].view(array.dtype)[0] = value
+        c.at += 1
 
     def write(self, rows: Any, copies: Any, counters: Any) -> None:
         """Make the writes, then those of the seeds."""
-        c, seeds = self.commands, self.seeds
-        if seeds is not None:
-            c.n, c.at, c.largest = self.fixed
-            c.add(seeds.counters, counters)
-            c.add(seeds.item[: len(rows)], rows)
-            for array, value in seeds.beside:
-                c.add(array[: len(rows)], value)
-            for array, value in seeds.columns:
-                size, at = array.dtype.itemsize, array.data.ptr
-                c.values[c.at : c.at + 1].view(array.dtype)[0] = value
-                step, each = array.strides[0], size if is_wide(array) else 16  # bytes of 16
+        c = self.commands
+        if self.seeds is not None:
+            c.n, count = self.fixed, len(rows)
+            self.counters[:] = counters
+            self.rows[:count] = rows
+            c.commands[self.counted, 1] = count
+            for at, step, each, how in self.columns:
                 for row in (*rows.tolist(), *copies.tolist()):
-                    unit, how = row * each // 16, size | SPOT | c.at << 32
-                    c.commands[c.n] = at + row * step, unit, 0, how
+                    c.commands[c.n] = at + row * step, row * each // 16, 0, how
                     c.n += 1
-                c.at += 1
         if c.n:  # else all arrays are empty
             self.on.start(c)
