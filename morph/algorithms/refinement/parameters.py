@@ -31,8 +31,9 @@ LEAST_WIDE = 180 - 2 * MAX_ANGLE  # a larger angle makes another one smaller tha
 LEAST_RATIO = 0.5 / math.sin(math.radians(MAX_ANGLE))
 PROVEN_ANGLE = 26.45  # up to here, refinement is proven to end (Miller, Pav, Walkington 2003)
 # Encroached segments come first if the angle in degrees exceeds STRICT_ANGLE (1 to 2 % fewer
-# triangles, but a quarter more time on a GPU, as rounds are small), in meshes of fewer than SMALL
-# triangles, which may be graded like a coast, and with at most MANY_SEGMENTS triangles per segment.
+# triangles, but a quarter more time on a GPU, as rounds are small); in meshes of fewer than SMALL
+# triangles without size limits, which may be graded like a coast; and with fewer than MANY_SEGMENTS
+# triangles per segment.
 STRICT_ANGLE = {"cuda": MAX_ANGLE, "cpu": 30.0, "python": 30.0}
 SMALL = 10_000
 MANY_SEGMENTS = 16
