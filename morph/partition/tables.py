@@ -36,7 +36,7 @@ from morph.runtime.device import Array, Device
 
 
 class Columns(OnParts):
-    """What partitioned and replicated tables have in common: columns as attributes.
+    """Base class of partitioned and replicated tables: columns as attributes.
 
     Attributes
     ----------

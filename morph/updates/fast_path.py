@@ -292,7 +292,7 @@ def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
 
 
 def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:
-    """Give new edges the fills of the columns that the launch does not write."""
+    """Fill the columns of new edges that the launch does not write."""
     for name, column in edges.columns.items():
         if name not in ("src", "dst", "weight"):
             at = done.inserted if ids.reused else slice(ids.edges, ids.edges + count)
@@ -322,7 +322,7 @@ def places(edges: Table, count: int) -> tuple[int, int]:
 
 
 def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
-    """Have the next batch give its edges these ids, which are deleted ones or behind all others.
+    """Make the next batch use these ids for its edges: ids of deleted edges, or unused ones.
 
     Collections and sets decide on which ids are reused, and they may have changed since.
     """

@@ -84,7 +84,7 @@ class Request:
 
     @property
     def lens_angle(self) -> float:
-        """A point that sees a segment so that an angle is not as asked is in this lens."""
+        """The angle of a segment's lens, which has all points that make an angle miss its limit."""
         return max(self.min_angle, (180 - self.max_angle) / 2)
 
 
@@ -103,7 +103,7 @@ def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Ta
         "reach": 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9)),
         "floor": float(extent.max() * 2.0**-128) ** 2,  # fourth powers of lengths are numbers
         "scale": 0.5 / max(area, 1e-300),
-        # a point from which a segment is seen so cannot have angles as asked there or at its ends
+        # a point in the lens of a segment makes an angle miss its limit, there or at an end
         "lens": math.cos(math.radians(2 * asked.lens_angle)) ** 2,
     }
     if asked.max_angle < 180:
