@@ -137,9 +137,10 @@ def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
 
     They are written under temporary names beside their targets, locked, and renamed when the block
     ends.  After any error (of a write, of closing, of renaming) or Ctrl-C the temporary files are
-    removed.  A compressed suffix compresses.
+    removed.  A compressed suffix compresses.  The target of a symbolic link is replaced, not the
+    link; a pipe or a device, such as ``/dev/null``, is written to directly.
     """
-    targets = [Path(p) for p in paths]
+    targets = [_without_link(Path(p)) for p in paths]
     hidden: list[Path] = []
     files: list[IO[bytes]] = []
     with ExitStack() as cleanup, _naming(targets, hidden):
@@ -149,7 +150,17 @@ def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
         for file in files:
             file.close()
         for temporary, target in zip(hidden, targets, strict=True):
-            os.replace(temporary, target)
+            if temporary != target:
+                os.replace(temporary, target)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path names a pipe, a socket or a device, which no file can replace."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def _without_link(path: Path) -> Path:
+    return path.resolve() if path.is_symlink() and not _is_special(path) else path
 
 
 @contextmanager
@@ -168,8 +179,14 @@ def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
 
 
 def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes]:
-    """Create and lock the file that is to become ``target``; ``cleanup`` closes and removes it."""
+    """Create and lock the file that is to become ``target``; ``cleanup`` closes and removes it.
+
+    A special file is opened itself.
+    """
     opener = _OPENERS.get(split_compression(target)[1], open)
+    if _is_special(target):
+        hidden.append(target)
+        return cleanup.enter_context(open(target, "wb"))
     while True:
         temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
         hidden.append(temporary)
