@@ -194,7 +194,7 @@ def test_warnings_are_one_line(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "file"))
     (line,) = morph("cache").stderr.splitlines()
-    assert line.startswith("morph: kernels are compiled anew")
+    assert line.startswith("morph: each process compiles its kernels again")
 
 
 def test_cache(monkeypatch, tmp_path):

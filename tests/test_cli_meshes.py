@@ -228,7 +228,7 @@ def test_report_for_people():
     [
         (["-a", "x"], "--max-area: 'x' is not a number"),
         (["-a", "inf"], "--max-area: inf is not a positive, finite number"),
-        (["-a", "0.1", "-c"], f"--hull: {SQUARE} has triangles; -p makes them anew"),
+        (["-a", "0.1", "-c"], f"--hull: {SQUARE} has triangles; -p triangulates its points again"),
         (["--crossing", "split"], f"--crossing: {SQUARE} has triangles"),
         (["-n"], "--neigh says how files are written: it needs -o"),
         (["-S", "-1"], "Invalid value for '-S' / '--max-points'"),

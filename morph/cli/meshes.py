@@ -262,7 +262,7 @@ def _mesh_of(path: str, poly: bool, given: Input, deterministic: bool, where: De
     """Read the triangles of IN, or make them."""
     if not poly and has_triangles(path):
         for name in given.named():
-            raise BadInput(f"--{name}: {path} has triangles; -p makes them anew")
+            raise BadInput(f"--{name}: {path} has triangles; -p triangulates its points again")
         return read_triangles(path, given.repair)
     mesh = triangulated(path, read_graph(path, given), given, where)
     mesh.triangle_attributes = np.empty((len(mesh.triangles), 0))  # of regions: by -A only

@@ -378,7 +378,7 @@ def _verify(dynamic: DynamicSSSP, where: str) -> None:
     differ = np.flatnonzero(np.asarray(graph.device.to_host(found != want)))
     if differ.size:
         v = int(differ[0])
-        what = f"the distance of vertex {v} is {found[v]}, and {want[v]} when computed anew"
+        what = f"the distance of vertex {v} is {found[v]}, and {want[v]} when computed from scratch"
         raise click.ClickException(f"{where}: {what}")
     validate.sssp(graph, found, dynamic.predecessor, source=dynamic.sources)
 

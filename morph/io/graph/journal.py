@@ -92,7 +92,7 @@ class Journal:
         Change it by `apply` alone: the log knows of nothing else.
     number : int
         Of the last batch applied, from 1.
-    torn : int
+    dropped_bytes : int
         Bytes of an incomplete record at the end of the log, which were dropped.
     readonly : bool
         Also true of a journal that is resumed without permission to write its log.
@@ -131,7 +131,7 @@ class Journal:
         if os.path.islink(path):  # the log lies beside the file itself
             path = os.path.realpath(path)
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
-        self.torn = self._end = 0
+        self.dropped_bytes = self._end = 0
         self._last = -1  # where the log's last record begins
         # whether records need ids of inserted edges: objects that no snapshot has influenced them
         self._named = graph is not None and _referred(graph)
@@ -153,6 +153,12 @@ class Journal:
             raise
         self._stamp = _stamp(self.path)
         _open.add(self)
+
+    @property
+    def torn(self) -> int:
+        """Deprecated name of ``dropped_bytes``."""
+        warnings.warn("Journal.torn is now dropped_bytes", DeprecationWarning, stacklevel=2)
+        return self.dropped_bytes
 
     def _locked(self, resumed: bool) -> RawIOBase | None:
         """Open and lock the log; return None if a log to resume may only be read."""
@@ -375,7 +381,7 @@ class Journal:
             if begun:
                 what = f"the batch at byte {end} is damaged: its checksum or length is wrong"
             raise FormatError(self.log, None, what)
-        self.torn, self._end = len(rest), end
+        self.dropped_bytes, self._end = len(rest), end
         if self._file is None:
             return
         if before <= known:  # a crash came between a snapshot and emptying the log
