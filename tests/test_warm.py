@@ -1,5 +1,6 @@
 """`morph warm`: the calls that it makes, and the binaries for a wheel."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from click.testing import CliRunner
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import main
 from morph.cli.warm import CALLS
+from morph.launch import common_units, records
+from morph.runtime.device import device
 from morph.runtime.toolchain import cpu, shipped
 
 # as in a new process of a user who has no compiler
@@ -55,6 +58,18 @@ def test_kernels_of_a_wheel(tmp_path):
     env["MORPH_CXX"] = "/missing"
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "5 5 False\n", "")
+
+
+def test_units_that_only_gpus_launch(tmp_path, monkeypatch):
+    """A wheel has their texts and records, too, though a CPU compiles it."""
+    calls = json.loads(common_units.FILE.read_text())["calls"].values()
+    units = {json.dumps(u) for call in calls for u in call if not u.get("on_host", True)}
+    monkeypatch.setenv(shipped.COLLECT, str(tmp_path))
+    monkeypatch.setattr(records, "enabled", True)
+    texts = list(common_units.texts_for_gpus(device("cpu")))
+    assert len(texts) == len(units) == len(list(tmp_path.glob("unit-*.json"))) >= 3
+    for text in texts:  # with the prelude
+        assert text.index("MORPH_FN") < text.index("struct Args") < text.index("struct Run :")
 
 
 @pytest.mark.parametrize(

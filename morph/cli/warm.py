@@ -28,6 +28,7 @@ from morph.cli.common import BadInput, Line, device_of, device_option, examples,
 from morph.cli.logs import log_in_worker, verbose
 from morph.cli.numbers import Integer
 from morph.graph import Graph
+from morph.launch import common_units
 from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu, cuda, shipped, tiers
 
@@ -152,6 +153,8 @@ def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
     """Compile the texts that were collected for GPUs, and leave only binaries."""
     files = list(folder.glob("*.cpp"))
     texts = [*(file.read_text() for file in files), small_copies.TEXT]
+    if architectures:
+        texts += set(common_units.texts_for_gpus(device_of("cpu")))
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # NVRTC releases the interpreter's lock
         made = [threads.submit(cuda.ship, *job, folder) for job in product(texts, architectures)]
         for cubin in made:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import pkgutil
 import sys
@@ -18,6 +19,7 @@ from functools import cache as memoised
 from pathlib import Path
 from typing import Any
 
+from morph.compiler.codegen.prelude import prelude
 from morph.graph import Graph
 from morph.language.intrinsics import from_dtype
 from morph.launch import records
@@ -93,6 +95,20 @@ def _with_text(description: Description) -> Compiled | None:
     made = Compiled(parsed.unit, parsed.getters, device, interruptible)
     made.recorder = recorder
     return made if made.text else None
+
+
+def texts_for_gpus(device: Device) -> Iterator[str]:
+    """Give the texts of the units that only GPUs launch, and record them, without a GPU.
+
+    ``device`` is the CPU's: texts and records are the same for all devices.
+    """
+    known = _descriptions()
+    for stored in itertools.chain.from_iterable(known["calls"].values()):
+        if stored.get("on_host", device.on_host) == device.on_host:
+            continue
+        description = _decoded({**stored, "on_host": device.on_host}, known, device)
+        if description and (compiled := _with_text(description)) is not None:
+            yield prelude(*compiled.outline.prelude) + compiled.text
 
 
 # --- the file ------------------------------------------------------------------------------------
