@@ -1,5 +1,6 @@
 """`morph warm`: the calls that it makes, and the binaries for a wheel."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -10,10 +11,12 @@ from click.testing import CliRunner
 
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import main
-from morph.cli.warm import CALLS
+from morph.cli.warm import CALLS, _ship
+from morph.io.text import clauses, numbers
 from morph.launch import common_units, records
+from morph.runtime.cuda import small_copies
 from morph.runtime.device import device
-from morph.runtime.toolchain import cpu, shipped
+from morph.runtime.toolchain import cpu, cuda, shipped
 
 # as in a new process of a user who has no compiler
 INSTALLED = """
@@ -70,6 +73,18 @@ def test_units_that_only_gpus_launch(tmp_path, monkeypatch):
     assert len(texts) == len(units) == len(list(tmp_path.glob("unit-*.json"))) >= 3
     for text in texts:  # with the prelude
         assert text.index("MORPH_FN") < text.index("struct Args") < text.index("struct Run :")
+
+
+def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
+    monkeypatch.setattr(cuda, "ship", lambda text, arch, folder: made.append((text, arch)))
+    for k, text in enumerate([clauses.text(), numbers.text(), "kernel"]):
+        (tmp_path / f"{k}.cpp").write_text(text)
+    _ship(tmp_path, ("sm_90", "sm_75"))
+    texts = "kernel", "extra", small_copies.TEXT
+    assert sorted(made) == sorted(itertools.product(texts, ("sm_75", "sm_90")))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

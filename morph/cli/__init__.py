@@ -156,9 +156,10 @@ def _exit_code(command: Callable[[], Any]) -> Any:
 def _end_output() -> int:
     """Drop what is left to write, since the program that reads it, such as head, has ended."""
     for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is None:
+            continue
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return 141  # as the shell reports a program that SIGPIPE ends

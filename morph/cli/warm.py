@@ -28,6 +28,7 @@ from morph.cli.common import BadInput, Line, device_of, device_option, examples,
 from morph.cli.logs import log_in_worker, verbose
 from morph.cli.numbers import Integer
 from morph.graph import Graph
+from morph.io.text import clauses, numbers
 from morph.launch import common_units
 from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu, cuda, shipped, tiers
@@ -131,6 +132,11 @@ def _sat(device: str) -> Calls:
         yield partial(find, formula, max_sweeps=5, device=device)
 
 
+def _text(device: str) -> Calls:
+    yield numbers.library
+    yield clauses.library
+
+
 CALLS: dict[str, Callable[[str], Calls]] = {
     "refine": _refine,  # first those that compile longest
     "dynamic": _dynamic,
@@ -139,6 +145,7 @@ CALLS: dict[str, Callable[[str], Calls]] = {
     "generate": _generate,
     "community": _community,
     "max-flow": _max_flow,
+    "text": _text,
     **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
 }
 
@@ -152,7 +159,9 @@ def _run(name: str, device: str, start: int) -> None:
 def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
     """Compile the texts that were collected for GPUs, and leave only binaries."""
     files = list(folder.glob("*.cpp"))
-    texts = [*(file.read_text() for file in files), small_copies.TEXT]
+    of_host = clauses.text(), numbers.text()
+    texts = [t for t in (file.read_text() for file in files) if t not in of_host]
+    texts.append(small_copies.TEXT)
     if architectures:
         texts += set(common_units.texts_for_gpus(device_of("cpu")))
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # NVRTC releases the interpreter's lock
@@ -182,7 +191,8 @@ def warm(
 ) -> None:  # fmt: skip
     """Compile the kernels of algorithms, so that later calls start at once.
 
-    ALGORITHM is the name of a command, such as bfs, or `dynamic`; by default all are compiled.
+    ALGORITHM is the name of a command, such as bfs, or `dynamic`, or `text`, which reads and
+    writes large files; by default all are compiled.
     Kernels depend on the types of weights and on some options; the common ones are compiled.
     """
     if unknown := [n for n in names if n not in CALLS]:

@@ -158,6 +158,19 @@ def build(
         using = checked
 
 
+def find(text: str, *, name: str = "") -> Path | None:
+    """Return the library that `build` gives for a text, or None if it would compile it."""
+    if shipped.collected() is None and (found := _portable(text, name)):
+        return found
+    try:
+        units = [_unit(text, name, compiler(), ())]
+        if tiers.mode() == "quick":
+            units.append(_unit(text, name, compiler(), (QUICK,)))
+    except CompilerNotFound:
+        return None
+    return next((found for u in units if (found := _stored(u, perf_counter()))), None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Unit:
     """How a text is compiled: its name, compiler and flags, and its key in the cache."""
