@@ -13,7 +13,8 @@ from morph.algorithms.registry import ALGORITHMS
 from morph.cli import main
 from morph.cli.warm import CALLS, _ship
 from morph.io.text import clauses, numbers
-from morph.launch import common_units, records
+from morph.launch import ahead, common_units, records
+from morph.runtime.cpu.device import HostDevice
 from morph.runtime.cuda import small_copies
 from morph.runtime.device import device
 from morph.runtime.toolchain import cpu, cuda, shipped
@@ -73,6 +74,20 @@ def test_units_that_only_gpus_launch(tmp_path, monkeypatch):
     assert len(texts) == len(units) == len(list(tmp_path.glob("unit-*.json"))) >= 3
     for text in texts:  # with the prelude
         assert text.index("MORPH_FN") < text.index("struct Args") < text.index("struct Run :")
+
+
+def test_common_units_are_compiled_whatever_the_calls_launch(tmp_path, monkeypatch):
+    """A graph of `morph warm` is too small for `dense_phase` of sssp."""
+    monkeypatch.setenv(shipped.COLLECT, str(tmp_path))
+    monkeypatch.setattr(records, "enabled", True)
+    built = []
+    monkeypatch.setattr(HostDevice, "build", lambda self, unit: built.append(unit.outline.name))
+    ahead.compile_ahead("sssp int32", device("cpu"))  # leaves nothing to threads that may end
+    assert built == []
+    for build in common_units.builders("sssp", "cpu"):
+        build()
+    assert built.count("morph_dense_phase") == built.count("morph_search") == 6
+    assert len(list(tmp_path.glob("unit-*.json"))) == len(built) == 18
 
 
 def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):

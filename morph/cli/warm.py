@@ -58,6 +58,7 @@ def _row(row: Algorithm, device: str) -> Calls:
             given = row.arguments_of(options)
             yield partial(row.function, g, **given)
             yield partial(row.function, g, **given | dict(row.complete))
+    yield from common_units.builders(row.name, device)
 
 
 def _community(device: str) -> Calls:
@@ -105,6 +106,7 @@ def _triangulate(device: str) -> Calls:
     hole = [[x / 3 + 1 / 3, y / 3 + 1 / 3] for x, y in square], [[a + 4, b + 4] for a, b in rim]
     yield partial(run, square + hole[0], rim + hole[1], [[0.5, 0.5]], [[0.1, 0.5, 3, -1]])
     yield partial(run, square, [*rim, [0, 2], [1, 3]], crossing="split")
+    yield from common_units.builders("triangulate", device)
 
 
 def _refine(device: str) -> Calls:
@@ -115,6 +117,7 @@ def _refine(device: str) -> Calls:
     for given in options:
         for progress in (None, lambda *_: None):  # in one launch, or a launch a round
             yield partial(_refined, progress=progress, device=device, **given)
+    yield from common_units.builders("refine", device)
 
 
 def _refined(device: str, **options: Any) -> None:
@@ -130,6 +133,7 @@ def _sat(device: str) -> Calls:
     yield partial(survey.walksat, formula, device=device)
     for find in (survey.surveys, survey.beliefs):
         yield partial(find, formula, max_sweeps=5, device=device)
+    yield from common_units.builders("solve", device)
 
 
 def _text(device: str) -> Calls:

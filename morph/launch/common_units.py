@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache as memoised
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from morph.launch.binding import Compiled, Description, compile_unit, without_ob
 from morph.launch.kernels import Function, Launchable
 from morph.launch.lookup import compiling
 from morph.runtime.device import Device
+from morph.runtime.device import device as device_of
 from morph.runtime.timing import counting
-from morph.runtime.toolchain import cache, parallel, progress
+from morph.runtime.toolchain import cache, parallel, progress, shipped
 
 FILE = Path(__file__).with_name("common_units.json")
 LISTS = ("stores", "graphs")  # parts that descriptions have in common, stored once
@@ -43,6 +45,8 @@ def compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 def _compile_ahead(call: str, device: Device, graph: Any) -> None:
     compiler = records.hash_of_compiler()
+    if shipped.collected():  # `builders` wait until all are compiled
+        return
     if compiler is None or not isinstance(graph, Graph | None):
         return
     flags = () if graph is None else (graph.directed, graph.out_identity, graph.gapped)
@@ -95,6 +99,20 @@ def _with_text(description: Description) -> Compiled | None:
     made = Compiled(parsed.unit, parsed.getters, device, interruptible)
     made.recorder = recorder
     return made if made.text else None
+
+
+def builders(call: str, device: str | Device) -> Iterator[Callable[[], None]]:
+    """Give functions that compile the units of a call, with all types and options, at once."""
+    known = _descriptions()
+    for name, units in known["calls"].items():
+        for stored in units if name.partition(" ")[0] == call else ():
+            if (description := _decoded(stored, known, device_of(device))) is not None:
+                yield partial(_build_now, description)
+
+
+def _build_now(description: Description) -> None:
+    if (compiled := _with_text(description)) is not None:
+        description.device.build(compiled)
 
 
 def texts_for_gpus(device: Device) -> Iterator[str]:
