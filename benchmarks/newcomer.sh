@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What a new user waits for: four jobs, each from an empty folder, a fresh environment and empty caches
-# to a checked result, with every command and its seconds.
+# to a checked result, with every command, its seconds by the clock and of processors.
 #
 #   benchmarks/newcomer.sh DEVICE PIP_ARGUMENTS...
 #
-#   benchmarks/newcomer.sh cpu ".[mesh]"                       # as a user of a checkout without a wheel: -e ".[mesh]"
+#   benchmarks/newcomer.sh cpu -e .
 #   benchmarks/newcomer.sh cuda --no-deps dist/morph_engine-*.whl
 #
 # PYTHON is the interpreter (python3), VENV the options of its venv, such as --system-site-packages.
@@ -16,11 +16,12 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 unset PYTHONPATH
 
-step() { # a command, with its seconds
-    local begin=$EPOCHREALTIME status
-    "$@" >out.txt 2>&1
+TIMEFORMAT='%R %U %S'
+step() { # a command, with its seconds: by the clock, of processors
+    local status
+    { time "$@" >out.txt 2>&1; } 2>time.txt
     status=$?
-    printf '%7.2f s  %s\n' "$(awk "BEGIN { print $EPOCHREALTIME - $begin }")" "$(tr '\n' ' ' <<<"$*" | cut -c1-110)"
+    awk -v what="$(tr '\n' ' ' <<<"$*" | cut -c1-100)" '{ printf "%7.2f s %7.2f  %s\n", $1, $2 + $3, what }' time.txt
     case $status in 0 | 10) ;; *) echo "exit status $status" && tail -5 out.txt ;; esac
 }
 job() { # name, then commands on standard input
@@ -32,7 +33,7 @@ job() { # name, then commands on standard input
     step "${PYTHON:-python3}" -m venv ${VENV:-} "$scratch/$1/venv"
     (
         PATH=$scratch/$1/venv/bin:$PATH
-        cd "$root" && step pip install -q "${install[@]}" && rm -f out.txt
+        cd "$root" && step pip install -q "${install[@]}" && rm -f out.txt time.txt
         cd "$scratch/$1/work" && source /dev/stdin
         tail -2 out.txt
     )

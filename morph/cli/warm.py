@@ -166,8 +166,7 @@ def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
     of_host = clauses.text(), numbers.text()
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.TEXT)
-    if architectures:
-        texts += set(common_units.texts_for_gpus(device_of("cpu")))
+    texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # NVRTC releases the interpreter's lock
         made = [threads.submit(cuda.ship, *job, folder) for job in product(texts, architectures)]
         for cubin in made:
