@@ -1,14 +1,15 @@
-"""Distances from many sources beside SciPy: seconds, and how many times as long SciPy takes.
+"""Distances from many sources beside SciPy, igraph and NetworKit: how many times as long they take.
 
     python benchmarks/distances.py rmat14 grid128 --device cpu --sources 64
 
 Inputs are named as `inputs` says.  A time is the median of --repeat runs on a graph that is on the
-device already; SciPy runs once, on one thread.  Answers are held against SciPy's.
+device already; peers run once, NetworKit on all threads.  Answers are held against theirs.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from peers import distances
 from scipy.sparse import csgraph, csr_array
 
 import morph
+from morph.launch.threads import get_num_threads
 
 
 class Case(NamedTuple):
@@ -30,7 +32,34 @@ class Case(NamedTuple):
     name: str
     run: Callable[[], Any]
     answer: Callable[[Any], Any]
-    peer: Callable[[], Any] | None
+    peers: dict[str, Callable[[], Any]]  # each returns the answer
+
+
+def others(graph: Input, ids: Any, weighted: bool) -> dict[str, Callable[[], Any]]:
+    """What computes the distances with igraph and NetworKit, if they are installed."""
+    found: dict[str, Callable[[], Any]] = {}
+    src, dst, weight = graph.once
+    if importlib.util.find_spec("igraph"):
+        import igraph
+
+        g = igraph.Graph(graph.n, np.stack([src, dst], axis=1))
+        given = weight.tolist() if weighted else None
+        found["igraph"] = lambda: np.array(g.distances(ids.tolist(), weights=given), np.float64)
+    if importlib.util.find_spec("networkit"):
+        import networkit
+
+        networkit.setNumberOfThreads(get_num_threads())
+        ends = src.astype(np.uint64), dst.astype(np.uint64)
+        k = networkit.GraphFromCoo((weight.astype(np.float64), ends), n=graph.n, weighted=True)
+        if not weighted:
+            k = networkit.GraphFromCoo(ends, n=graph.n)
+
+        def run() -> Any:
+            far = np.asarray(networkit.distance.SPSP(k, ids.tolist()).run().getDistances(True))
+            return np.where(far > 1e300, np.inf, far)
+
+        found["NetworKit"] = run
+    return found
 
 
 def cases(graph: Input, device: str, count: int) -> Iterator[Case]:
@@ -51,13 +80,11 @@ def cases(graph: Input, device: str, count: int) -> Iterator[Case]:
     def dijkstra(**options: Any) -> Callable[[], Any]:
         return lambda: csgraph.dijkstra(matrix, indices=ids, **options)
 
-    for call, peer in (
-        (morph.sssp, dijkstra()),
-        (morph.bfs, dijkstra(unweighted=True)),
-    ):
+    for call, weighted in ((morph.sssp, True), (morph.bfs, False)):
         name = f"{call.__name__}, {len(ids)} sources"
-        yield Case(f"{name}, rows", lambda call=call: call(g, ids, rows=True), matrix_of, peer)
-        yield Case(f"{name}, one by one", each(call), stack, None)
+        peers = {"SciPy": dijkstra(unweighted=not weighted), **others(graph, ids, weighted)}
+        yield Case(f"{name}, rows", lambda call=call: call(g, ids, rows=True), matrix_of, peers)
+        yield Case(f"{name}, one by one", each(call), stack, {})
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -76,17 +103,19 @@ def main(arguments: list[str] | None = None) -> None:
             for case in cases(graph, device, options.sources):
                 took, found = median(case.run, options.repeat)
                 line = {"device": device, "algorithm": case.name, "ms": took * 1e3}
-                if case.peer and not options.alone:
-                    if case.name not in theirs:
+                peers = {} if options.alone else case.peers
+                for peer, run in peers.items():
+                    if (case.name, peer) not in theirs:
                         start = time.perf_counter()
-                        answer = case.peer()
-                        theirs[case.name] = time.perf_counter() - start, answer
-                    spent, answer = theirs[case.name]
-                    line["SciPy"] = f"{spent / took:.3g} x"
+                        answer = run()
+                        theirs[case.name, peer] = time.perf_counter() - start, answer
+                    spent, answer = theirs[case.name, peer]
+                    line[peer] = f"{spent / took:.3g} x"
                     if not np.allclose(case.answer(found), answer, rtol=1e-6):
-                        raise SystemExit(f"{name}, {case.name}, {device}: wrong")
-                lines.append({"SciPy": ""} | line)
-        table(lines)
+                        raise SystemExit(f"{name}, {case.name}, {device}: {peer} differs")
+                lines.append(line)
+        names = dict.fromkeys(key for line in lines for key in line)
+        table([{key: line.get(key, "") for key in names} for line in lines])
 
 
 if __name__ == "__main__":

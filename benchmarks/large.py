@@ -1,6 +1,7 @@
 """BFS and SSSP on R-MAT graphs that are generated in parts, and may exceed the memory of a device.
 
     python benchmarks/large.py --scale 30 --devices cuda:0,cuda:1,cuda:2,cuda:3
+    python benchmarks/large.py --scale 30 --devices cuda:0,cuda:1,cuda:2,cuda:3 --estimate
 
 A kernel on the parts checks the last result at every edge and point: distances of the ends of an
 edge differ by at most one (SSSP: by at most the weight of the edge), and each reached point but the
@@ -18,6 +19,7 @@ from common import synchronize, table
 
 import morph
 from morph import generate
+from morph.graph.arrange import bytes_needed
 from morph.prelude import atomic_add, i32, i64
 
 
@@ -73,6 +75,29 @@ def timed(run: Any) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
+def estimate(scale: int, parts: int, weighted: bool) -> list[dict[str, Any]]:
+    """Give the most GB of a part with points at random, before anything is made.
+
+    Each arc has both ends and perhaps a weight.  At most all points of other parts are mirrors;
+    of an R-MAT graph of scale 20 to 29 less than half of the points have edges.
+    """
+    n = 1 << scale
+    own, arcs, others = n // parts, 32 * n // parts, n - n // parts
+    sizes = {
+        "arcs": arcs * (12 if weighted else 8), "offsets": 8 * own,
+        "mirrors and routes": 12 * others,
+        "columns of a search": (own + others) * (20 if weighted else 9),
+        "its lists and results": own * (40 if weighted else 20),
+    }  # fmt: skip
+    rows = [{"of a part": name, "GB": size / 1e9} for name, size in sizes.items()]
+    most = bytes_needed(n, arcs, np.int32 if weighted else None) / 1e9
+    return [
+        *rows,
+        {"of a part": "all, at most", "GB": sum(x["GB"] for x in rows)},
+        {"of a part": "to be free when it is made, else it is refused", "GB": most},
+    ]
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, and print a row for each algorithm."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -83,7 +108,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--only", nargs="+", default=["bfs", "sssp"], choices=["bfs", "sssp"])
     parser.add_argument("--sources", type=int, default=5)
+    parser.add_argument("--estimate", action="store_true", help="print the memory of a part only")
     o = parser.parse_args(arguments)
+    if o.estimate:
+        table(estimate(o.scale, len(o.devices.split(",")), "sssp" in o.only))
+        return
     weight = (1, 255) if "sssp" in o.only else None
     devices = o.devices.split(",")
 

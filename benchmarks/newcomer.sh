@@ -19,10 +19,10 @@ unset PYTHONPATH
 TIMEFORMAT='%R %U %S'
 step() { # a command, with its seconds: by the clock, of processors
     local status
-    { time "$@" >out.txt 2>&1; } 2>time.txt
+    { time "$@" >$scratch/out.txt 2>&1; } 2>$scratch/time.txt
     status=$?
-    awk -v what="$(tr '\n' ' ' <<<"$*" | cut -c1-100)" '{ printf "%7.2f s %7.2f  %s\n", $1, $2 + $3, what }' time.txt
-    case $status in 0 | 10) ;; *) echo "exit status $status" && tail -5 out.txt ;; esac
+    awk -v what="$(tr '\n' ' ' <<<"$*" | cut -c1-100)" '{ printf "%7.2f s %7.2f  %s\n", $1, $2 + $3, what }' $scratch/time.txt
+    case $status in 0 | 10) ;; *) echo "exit status $status" && tail -5 $scratch/out.txt ;; esac
 }
 job() { # name, then commands on standard input
     local begin=$EPOCHREALTIME
@@ -33,9 +33,9 @@ job() { # name, then commands on standard input
     step "${PYTHON:-python3}" -m venv ${VENV:-} "$scratch/$1/venv"
     (
         PATH=$scratch/$1/venv/bin:$PATH
-        cd "$root" && step pip install -q "${install[@]}" && rm -f out.txt time.txt
+        cd "$root" && step pip install -q "${install[@]}"
         cd "$scratch/$1/work" && source /dev/stdin
-        tail -2 out.txt
+        tail -2 $scratch/out.txt
     )
     printf '%7.2f s  in all\n' "$(awk "BEGIN { print $EPOCHREALTIME - $begin }")"
 }

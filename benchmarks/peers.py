@@ -24,6 +24,8 @@ ITERATIONS, SAMPLED = 20, 4  # as in the registry: of PageRank; sources of betwe
 PAGERANK = f"pagerank, {ITERATIONS} iterations"
 SINGLE = f"{PAGERANK}, float32"
 BETWEENNESS = f"betweenness, {SAMPLED} sources"
+WEIGHTED = f"{BETWEENNESS}, weighted"
+EDGES = f"edge_betweenness, {SAMPLED} sources"
 JOHNSON = f"johnson, {SAMPLED} sources"
 PREDECESSORS = "sssp, predecessors"
 APPROXIMATE = "densest_subgraph, approximate"
@@ -171,11 +173,20 @@ def igraph(graph: Input) -> Tasks:
             Way(lambda _: upwards.topological_sorting(), lambda o: leads_forwards(graph, o))
         ],
         "core_number": [Way(lambda _: g.coreness(), np.asarray)],
+        "max_clique": [Way(lambda _: g.clique_number(), float)],
+        "colouring": [Way(lambda _: g.vertex_coloring_greedy(), lambda _: None)],  # another one
         "label_propagation": [  # other communities
             Way(lambda _: g.community_label_propagation(weights="weight"), lambda _: None)
         ],
         "louvain": [  # other communities
-            Way(lambda _: g.community_multilevel(weights="weight"), lambda _: None)
+            Way(lambda _: g.community_multilevel(weights="weight"), lambda _: None),
+            Way(lambda _: g.community_leiden("modularity", weights="weight"), lambda _: None),
+        ],
+        "bellman_ford": [
+            Way(
+                lambda s: g.distances(s, weights="weight", algorithm="bellman_ford"),
+                lambda d: distances(d[0]),
+            )
         ],
         "triangle_count": [
             Way(lambda _: g.transitivity_local_undirected(), lambda c: triangles(graph, c))
@@ -185,6 +196,15 @@ def igraph(graph: Input) -> Tasks:
                 lambda _: g.betweenness(directed=False, sources=sources),
                 lambda found: passed(graph, found),
             )
+        ],
+        WEIGHTED: [  # distances of doubles: paths of equal length differ
+            Way(
+                lambda _: g.betweenness(directed=False, sources=sources, weights="weight"),
+                lambda found: passed(graph, found),
+            )
+        ],
+        EDGES: [  # of the edges in another order
+            Way(lambda _: g.edge_betweenness(directed=False, sources=sources), lambda _: None)
         ],
     }  # fmt: skip
 
@@ -242,7 +262,21 @@ def networkit(graph: Input) -> Tasks:
             Way(lambda _: package.community.PLP(weighted).run(), lambda _: None)
         ],
         "louvain": [  # other communities
-            Way(lambda _: package.community.PLM(weighted).run(), lambda _: None)
+            Way(lambda _: package.community.PLM(weighted).run(), lambda _: None),
+            Way(lambda _: package.community.ParallelLeiden(weighted).run(), lambda _: None),
+        ],
+        "matching": [  # another one
+            Way(lambda _: package.matching.SuitorMatcher(weighted).run(), lambda _: None),
+            Way(lambda _: package.matching.PathGrowingMatcher(weighted).run(), lambda _: None),
+        ],
+        "maximal_independent_set": [  # another set
+            Way(lambda _: package.independentset.Luby().run(plain), lambda _: None)
+        ],
+        "max_clique": [
+            Way(
+                lambda _: package.clique.MaximalCliques(plain, maximumOnly=True).run(),
+                lambda found: float(len(found.getCliques()[0])),
+            )
         ],
         PAGERANK: [Way(pagerank, lambda found: shares(found.scores()))],
         BETWEENNESS: [  # draws its sources itself
@@ -321,6 +355,7 @@ def networkx(graph: Input) -> Tasks:
         "colouring": [  # another one
             Way(lambda _: package.greedy_color(g, "largest_first"), lambda _: None)
         ],
+        "max_clique": [Way(lambda _: max(map(len, package.find_cliques(g)), default=0), float)],
         "label_propagation": [  # other communities, without weights
             Way(lambda _: list(package.community.label_propagation_communities(g)), lambda _: None)
         ],
@@ -461,7 +496,7 @@ def answer_of(graph: Input, row: Algorithm) -> Callable[[Any], Any]:
     known: dict[str, Callable[[Any], Any]] = {
         "distance": lambda f: distances(host(f.distance)),
         "edges": lambda f: float(f.weight),
-        "points": lambda f: float(f.density),
+        "points": lambda f: float(f.density if hasattr(f, "density") else f.size),
         "order": lambda f: leads_forwards(graph, host(f.order)),
         "triangles": lambda f: f.total,
         "rank": lambda f: shares(host(f.rank)),

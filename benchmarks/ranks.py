@@ -3,6 +3,7 @@
     python benchmarks/ranks.py --scale 20 --ranks 1,2,4        # starts mpiexec for each number
     python benchmarks/ranks.py --scale 22 --device cuda        # a GPU for each rank: NCCL
     python benchmarks/ranks.py --scale 20 --rows ROWS          # for scaling.py
+    python benchmarks/ranks.py --scale 22 --ranks 1,2,4 --only morph.bfs --by range --permute
 
 Each rank has one thread, or one GPU; the time of a call is that of the slowest rank, whose result
 stays on the ranks.  With one rank the graph is an ordinary one.  With ``--beside`` a column for as
@@ -29,16 +30,29 @@ from morph import generate
 from morph.runtime.arrays import to_host
 
 ITERATIONS = 20
+SOURCES: dict[int, int] = {}  # by the identity of a graph
 PAGERANK = f"morph.pagerank, {ITERATIONS} iterations"
 ALGORITHMS = {
     PAGERANK: lambda g: morph.pagerank(g, tolerance=0, iterations=ITERATIONS)[0],
-    "morph.bfs": lambda g: morph.bfs(g, 0).distance,
-    "morph.sssp": lambda g: morph.sssp(g, 0).distance,
+    "morph.bfs": lambda g: morph.bfs(g, source_of(g)).distance,
+    "morph.sssp": lambda g: morph.sssp(g, source_of(g)).distance,
 }
 SETTINGS = {  # for root, and for more ranks than cores
     "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }  # fmt: skip
+
+
+def source_of(g: Any) -> int:
+    """Give a point with edges, the same for any number of ranks."""
+    if id(g) not in SOURCES:
+        SOURCES[id(g)] = int(g.edges.src[len(g.edges) // 2])
+    return SOURCES[id(g)]
+
+
+def named(only: str) -> dict[str, Any]:
+    """Give the algorithms whose names begin with one of some texts."""
+    return {k: f for k, f in ALGORITHMS.items() if k.startswith(tuple(only.split(",")))}
 
 
 def measure(o: argparse.Namespace) -> None:
@@ -50,7 +64,9 @@ def measure(o: argparse.Namespace) -> None:
     from mpi4py import MPI
 
     comm: Any = MPI.COMM_WORLD
-    size, draw = o.parts or comm.size, partial(generate.rmat, o.scale, 16, weight=(1, 255))
+    chosen = named(o.only)
+    size, weight = o.parts or comm.size, None if [*chosen] == ["morph.bfs"] else (1, 255)
+    draw = partial(generate.rmat, o.scale, 16, permute=o.permute, weight=weight)
     devices = [o.device if o.device == "cpu" else f"{o.device}:{k}" for k in range(size)]
     among = None if o.parts else comm
     if size > 1 and o.by == "range":
@@ -59,7 +75,7 @@ def measure(o: argparse.Namespace) -> None:
         g = draw(device=devices[comm.rank])
         g = morph.partition(g, devices, by=o.by, comm=among) if size > 1 else g
     found = []
-    for run in ALGORITHMS.values():
+    for run in chosen.values():
         seconds, result = median(
             lambda run=run: (comm.Barrier(), run(g), comm.Barrier())[1], o.repeat
         )
@@ -80,7 +96,8 @@ def started(ranks: int, o: argparse.Namespace, *more: str) -> tuple[list[float],
     """Start ranks; give what the first prints: milliseconds and checksums, and features."""
     mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
     command = [mpiexec, "-n", str(ranks), sys.executable, __file__, "--here", "--device", o.device,
-               "--scale", str(o.scale), "--by", o.by, "--repeat", str(o.repeat), *more]  # fmt: skip
+               "--scale", str(o.scale), "--by", o.by, "--repeat", str(o.repeat),
+               "--only", o.only, *(["--permute"] if o.permute else []), *more]  # fmt: skip
     done = subprocess.run(
         command, env=os.environ | SETTINGS, stdout=subprocess.PIPE, text=True, check=True
     )
@@ -96,6 +113,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--by", default="degree", choices=["range", "degree"])
+    parser.add_argument("--only", default="morph.", help="begins of names, such as morph.bfs")
+    parser.add_argument("--permute", action="store_true", help="number the points at random")
     parser.add_argument("--beside", action="store_true", help="as many parts in one process, too")
     parser.add_argument("--rows", help="file to append rows for scaling.py to")
     parser.add_argument("--here", action="store_true", help="this is a rank: measure")
@@ -108,10 +127,10 @@ def main(arguments: list[str] | None = None) -> None:
     known = list[dict[str, Any]]()
     for ranks in map(int, o.ranks.split(",")):
         numbers, shape = started(ranks, o)
-        if shape and one:
+        if shape and PAGERANK in one:
             seconds = {"one": one[PAGERANK][0] / 1e3, "seconds": numbers[0] / 1e3}
             known.append({"program": "pagerank", "executor": "ranks", **shape, **seconds})
-        for name, ms, checksum in zip(ALGORITHMS, numbers[::2], numbers[1::2], strict=True):
+        for name, ms, checksum in zip(named(o.only), numbers[::2], numbers[1::2], strict=True):
             first, wanted = one.setdefault(name, (ms, checksum))
             equal = abs(checksum - wanted) <= 1e-9 * abs(wanted)
             rows.append({"algorithm": name, "ranks": ranks, "ms": ms, "speedup": first / ms,
@@ -119,7 +138,7 @@ def main(arguments: list[str] | None = None) -> None:
                          **({"one process ms": ""} if o.beside else {})})  # fmt: skip
         if o.beside and ranks > 1:
             beside, _ = started(1, o, "--parts", str(ranks))
-            for x, ms in zip(rows[-len(ALGORITHMS) :], beside[::2], strict=True):
+            for x, ms in zip(rows[-len(named(o.only)) :], beside[::2], strict=True):
                 x["one process ms"] = ms
     table(rows)
     append(o.rows, known)

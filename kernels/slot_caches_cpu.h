@@ -4,8 +4,8 @@
 // contend for the list's counters at every item.  A warp of a GPU takes slots for 32 items together anyway.
 //
 // Invariant, as everywhere: COUNT, all reservations (of items or cached) and BUDGET together never exceed CAPACITY.
-// Cached slots are already included in COUNT, paid for by cached reservations; an item that uses a cached slot gives
-// its own reservation in exchange.  Unused cached slots are gaps, which the master closes at the barrier: the last
+// Cached slots are already included in COUNT, covered by cached reservations; an item that uses a cached slot transfers
+// its own reservation to the cache.  Unused cached slots are gaps, which the master closes at the barrier: the last
 // items of the list move there.  So only lists have caches: rows of tables do not move.
 
 struct SlotCaches;  // of all lists of a unit
@@ -82,7 +82,7 @@ MORPH_HOT i32 SlotCache::cached_slots(i32 n) {
     at += n;
     return i32(at - n);
 }
-// A slot for an item's reservation, or -1: there is no cached slot, and no cached reservation to pay for one.
+// A slot for an item's reservation, or -1: there is no cached slot, and no cached reservation that covers one.
 MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& reservation) {
     if (at == end) {
         meta = of;

@@ -144,14 +144,14 @@ MORPH_NATIVE_WORD(i64)
 MORPH_NATIVE_WORD(u64)
 MORPH_FN u32 add_release(u32* p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 
-static __thread u64 thread_totals[4];  // what a thread has to add to the places that all add to
-MORPH_OF_LAUNCH u64 single_totals[4];  // the same of one thread alone: its address needs no call
+static __thread u64 thread_totals[4];  // a thread's partial sums for the places that all items add to
+MORPH_OF_LAUNCH u64 single_totals[4];  // those of a single thread: their address needs no call
 MORPH_FN u64& thread_total(i32 i) { return *(multithreaded ? thread_totals + i : single_totals + i); }
 static __thread f64 thread_float_totals[4];  // the same of floats
 MORPH_OF_LAUNCH f64 single_float_totals[4];
 MORPH_FN f64& thread_float_total(i32 i) { return *(multithreaded ? thread_float_totals + i : single_float_totals + i); }
 
-// --- lanes: a warp is one thread, and no unit instantiates what needs more of them ----------------
+// --- lanes: a warp is one thread, and no unit instantiates code for more lanes --------------------
 
 constexpr u32 ALL_LANES = 1;
 template <Mode MODE> void load_vector(const u8* p, u32& x, u32& y);
@@ -179,7 +179,7 @@ MORPH_FN void pin(u32&) {}
 // --- threads --------------------------------------------------------------------------------------
 //
 // A pool that all units of the process share, bounded spinning followed by a futex, and the limit
-// of a team's size while a team does not pay or other processes use the cores.
+// of a team's size while a team is slower than one thread, or other processes use the cores.
 //
 // A waiting thread spins for 1 ms, or 50 us if competing processes were detected within the last second, then sleeps:
 // spinning longer could take the core from the thread that it waits for.  A team consists of the workers that answer
@@ -188,7 +188,7 @@ MORPH_FN void pin(u32&) {}
 // the time:
 //   A thread for which others had to sleep compares its processor time with the clock.  If the thread was ready but
 //   did not run, other processes use the cores, and teams have three quarters as many threads.
-//   A team pays if its threads together compute for more than `break_even` times the team's time: an item takes a
+//   A team is faster if its threads together compute for more than `break_even` times the team's time: an item takes a
 //   thread of a team up to that many times as long as a single thread.  If teams lost LATE more than they gained, one
 //   thread runs.
 // A team has no more threads than the machine has cores without runnable threads of other processes, where the kernel
@@ -293,7 +293,7 @@ constexpr i32 POOL_WORD = 16;  // index in `barrier` of the pool's address
 constexpr i64 LIMIT_FACTOR = 30, LONGEST_LIMIT = 2000000000;  // times the time lost; nanoseconds
 constexpr i64 BREAK_EVEN = 15, BREAK_EVEN_ADDING = 45;  // tenths; of steps that add to shared places
 constexpr i64 COUNT_INTERVAL = 5000000;              // nanoseconds between counts of runnable threads
-constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions whether a long-lived team pays
+constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions on a long-lived team
 constexpr u64 MEASURED = 1 << 21;                    // ticks between measurements of a thread: 0.5 to 2 ms
 
 struct Pool {
@@ -449,7 +449,7 @@ MORPH_COLD i64 measure() {
     clocks = {wall, processor, 0, 0, ticks(), clocks.spins};
     return lost;
 }
-// Decides whether teams pay.  Called by the only thread that runs.
+// Decides whether teams are faster than a single thread.  Called by the only thread that runs.
 MORPH_COLD void evaluate_team(i64 now) {
     i64 busy = __atomic_exchange_n(&pool->busy, 0, __ATOMIC_RELAXED), lost = now - pool->from - busy * 10 / break_even;
     pool->from = now, break_even = BREAK_EVEN;
@@ -830,6 +830,7 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
 // A word of a program's state.
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return load(a.state + word); }
 template <class A> MORPH_FN i64* host_report(const A&) { return nullptr; }
+MORPH_FN void announce(i64*, i64) {}
 
 // --- entry ----------------------------------------------------------------------------------------
 

@@ -279,6 +279,11 @@ template <class A, class R, class Step> MORPH_FN i64 work(const A&, const R&, co
 // A word of a program's state: of the launch before, unless this launch continues that one.
 template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return a.replay ? load(a.state + word) : 0; }
 template <class A> MORPH_FN i64* host_report(const A& a) { return a.report; }
+// Writes a word of the host's memory behind all words written before.
+MORPH_FN void announce(i64* word, i64 x) {
+    __threadfence_system();
+    *(volatile i64*)word = x;
+}
 
 // Whether block 0 polls the host's request now.  Called by its first thread; `last_poll` is uninitialised, so the first
 // poll is at once or some milliseconds later.

@@ -1,4 +1,4 @@
-"""What NetworkX asks of the backend ``morph`` when it is imported; see `morph.networkx_backend`."""
+"""Metadata of the backend ``morph``, read by NetworkX at import; see `morph.networkx_backend`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILES = "paths", "structure"
 
 
 def backend_info() -> dict[str, Any]:
-    """Describe the backend, and the functions that it has, without importing NetworkX."""
+    """Describe the backend and its functions, without importing NetworkX."""
     return {
         "backend_name": "morph",
         "project": "morph-engine",
@@ -23,7 +23,7 @@ def backend_info() -> dict[str, Any]:
 
 
 def functions() -> dict[str, str]:
-    """Give the names of the functions, and the first lines of their descriptions."""
+    """Return the names of the functions, with the first lines of their docstrings."""
     found = {}
     for name in FILES:
         spec = importlib.util.find_spec("morph")

@@ -27,6 +27,7 @@ def bind() -> None:
     adjacency.copy_entries.bind("morph.updates.in_place:copy_entries")
     graph.apply.bind("morph.updates.changes:apply")
     graph.pair_up.bind("morph.updates.changes:pair_up")
+    graph.single_changes.bind("morph.updates.single:single_changes")
     graph.partition.bind("morph.partition.partition:partition")
     kernels.launch_on_parts.bind("morph.partition.execution:launch_on_parts")
     parts.checkpoint.bind("morph.io.graph.checkpoint:checkpoint")

@@ -96,7 +96,8 @@ def graphs() -> None:
     some = morph.generate.uniform(12, 30, seed=1, directed=False)
     assert morph.community(some, list(range(12)), (4, 6), all=True)
     with mock.patch.object(community, "MAX_UNREDUCED_CPU", 0):
-        morph.community(some, 0, (4, 6))
+        morph.community(some, [0, 1], (4, 6))
+    morph.community(some, 0, (4, 6))
     with mock.patch.object(neighbourhood, "MAX_CANDIDATES", 1):  # else in rows of bits
         morph.community(some, list(range(12)), (4, 6))
         morph.community(some, 0, (4, 5), all=True)

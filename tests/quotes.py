@@ -62,7 +62,8 @@ def remade() -> dict[Path, str]:
             else:
                 made = next(p[name] for p in programs.values() if name in p)
                 lines = QUOTES[kind](made, starts)
-                text = "\n".join(lines).replace(f"{folder}/", "") + "\n"
+                # a text from the cache has the folder of an earlier run
+                text = re.sub(r'(#line \d+ )".*/', r'\1"', "\n".join(lines)) + "\n"
             return f"<!-- {kind} {what} -->\n```{language}\n{text}```\n"
 
         return {page: TABLE.sub(table, BLOCK.sub(block, page.read_text())) for page in PAGES}

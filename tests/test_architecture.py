@@ -65,7 +65,7 @@ LAYERS = {
     "algorithms.community": f"{PUBLIC} algorithms.graph algorithms.community",
     "algorithms.dynamic": f"{PUBLIC} algorithms.graph algorithms.dynamic",
     "algorithms.sat": f"{PUBLIC} validate algorithms.sat",
-    "algorithms.registry": "algorithms.graph algorithms.registry",
+    "algorithms.registry": "algorithms.graph algorithms.community algorithms.registry",
     "algorithms.triangulation": f"{PUBLIC} algorithms.triangulation",
     "algorithms.refinement": f"{PUBLIC} algorithms.triangulation algorithms.refinement",
     "algorithms": "",

@@ -11,6 +11,7 @@ from test_targets_programs import both_ways
 
 import morph
 from morph import foreach, func, kernel, program, sections
+from morph.launch.checked import is_checked
 from morph.prelude import atomic_add, barrier, i64, static
 from morph.testing import fail_allocation, team
 
@@ -151,3 +152,48 @@ def test_errors_of_parts(target):
         foreach(t, late)
     with pytest.raises(ValueError, match="until_empty goes without sections and barrier"):
         foreach(morph.Collection(t), late, t, until_empty=True)
+
+
+# --- the barrier before a step --------------------------------------------------------------------
+
+
+@kernel
+def count_down(r, limits):
+    r.x += limits[0].step
+    atomic_add(limits[0].most, -limits[0].fall)
+
+
+@kernel
+def count_up(r, limits):
+    r.x += limits[0].step
+
+
+@program
+def up_to_constant(t, limits):
+    n = 0
+    while n < limits[0].most:
+        few = limits[0].step
+        foreach(t, count_up, limits)
+        n += few
+    return n
+
+
+@program
+def up_to_falling(t, limits):
+    n = 0
+    while n < limits[0].most:
+        few = limits[0].step
+        foreach(t, count_down, limits)
+        n += few
+    return n
+
+
+@pytest.mark.parametrize(("run", "want"), [(up_to_constant, 10), (up_to_falling, 4)])
+def test_no_barrier_after_reading_what_is_never_written(run, want):
+    t = table("cpu", x=np.zeros(4, np.int64))
+    limits = table("cpu", most=np.array([9]), step=np.array([2]), fall=np.array([1]))
+    with team(2):
+        assert run(t, limits) == want
+    assert host(t.x).tolist() == [want] * 4
+    if not is_checked():
+        assert ("has_read = true" in run.source()) == (run is up_to_falling)

@@ -181,7 +181,7 @@ def test_kept_boundaries_and_budgets(tmp_path):
     few = report("refine", italy, "-a", 0.01, "-S", 5)
     assert few["added"] == 5 and set(few["unmet"]) == {"budget"}
     lines = invoke("refine", italy, "-a", 0.01, "-S5").stdout.splitlines()
-    assert lines[-1] == f"not as asked: {few['unmet']['budget']:,} triangles (budget)"
+    assert lines[-1] == f"limits not met: {few['unmet']['budget']:,} triangles (budget)"
 
 
 def test_conforming_by_letter(tmp_path):
@@ -228,7 +228,7 @@ def test_report_for_people():
     [
         (["-a", "x"], "--max-area: 'x' is not a number"),
         (["-a", "inf"], "--max-area: inf is not a positive, finite number"),
-        (["-a", "0.1", "-c"], f"--hull: {SQUARE} has triangles; -p triangulates its points again"),
+        (["-a", "0.1", "-c"], f"--hull: {SQUARE} has triangles; -p triangulates again"),
         (["--crossing", "split"], f"--crossing: {SQUARE} has triangles"),
         (["-n"], "--neigh says how files are written: it needs -o"),
         (["-S", "-1"], "Invalid value for '-S' / '--max-points'"),

@@ -120,7 +120,7 @@ def test_wrong_answers_are_told(cnf, tmp_path):
     report = json.loads(result.stdout)
     assert result.exit_code == 1 and not report["good"] and report["unset"] == 299
     assert "is not satisfied" in report["message"]
-    assert "299 variables not told were taken as false" in morph("check", cnf, answer).stdout
+    assert "299 variables without a value were assumed false" in morph("check", cnf, answer).stdout
     answer.write_text("s SATISFIABLE\nv 301 0\n")
     assert "the formula has 300 variables" in morph("check", cnf, answer).stderr
     assert morph("check", cnf, answer, "--as", "bfs").exit_code == 2

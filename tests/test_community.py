@@ -231,6 +231,40 @@ def test_small_hash_tables_and_batches():
     assert all(x == degrees[0] for x in degrees)
 
 
+def test_one_query_and_many_agree():
+    """One query is decided in one launch, unless it has many candidates or the hash table fills."""
+    edges, _ = planted(80, 6, 4, share=0.2)
+    g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
+    queries, size = [1, 5, 9, 5], (6, 10)
+    for degrees in (0, 64):
+        with mock.patch.object(module, "MAX_DEGREES_CPU", degrees):
+            many = morph.community(g, queries, size)
+            for q, wanted in zip(queries, many, strict=True):
+                with mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1):
+                    found = morph.community(g, q, size)
+                morph.validate.community(g, found, q, size)
+                assert found.proved and found.min_degree == wanted.min_degree
+    with (
+        mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1),
+        pytest.raises(ZeroDivisionError),
+    ):
+        morph.community(g, 1, (6, 12), progress=lambda _, __, nodes: 1 // (nodes < 9))
+    assert morph.community(g, 9, size).min_degree == many[2].min_degree  # no node is left
+    wide, _ = planted(700, 9, share=0.3)  # more than 256 candidates
+    g = morph.Graph.from_edges(*wide, n=700, symmetrize=True, device="cpu")
+    found = morph.community(g, 3, (3, 4))
+    morph.validate.community(g, found, 3, (3, 4))
+    assert found.proved and found.min_degree == 3
+    g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
+    with (
+        mock.patch.object(tasks, "FIRST_SLOTS_CPU", 4),
+        mock.patch.object(tasks, "MAX_DIRECT_CPU", 0),
+    ):
+        assert [morph.community(g, q, size).min_degree for q in queries] == [
+            x.min_degree for x in many
+        ]
+
+
 def test_a_size_for_each_query_and_a_graph_that_changes():
     edges, members = planted(80, 7, share=0.1)
     g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
@@ -304,6 +338,15 @@ def test_command(tmp_path):
     assert "query 0: minimum degree 2, one of 1: 0 1 2" in done.output
     saved = json.loads(out.read_text())
     assert saved["size"] == [2, 3] and saved["communities"][1]["min_degree"] == 1
+    checked = ["check", str(path), str(out)]
+    assert CliRunner().invoke(main, checked).output == "community: the answer is right\n"
+    saved["communities"][1]["vertices"] = [1, 3]
+    out.write_text(json.dumps(saved))
+    done = CliRunner().invoke(main, checked)
+    assert done.exit_code == 1 and "community: vertex 1 has degree 0" in done.output
+    out.write_text('{"command": "bfs"}')
+    done = CliRunner().invoke(main, checked)
+    assert done.exit_code == 2 and "is not what `morph community -o` saves" in done.stderr
     done = CliRunner().invoke(main, [*command, "--top", "2", "-o", str(out), "--device", "cpu"])
     assert "query 0: minimum degree 2: 0 1 2\nquery 0: minimum degree 1: 0 1\n" in done.output
     tops = json.loads(out.read_text())["communities"][0]["top"]

@@ -229,6 +229,7 @@ def test_the_command(tmp_path):
     assert done.exit_code == 0 and "value 2, edges in the cut 2" in done.output
     with np.load(out) as saved:
         assert saved["flow"][[0, 1]].tolist() == [1, 1] and saved["cut"][0]
+    assert "the answer is right" in CliRunner().invoke(main, ["check", str(path), str(out)]).output
     matrix = tmp_path / "g.mtx"  # undirected: the flow of an edge may be negative
     head = "%%MatrixMarket matrix coordinate integer symmetric\n4 4 5\n"
     matrix.write_text(head + "2 1 3\n3 1 2\n3 2 4\n4 4 7\n4 3 9\n")
@@ -242,6 +243,16 @@ def test_the_command(tmp_path):
     assert {(min(k), max(k)): abs(x) for k, x in flows.items()} == {
         (0, 1): 3, (0, 2): 2, (1, 2): 3, (2, 3): 5, (3, 3): 0}  # fmt: skip
     assert all(x * (u - v) >= 0 for (u, v), x in flows.items())
+    assert CliRunner().invoke(main, ["check", str(matrix), str(out)]).exit_code == 0
+    with np.load(out) as saved:
+        np.savez(out, **{**saved, "flow": -saved["flow"]})
+    done = CliRunner().invoke(main, ["check", str(matrix), str(out)])
+    assert done.exit_code == 1 and "max-flow: -5 flows out of 3" in done.output
+    args = [str(matrix), "--source", "0", "--sink", "3", "-o", str(out)]  # the other way
+    assert CliRunner().invoke(main, ["max-flow", *args]).exit_code == 0
+    with np.load(out) as saved:
+        assert saved["flow"].tolist() == [-x for x in flows.values()] and saved["value"] == 5
+    assert CliRunner().invoke(main, ["check", str(matrix), str(out)]).exit_code == 0
     report = json.loads(CliRunner().invoke(main, [*given, "--json"]).output)
     assert (report["value"], report["source"], report["sink"]) == (2, 0, 3)
     path.write_text("0 1 1.5\n1 3 2\n")

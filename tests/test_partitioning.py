@@ -333,6 +333,68 @@ def test_totals_of_all_parts():
     assert [h.what for h in found.hidden] == ["owned_points"]
 
 
+@morph.func
+def mark(s, value):
+    s.number = value
+
+
+@morph.kernel
+def write_one_value(p, s, g, n):
+    one = n + 1
+    if p.rank > 0:
+        mark(s, 3)
+        s.last = one
+    if p.id != n:
+        return
+    s.largest = p.near
+
+
+@morph.kernel
+def write_in_one_item(p, s, table):
+    s.number = p.near
+    table[p.id].number += p.near
+
+
+@morph.kernel
+def write_any(p, s):
+    s.number = p.near  # race: any of them will do
+    for t in p.outnbrs:
+        t.label = 1
+    for t in p.outnbrs:
+        t.label = 1
+
+
+@morph.kernel
+def two_loops(s, g):
+    a, most = 0, -1
+    for p in g.points:
+        a += p.near
+        p.label = p.near + 1
+    for p in g.points:
+        most = max(most, p.label)
+        s.steps = 1
+    s.number = a
+    s.largest = most
+
+
+def test_plain_writes_that_parts_make_alike():
+    g = graph()
+    s = morph.Scalars(g, number=0, largest=-1, last=0, steps=0)
+    totals = [
+        derived(kernel, items, *args, where=where).totals
+        for kernel, items, args, where in [
+            (write_one_value, g.points, (s, g, 2), None),
+            (write_in_one_item, g.points, (s, s.table), lambda p: p.id == 4 and p.near > 1),
+            (write_any, g.points, (s,), None),
+            (two_loops, s.table, (g,), None),
+        ]
+    ]
+    ops = [{(t.column, t.op) for t in found} for found in totals]
+    assert ops[0] == {("number", "set"), ("last", "set"), ("largest", "set")}
+    assert ops[1] == ops[2] == {("number", "set")}
+    assert ops[3] == {("number", "sum"), ("largest", "max"), ("steps", "set")}
+
+
 @morph.kernel
 def from_in_edges(p):
     for e in p.inedges:

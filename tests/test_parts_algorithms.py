@@ -17,6 +17,8 @@ import morph
 from morph.algorithms.graph import bfs, sssp, triangles, workspace
 from morph.algorithms.registry import ROWS
 from morph.operators.edge_map import pull_first
+from morph.partition.persistent import PersistentProgram
+from morph.partition.tables import EarlyResults
 from morph.prelude import i32
 
 DEVICES = [["cpu"], ["cpu"] * 2, ["cpu", "python", "cpu"], ["cpu"] * 4]
@@ -92,6 +94,36 @@ def test_bfs_pulls(tmp_path):
     del parts
     gc.collect()
     assert not pull_first.launches  # which its filter would keep alive
+
+
+def early(graph):
+    """The results of algorithms whose columns are copied behind their programs."""
+    ranks = morph.pagerank(graph, iterations=5)
+    far, near = morph.sssp(graph, 3), morph.sssp(graph, 3, targets=[5])
+    return morph.bfs(graph, 3).distance, far.distance, near.distance, ranks.rank, ranks.iterations
+
+
+def test_results_that_gpus_copy_behind_a_program(monkeypatch):
+    g = morph.generate.rmat(8, device="cpu")
+    g.edges.add("weight", i32)
+    g.edges.weight = (g.edges.src[:] + g.edges.dst[:]) * 7919 % 100 + 1
+    parts = morph.partition(g, ["cpu"] * 2)
+    wanted, copied, run = early(parts), [], PersistentProgram._execute
+
+    def execute(self, behind):
+        found = run(self, None)
+        if behind is not None:  # as a GPU does, before the host knows of the end
+            behind()
+            copied.append(behind)
+        return found
+
+    monkeypatch.setattr(PersistentProgram, "_execute", execute)
+    for columns in (EarlyResults._copy, lambda self: self._table.no_column):  # all made, none made
+        monkeypatch.setattr(EarlyResults, "_copy", columns)
+        copied.clear()
+        found = early(parts)
+        assert len(copied) == 4 and parts.behind is None
+        assert all(np.allclose(a, b) for a, b in zip(found, wanted, strict=True))
 
 
 def test_sssp_of_a_dense_graph_sends_distances_only_before_it_pulls():

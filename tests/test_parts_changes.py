@@ -1,5 +1,7 @@
 """Batches of changes of graphs in parts: as one device does, all or nothing; kernels run after."""
 
+import itertools
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from pretend import pretended
 from ranks import output_of_ranks
 
 import morph
+from morph.partition import messages
 from morph.prelude import atomic_add, atomic_min, f64, i32
 
 N = 12
@@ -353,3 +356,26 @@ def test_batches_on_a_device_and_the_host(directed, monkeypatch):
 @pytest.mark.parametrize("devices", [["cuda", "cuda"], ["cpu", "cuda", "cuda"]])
 def test_batches_on_gpus(devices, directed):
     batches_on(devices, directed)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize("few", [messages.FEW, 0])  # by comparing, by sorting
+def test_messages_go_to_the_owners_in_order(parts, few, monkeypatch):
+    monkeypatch.setattr(messages, "FEW", few)
+    g = morph.partition(morph.generate.grid(6, 6, device="cpu"), ["cpu"] * parts)
+    for changed in (False, True):
+        if changed:  # then mirrors lie in no order
+            g.apply(inserts=([0, 1, 35], [35, 20, 0]))
+        for k, own in itertools.product(range(parts), (False, True)):
+            share, local = g.points._share(k), g.local(k).points
+            first = 0 if own else share.owned
+            items = np.random.default_rng(k).integers(first, len(local), 50).astype(np.int32)
+            box = morph.Collection(local, name="messages0", value=np.int32)
+            box.extend(items, value=np.arange(50))
+            found = messages.sent_messages(g, k, "points", box, ["value"], own)
+            assert sorted(np.concatenate([v for _, v in found]).tolist()) == [*range(50)]
+            for j, (at, value) in enumerate(found):
+                rows = np.arange(len(local))
+                rows = rows if j == k else rows[share.mirrors_from(j)]
+                assert np.array_equal(rows[at], items[value]) and (np.diff(value) > 0).all()
+                assert at.dtype == np.int32 and not np.shares_memory(value, box.value.array)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from refining import square, violating
 from scipy.spatial import Delaunay
 
 import morph
+from morph.algorithms.refinement import rounds
+from morph.algorithms.refinement.parameters import Request, _segments_first
 from morph.algorithms.refinement.refine import refine_with_report
 from morph.mesh import Pslg
 
@@ -258,3 +262,24 @@ def test_sources():
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         morph.refine(square(3, 0), device="cpu", **options)
+
+
+# --- what is examined, and in which order ---------------------------------------------------------
+
+
+def test_all_triangles_are_examined_only_if_one_was_given_up(monkeypatch):
+    examined, inner = [], rounds.examine
+    monkeypatch.setattr(rounds, "examine", lambda *args: examined.append(args) or inner(*args))
+    assert refine_with_report(square(40, 3), 25, device="cpu").unmet == {}
+    assert not examined
+    kept = refine_with_report(cross(), 25, 0.2, boundary="keep-all", device="cpu")
+    assert kept.unmet and examined
+
+
+def test_segments_come_first_above_30_degrees_on_a_cpu_only():
+    asked = Request(33.0, math.inf, False, False, "split", None, False, False)
+    for size, kind, want in (
+        (20_000, "cpu", True), (20_000, "cuda", False), (9000, "cuda", True)
+    ):  # fmt: skip
+        mesh = SimpleNamespace(triangles=range(size), segments=range(9))
+        assert _segments_first(mesh, asked, kind) == want

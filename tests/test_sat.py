@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import pretended
 from sat import brute, clause_lists, full, refutes
 from targets import everywhere, host, tries
 
@@ -248,3 +249,14 @@ def test_a_variable_in_very_many_clauses_does_not_hold_up():
     assert found.unsatisfied > 0 and found.flips < 200
     told = survey.solve(formula, 1, device="cpu", time=0.5, complete=False)
     assert told.status == "UNKNOWN" and "time is up" in told.reason  # after seconds, not minutes
+
+
+def test_a_search_on_the_host_has_the_rows_that_a_device_has_sorted(monkeypatch):
+    formula = morph.generate.random_ksat(3, 200, 4.0, 1)
+    model = walksat(formula, device="cpu").model
+    model[:5] ^= True  # few clauses are unsatisfied: one thread begins
+    want = walksat(formula, model, device="cpu", seed=5)
+    there = pretended(monkeypatch)
+    found = walksat(formula, model, device=there, seed=5)
+    assert found.unsatisfied == 0 and found.flips == want.flips > 0 and found.steps == 0
+    assert found.model.tolist() == want.model.tolist()

@@ -1,10 +1,10 @@
-"""Large arrays from a GPU arrive whole, whatever their type and how many chunks they are."""
+"""Large arrays to and from a GPU arrive whole, whatever their type and number of chunks."""
 
 import numpy as np
 import pytest
 
 import morph
-from morph.runtime.transfer import CHUNK, LARGE, SLOTS
+from morph.runtime.transfer import CHUNK, FETCHED, LARGE
 
 pytestmark = pytest.mark.gpu
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
         ((LARGE,), np.uint8),
         ((LARGE // 24 + 7, 3), np.float64),
         ((LARGE + 1,), np.bool_),
-        (((SLOTS * CHUNK * 5 // 2) // 4 + 3,), np.int32),  # every slot is used again
+        (((FETCHED * CHUNK * 5 // 2) // 4 + 3,), np.int32),  # every slot is used again
     ],
 )
 def test_a_large_array_arrives_whole(shape, dtype):
@@ -29,3 +29,6 @@ def test_a_large_array_arrives_whole(shape, dtype):
     assert got.dtype == dtype
     assert (got == want).all()
     assert (device.to_host(turned) == want.T).all()
+    sent = device.asarray(want)
+    assert sent.dtype == dtype
+    assert (sent.get() == want).all()

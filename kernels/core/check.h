@@ -36,8 +36,8 @@ struct Found {
     i32 kind, site;
     i64 item, row, value, limit, other, other_site;
 };
-// Whether a violation is to be reported rather than the one in `check`.  Written in this order of words, and read in
-// the opposite one, a smaller key never comes with the rest of a larger one.
+// Whether a violation replaces the one in `check`.  Its words are written in this order and read in the opposite order,
+// so that a reader never combines a smaller key with other words of a larger one.
 MORPH_FN bool is_less(const i64* check, const Found& f, i64 key) {
     i64 least = load(check + CHECK_KEY);
     full_fence();
@@ -71,7 +71,7 @@ MORPH_CALL void record_violation(i64* check, const Found& f, i64 key) {
 }
 template <class I> MORPH_FN void stop(const At<I>& at, Violation kind, i64 value, i64 limit) {
     if (at.it.failed) return;
-    if (at.site < 0) return;  // a reservation may precede an access that is not made
+    if (at.site < 0) return;  // evaluated for a reservation; the program may not execute the access
     at.it.failed = VIOLATED;
     record_violation(at.check, Found{kind, at.site, at.it.position, at.it.row, value, limit, -1, -1},
                      (at.it.position + 1) << SITE_BITS);

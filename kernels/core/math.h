@@ -14,7 +14,7 @@ template <class T> MORPH_FN T wrap_mul(T x, Value<T> y) { return T(Wraps<T>(x) *
 template <class T> MORPH_FN constexpr bool is_float() { return T(0.5) != T(0); }
 template <> MORPH_FN constexpr bool is_float<f16>() { return true; }
 
-// The same of f16, in f32.
+// The same for f16, in f32.
 #define MORPH_HALF(NAME) MORPH_FN f16 NAME(f16 x) { return f16(NAME(f32(x))); }
 MORPH_HALF(sqrt_of)
 MORPH_HALF(exp_of)
@@ -29,7 +29,7 @@ MORPH_HALF(tan_of)
 // Of f32, exp2 and log2 are sums and products that IEEE 754 defines, so all targets give the same bits;
 // within 1 ulp.  Minimax polynomials of (2^x - 1) / x and log2(1 + x) / x.  Below 2^-126 exp2 gives 0.
 MORPH_FN f32 exp2_of(f32 x) {
-    f32 y = x >= -126.f ? x < 128.f ? x : 0.f : 0.f;  // no branches: a GPU would have to join them again
+    f32 y = x >= -126.f ? x < 128.f ? x : 0.f : 0.f;  // without branches, which would diverge on a GPU
     f32 whole = floor_of(y + 0.5f), f = y - whole, p = 0.00015353362f;
     p = fused(p, f, 0.00133988739f);
     p = fused(p, f, 0.00961843692f);
@@ -65,7 +65,7 @@ MORPH_FN f32 log2_of(f32 x) {
 MORPH_FN f16 exp2_of(f16 x) { return f16(exp2_of(f32(x))); }
 MORPH_FN f16 log2_of(f16 x) { return f16(log2_of(f32(x))); }
 
-// The sign bit of a float, whatever its size.
+// The sign bit of a float of any size.
 template <class T> MORPH_FN bool sign_of(T x) { return to_bits(x) >> (8 * sizeof(T) - 1); }
 template <class T> MORPH_FN T signed_zero(bool negative) { return negative ? T(-0.0) : T(0.0); }
 
@@ -92,7 +92,7 @@ template <class T> MORPH_FN T floor_div(T x, T y) {
         return divide(x, y).quotient;
     } else {
         if (y == T(0)) return T(0);
-        if (y == T(-1) && T(-1) < T(0)) return wrap_sub(T(0), x);  // also where x is the least integer
+        if (y == T(-1) && T(-1) < T(0)) return wrap_sub(T(0), x);  // also if x is the smallest integer
         return T(x / y - (x % y != 0 && (x < T(0)) != (y < T(0))));
     }
 }
@@ -115,7 +115,7 @@ template <class T> MORPH_FN T shift_right(T x, T n) {
     return u64(n) < 8 * sizeof(T) ? T(x >> n) : x < T(0) ? T(-1) : T(0);
 }
 
-// A float as an integer: towards zero, the nearest that T has where it has none, and of NaN 0.
+// Converts a float to an integer: truncates towards zero, saturates, and converts NaN to 0.
 template <class T, class F> MORPH_FN T to_int(F x) {
     constexpr bool SIGNED = T(-1) < T(0);
     constexpr i32 BITS = 8 * sizeof(T) - SIGNED;
@@ -127,7 +127,7 @@ template <class T, class F> MORPH_FN T to_int(F x) {
         return x == x ? T(x) : T(0);
     } else if constexpr (CONVERTS_TO_LEAST && SIGNED && sizeof(T) >= 4) {
         T found = T(x);
-        if (__builtin_expect(found == T(~MOST), false)) {  // of bits, so that loops are vectorised
+        if (__builtin_expect(found == T(~MOST), false)) {  // integer operations, so that loops are vectorised
             Bits<F> bits = to_bits(x);
             bool nan = Bits<F>(bits << 1) > Bits<F>(to_bits(F(infinity())) << 1);
             found = nan ? T(0) : bits >> (8 * sizeof(F) - 1) ? found : MOST;
@@ -141,7 +141,7 @@ template <class T, class F> MORPH_FN T to_int(F x) {
 }
 template <class T> MORPH_FN T to_int(f16 x) { return to_int<T>(f32(x)); }
 
-// The next value of a range: behind the last there may be none, then it ends at the largest, or least.
+// The next value of a range, saturated: after the last value the sum may exceed i64.
 template <i64 STEP> MORPH_FN i64 range_next(i64 k) {
     constexpr i64 MOST = 0x7fffffffffffffffll, END = STEP > 0 ? MOST : -MOST - 1;
     constexpr i64 LAST = END - STEP;
@@ -158,7 +158,7 @@ template <class T> MORPH_FN T abs_of(T x) {
     if constexpr (is_float<T>()) return from_bits<T>(to_bits(x) & ~(Bits<T>(1) << (8 * sizeof(T) - 1)));
     else return x < T(0) ? wrap_sub(T(0), x) : x;
 }
-// The e with 2^e <= |x| < 2^(e + 1): the exponent's bits, so 0 and subnormal numbers have the least.
+// The e with 2^e <= |x| < 2^(e + 1), from the exponent's bits: 0 and subnormal numbers have the smallest e.
 template <class T> MORPH_FN i32 exponent_of(T x) {
     constexpr i32 FRACTION = sizeof(T) == 8 ? 52 : sizeof(T) == 4 ? 23 : 10;
     constexpr i32 MOST = (1 << (8 * sizeof(T) - 1 - FRACTION)) - 1;
@@ -168,7 +168,7 @@ template <class T> MORPH_FN i32 popcount_of(T x) {
     if constexpr (sizeof(T) == 8) return popcount(u64(x));
     else return popcount(u32(Bits<T>(x)));
 }
-template <class T> MORPH_FN i32 ctz_of(T x) {  // of 0 the number of bits, as has clz
+template <class T> MORPH_FN i32 ctz_of(T x) {  // for 0 the number of bits, like clz
     if (x == T(0)) return 8 * sizeof(T);
     if constexpr (sizeof(T) == 8) return trailing_zeros(u64(x));
     else return trailing_zeros(u32(Bits<T>(x)));
@@ -177,7 +177,7 @@ template <class T> MORPH_FN i32 clz_of(T x) {
     if constexpr (sizeof(T) < 8) return leading_zeros(u32(Bits<T>(x))) - i32(32 - 8 * sizeof(T));
     else return u64(x) >> 32 ? leading_zeros(u32(u64(x) >> 32)) : 32 + leading_zeros(u32(x));
 }
-// The sum, or the end of the type's range that it would pass.
+// The sum, saturated to the range of the type.
 template <class T> MORPH_FN T sat_add_of(T x, T y) {
     T sum = wrap_add(x, y);
     if constexpr (T(-1) < T(0)) {
@@ -189,7 +189,7 @@ template <class T> MORPH_FN T sat_add_of(T x, T y) {
 }
 MORPH_FN f16 atan2_of(f16 y, f16 x) { return f16(atan2_of(f32(y), f32(x))); }
 MORPH_FN f16 float_power(f16 x, f16 y) { return f16(float_power(f32(x), f32(y))); }
-// x ** y.  Of integers it wraps; to a negative power, 1 and -1 alone are not rounded to 0.
+// x ** y.  For integers it wraps; with a negative exponent it is 0, except for the bases 1 and -1.
 template <class T> MORPH_FN T pow_of(T x, T y) {
     if constexpr (is_float<T>()) {
         return float_power(x, y);

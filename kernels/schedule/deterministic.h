@@ -20,7 +20,7 @@ MORPH_FN bool compete(const A& a, R& t, const Step& s, I& it) {
     return true;
 }
 
-// Between the last claim and the first check: whether an item could not allocate.
+// The barrier between the last claim and the first check; broadcasts whether an item could not allocate.
 template <class A, class R> MORPH_FN void meet(const A& a, R& t) {
     if (arrive(a, t)) broadcast(t, load(a.status + FAILED) != 0);
     release_barrier(a, t);

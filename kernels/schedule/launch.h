@@ -239,7 +239,7 @@ MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& 
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 most = team_size() > 1 ? SINGLE_THREAD_ITEMS : end;
-    i64 wait = team_size() > 1 ? kept_work<Step>() : end;  // more items are worth a team
+    i64 wait = team_size() > 1 ? kept_work<Step>() : end;  // with more items, a team is faster
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::SlotCaches caches;
     s.take_all(a, t, caches);

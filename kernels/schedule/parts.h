@@ -43,7 +43,7 @@ template <class A> MORPH_FN i64* mailbox(const A& a, i32 part) {
     return (i64*)load_fixed(a.parts + PARTS_MAILBOXES + part);
 }
 
-// What all parts have published at a crossing.
+// The words that all parts have published at a crossing.
 struct Published {
     i32 parts;
     const u64* first;
@@ -123,7 +123,7 @@ template <class Op, class T> MORPH_FN T agreed(const Published& w, i32 word, T b
     for (i32 k = 1; k < w.parts; k++) {
         T v = from_bits<T>(Bits<T>(w(k, word)));
         if constexpr (IS<Op, Plus>) {
-            if (v != before) x = Plus::of(x, Minus::of(v, before));  // infinity less itself is not a number
+            if (v != before) x = Plus::of(x, Minus::of(v, before));  // infinity minus itself is NaN
         } else if constexpr (IS<Op, Put>) {
             if (x == before || (x != x && before != before)) x = v;
         } else if constexpr (IS<Op, Sum>) {
@@ -200,7 +200,7 @@ MORPH_FN void send_rows(
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 peers) {
     const Route r(a, route);
-    for (i32 i = 1; i < r.parts; i++) {  // parts begin with different ones
+    for (i32 i = 1; i < r.parts; i++) {  // each part begins with a different receiver
         const i32 k = (r.own + i) % r.parts;
         const i64 from = r[ROUTE_SENT_BOUNDS + k], to = r[ROUTE_SENT_BOUNDS + k + 1];
         send_rows<SIZE>(column, column_in(a, column, peers, k), r.rows(ROUTE_SENT), r[ROUTE_FIRST_MIRROR + k] - from,
@@ -212,12 +212,12 @@ MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 pe
 // rows, whose values have at least the size of one transfer between GPUs; a warp reads the marks of 32 words at once.
 template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {
     u8* mark = (u8*)load_fixed(a.parts + marks) + row / MARKED_ROWS;
-    if (TARGET_GPU || !load(mark)) store(mark, u8(1));  // threads of a CPU do not take the line from each other
+    if (TARGET_GPU || !load(mark)) store(mark, u8(1));  // CPU threads avoid transfers of the cache line
 }
 
 // Sends the own values of marked rows to their mirrors in all other parts, and clears the marks; a crossing follows.
-// Where mirrors are fewer than words of marks, all are sent, and no marks are read.  Where at least
-// half of a warp's words have marks, it sends the rows of all its words, which takes less time than word after word.
+// If there are fewer mirrors than words of marks, all are sent, and no marks are read.  If at least
+// half of a warp's words have marks, it sends the rows of all its words, which is faster than word by word.
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 peers, i32 marks) {
     constexpr i32 GROUP = 8 * MARKED_ROWS;  // rows of a word
@@ -301,9 +301,9 @@ MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 
 // --- messages -------------------------------------------------------------------------------------
 //
 // An item of an outbox is a mirror, or an own row; the message goes to the owner of the row, as an item of its inbox.
-// Parts first count their messages to each, and send these numbers at a crossing; so each knows the places of its
-// messages in all inboxes.  All inboxes of one kind have the same capacity in all parts, so all parts decide alike whether
-// they are to grow.
+// Parts first count their messages to each part, and exchange the counts at a crossing; so each part can compute the
+// positions of its messages in all inboxes.  Inboxes of one kind have the same capacity on all parts, so all parts make
+// the same decision to grow them.
 
 // The part that owns a row: an own row, or a mirror.
 MORPH_FN i32 owner_of(const Route& r, i64 row) {
@@ -340,7 +340,7 @@ MORPH_FN bool is_quiet(const Published& w) {
     for (i32 to = 0; to < w.parts; to++) all += sum_of_parts(w, to);
     return all == 0;
 }
-// By the master at that crossing.  Returns whether the inboxes, store number `inbox` of the unit, are to grow first.
+// By the master at that crossing.  Returns whether the inboxes, store number `inbox` of the unit, must grow first.
 template <class A> MORPH_FN bool take_message_counts(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
     const i32 own = part_number(a);
     i64 most = 0;
@@ -397,7 +397,7 @@ MORPH_FN void push_messages(const A& a, R& t, i64* meta, const C& items, i32 rou
     }
     sync_warp();
 }
-// By the master at the crossing after that: the inbox has what was sent to this part.
+// By the master at the crossing after that: the inbox contains the messages to this part.
 template <class A> MORPH_FN void receive_messages(const A& a, i64* inbox_meta) {
     const i64 n = load(a.parts + PARTS_RECEIVED);
     clear_message_counts(a);

@@ -1,10 +1,10 @@
 // Rebuilds the adjacency of a graph inside a launch, after a step that has deleted or created points or edges.
 //
-// Problem: the rows of the adjacency (storage/graph.h) are to have all live edges and no others, each row in order of
-// edge ids, as if the host had built them; and edges at deleted points are to be deleted.
+// Problem: the rows of the adjacency (storage/graph.h) must contain exactly the live edges, each row in order of edge
+// ids, as if the host had built them; and edges at deleted points must be deleted.
 // Method: edges at deleted points are found by a scan of the table.  In each direction the old entries whose edges
 // are alive are merged with the created edges, sorted by point and id: the new position of an old entry is its old one,
-// less the number of deleted entries before it, plus that of created edges before it.  All numbers come from prefix
+// minus the number of deleted entries before it, plus that of created edges before it.  All numbers come from prefix
 // sums, so the result does not depend on the number of threads.  Threads take equal parts of all entries and of all
 // edges, so long rows cost no more than short ones.
 // Cost: some passes over the edges and entries, and 4 barriers a direction; if edges were created, 2 more barriers for

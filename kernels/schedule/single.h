@@ -1,10 +1,10 @@
 // single(collection): locks all rows of a collection for one of the competing items.
 //
-// Invariant: the owner of a row is the least key that has claimed it.  Keys are unique, and the keys of a round are
+// Invariant: the owner of a row is the smallest key that has claimed it.  Keys are unique, and the keys of a round are
 // less than those of all earlier rounds, so nothing has to be released.  An item wins if all its rows still have its
-// key and no guarded row has a lesser key of this round; so no two winners share a row, and the item with the least
-// key wins: every round makes progress.  A barrier separates claims from checks, and another one checks from the
-// next claims.
+// key and no guarded row has a smaller key of this round; so no two winners share a row, and the item with the
+// smallest key wins: every round makes progress.  A barrier separates claims from checks, and another one checks from
+// the next claims.
 
 MORPH_FN u32 mix32(u32 h) {  // the finaliser of MurmurHash3, one-to-one
     h = (h ^ h >> 16) * 0x85ebca6bu;

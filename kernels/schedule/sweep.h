@@ -16,9 +16,9 @@ constexpr i32 IN_FLIGHT = 2, SHORT_ROW = 2, MIDDLE_ROW = 8, WASTED_1 = 4, WASTED
 constexpr i64 ROW_COST = 1;
 #else
 constexpr i32 IN_FLIGHT = 4;   // entries of a lane whose loads overlap
-constexpr i32 SHORT_ROW = 16;  // rows of a tile up to this size are run by one lane each
-constexpr i32 MIDDLE_ROW = 512;  // and up to this one by 8,
-constexpr i32 WASTED_1 = 4, WASTED_8 = 3;  // if the longest is at most so many times as long as the mean
+constexpr i32 SHORT_ROW = 16;  // a lane processes each row of a batch of 32 up to this size,
+constexpr i32 MIDDLE_ROW = 512;  // 8 lanes up to this size,
+constexpr i32 WASTED_1 = 4, WASTED_8 = 3;  // if the ratio of the longest row to the mean is at most this
 constexpr i64 ROW_COST = 8;    // cost of a row, in entries, besides its entries
 #endif
 
@@ -27,8 +27,8 @@ template <class T> MORPH_FN T sum_of_all(T x) {  // on all lanes
     return x;
 }
 
-// Reductions over the rows of a tile, each by LANES adjacent lanes, so 32 / LANES rows at once; entries `low` to `high`
-// from `base` on are those of this lane's row.  The next entries are looked up while those before are reduced.
+// Reductions over a batch of 32 rows, each by LANES adjacent lanes, so 32 / LANES rows at once; entries `low` to `high`
+// from `base` on are those of this lane's row.  The next entries are loaded while the previous ones are reduced.
 template <i32 LANES, class A, class Step, class I>
 MORPH_FN typename Step::Reductions sum_rows_by_lanes(const A& a, const Step& s, I& it,
                                                      const typename Step::LiveIn& live_in, i64 base, i32 low, i32 high) {
@@ -70,7 +70,7 @@ MORPH_FN typename Step::Reductions sum_rows_by_lanes(const A& a, const Step& s, 
     return mine;
 }
 
-// Reductions over the `n` entries of a tile, from `base` on; `low` to `high` are those of this lane's row.
+// Reductions over the `n` entries of a batch of rows, from `base` on; `low` to `high` are those of this lane's row.
 template <class A, class Step, class I>
 MORPH_FN typename Step::Reductions sum_rows(const A& a, const Step& s, I& it, const typename Step::LiveIn& live_in,
                                             i64 base, i32 low, i32 high, i32 n) {
@@ -138,7 +138,7 @@ template <class A, class R, class Step> MORPH_FN void each_sweep(const A& a, R& 
     Reductions reductions, before;
     bool waits = false;  // the row continues in the next warp's part
     i64 i = from < to ? first + last_of(last - first, [&](i64 i) { return place(first + i) <= from; }) : last;
-    i64 next_low = 0, next_high = 0;  // of the rows that follow: loaded while those before are summed
+    i64 next_low = 0, next_high = 0;  // of the next rows: loaded while the previous ones are summed
     auto reach = [&](i64 i) {
         i64 row = min_of(i + lane_id(), last - 1);
         next_low = s.begin(a, row), next_high = s.begin(a, row + 1);

@@ -52,6 +52,7 @@ template <class A> MORPH_FN void report(const A& a, u32 round) {
     if (!report) return;
     report[FAILED] = load(a.status + FAILED);
     report[ROUND] = round;
+    announce(report + ENDED, a.launch);  // the host polls it
 }
 
 // Selects the i-th of some constants.

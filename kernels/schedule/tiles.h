@@ -1,13 +1,13 @@
 // Tiles: reductions over the rows of all points whose entries are ordered by their other ends, see graph/tiles.py.
 //
-// A block runs all entries of a tile and adds what they reduce to in shared memory, by row; then it runs the epilogues
-// of these rows.  All blocks proceed through the other ends in the same order and at about the same speed, so that
-// what they read there is in the cache.
+// A block processes all entries of a tile and adds their reductions in shared memory, by row; then it runs the
+// epilogues of these rows.  All blocks proceed through the other ends in the same order and at about the same speed, so
+// that the data read there are in the cache.
 //
-// A Step whose sums are taken so has `tiles(a)`, the type `Tiled`, no live-in locals, and one reduction of 8 bytes.
+// A Step that uses tiles has `tiles(a)`, the type `Tiled`, no live-in locals, and one reduction of 8 bytes.
 
 struct Tiles {
-    const i64* tile;  // rows of a tile, number of tiles, and where the entries of each begin
+    const i64* tile;  // rows of a tile, number of tiles, and the first entry of each tile
     const i32* ends;  // by entry, the other end,
     const u16* place;  // and the row in the tile
 };

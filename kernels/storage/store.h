@@ -19,8 +19,8 @@ struct ItemBase {
     bool reserved = false;  // later additions to local collections cannot fail
 #endif
     MORPH_FN ItemBase(i64 position) : position(position), row(RowId(position)), failed(0) {}
-    MORPH_FN i64 deferred_bit() const { return position; }  // an item of a unit with sections has its own
-    MORPH_FN void move_to(i64 other) {  // before anything has run
+    MORPH_FN i64 deferred_bit() const { return position; }  // items of units with sections redefine it
+    MORPH_FN void move_to(i64 other) {  // before the item is executed
         position = other;
         row = RowId(other);
         failed = 0;

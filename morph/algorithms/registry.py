@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.community.plex import max_k_plex
 from morph.algorithms.graph.bellman_ford import bellman_ford
 from morph.algorithms.graph.betweenness import betweenness
 from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.cliques import max_clique
 from morph.algorithms.graph.colouring import colouring
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.cores import core_number
@@ -452,6 +454,30 @@ ROWS = (
         benchmarks=(Benchmark(4, 8), Benchmark(4, 8, ", approximate", {"exact": False})),
     ),
     Algorithm(
+        "max-clique", max_clique,
+        "Find a largest clique of GRAPH: vertices any two of which have an edge.\n\n"
+        "Edge directions, and edges from a vertex to itself, are ignored.  Of a hard graph it may"
+        " take very long.",
+        result="points", conditions="", report=lambda found: {"size": found.size},
+        options=(NO_SOURCE,), arguments=_without_source, inputs="rmat",
+        benchmarks=(Benchmark(4, 8),),
+    ),
+    Algorithm(
+        "max-k-plex", max_k_plex,
+        "Find a largest k-plex of GRAPH: vertices that have edges to all of it but k.\n\n"
+        "A vertex counts among these k itself.  Edge directions, and edges from a vertex to itself,"
+        " are ignored.  Of a hard graph it may take very long.",
+        result="points", conditions="k",
+        report=lambda found: {"size": found.size, "proved": found.proved},
+        options=(
+            NO_SOURCE,
+            Option("k", "Edges that a vertex may lack, its own among them.", int, least=1,
+                   default=2, metavar="K"),
+        ),
+        arguments=_without_source, inputs="rmat", examples=({}, {"k": 3}),
+        benchmarks=(Benchmark(4, 8, ", k = 2", {"k": 2}),),
+    ),
+    Algorithm(
         "mst", mst,
         "Find a minimum spanning forest of GRAPH, ignoring edge directions.\n\n"
         "The result is the positions of its edges in the file, counting from 0.",
@@ -497,6 +523,8 @@ ROWS = (
         examples=({}, {"sample": 4, "raw": True}, {"source": (0, 2, 5)}),
         benchmarks=(  # forwards and backwards
             Benchmark(4, 8 + 8, ", 4 sources", sources=4, passes=2 * 4),
+            Benchmark(8, 8 + 8, ", 4 sources, weighted", {"weighted": True}, sources=4,
+                      passes=2 * 4),
         ),
     ),
     Algorithm(

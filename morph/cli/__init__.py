@@ -1,4 +1,4 @@
-"""The ``morph`` command; bad input or a missing compiler ends it with exit code 2, Ctrl-C with 130.
+"""The ``morph`` command; exit code 2 for invalid input or a missing compiler, 130 for Ctrl-C.
 
 Imports every public package, ``plotting``, ``survey`` and ``runtime``; nothing imports it.
 """
@@ -41,7 +41,7 @@ COMMANDS = {
     ),
     "convert": (
         "graphfiles:convert",
-        "Write the graph of file IN to file OUT, whose suffix names the format.",
+        "Write the graph of file IN to file OUT, in the format of its suffix.",
     ),
     "generate": ("graphfiles:generate_group", "Make a graph or a formula and write it."),
     "info": ("system:info", "Show versions, devices, compiler and cache."),
@@ -51,23 +51,23 @@ COMMANDS = {
     ),
     "refine": (
         "meshes:refine",
-        "Refine the mesh IN until its angles, areas and edges are as asked.",
+        "Refine the mesh IN until its angles, areas and edges satisfy the limits.",
     ),
     "sat": ("sat:sat", "Look for a model of a formula in DIMACS CNF; made for large random k-SAT."),
     "schema": (
         "system:schema",
-        "Print the JSON Schema of what the commands print with --json.",
+        "Print the JSON Schema of the reports of --json.",
     ),
     "sssp": ("updates:sssp_command", ALGORITHMS["sssp"].summary),
     "triangulate": (
         "meshes:triangulate",
         "Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).",
     ),
-    "warm": ("warm:warm", "Compile the kernels of algorithms, so that later calls start at once."),
+    "warm": ("warm:warm", "Compile the kernels of algorithms in advance, for faster first calls."),
 }
-"""A command, or a function of a name that makes one, and the first sentence of its help.
+"""A command, or a function that makes one from its name, and the first sentence of its help.
 
-A command's module is imported when the command is named.
+A command's module is imported when the command is used.
 """
 
 
@@ -90,12 +90,12 @@ def _load(place: str) -> Any:
 
 
 class Commands(FullSummaries):
-    """A group whose failures are one line on stderr, and an exit code."""
+    """A group that reports failures by one line on stderr and an exit code."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Import the command that is named."""
+        """Import the requested command."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Row) else command, rest
 
@@ -112,12 +112,10 @@ class Commands(FullSummaries):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit: 0 done, 1 failed, 2 bad input or setup, 130 interrupted."""
         kwargs["standalone_mode"] = False
-        own = not args and kwargs.get("args") is None  # a process of its own: --time begins with it
+        own = not args and kwargs.get("args") is None  # own process: --time includes its start
         run = kwargs.setdefault("obj", Run(monotonic() - (process_age() if own else 0), []))
         try:
-            with repeated_if_dropped(), warnings.catch_warnings():
-                warnings.showwarning = partial(_warn, run.warnings)
-                code = _exit_code(partial(super().main, *args, **kwargs))
+            code = _exit_code(partial(super().main, *args, **kwargs), run.warnings)
         except BrokenPipeError:
             code = _end_output()
         sys.exit(code if isinstance(code, int) else 0)
@@ -135,10 +133,12 @@ def _pipes_reported() -> Iterator[None]:
         raise OutputClosed from error
 
 
-def _exit_code(command: Callable[[], Any]) -> Any:
+def _exit_code(command: Callable[[], Any], shown: list[str]) -> Any:
     """Run a command; explain a failure on stderr and return its exit code."""
     try:
-        code = command()
+        with repeated_if_dropped(), warnings.catch_warnings():
+            warnings.showwarning = partial(_warn, shown)
+            code = command()
         if sys.stdout is not None:  # as it is where the caller has closed it
             sys.stdout.flush()
         return code
@@ -189,14 +189,14 @@ def _warn(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Write to standard error what is compiled, launched and enlarged; before COMMAND.",
+    help="Log compilations, launches and reallocations on standard error; before COMMAND.",
 )
 @click.version_option(__version__, prog_name="morph")
 @click.pass_context
 def main(context: click.Context, verbose: bool) -> None:
     """Graph algorithms that change their graph, on CPUs and GPUs.
 
-    Vertices count from 0, whatever a file's own base.
+    Vertices are numbered from 0, independent of the base of files.
     """
     if verbose:
         context.with_resource(logged())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from zipfile import BadZipFile
 
@@ -12,6 +14,8 @@ from morph import validate
 from morph.algorithms.registry import ALGORITHMS
 from morph.algorithms.sat.simplify import simplify
 from morph.cli.common import BadInput, bad_input, examples, json_option, print_report
+from morph.cli.communities import check_community, read_communities
+from morph.cli.flows import check_flow
 from morph.cli.graphs import check_sources, graph_of
 from morph.cli.meshfiles import sizes_of
 from morph.data.formula import Formula
@@ -20,6 +24,8 @@ from morph.io import EdgeArrays, read_cnf, read_edges, read_mesh
 from morph.io.sat.cnf import CNF
 from morph.io.sat.models import read_answer
 from morph.io.text.files import split_compression
+
+MAX_FLOW = "max-flow"  # a command that is no row of the registry
 
 
 @click.command(
@@ -43,9 +49,10 @@ def check(
 ) -> None:
     """Check a mesh in exact arithmetic, or an answer about a graph or a formula.
 
-    Of a graph, ANSWER is what `morph bfs GRAPH -o ANSWER.npz`, or another of the graph commands,
-    saved, or an array of any origin in a .npy, whose meaning `--as` tells.  Of a .cnf, it is what a
-    SAT solver printed.  Exit code 0 if all is right, 1 if not.
+    For a graph, ANSWER is the output of a graph command, such as `morph bfs GRAPH -o ANSWER.npz`
+    (`morph community` saves a .json), or an array of another program in a .npy, with `--as` for its
+    kind.  For a .cnf, it is the output of a SAT solver.  Exit code 0 if the answer is correct, else
+    1.
     """
     if answer is None:
         if algorithm or source:
@@ -82,7 +89,13 @@ def _check_mesh(path: str, as_json: bool) -> None:
 def _check_answer(
     path: str, answer: str, algorithm: str | None, source: tuple[int, ...], as_json: bool
 ) -> None:
+    if answer.lower().endswith(".json"):
+        _check_communities(path, answer, algorithm, source, as_json)
+        return
     algorithm, given = _read(answer, algorithm)
+    if algorithm == MAX_FLOW:
+        _check_flow(path, answer, given, source, as_json)
+        return
     row = ALGORITHMS[algorithm]
     if source:
         given[row.source] = np.array(source)
@@ -93,12 +106,46 @@ def _check_answer(
         given["edges"] = np.sort(_ids(np.asarray(graph.edge_order), given["edges"]))
     for name in row.of_edges.split():
         given[name] = _by_id(graph, edges, given[name])
+    checker = getattr(validate, row.function.__name__)
+    _check_and_report(algorithm, answer, edges, partial(checker, graph, **given), as_json)
+
+
+def _check_flow(
+    path: str, answer: str, given: dict[str, Any], source: tuple[int, ...], as_json: bool
+) -> None:
+    if source:
+        raise BadInput(f"{answer} has the source: leave out --source")
+    edges = read_edges(path)
+    _check_and_report(MAX_FLOW, answer, edges, partial(check_flow, edges, **given), as_json)
+
+
+def _check_communities(
+    path: str, answer: str, algorithm: str | None, source: tuple[int, ...], as_json: bool
+) -> None:
+    if algorithm or source:
+        raise BadInput("--as and --source are of an answer in a .npz or .npy")
+    saved = read_communities(answer)
+    if saved is None:
+        raise BadInput(f"{answer} is not what `morph community -o` saves")
+    edges = read_edges(path)
+
+    def check() -> None:
+        for found in saved:
+            check_community(edges, found)
+
+    _check_and_report("community", answer, edges, check, as_json)
+
+
+def _check_and_report(
+    algorithm: str, answer: str, edges: EdgeArrays, checker: Callable[[], None], as_json: bool
+) -> None:  # fmt: skip
+    """Run a checker and report what it says."""
     try:
-        getattr(validate, row.function.__name__)(graph, **given)
+        checker()
         message = ""
     except validate.WrongAnswer as error:
         message = str(error)
-    except (TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError) as error:
         raise BadInput(f"{answer}: {error}") from error
     size = {"vertices": edges.n, "edges": len(edges.src)}
     report = {"input": size, "good": not message, "algorithm": algorithm, "message": message}
@@ -109,30 +156,30 @@ def _check_answer(
 
 def _check_model(path: str, answer: str, as_json: bool) -> None:
     formula = read_cnf(path)
-    said = read_answer(answer, formula.variables, formula.occurring())
+    solver = read_answer(answer, formula.variables, formula.occurring())
     message = ""
-    if said.status == "UNKNOWN":
+    if solver.status == "UNKNOWN":
         raise BadInput(f"{answer}: the solver did not know: there is nothing to check")
-    if said.model is None:
+    if solver.model is None:
         if not _refuted(formula):
             raise BadInput(f"{answer}: unit propagation alone does not show that there is no model")
     else:
         try:
-            validate.model(formula, said.model)
+            validate.model(formula, solver.model)
         except validate.WrongAnswer as error:
             message = str(error)
-    missing = said.missing if said.model is not None else 0
+    missing = solver.missing if solver.model is not None else 0
     size = {"variables": formula.variables, "clauses": formula.clauses}
-    report = {"input": size, "good": not message, "status": said.status, "unset": missing}
+    report = {"input": size, "good": not message, "status": solver.status, "unset": missing}
     report["message"] = message
-    unset = f" ({missing:,} variables not told were taken as false)" if missing else ""
-    print_report(report, as_json, [f"{said.status}: {message or 'the answer is right'}{unset}"])
+    unset = f" ({missing:,} variables without a value were assumed false)" if missing else ""
+    print_report(report, as_json, [f"{solver.status}: {message or 'the answer is right'}{unset}"])
     if message:
         raise click.exceptions.Exit(1)
 
 
 def _refuted(formula: Formula) -> bool:
-    """Whether unit propagation, or clauses of two literals, show that there is no model."""
+    """Whether unit propagation or 2-SAT proves that there is no model."""
     if validate.refuted(formula):
         return True
     cycle = simplify(formula).cycle
@@ -142,10 +189,10 @@ def _refuted(formula: Formula) -> bool:
 
 
 def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
-    """Read a saved result: the algorithm, and arguments of its checker by name."""
+    """Read a saved result; returns the algorithm, and the arguments of its checker by name."""
     try:
         saved = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, BadZipFile) as error:  # NumPy's advice would be to trust it
+    except (ValueError, EOFError, BadZipFile) as error:  # NumPy would suggest allow_pickle
         raise BadInput(
             f"{path} is no .npz or .npy with an answer about a graph (the name of a formula ends in"
             f" {' or '.join(CNF.suffixes)})"
@@ -157,6 +204,8 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
     with saved:
         given = {name: a if a.ndim else a.item() for name, a in saved.items()}
     named = given.pop("algorithm", algorithm)
+    if named == MAX_FLOW and {"flow", "source", "sink"} <= given.keys() and algorithm is None:
+        return named, given
     if (
         named not in ALGORITHMS
         or ALGORITHMS[named].main not in given
@@ -167,7 +216,7 @@ def _read(path: str, algorithm: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Give an edge for each position in the file; -1 where there is none."""
+    """Return an edge for each position in the file; -1 if there is none."""
     first = np.full(int(order.max(initial=-1)) + 1, -1)
     first[order] = np.arange(len(order))
     inside = (positions >= 0) & (positions < len(first))
@@ -175,9 +224,9 @@ def _ids(order: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.nda
 
 
 def _by_id(graph: Graph, edges: EdgeArrays, values: Any) -> Any:
-    """Give the values of the edges of a file by the ids of edges."""
+    """Reorder values from the order of the file to edge ids."""
     if np.shape(values) != edges.src.shape:
-        return values  # refused by the checker
+        return values  # the checker raises the error
     if edges.undirected:
         values = np.concatenate([values, values[edges.src != edges.dst]])
     return values if graph.edge_order is None else values[np.asarray(graph.edge_order)]

@@ -1,4 +1,4 @@
-"""Shared by the commands: options, errors, reports."""
+"""Options, errors and reports that are common to the commands."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Some = TypeVar("Some")
 
 
 class Run(NamedTuple):
-    """What the commands of one invocation share: `obj` of the outermost context of `click`.
+    """State of one invocation: `obj` of the outermost context of `click`.
 
     Attributes
     ----------
     started : float
-        When the process or command began, by `time.monotonic`.
+        Start time of the process or command, by `time.monotonic`.
     warnings : list of str
     """
 
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 def this_run() -> Run:
-    """Return the `Run` of the present command."""
+    """Return the `Run` of the current command."""
     run: Run = click.get_current_context().find_root().obj
     return run
 
@@ -57,7 +57,7 @@ def complain(message: str, code: int) -> int:
 
 @contextmanager
 def bad_input(prefix: str = "", *others: type[Exception]) -> Iterator[None]:
-    """Turn an error of a value, or of other types, into one line that begins with ``prefix``."""
+    """Convert `ValueError`, and the types ``others``, to `BadInput` with a ``prefix``."""
     kinds: tuple[type[Exception], ...] = (ValueError, OverflowError, *others)
     try:
         yield
@@ -73,7 +73,7 @@ def device_option(command: Callable[..., Any], more: str = "") -> Callable[..., 
         callback=_spec,
         show_default="MORPH_DEVICE, else auto",
         metavar="auto|cpu|cuda|cuda:N",
-        help=f"Where to run; auto takes a GPU if one answers.{more}",
+        help=f"Device to run on; auto selects a GPU if one is available.{more}",
     )(command)
 
 
@@ -88,11 +88,11 @@ def _spec(context: click.Context, option: click.Parameter, given: str | None) ->
 
 def parts_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--device`` to a command that takes several."""
-    return device_option(command, "  Of several, such as cuda:0,cuda:1, each has a part.")
+    return device_option(command, "  With several, such as cuda:0,cuda:1, each has a part.")
 
 
 class FullSummaries(click.Group):
-    """A group whose help has the whole summary of each command."""
+    """A group whose help does not truncate the summaries of commands."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""
@@ -103,7 +103,7 @@ class FullSummaries(click.Group):
 
 
 def examples(*lines: str) -> str:
-    """Give the end of a help text: example command lines, not rewrapped."""
+    """Return the end of a help text: example command lines, not rewrapped."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
@@ -131,14 +131,14 @@ def device_of(spec: str) -> Device:
 
 
 def standard_input() -> BinaryIO:
-    """Give standard input, which may be closed."""
+    """Return standard input, which may be closed."""
     if sys.stdin is None:
         raise BadInput("standard input is closed")
     return sys.stdin.buffer
 
 
 def process_age() -> float:
-    """Give the seconds since this process began, where Linux tells; else 0."""
+    """Return the seconds since this process started, on Linux; else 0."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
@@ -148,13 +148,13 @@ def process_age() -> float:
 
 
 def taken(kind: type[Some], options: dict[str, Any]) -> Some:
-    """Take the fields of a named tuple out of the options of a command."""
+    """Remove the fields of a named tuple from the options of a command."""
     fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
     return kind(*(options.pop(name) for name in fields))
 
 
 def check_writable(option: str, path: str | None, suffixes: Sequence[str] = ()) -> None:
-    """Refuse a place that cannot be written, or another suffix, before any work is done."""
+    """Reject paths that cannot be written, and other suffixes, before any work is done."""
     if path is None:
         return
     suffix = Path(path).suffix
@@ -173,7 +173,7 @@ def check_writable(option: str, path: str | None, suffixes: Sequence[str] = ()) 
 
 
 def check_plot(path: str | None) -> None:
-    """Refuse a plot that Matplotlib cannot write."""
+    """Reject a plot that Matplotlib cannot write."""
     if path is None:
         return
     if importlib.util.find_spec("matplotlib") is None:
@@ -191,7 +191,7 @@ def times_of(timing: Timing) -> dict[str, float]:
 
 
 def complete_report(report: dict[str, Any]) -> dict[str, Any]:
-    """Add the fields that the reports of all commands have, see ``schema.json``."""
+    """Add the fields common to the reports of all commands, see ``schema.json``."""
     contexts, context = list[str](), click.get_current_context()
     while context.parent is not None:
         contexts.insert(0, str(context.info_name))
@@ -205,7 +205,7 @@ def complete_report(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_report(report: dict[str, Any], as_json: bool, lines: list[str]) -> None:
-    """Print the report for programs, or the lines for people."""
+    """Print the report as JSON, or the lines as text."""
     if as_json:
         click.echo(json.dumps(complete_report(report), allow_nan=False))
     else:
@@ -213,7 +213,7 @@ def print_report(report: dict[str, Any], as_json: bool, lines: list[str]) -> Non
 
 
 def format_times(times: dict[str, float]) -> str:
-    """Write seconds by phase for people."""
+    """Format seconds by phase as text."""
     return ", ".join(f"{name} {value:.3f} s" for name, value in times.items())
 
 
@@ -222,7 +222,7 @@ Shown = TypeVar("Shown", bound=Line)
 
 @contextmanager
 def progress_on(kind: type[Shown]) -> Iterator[Shown | None]:
-    """Give a line for progress, cleared at the end; None if stderr is no terminal or has a log."""
+    """Yield a progress line, cleared at the end; None without a terminal, or with a log."""
     if not on_terminal() or verbose():
         yield None
         return

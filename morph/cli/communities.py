@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+import numpy as np
 
+from morph import validate
 from morph.algorithms.community.community import Community, community
 from morph.cli.common import (
     BadInput,
@@ -26,13 +28,13 @@ from morph.cli.common import (
 )
 from morph.cli.numbers import Integer, Number
 from morph.graph import Graph
-from morph.io import read_edges
+from morph.io import EdgeArrays, read_edges
 from morph.io.text.files import replacing
 from morph.launch.foreach import timing
 
 
 class Progress(Line):
-    """How many queries are decided."""
+    """Progress of the queries."""
 
     def show(self, decided: int, queries: int, nodes: int) -> None:
         """Show the state of the search."""
@@ -44,22 +46,27 @@ class Progress(Line):
     epilog=examples(
         "morph community GRAPH.el.gz --query 7 --size 5 20",
         "morph community GRAPH.el.gz --query 7 --query 12 --size 5 20 --time 10 -o OUT.json",
+        "morph check GRAPH.el.gz OUT.json",
     ),
 )
 @click.argument("path", type=click.Path(), metavar="GRAPH")
 @click.option("--query", "queries", type=int, multiple=True, required=True, metavar="Q",
-              help="A vertex of the subgraph; repeatable: one is found for each.")  # fmt: skip
+              help="A vertex of the subgraph; repeatable, with a subgraph for each.")  # fmt: skip
 @click.option("--size", type=int, nargs=2, required=True, metavar="L H",
-              help="The least and the largest number of vertices.")  # fmt: skip
+              help="Smallest and largest number of vertices.")  # fmt: skip
 @click.option(
     "--all", "every", is_flag=True, help="Find all subgraphs whose minimum degree is the largest."
 )
 @click.option("--top", type=Integer(1), metavar="K",
               help="Find the K best subgraphs, by minimum degree, then by vertices.")  # fmt: skip
 @click.option("--time", "seconds", type=Number(0), metavar="SECONDS",
-              help="End the search after so much time; results may then be unproved.")  # fmt: skip
+              help="Time limit, after which results may be unproved.")  # fmt: skip
 @click.option(
-    "-o", "--output", type=click.Path(), metavar="OUT.json", help="Save what --json prints."
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="OUT.json",
+    help="Save the report of --json, for `morph check`.",
 )
 @json_option
 @device_option
@@ -98,6 +105,43 @@ def community_command(
     lines += [line for x in results for line in _lines(x)]
     lines += [f"{where.name}: {format_times(times_of(spent))}"]
     print_report(report, as_json, lines)
+
+
+def read_communities(path: str) -> list[dict[str, Any]] | None:
+    """Read the results that the command saved, with the ``size`` asked for; None: another file."""
+    try:
+        with open(path, "rb") as file:
+            saved = json.load(file)
+        if saved["command"] != "community":
+            return None
+        size = tuple(int(x) for x in saved["size"])
+        return [{**x, "query": int(x["query"]), "size": size} for x in saved["communities"]]
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def check_community(edges: EdgeArrays, saved: dict[str, Any]) -> None:
+    """Check a saved result.
+
+    Raises
+    ------
+    WrongAnswer
+    """
+    graph = Graph.from_edges(
+        edges.src, edges.dst, n=edges.n, symmetric=edges.symmetric, symmetrize=edges.undirected,
+        copy=False, device="cpu",
+    )  # fmt: skip
+    found = None
+    if saved["min_degree"] is not None:
+        fields = {name: saved[name] for name in Community._fields}
+        fields["vertices"] = np.array(fields["vertices"], np.int64)
+        if fields["all"] is not None:
+            fields["all"] = [np.array(x, np.int64) for x in fields["all"]]
+        if fields["top"] is not None:
+            fields["top"] = [(x["min_degree"], np.array(x["vertices"], np.int64))
+                             for x in fields["top"]]  # fmt: skip
+        found = Community(**fields)
+    validate.community(graph, found, saved["query"], saved["size"])
 
 
 def _record(query: int, found: Community | None) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from morph.runtime.toolchain import CacheUnusable, CompilerNotFound
 
 
 def explain(error: Exception) -> int:
-    """Write the message of an exception; one that reports an internal fault is raised again."""
+    """Write the message of an exception; internal errors are raised again."""
     if isinstance(error, OSError) and error.filename is not None:
         return complain(f"{error.filename}: {error.strerror}", 2)
     if isinstance(error, FormatError | MeshError | DeviceError | PartError | OSError):
         return complain(str(error), 2)
     if isinstance(error, CacheUnusable):
         return complain(str(error), 2)
-    if isinstance(error, CompilerNotFound):  # its message is help in several lines
+    if isinstance(error, CompilerNotFound):  # its message has several lines
         click.echo(f"morph: {error}", err=True)
         return 2
     if isinstance(error, ImportError) and error.name is None:  # an extra that is not installed

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
+from morph import validate
 from morph.algorithms.graph.max_flow import max_flow
 from morph.cli.common import (
     bad_input,
@@ -19,7 +20,7 @@ from morph.cli.common import (
     print_report,
     times_of,
 )
-from morph.cli.graphs import in_order_of_file, on_host
+from morph.cli.graphs import on_host
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_edges
 from morph.io.text.files import replacing
@@ -32,21 +33,18 @@ from morph.runtime.timing import counting
     epilog=examples(
         "morph max-flow GRAPH.gr --source 0 --sink 9",
         "morph max-flow GRAPH.gr --source 0 --sink 9 -o FLOW.npz --json",
+        "morph check GRAPH.gr FLOW.npz",
     ),
 )
 @click.argument("path", type=click.Path(), metavar="GRAPH")
-@click.option(
-    "--source", type=int, required=True, metavar="S", help="The vertex where the flow begins."
-)
-@click.option(
-    "--sink", type=int, required=True, metavar="T", help="The vertex where the flow ends."
-)
+@click.option("--source", type=int, required=True, metavar="S", help="The source of the flow.")
+@click.option("--sink", type=int, required=True, metavar="T", help="The sink of the flow.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(),
     metavar="OUT.npz",
-    help="Save the arrays `flow`, of each edge, and `cut`, of each vertex.",
+    help="Save the arrays `flow` (per edge) and `cut` (per vertex), for `morph check`.",
 )
 @json_option
 @device_option
@@ -55,9 +53,9 @@ def max_flow_command(
 ) -> None:
     """Find a maximum flow and a minimum cut between two vertices of GRAPH.
 
-    Weights are capacities, integers of 0 or more; edges without weights have capacity 1.  An
-    undirected edge carries flow either way: a negative flow is from its second vertex to its first.
-    Flows have the order of the file; the cut is true for the vertices on the side of the source.
+    Weights are capacities, integers of 0 or more; without weights, all capacities are 1.  The flow
+    of an undirected edge is negative if it leads from its second to its first vertex.  Flows are in
+    the order of the file; the cut is true for the vertices on the side of the source.
     GRAPH is a file, see `morph bfs --help`.
     """
     where = device_of(spec)
@@ -74,7 +72,8 @@ def max_flow_command(
     flow = _in_file(graph, edges, found.flow)
     if output is not None:
         with replacing(output) as (file,):
-            np.savez(file, flow=flow, cut=found.cut)
+            ends: dict[str, Any] = {"source": source, "sink": sink, "algorithm": "max-flow"}
+            np.savez(file, flow=flow, cut=found.cut, value=np.array(found.value), **ends)
     across = _across(edges, found.cut)
     size = {"vertices": edges.n, "edges": len(edges.src)}
     report: dict[str, Any] = {"input": size, **size}
@@ -89,15 +88,46 @@ def max_flow_command(
     print_report(report, as_json, lines)
 
 
+def check_flow(edges: EdgeArrays, flow: Any, source: Any, sink: Any, **claims: Any) -> None:
+    """Check a saved flow, whose edges are in the order of a file.
+
+    Raises
+    ------
+    WrongAnswer
+    """
+    graph = Graph.from_edges(
+        edges.src, edges.dst, weight=edges.weight, n=edges.n, symmetric=edges.symmetric,
+        symmetrize=edges.undirected, copy=False, device="cpu",
+    )  # fmt: skip
+    flow = np.asarray(flow)
+    if flow.shape == edges.src.shape and flow.dtype.kind in "iu":  # else it is refused
+        at, signs = _arcs(graph, edges)
+        flow = np.maximum(flow[at] * signs, 0) if edges.undirected else flow[at]
+    validate.max_flow(graph, flow, source, sink, **claims)
+
+
+def _arcs(graph: Graph, edges: EdgeArrays) -> tuple[Any, Any]:
+    """Give the position in the file of each edge of the graph; 1, or -1 of a reversed one."""
+    order = graph.edge_order
+    if order is None:  # the reversed edges follow
+        at = np.arange(len(edges.src))
+        if edges.undirected:
+            at = np.concatenate([at, np.flatnonzero(edges.src != edges.dst)])
+    else:
+        at = np.asarray(graph.device.to_host(order))
+    src = np.asarray(graph.device.to_host(graph.edges.src[:]))
+    return at, np.where(src == edges.src[at], 1, -1)
+
+
 def _in_file(graph: Graph, edges: EdgeArrays, flow: Any) -> Any:
-    """Give the flow of each edge of the file."""
-    m, flow = len(edges.src), in_order_of_file(graph, flow)
-    if edges.undirected:  # the reversed edges follow
-        flow[np.flatnonzero(edges.src != edges.dst)] -= flow[m:]
-    return flow[:m]
+    """Return the flow of each edge of the file."""
+    at, signs = _arcs(graph, edges)
+    found = np.zeros(len(edges.src), flow.dtype)
+    np.add.at(found, at, signs.astype(flow.dtype) * flow)
+    return found
 
 
 def _across(edges: EdgeArrays, cut: Any) -> int:
-    """Count the edges that lead from the side of the source to the other one."""
+    """Count the edges from the source side of the cut to the sink side."""
     here, there = cut[edges.src], cut[edges.dst]
     return int((here != there if edges.undirected else here & ~there).sum())

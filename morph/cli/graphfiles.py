@@ -29,7 +29,7 @@ _FORMATS = f"{', '.join(list(FORMATS)[:-1])} or {list(FORMATS)[-1]}"
 
 
 def _check_output(option: str, path: str, form: str | None) -> None:
-    """Refuse a place or a format that cannot be written before any work is done."""
+    """Reject paths and formats that cannot be written, before any work is done."""
     check_writable(option, path)
     try:
         format_of(path, form)
@@ -50,12 +50,12 @@ def _check_output(option: str, path: str, form: str | None) -> None:
 def generate_group() -> None:
     """Make a graph or a formula and write it.
 
-    Every edge is written both ways.  The same options give the same file.
+    Every edge is written in both directions.  The same options give the same file.
     """
 
 
 def _made(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that all kinds have."""
+    """Add the options common to all kinds of graphs."""
     command = json_option(command)
     command = click.option(
         "--format",
@@ -65,7 +65,7 @@ def _made(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
     command = click.option(
         "-o", "--output", required=True, type=click.Path(), metavar="FILE",
-        help=f"The file to write: {SUFFIXES}, and .gz behind them.",
+        help=f"The file to write: {SUFFIXES}, optionally followed by .gz.",
     )(command)  # fmt: skip
     command = click.option(
         "--seed", type=Integer(0), default=0, show_default=True, metavar="N",
@@ -74,25 +74,25 @@ def _made(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--weight", nargs=2, metavar="LOW HIGH",
         help="Random weights: integers from LOW to HIGH, or reals if one has a decimal point; by"
-        " default there are no weights.",
+        " default no weights.",
     )(command)  # fmt: skip
 
 
 def _drawn(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the kinds whose edges are drawn one by one."""
+    """Add the options of the kinds whose edges are drawn independently."""
     command = click.option(
         "--multi",
         is_flag=True,
-        help="Keep loops and edges that were drawn twice; by default they are dropped.",
+        help="Keep self-loops and duplicate edges; by default they are dropped.",
     )(command)
-    return click.option("--directed", is_flag=True, help="Write each edge one way only.")(command)
+    return click.option("--directed", is_flag=True, help="Do not add reverse edges.")(command)
 
 
 def _write(
     make: Callable[..., Graph], options: dict[str, Any], output: str, form: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Make a graph, write it, and say how large it is."""
+    """Make a graph, write it, and report its size."""
     _check_output("-o", output, form)
     weight = options.pop("weight")
     if weight:
@@ -127,7 +127,7 @@ def _number(word: str) -> float:
 @_drawn
 @_made
 def uniform(output: str, form: str | None, as_json: bool, **options: Any) -> None:
-    """Draw both ends of M edges among N vertices."""
+    """Draw M edges with uniformly random ends among N vertices."""
     _write(generate.uniform, options, output, form, as_json)
 
 
@@ -139,15 +139,15 @@ def uniform(output: str, form: str | None, as_json: bool, **options: Any) -> Non
 )
 @click.argument("scale", type=int)
 @click.option("--edge-factor", type=float, default=16, show_default=True, metavar="F",
-              help="Edges to draw for each vertex.")  # fmt: skip
+              help="Edges to draw per vertex.")  # fmt: skip
 @click.option("--parameters", default="graph500", show_default=True, metavar="A,B,C",
-              help="Probabilities of three of the four quarters of the adjacency"
+              help="Probabilities of three of the four quadrants of the adjacency"
               " matrix, or graph500 (0.57,0.19,0.19) or gtgraph (0.45,0.15,0.15).")  # fmt: skip
 @click.option("--permute", is_flag=True, help="Number vertices at random, as Graph500 does.")
 @_drawn
 @_made
 def rmat(output: str, form: str | None, as_json: bool, parameters: str, **options: Any) -> None:
-    """Draw edges among 2**SCALE vertices, a few of which get most of them."""
+    """Draw edges among 2**SCALE vertices, with a skewed degree distribution (R-MAT)."""
     known = {"graph500": generate.GRAPH500, "gtgraph": generate.GTGRAPH}
     try:
         values = known.get(parameters.lower()) or tuple(map(float, parameters.split(",")))
@@ -164,7 +164,7 @@ def rmat(output: str, form: str | None, as_json: bool, parameters: str, **option
 @click.option("--torus", is_flag=True, help="Join the last row and column with the first.")
 @_made
 def grid(output: str, form: str | None, as_json: bool, **options: Any) -> None:
-    """Join each vertex of a grid of ROWS and COLUMNS with those beside it."""
+    """Make a grid of ROWS and COLUMNS with edges between adjacent vertices."""
     _write(generate.grid, options, output, form, as_json)
 
 
@@ -180,12 +180,12 @@ def grid(output: str, form: str | None, as_json: bool, **options: Any) -> None:
     "--degree",
     type=float,
     metavar="D",
-    help="Instead of --radius: the mean number of neighbours of a vertex.",
+    help="Instead of --radius: the expected degree of a vertex.",
 )
 @click.option("--length", is_flag=True, help="Give edges their lengths as weights.")
 @_made
 def geometric(output: str, form: str | None, as_json: bool, length: bool, **options: Any) -> None:
-    """Join N random points of the unit square that are near each other."""
+    """Draw N points of the unit square, with edges between close points."""
     if length and options["weight"]:
         raise BadInput("--length and --weight exclude each other")
 
@@ -206,7 +206,7 @@ def geometric(output: str, form: str | None, as_json: bool, length: bool, **opti
               help="The file to write.")  # fmt: skip
 @json_option
 def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) -> None:
-    """Draw RATIO x N clauses of K different variables of N."""
+    """Draw RATIO x N clauses with K different variables of N."""
     check_writable("-o", output)
     try:
         formula = generate.random_ksat(k, n, ratio, seed)
@@ -227,20 +227,20 @@ def ksat(k: int, n: int, ratio: float, seed: int, output: str, as_json: bool) ->
 @click.argument("graph_out", type=click.Path(), metavar="OUT")
 @click.option("--from", "read_as", metavar="FORMAT",
               help=f"Format of IN, by default by its suffix: {_FORMATS}.")  # fmt: skip
-@click.option("--to", "write_as", metavar="FORMAT", help="Format of OUT, likewise.")
+@click.option("--to", "write_as", metavar="FORMAT", help="Format of OUT, as for --from.")
 @click.option("--weight-type", metavar="TYPE",
               help="The type of the weights in a Galois file, which lacks it.")  # fmt: skip
-@click.option("--symmetrize", is_flag=True, help="Write every edge both ways, and loops once.")
+@click.option("--symmetrize", is_flag=True, help="Add reverse edges, except of self-loops.")
 @click.option("--edges-only", is_flag=True,
-              help="Drop the weights and sizes of vertices, which METIS files have.")  # fmt: skip
+              help="Drop weights and sizes of vertices (METIS files).")  # fmt: skip
 @json_option
 def convert(
     graph_in: str, graph_out: str, read_as: str | None, write_as: str | None,
     weight_type: str | None, symmetrize: bool, edges_only: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Write the graph of file IN to file OUT, whose suffix names the format.
+    """Write the graph of file IN to file OUT, in the format of its suffix.
 
-    Edges stay in IN's order unless OUT's format has an order of its own.
+    The order of edges is preserved unless the format of OUT prescribes another.
     """
     _check_output("OUT", graph_out, write_as)
     try:

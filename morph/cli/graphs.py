@@ -1,4 +1,4 @@
-"""The commands that run an algorithm on a graph: one for each row of the registry."""
+"""The commands that run an algorithm on a graph, one for each row of the registry."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from morph.runtime.timing import counting
 class Call(NamedTuple):
     """Arguments of all graph commands."""
 
-    path: str  # of the graph
+    path: str  # graph file
     output: str | None
-    device: str  # of several parts: a list
+    device: str  # comma-separated if several
     as_json: bool
     mpi: bool
 
@@ -56,19 +56,19 @@ class Call(NamedTuple):
 
 
 SUFFIXES = " ".join(s for row in FORMATS.values() for s in row.suffixes[: row.common])
-GRAPHS = f"GRAPH is a file: {SUFFIXES}, and .gz, .xz or .bz2 behind them."
+GRAPHS = f"GRAPH is a file: {SUFFIXES}, optionally followed by .gz, .xz or .bz2."
 ANSWERS = (".npy", ".npz")  # suffixes of results
-# refuses wrong options, and gives what is to run: on all ranks, if there are several
+# checks the options, and returns the function to run, on each rank if there are several
 Prepare = Callable[[Algorithm, Call, Arguments], Callable[[], None]]
 
 
 def command_of(name: str) -> click.Command:
-    """Make the command of a row."""
+    """Make the command of a row of the registry."""
     return make_command(ALGORITHMS[name], prepared)
 
 
 def make_command(row: Algorithm, prepare: Prepare, others: Iterable[Any] = ()) -> click.Command:
-    """Make a command that gives its options, ``others`` among them, to ``prepare``."""
+    """Make a command that passes its options, including ``others``, to ``prepare``."""
 
     def command(
         path: str, output: str | None, spec: str, as_json: bool, mpi: bool, **options: Any
@@ -82,7 +82,7 @@ def make_command(row: Algorithm, prepare: Prepare, others: Iterable[Any] = ()) -
         "--output",
         type=click.Path(),
         metavar="OUT",
-        help="Save the result: as OUT.npy its main array, as OUT.npz all of it, for `morph check`.",
+        help="Save the main array of the result as OUT.npy, or all as OUT.npz, for `morph check`.",
     )
     ranks = click.option(
         "--mpi", is_flag=True, hidden=not row.in_parts,
@@ -99,7 +99,7 @@ def make_command(row: Algorithm, prepare: Prepare, others: Iterable[Any] = ()) -
 
 
 def _examples(row: Algorithm) -> str:
-    """Show the command with some options, and the check of its answer."""
+    """Example command lines of a command, and of a check of its result."""
     options = [f"--{name}" + ("" if value is True else f" {v}")
                for name, value in (row.examples[1:] or ({},))[0].items()
                for v in (value if isinstance(value, tuple) else (value,))]  # fmt: skip
@@ -125,7 +125,7 @@ def _option(option: Option) -> Any:
 
 
 def graph_of(path: str, edges: EdgeArrays, row: Algorithm, where: Device | str) -> Graph:
-    """Make the graph that an algorithm is to run on."""
+    """Make the graph for an algorithm."""
     check_weights(path, edges, row)
     return Graph.from_edges(
         edges.src,
@@ -140,7 +140,7 @@ def graph_of(path: str, edges: EdgeArrays, row: Algorithm, where: Device | str) 
 
 
 def check_weights(path: str, edges: EdgeArrays, row: Algorithm) -> None:
-    """Refuse weights that an algorithm does not take."""
+    """Reject weights that an algorithm does not support."""
     weight = edges.weight
     if row.weights and weight is not None:
         if np.isnan(weight).any():
@@ -153,7 +153,7 @@ def check_weights(path: str, edges: EdgeArrays, row: Algorithm) -> None:
 
 
 def check_sources(n: int, sources: tuple[int, ...]) -> None:
-    """Refuse a source that is no vertex."""
+    """Reject a source that is not a vertex."""
     for source in sources:
         if not 0 <= source < n:
             vertices = f"{n:,} vertices" + (f", 0 to {n - 1}" if n else "")
@@ -179,12 +179,12 @@ def prepared(row: Algorithm, call: Call, options: Arguments) -> Callable[[], Non
 
 
 def run_and_report(row: Algorithm, call: Call, options: Arguments, arguments: Arguments) -> None:
-    """Read a graph, run an algorithm on it, save and report; of several ranks, the first does."""
+    """Read a graph, run an algorithm, save and report; of several ranks, only rank 0 reports."""
     in_parts = call.mpi or "," in call.device
     given = (_read_parts if in_parts else _read)(row, call)
     check_sources(given.n, options["source"])
     with timing() as spent:
-        with counting("transfer"):  # sorting the edges by source is part of it
+        with counting("transfer"):  # includes sorting the edges by source
             graph = given.graph()
         refused = (TypeError, LanguageError) if in_parts else ()
         with bad_input(f"{call.path}: ", *refused):
@@ -239,13 +239,13 @@ def _read_parts(row: Algorithm, call: Call) -> Input:
 
 
 def source_of(options: Arguments) -> dict[str, Any]:
-    """Return the sources as the report has them."""
+    """Return the sources in the format of the report."""
     sources = options["source"]
     return {"source": sources[0] if len(sources) == 1 else list(sources)} if sources else {}
 
 
 def on_host(graph: Any, found: Any) -> Any:
-    """Give a result whose arrays are NumPy's, and whose edges are positions in the file."""
+    """Convert a result to NumPy arrays, and edge ids to positions in the file."""
     arrays = {k: v for k, v in found._asdict().items() if getattr(v, "ndim", 0)}
     arrays = {name: np.asarray(graph.device.to_host(a)) for name, a in arrays.items()}
     if "edges" in arrays:
@@ -254,20 +254,20 @@ def on_host(graph: Any, found: Any) -> Any:
 
 
 def _in_file_order(graph: Any, found: Any, row: Algorithm, edges: int) -> Arguments:
-    """Give the fields with a value for each edge, in the order of the file of the graph."""
-    names = row.of_edges.split()  # reversed edges follow those of an undirected file
+    """Reorder fields with a value for each edge to the order of the file."""
+    names = row.of_edges.split()  # reverse edges follow the edges of an undirected file
     return {name: in_order_of_file(graph, getattr(found, name))[:edges] for name in names}
 
 
 def in_order_of_file(graph: Any, by_id: Any) -> Any:
-    """Give values of edges in the order of the file, those of reversed edges last."""
+    """Return values of edges in the order of the file, values of reverse edges last."""
     values = np.empty_like(by_id)
     values[_positions(graph, np.arange(len(by_id)))] = by_id
     return values
 
 
 def _positions(graph: Any, edges: Any) -> Any:
-    """Give the positions of edges in the file of the graph."""
+    """Return the positions of edges in the file of the graph."""
     if isinstance(graph, PartitionedGraph):
         return graph.edges.position[edges]
     order = graph.edge_order
@@ -275,13 +275,13 @@ def _positions(graph: Any, edges: Any) -> Any:
 
 
 def save_answer(path: str | None, row: Algorithm, answer: Arguments) -> None:
-    """Save under exactly the name given: the main array, or in an .npz the whole answer."""
+    """Save under exactly this name the main array, or, as .npz, the complete result."""
     if path is None:
         return
     with replacing(path) as (file,):
         if path.endswith(".npz"):
             np.savez(file, **answer, algorithm=np.array(row.name))
         else:
-            held = BytesIO()  # NumPy ignores a full disk when it writes to a file
-            np.save(held, answer[row.main], allow_pickle=False)
-            file.write(held.getbuffer())
+            buffer = BytesIO()  # NumPy ignores a full disk when it writes to a file
+            np.save(buffer, answer[row.main], allow_pickle=False)
+            file.write(buffer.getbuffer())

@@ -1,4 +1,4 @@
-"""Ctrl-C that arrives where CPython drops the exception."""
+"""Ctrl-C at a time when CPython drops the exception."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ def repeated_if_dropped() -> Iterator[None]:
     other libraries, and passes them to `sys.unraisablehook`.
     """
     previous, main = sys.unraisablehook, threading.main_thread().ident
-    to_send = list[bool]()  # not empty while a signal has still to be sent
+    to_send = list[bool]()  # not empty while a signal must still be sent
 
     def hook(dropped: Any) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt) or threading.get_ident() != main:
             previous(dropped)
             return
-        # not `threading.Thread`: its `start` waits in the hook, and the signal may arrive there
+        # not `threading.Thread`: its `start` waits within the hook, where the signal would be lost
         _thread.start_new_thread(_send_again, (main, hook.__code__, to_send))
         to_send.append(True)
 
     sys.unraisablehook = hook
     try:
         yield
-        while to_send:  # so that the exception is raised before the block ends
+        while to_send:  # the exception must be raised before the block ends
             time.sleep(PAUSE)
     finally:
         sys.unraisablehook = previous
 
 
 def _send_again(thread: int, hook: CodeType, to_send: list[bool]) -> None:
-    """Send SIGINT to the main thread when it has left the hook, in which it would be dropped."""
+    """Send SIGINT to the main thread after it has left the hook, where it would be dropped."""
     time.sleep(PAUSE)
     while _is_executing(thread, hook):
         time.sleep(PAUSE)

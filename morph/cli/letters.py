@@ -1,4 +1,4 @@
-"""Advice for letters of Triangle that a mesh command does not have."""
+"""Advice for switches of Triangle that a mesh command does not have."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import click
 
 _FILES = "All files of OUT are written."
 _CHECK = "The command is morph check MESH."
-# Triangle's letters by command, and the options that replace them
+# Triangle's switches by command, and the options that replace them
 LETTERS = {
     "triangulate": {
-        "-p": "A .poly file is always read whole.",
+        "-p": "A .poly file is always read completely.",
         "-r": "The command is morph refine MESH.",
         "-A": "The regions' attributes are always written.",
         "-C": _CHECK,
@@ -20,14 +20,14 @@ BOTH = {
     **dict.fromkeys(("-E", "-N", "-P"), _FILES),
     "-B": "Markers are always written.",
     "-I": "The names are those of -o OUT.",
-    "-z": "Files count as IN does, from 0 or 1.",
+    "-z": "Files have the base of IN, 0 or 1.",
     "-Q": "The option --json prints one line.",
-    "-V": "The option --json prints what is known.",
+    "-V": "The option --json prints all statistics.",
 }
 
 
 def advice(error: click.ClickException) -> str:
-    """Return advice to add to an error; empty if there is none."""
+    """Return advice to append to an error; empty if there is none."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return ""
     name, letter = error.ctx.command.name or "", error.option_name

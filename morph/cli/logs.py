@@ -30,7 +30,7 @@ def _show() -> logging.Handler:
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """Show all records within the block."""
+    """Show all log records within the block."""
     level, handler = _logger.level, _show()
     try:
         yield
@@ -40,11 +40,11 @@ def logged() -> Iterator[None]:
 
 
 def verbose() -> bool:
-    """Whether records are shown: records would break up a progress line, which is rewritten."""
+    """Whether log records are shown, which would interfere with progress lines."""
     return any(isinstance(h, _OnStderr) for h in _logger.handlers)
 
 
 def log_in_worker(shown: bool) -> None:
-    """Show all records of this worker process, if the command shows its own."""
+    """Show all log records of this worker process, if the command shows log records."""
     if shown:
         _show()

@@ -50,11 +50,11 @@ from morph.launch.foreach import timing
 from morph.mesh import Mesh
 from morph.runtime.device import Device
 
-OWN = "own"  # an option without its value: limits that belong to IN
+OWN = "own"  # -a without a value: limits from the files of IN
 
 
 class Degrees(Number):
-    """An angle; other letters of Triangle may follow ``-q``."""
+    """An angle; reports switches of Triangle that are appended to ``-q``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read the angle."""
@@ -78,15 +78,15 @@ class Degrees(Number):
 def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     """Triangulate IN: a .poly file (points, segments, holes, regions) or a .node file (points).
 
-    Files of other formats (.msh, .vtu and more) are written by meshio.  The letters are those of
-    Triangle.  Messages count points and segments from 0.
+    Files of other formats (.msh, .vtu and more) are written by meshio.  The switches are those of
+    Triangle.  Messages number points and segments from 0.
     """
     where = device_of(spec)
-    files, asked = taken(Outputs, options), taken(Input, options)
+    files, settings = taken(Outputs, options), taken(Input, options)
     check_outputs(files)
-    graph = read_graph(mesh_in, asked)
+    graph = read_graph(mesh_in, settings)
     with timing() as spent:
-        mesh = triangulated(mesh_in, graph, asked, where)
+        mesh = triangulated(mesh_in, graph, settings, where)
     if files.jettison:
         mesh = mesh.compact()
     write_outputs(mesh, files)
@@ -125,19 +125,19 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     default=20.0,
     show_default=True,
     metavar="[DEGREES]",
-    help="Smallest angle wanted, in degrees; -q without a number is -q 20.",
+    help="Lower limit of angles, in degrees; -q without a number is -q 20.",
 )
 @click.option(
     "--max-angle",
     type=Degrees(112, 180),
     callback=finite,
     metavar="DEGREES",
-    help="Largest angle wanted, in degrees; by default there is no limit but that of -q.",
+    help="Upper limit of angles, in degrees; by default only -q limits angles.",
 )
 @click.option(
     "--max-radius-edge", type=Number(LEAST_RATIO), callback=finite, metavar="RATIO",
-    help="Largest ratio of circumradius to shortest edge wanted, another measure of the smallest"
-    " angle, which is arcsin(1 / (2 RATIO)). The stricter one of this and -q counts.",
+    help="Upper limit of the ratio of circumradius to shortest edge, equivalent to the smallest"
+    " angle arcsin(1 / (2 RATIO)). The stricter limit of this and -q applies.",
 )  # fmt: skip
 @click.option(
     "-a",
@@ -147,21 +147,21 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
     is_flag=False,
     flag_value=OWN,
     metavar="[AREA]",
-    help="Largest area of a triangle wanted, in squared units of the coordinates; without a number,"
-    " that of IN.area, or of the regions in IN.poly. Several may be given: the least counts.",
+    help="Upper limit of triangle areas, in squared units of the coordinates; without a number, the"
+    " limits of IN.area, or of the regions in IN.poly. Repeatable: the least limit applies.",
 )
 @click.option(
     "-u",
     "--size",
     metavar="LENGTH|FILE",
-    help="Longest edge wanted, in units of the coordinates: a number, or a .npy or text file of one"
-    " number for each vertex.",
+    help="Upper limit of edge lengths, in units of the coordinates: a number, or a .npy or text"
+    " file with one number for each vertex.",
 )
 @click.option(
     "-A",
     "--attributes",
     is_flag=True,
-    help="Give triangles the attributes of their regions in IN.poly, instead of those in IN.ele.",
+    help="Assign the attributes of regions in IN.poly to triangles, instead of those in IN.ele.",
 )
 @click.option(
     "-Y",
@@ -199,25 +199,25 @@ def triangulate(mesh_in: str, spec: str, as_json: bool, **options: Any) -> None:
 def refine(
     mesh_in: str, poly: bool, long: bool, spec: str, as_json: bool, **options: Any
 ) -> None:  # fmt: skip
-    """Refine the mesh IN until its angles, areas and edges are as asked.
+    """Refine the mesh IN until its angles, areas and edges satisfy the limits.
 
     IN is a base name, or its .node, .ele or .poly file; without an .ele file it is triangulated
-    first.  Files of other formats (.msh, .vtu and more) are read by meshio.  Without -q, angles of
-    20 degrees are asked for; -q 0 asks for none.  The letters are those of Triangle.
+    first.  Files of other formats (.msh, .vtu and more) are read by meshio.  The default limit of
+    angles is 20 degrees; -q 0 removes it.  The switches are those of Triangle.
     """
     devices = devices_of(spec)
     where, names = devices[0], ",".join(d.name for d in devices)
     files, given = taken(Outputs, options), taken(Input, options)
-    wanted = taken(Wanted, options)
+    targets = taken(Targets, options)
     check_outputs(files)
-    areas = [_area(text) for text in wanted.areas]
+    areas = [_area(text) for text in targets.areas]
     with timing() as spent:
-        mesh = _mesh_of(mesh_in, poly, given, wanted.deterministic, where)
+        mesh = _mesh_of(mesh_in, poly, given, targets.deterministic, where)
         limits = _limits(mesh_in, mesh, areas, poly, where)
-        sizes = None if wanted.size is None else _sizes(wanted.size, len(mesh.points))
-        if wanted.attributes:
+        sizes = None if targets.size is None else _sizes(targets.size, len(mesh.points))
+        if targets.attributes:
             _take_attributes(mesh_in, mesh, where)
-        done = _refined(mesh_in, mesh, limits, sizes, wanted, devices)
+        done = _refined(mesh_in, mesh, limits, sizes, targets, devices)
     out = done.mesh.compact() if files.jettison else done.mesh
     write_outputs(out, files)
     quality, times = out.quality(), times_of(spent)
@@ -239,12 +239,12 @@ def refine(
     ]
     if long:
         lines += [f"{done.rounds} rounds", *shape_lines(quality)]
-    lines += [f"not as asked: {n:,} triangles ({reason})" for reason, n in done.unmet.items()]
+    lines += [f"limits not met: {n:,} triangles ({reason})" for reason, n in done.unmet.items()]
     print_report(report, as_json, lines)
 
 
-class Wanted(NamedTuple):
-    """Options of `refine` that say what mesh is wanted."""
+class Targets(NamedTuple):
+    """Options of `refine` for the quality of the mesh."""
 
     min_angle: float
     max_angle: float | None
@@ -259,13 +259,13 @@ class Wanted(NamedTuple):
 
 
 def _mesh_of(path: str, poly: bool, given: Input, deterministic: bool, where: Device) -> Mesh:
-    """Read the triangles of IN, or make them."""
+    """Read the triangles of IN, or triangulate it."""
     if not poly and has_triangles(path):
         for name in given.named():
-            raise BadInput(f"--{name}: {path} has triangles; -p triangulates its points again")
+            raise BadInput(f"--{name}: {path} has triangles; -p triangulates again")
         return read_triangles(path, given.repair)
     mesh = triangulated(path, read_graph(path, given), given, where)
-    mesh.triangle_attributes = np.empty((len(mesh.triangles), 0))  # of regions: by -A only
+    mesh.triangle_attributes = np.empty((len(mesh.triangles), 0))  # region attributes only with -A
     if not deterministic:
         return mesh
     with bad_input(f"{path}: "):
@@ -273,21 +273,21 @@ def _mesh_of(path: str, poly: bool, given: Input, deterministic: bool, where: De
 
 
 def _refined(
-    path: str, mesh: Mesh, limits: Any, sizes: Any, wanted: Wanted, devices: list[Device]
+    path: str, mesh: Mesh, limits: Any, sizes: Any, targets: Targets, devices: list[Device]
 ) -> Refined:
-    """Refine a mesh, and show the progress."""
+    """Refine a mesh and show the progress."""
     with bad_input(f"{path}: "), progress_on(Progress) as line:
         return refine_with_report(
             mesh,
-            wanted.min_angle,
+            targets.min_angle,
             limits,
             sizes,
-            max_angle=wanted.max_angle,
-            max_radius_edge=wanted.max_radius_edge,
-            boundary=("split", "keep-hull", "keep-all")[min(wanted.keep, 2)],
-            max_points=wanted.max_points,
-            conforming=wanted.conforming,
-            deterministic=wanted.deterministic,
+            max_angle=targets.max_angle,
+            max_radius_edge=targets.max_radius_edge,
+            boundary=("split", "keep-hull", "keep-all")[min(targets.keep, 2)],
+            max_points=targets.max_points,
+            conforming=targets.conforming,
+            deterministic=targets.deterministic,
             device=devices if len(devices) > 1 else devices[0],
             progress=None if line is None else line.round,
         )
@@ -306,10 +306,10 @@ def _area(text: str) -> float | str:
     return area
 
 
-def _limits(path: str, mesh: Mesh, wanted: list[float | str], poly: bool, where: Device) -> Any:
-    """Return the least of all limits that ``-a`` asks for, as `morph.refine` takes them."""
-    numbers = [area for area in wanted if not isinstance(area, str)]
-    if len(numbers) == len(wanted):
+def _limits(path: str, mesh: Mesh, areas: list[float | str], poly: bool, where: Device) -> Any:
+    """Return the least of all limits by ``-a``, as an argument of `morph.refine`."""
+    numbers = [area for area in areas if not isinstance(area, str)]
+    if len(numbers) == len(areas):
         return min(numbers, default=None)
     file = file_base(path) + ".area"
     if not poly and has_triangles(path) and os.path.exists(file):
@@ -319,14 +319,14 @@ def _limits(path: str, mesh: Mesh, wanted: list[float | str], poly: bool, where:
         limits = region_limits(mesh, where)
     else:
         raise BadInput(
-            f"-a without a number: there is no {file}, and no region in the file; a number goes"
-            " behind it: -a 0.5"
+            f"-a without a number: there is no {file}, and no region in the file; a number follows"
+            " it: -a 0.5"
         )
     return np.minimum(limits, min(numbers, default=math.inf))
 
 
 def _sizes(text: str, n: int) -> Any:
-    """Return one edge length for each of n points: of a number, or of a file."""
+    """Return a limit of edge lengths: a number, or an array of n numbers from a file."""
     try:
         return np.full(n, float(text))
     except ValueError:
@@ -347,8 +347,8 @@ def _sizes(text: str, n: int) -> Any:
 
 
 def _take_attributes(path: str, mesh: Mesh, where: Device) -> None:
-    """Give triangles the attribute of their region, as their only one; 0 outside of all."""
+    """Assign region attributes to triangles as their only attribute; 0 outside all regions."""
     if not len(mesh.regions):
         raise BadInput(f"-A: there is no region in {path}")
-    values = np.append(mesh.regions[:, 2], 0.0)  # the last is row -1
+    values = np.append(mesh.regions[:, 2], 0.0)  # the last value is for region -1
     mesh.triangle_attributes = values[regions_of(mesh, where)][:, None]

@@ -1,4 +1,4 @@
-"""Shared by the mesh commands: reading input, writing output, progress."""
+"""Input, output and progress of the mesh commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from morph.plotting.mesh import FEW, KINDS, write_figure
 from morph.runtime.device import Device
 
 SIZES = ("points", "triangles", "segments")
-# arguments that messages of `morph.triangulate` advise, and the options that stand for them
+# arguments that messages of `morph.triangulate` suggest, and the corresponding options
 OPTIONS = {
     "hull=True": "--hull",
     'crossing="split"': "--crossing split",
@@ -31,7 +31,7 @@ OPTIONS = {
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Refuse nan and infinities."""
+    """Reject nan and infinities."""
     if value is not None and not np.isfinite(value):
         raise click.BadParameter(f"{value} is not a finite number", param=parameter)
     return value
@@ -43,8 +43,8 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--color",
             type=click.Choice(KINDS),
-            help="Colours of --plot: the smallest angle, area or region of each triangle, or the"
-            " density of triangles; by default density for more than 20,000 triangles, else angle.",
+            help="Quantity shown by --plot: the smallest angle, area or region of each triangle, or"
+            " the density of triangles; default: density above 20,000 triangles, else angle.",
         ),
         click.option(
             "--plot",
@@ -53,7 +53,7 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Draw the mesh: .png, .svg, .pdf and more, by matplotlib.",
         ),
         click.option(
-            "-j", "--jettison", is_flag=True, help="Leave out vertices that are in no triangle."
+            "-j", "--jettison", is_flag=True, help="Drop vertices that are in no triangle."
         ),
         click.option(
             "-v",
@@ -69,15 +69,15 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Also write OUT.neigh: the neighbours of each triangle.",
         ),
         click.option(
-            "--order2", is_flag=True, help="Write elements of second order: 6 nodes a triangle."
+            "--order2", is_flag=True, help="Write second-order elements: 6 nodes per triangle."
         ),
         click.option(
             "-o",
             "--output",
             type=click.Path(),
             metavar="OUT",
-            help="Write OUT.node, OUT.ele and OUT.poly; with the suffix of another format, as"
-            " OUT.msh or OUT.vtu, that file.  Without -o the mesh is measured only.",
+            help="Write OUT.node, OUT.ele and OUT.poly; with the suffix of another format, such as"
+            " OUT.msh or OUT.vtu, that file.  Without -o only the statistics are printed.",
         ),
     ):
         command = option(command)
@@ -90,24 +90,24 @@ def triangulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--repair",
             is_flag=True,
-            help="Repair files: merge duplicate vertices, drop duplicate segments, turn clockwise"
-            " triangles.",
+            help="Repair files: merge duplicate vertices, drop duplicate segments, reorient"
+            " clockwise triangles.",
         ),
         click.option(
             "--duplicates",
             type=click.Choice(["refuse", "merge"]),
-            help="Vertices in one place: an error (the default), or merge them into one.",
+            help="Vertices with equal coordinates: an error (the default), or merged.",
         ),
         click.option(
             "--crossing",
             type=click.Choice(["refuse", "split"]),
-            help="Segments that cross: an error (the default), or split them there.",
+            help="Crossing segments: an error (the default), or split at the intersection.",
         ),
         click.option(
             "-c",
             "--hull",
             is_flag=True,
-            help="Triangulate the whole convex hull, concavities of the boundary included.",
+            help="Triangulate the convex hull, including concavities of the boundary.",
         ),
     ):
         command = option(command)
@@ -136,18 +136,18 @@ class Input(NamedTuple):
     repair: bool
 
     def named(self) -> dict[str, Any]:
-        """Give what is asked of `morph.triangulate`."""
-        asked = {"hull": self.hull or None, "crossing": self.crossing,
-                 "duplicates": self.duplicates}  # fmt: skip
-        return {name: value for name, value in asked.items() if value is not None}
+        """Return the options that are set, as arguments of `morph.triangulate`."""
+        chosen = {"hull": self.hull or None, "crossing": self.crossing,
+                  "duplicates": self.duplicates}  # fmt: skip
+        return {name: value for name, value in chosen.items() if value is not None}
 
 
 def check_outputs(files: Outputs) -> None:
-    """Refuse output that cannot be written before any work is done."""
+    """Reject output that cannot be written, before any work is done."""
     output, plot = files.output, files.plot
     check_writable("-o", output)
     check_writable("--plot", plot)
-    if output == "2":  # in Triangle, -o2 asks for second order
+    if output == "2":  # in Triangle, -o2 is the switch for second order
         raise BadInput("-o2: for elements of second order --order2, for files of this name -o ./2")
     foreign = output is not None and _is_foreign(output)
     for name in ("order2", "neigh", "edges", "voronoi", "jettison"):
@@ -161,7 +161,7 @@ def check_outputs(files: Outputs) -> None:
 
 
 def _is_foreign(output: str) -> bool:
-    """Whether meshio writes a file of this name; it must be there then."""
+    """Return whether meshio writes a file with this name; if so, require meshio."""
     with bad_input("-o: "):
         foreign = is_foreign(output)
     if foreign:
@@ -170,7 +170,7 @@ def _is_foreign(output: str) -> bool:
 
 
 def write_outputs(mesh: Mesh, files: Outputs) -> None:
-    """Write the files asked for; each set appears whole or not at all."""
+    """Write the requested files; each set is written atomically."""
     if files.output is not None:
         extra = {"neighbors": files.neigh, "edges": files.edges, "voronoi": files.voronoi}
         with bad_input("-o: "):
@@ -181,7 +181,7 @@ def write_outputs(mesh: Mesh, files: Outputs) -> None:
 
 
 def has_triangles(path: str) -> bool:
-    """Whether there is an ``.ele`` file of this name, or it is a mesh file of another format."""
+    """Whether an ``.ele`` file with this name exists, or it is a mesh file of another format."""
     with bad_input():
         return os.path.exists(file_base(path) + ".ele") or is_foreign_file(path)
 
@@ -192,18 +192,20 @@ def read_triangles(path: str, repair: bool) -> Mesh:
         return read_mesh(path, repair=repair)
 
 
-def read_graph(path: str, asked: Input) -> Pslg:
+def read_graph(path: str, settings: Input) -> Pslg:
     """Read the input of a triangulation: a ``.poly`` or ``.node`` file."""
     with bad_input():
-        return read_pslg(path, asked.repair, "keep" if asked.duplicates == "merge" else "refuse")
+        return read_pslg(
+            path, settings.repair, "keep" if settings.duplicates == "merge" else "refuse"
+        )
 
 
-def triangulated(path: str, graph: Pslg, asked: Input, where: Device) -> Mesh:
+def triangulated(path: str, graph: Pslg, settings: Input, where: Device) -> Mesh:
     """Triangulate; errors in the input are reported with its name."""
     try:
         with progress_on(Progress) as line:
-            told = None if line is None else line.phase
-            mesh = triangulate(graph, **asked.named(), device=where, progress=told)
+            show = None if line is None else line.phase
+            mesh = triangulate(graph, **settings.named(), device=where, progress=show)
     except ValueError as error:
         message = str(error)
         for argument, option in OPTIONS.items():
@@ -219,16 +221,16 @@ class Progress(Line):
     """Progress of a mesh."""
 
     def round(self, rounds: int, bad: int, triangles: int) -> None:
-        """Show how far refinement is."""
+        """Show the progress of refinement."""
         self.write_throttled(f"round {rounds}: {bad:,} bad of {triangles:,} triangles")
 
-    def phase(self, what: str, many: int) -> None:
+    def phase(self, kind: str, many: int) -> None:
         """Show the size of the input of triangulation."""
-        self.write(f"triangulating: {many:,} {what if what != 'domain' else 'triangles'}")
+        self.write(f"triangulating: {many:,} {kind if kind != 'domain' else 'triangles'}")
 
 
 def sizes_of(mesh: Mesh | Pslg) -> dict[str, int]:
-    """Return how many points, triangles and segments there are."""
+    """Return the numbers of points, triangles and segments."""
     return {name: len(getattr(mesh, name)) for name in SIZES if hasattr(mesh, name)}
 
 
@@ -240,6 +242,6 @@ def shape_lines(quality: Quality) -> list[str]:
         f" edges {quality.min_edge:g} to {quality.max_edge:g}",
         f"aspect ratio up to {quality.max_aspect:.4g},"
         f" radius by edge up to {quality.max_radius_edge:.4g}",
-        "angles, from so many degrees on:",
+        "histogram of angles, by lower bin limit in degrees:",
         *(f"{left}    {right}" for left, right in zip(bars[:9], bars[9:], strict=True)),
     ]

@@ -1,4 +1,4 @@
-"""Types of options that are numbers within limits; help texts show the limits in words."""
+"""Option types for numbers within limits; help texts show the limits in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 def limits(least: float | None, most: float | None, exclusive: bool = False) -> str:
-    """Describe limits in words; ``exclusive``: the lower one is not allowed itself."""
+    """Describe limits in words; ``exclusive`` excludes the lower limit."""
     low, high = (None if x is None else _shown(x) for x in (least, most))
     if high is None:
         return f"above {low}" if exclusive else f"{low} or more"
@@ -28,7 +28,7 @@ class Integer(click.IntRange):
         return limits(self.min, self.max, self.min_open)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read the number; errors show the limits as `click` does, as inequalities."""
+        """Read the number; errors show the limits as inequalities, like `click`."""
         return click.IntRange(self.min, self.max).convert(value, param, ctx)
 
 
@@ -41,6 +41,6 @@ class Number(click.FloatRange):
         return limits(self.min, self.max, self.min_open)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read the number; errors show the limits as `click` does, as inequalities."""
+        """Read the number; errors show the limits as inequalities, like `click`."""
         plain = click.FloatRange(self.min, self.max, min_open=self.min_open)
         return plain.convert(value, param, ctx)

@@ -1,4 +1,4 @@
-"""Commands on a graph in parts: on several devices, and on the ranks of ``mpiexec``."""
+"""Commands on partitioned graphs: on several devices, and on the ranks of ``mpiexec``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from morph.cli.failures import explain
 from morph.partition.transport import PartError
 
 PATIENCE = 10.0  # seconds that a rank with an error waits for the others
-DONE, TOLD, FAILED = 0, 1, 2  # how a rank ends: well, by an error of another one, by its own
+DONE, STOPPED, FAILED = 0, 1, 2  # outcomes: success, error on another rank, error on this rank
 
 
 def world(mpi: bool) -> Any:
-    """Give the communicator of all ranks, or None without ``--mpi``."""
+    """Return the communicator of all ranks, or None without ``--mpi``."""
     if not mpi:
         return None
     try:
@@ -35,7 +35,7 @@ def world(mpi: bool) -> Any:
 def ranks_of(mpi: bool) -> Iterator[None]:
     """Run a block on all ranks, with ``--mpi``.
 
-    If a rank fails, all end with exit code 2, and one of them reports an error.
+    If a rank fails, all ranks end with exit code 2, and one of them reports the error.
     """
     comm = world(mpi)
     if comm is None:
@@ -48,7 +48,7 @@ def ranks_of(mpi: bool) -> Iterator[None]:
                 warnings.simplefilter("ignore")
             yield
     except Exception as found:
-        error, outcome = found, TOLD if isinstance(found, PartError) else FAILED
+        error, outcome = found, STOPPED if isinstance(found, PartError) else FAILED
     outcomes = _outcomes(comm, outcome, error)
     if max(outcomes) == DONE:
         return
@@ -58,7 +58,7 @@ def ranks_of(mpi: bool) -> Iterator[None]:
 
 
 def _outcomes(comm: Any, outcome: int, error: Exception | None) -> list[int]:
-    """Give how each rank ends; a rank that waits too long for the others ends all."""
+    """Return the outcome of each rank; aborts all ranks after a timeout."""
     found = np.empty(comm.size, np.int64)
     request = comm.Iallgather(np.array([outcome], np.int64), found)
     since = time.monotonic()

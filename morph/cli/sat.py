@@ -37,7 +37,7 @@ from morph.survey import Solution
 CODES = {"SATISFIABLE": 10, "UNSATISFIABLE": 20, "UNKNOWN": 0}
 
 
-class Asked(NamedTuple):
+class Settings(NamedTuple):
     """Options of the solver."""
 
     seed: int
@@ -74,27 +74,27 @@ class _Course(Line):
 @click.argument("cnf", type=click.Path(allow_dash=True), metavar="FILE.cnf")
 @click.option("--seed", type=Integer(0, 2**32 - 1), default=0, show_default=True,
               metavar="N",
-              help="Seed of random decisions: the same seed gives the same answer, unless time is"
-              " up.")  # fmt: skip
+              help="Seed of random decisions: the same seed gives the same answer, except after a"
+              " timeout.")  # fmt: skip
 @click.option("--time", "seconds", type=Number(0, min_open=True), metavar="SECONDS",
-              help="Give up after so much time, reading included; by default after four"
+              help="Time limit, including reading; by default the search ends after four"
               " attempts.")  # fmt: skip
 @click.option("--max-rounds", type=Integer(0), default=1000, show_default=True, metavar="N",
-              help="Rounds of decimation at most; with 0 there is local search alone.")  # fmt: skip
+              help="Largest number of decimation rounds; 0: local search only.")  # fmt: skip
 @click.option("--method", default="auto", show_default=True,
               metavar="auto|decimation|backtracking|reinforcement|search",
-              help="How to look for a model: auto chooses by the formula.")  # fmt: skip
+              help="Method of the search; auto selects one for the formula.")  # fmt: skip
 @click.option("-O", "--option", "given", multiple=True, metavar="NAME=VALUE",
-              help="A parameter of the method, a number: fraction, tolerance, max_sweeps, undo,"
+              help="A numeric parameter of the method: fraction, tolerance, max_sweeps, undo,"
               " rho, least_complexity, ratio, intensity, decay, max_flips.")  # fmt: skip
 @click.option(
     "--complete/--no-complete",
     default=None,
     help="Whether CaDiCaL (the extra `sat`) may be used; by default if it is installed.",
 )
-@click.option("--strict", is_flag=True, help="Refuse files that are not strict DIMACS.")
+@click.option("--strict", is_flag=True, help="Reject files that are not strict DIMACS.")
 @click.option("--plot", type=click.Path(), metavar="FILE",
-              help="Draw the complexity against the fraction of variables that are fixed: .png,"
+              help="Plot the complexity against the fraction of fixed variables: .png,"
               " .svg, .pdf and more, by matplotlib.")  # fmt: skip
 @parts_option
 @json_option
@@ -103,38 +103,38 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
 
     FILE.cnf may be `-`: standard input, compressed or not.
 
-    Prints as the SAT competitions ask: comments, a line `s`, lines `v` of the literals of variables
-    that occur.  Exit code 10: satisfiable, by a checked model; 20: unsatisfiable, by unit
-    propagation, by clauses of two literals, or by CaDiCaL; 0: unknown.
+    Prints the format of the SAT competitions: comments, a line `s`, and lines `v` with the literals
+    of occurring variables.  Exit code 10: satisfiable, by a checked model; 20: unsatisfiable, by
+    unit propagation, by 2-SAT, or by CaDiCaL; 0: unknown.
     """
     started = this_run().started
-    asked = taken(Asked, options)
-    method_options = _options(asked.given)
+    settings = taken(Settings, options)
+    method_options = _options(settings.given)
     with bad_input():
-        check_method(asked.method, method_options, asked.complete)
+        check_method(settings.method, method_options, settings.complete)
     devices = devices_of(spec)
     where = ",".join(d.name for d in devices)
-    if asked.seconds != asked.seconds:
+    if settings.seconds != settings.seconds:
         raise BadInput("--time is a number of seconds, not nan")
-    check_writable("--plot", asked.plot)
-    check_plot(asked.plot)
+    check_writable("--plot", settings.plot)
+    check_plot(settings.plot)
     reading = monotonic()
-    formula = read_cnf(standard_input() if cnf == "-" else cnf, strict=asked.strict)
+    formula = read_cnf(standard_input() if cnf == "-" else cnf, strict=settings.strict)
     cnf = "standard input" if cnf == "-" else cnf
     times = {"read": monotonic() - reading}
-    left = None if asked.seconds is None else max(started + asked.seconds - monotonic(), 1e-3)
-    # a ValueError is what cannot be worked on, such as 2^30 variables
+    left = None if settings.seconds is None else max(started + settings.seconds - monotonic(), 1e-3)
+    # a ValueError is an unsupported formula, such as one of 2^30 variables
     with bad_input(f"{cnf}: "), progress_on(_Course) as course:
         found = survey.solve(
-            formula, asked.seed, time=left, device=devices, max_rounds=asked.max_rounds,
-            method=asked.method, options=method_options, complete=asked.complete,
+            formula, settings.seed, time=left, device=devices, max_rounds=settings.max_rounds,
+            method=settings.method, options=method_options, complete=settings.complete,
             progress=None if course is None else course.show_numbers,
         )  # fmt: skip
     times |= found.seconds
     report = {
         "input": {"variables": formula.variables, "clauses": formula.clauses},
         "status": found.status, "reason": found.reason, "variables": formula.variables,
-        "clauses": formula.clauses, "seed": asked.seed, "device": where, **_numbers(found),
+        "clauses": formula.clauses, "seed": settings.seed, "device": where, **_numbers(found),
         "times": {phase: round(spent, 6) for phase, spent in times.items()},
     }  # fmt: skip
     if as_json:
@@ -144,8 +144,8 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
         click.echo(f"s {found.status}")
         if found.status == "SATISFIABLE":
             click.echo("\n".join(model_lines(found.model, formula.occurring())))
-    if asked.plot is not None:
-        write_figure(draw_decimation(found.rounds, formula.variables), asked.plot)
+    if settings.plot is not None:
+        write_figure(draw_decimation(found.rounds, formula.variables), settings.plot)
     raise click.exceptions.Exit(CODES[found.status])
 
 
@@ -158,13 +158,13 @@ def _numbers(found: Solution) -> dict[str, int]:
 
 
 def _json_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Give numbers as JSON has them: no NaN, which stands for a complexity that was not taken."""
+    """Return numbers as JSON values: without NaN, the value of a complexity not computed."""
     plain = {k: v.item() if hasattr(v, "item") else v for k, v in values.items()}
     return {k: None if v != v else v for k, v in plain.items()}
 
 
 def _lists(formula: Formula, found: Solution) -> dict[str, Any]:
-    """Arrays: the model, or the best assignment and the clauses it fails."""
+    """Arrays: the model, or the best assignment and its unsatisfied clauses."""
     names = formula.occurring().tolist() if found.model is not None else []
     literals = None if found.model is None else [v if found.model[v - 1] else -v for v in names]
     known = found.status == "SATISFIABLE"

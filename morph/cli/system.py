@@ -56,7 +56,7 @@ def _version(package: str) -> str | None:
 
 
 def _gpus() -> list[str]:
-    """Name the GPUs that answer."""
+    """Return the names of available GPUs."""
     try:
         first = device("cuda")
     except DeviceError:
@@ -93,9 +93,9 @@ def cache_command(clear: bool, as_json: bool) -> None:
 
 @click.command(epilog=examples("morph schema > morph.schema.json"))
 def schema() -> None:
-    """Print the JSON Schema of what the commands print with --json.
+    """Print the JSON Schema of the reports of --json.
 
-    All have the fields command, version, device, input, seconds and warnings.
+    All reports have the fields command, version, device, input, seconds and warnings.
     """
     click.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
 

@@ -1,4 +1,4 @@
-"""``morph sssp``: shortest paths, also kept exact while batches of updates are applied."""
+"""``morph sssp``: shortest paths, optionally maintained under batches of updates."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ Report = dict[str, Any]
 
 
 class Numbers:
-    """Numbers of edges in files of updates: the k-th of the graph's file, then those inserted.
+    """Edge ids of update files: positions in the graph's file, then the inserted edges.
 
     Parameters
     ----------
     graph : Graph
     count : int
-        Edges of the file.
+        Number of edges in the file.
     """
 
     def __init__(self, graph: Graph, count: int) -> None:
         self.graph, self.count, self.next = graph, count, count
         self._rows: np.ndarray[Any, Any] | None = None
-        self._made: dict[int, int] = {}  # rows of edges inserted, by number
-        self._number: dict[int, int] = {}  # and back
+        self._made: dict[int, int] = {}  # row of each inserted edge, by number
+        self._number: dict[int, int] = {}  # the inverse
 
     def rows(self, named: Named, path: str) -> np.ndarray[Any, Any]:
-        """Give the edges that ids name, -1 for those that are gone.
+        """Return the rows of edges by their ids, -1 for deleted edges.
 
         Raises
         ------
@@ -87,17 +87,17 @@ class Numbers:
                 continue
             ends = int(src[row]), int(dst[row])
             if ends != (u, v) and (self.graph.directed or ends != (v, u)):
-                what = f"edge {number} leads from {ends[0]} to {ends[1]}, not from {u} to {v}"
-                raise FormatError(path, line, what)
+                actual = f"edge {number} leads from {ends[0]} to {ends[1]}, not from {u} to {v}"
+                raise FormatError(path, line, actual)
             found[k] = row
         return found
 
     def add(self, rows: list[int], count: int) -> None:
-        """Number the edges that a batch inserted: so many, then their arcs back."""
+        """Number the ``count`` edges that a batch inserted; the other rows are reverse arcs."""
         for row in rows[:count]:
             self._made[self.next], self._number[row] = row, self.next
             self.next += 1
-        self._number.update(dict.fromkeys(rows[count:], -1))  # arcs back have no number
+        self._number.update(dict.fromkeys(rows[count:], -1))  # reverse arcs have no number
 
     def _row(self, number: int) -> int:
         if number >= self.count:
@@ -121,7 +121,7 @@ class Numbers:
 
 @contextmanager
 def lines_of(path: str) -> Iterator[Iterable[bytes]]:
-    """Open a file of updates, ``-`` being standard input."""
+    """Open a file of updates; ``-`` is standard input."""
     if path == "-":
         yield standard_input()
     else:
@@ -135,24 +135,24 @@ class Log:
     Parameters
     ----------
     path : str or None
-        Of the snapshot; None keeps nothing.
+        Path of the snapshot; None: no journal.
     resume : bool
-        Resume a log if there is one.
+        Resume an existing log.
     others : str or None
-        Files that the log must not overwrite: of updates, of the answer.
+        Other files of the command, which the log must not overwrite.
 
     Attributes
     ----------
     graph : Graph
     number : int
-        Batches that had been applied before.
+        Number of batches applied before.
     inserted : list of (list of int, int)
-        Edges that each of them inserted, arcs back last; and how many were given.
+        Edges that each of them inserted, reverse arcs last, and the number of lines.
 
     Raises
     ------
     BadInput
-        If the files are not to be written to.
+        If the log would overwrite a file.
     """
 
     graph: Graph
@@ -170,9 +170,9 @@ class Log:
         except ValueError as error:
             raise BadInput(f"--log: {error}") from error
         self._exists = Path(path).exists()
-        mine = [Path(path).resolve(), Path(f"{path}.log").resolve()]
+        written = [Path(path).resolve(), Path(f"{path}.log").resolve()]
         for other in others:
-            if other is not None and other != "-" and Path(other).resolve() in mine:
+            if other is not None and other != "-" and Path(other).resolve() in written:
                 raise BadInput(f"--log: {other} is another file of this command")
         if self._exists and not resume:
             raise BadInput(f"--log: {path} is there already: add --resume to go on with it")
@@ -181,7 +181,7 @@ class Log:
                            " go on with")  # fmt: skip
 
     def read(self, make: Callable[[], Graph], device: Device, origin: dict[str, Any]) -> None:
-        """Make the graph, or restore it with all batches that the log has.
+        """Make the graph, or restore it with all batches of the log.
 
         ``origin`` identifies the graph's file and the sources.
         """
@@ -194,27 +194,27 @@ class Log:
         before = journal.number - self.number
         known = {"vertices": len(self.graph.points), "arcs": self.graph._made, **journal.note}
         for key, value in origin.items():
-            kept = known.get(key, value)  # logs written before have no note
-            if kept != value:
-                raise BadInput(f"--log: {self.path} was begun with {_described(key, kept)}, not"
+            recorded = known.get(key, value)  # older logs have no note
+            if recorded != value:
+                raise BadInput(f"--log: {self.path} was begun with {_described(key, recorded)}, not"
                                f" {_described(key, value)}")  # fmt: skip
-        if before:  # their inserts, and so the numbers of edges, are not known
+        if before:  # their inserts, and thus the edge ids, are unknown
             raise BadInput(f"--log: {self.path} is a checkpoint of batch {before}: it cannot be"
                            " resumed here")  # fmt: skip
 
     def begin(self) -> None:
-        """Write the graph as it is before all batches, if that is not there."""
+        """Write the initial graph, unless the log is resumed."""
         if self.path is not None and self.journal is None:
             self.journal = Journal(self.path, self.graph, note=self.origin)
 
     def _record(self, applied: Any) -> None:
         self.inserted.append((rows_of(applied), applied.given))
 
-    def apply(self, dynamic: DynamicSSSP, asked: dict[str, Any]) -> Update:
-        """Apply a batch, and bring it to the disk."""
+    def apply(self, dynamic: DynamicSSSP, batch: dict[str, Any]) -> Update:
+        """Apply a batch and write it to the log."""
         if self.journal is None:
-            return dynamic.apply(**asked)
-        done: Update = self.journal.apply(**asked, nonnegative=True, by=dynamic.apply)
+            return dynamic.apply(**batch)
+        done: Update = self.journal.apply(**batch, nonnegative=True, by=dynamic.apply)
         return done
 
     def close(self) -> None:
@@ -224,7 +224,7 @@ class Log:
 
 
 def origin_of(edges: EdgeArrays, sources: Sequence[int]) -> dict[str, Any]:
-    """Identify the edges of a file, and the sources."""
+    """Return a description of the edges of a file and the sources, with a checksum."""
     digest = hashlib.blake2b(digest_size=16)
     for a in (edges.src, edges.dst, edges.weight):
         if a is not None:
@@ -246,40 +246,40 @@ def _described(key: str, value: Any) -> str:
 
 
 def rows_of(applied: Any) -> list[int]:
-    """The edges that a batch inserted."""
+    """Return the edges that a batch inserted."""
     a = applied.inserted
     rows: list[int] = (a.get() if hasattr(a, "get") else a).tolist()
     return rows
 
 
 def follow(
-    dynamic: DynamicSSSP, count: int, lines: Iterable[bytes], asked: Updates, log: Log, quiet: bool
+    dynamic: DynamicSSSP, count: int, lines: Iterable[bytes], given: Updates, log: Log, quiet: bool
 ) -> list[Report]:
-    """Apply all batches of a file or stream; of a file those that the log has are passed over.
+    """Apply all batches of a file or stream; batches of a file that are in the log are skipped.
 
     Parameters
     ----------
     dynamic : DynamicSSSP
     count : int
-        Edges of the graph's file.
+        Number of edges in the graph's file.
     lines : iterable of bytes
-        What `lines_of` gave.
-    asked : Updates
+        Result of `lines_of`.
+    given : Updates
     log : Log
     quiet : bool
-        Say nothing of each batch.
+        Print nothing for each batch.
 
     Returns
     -------
     list of dict
-        What each batch did.
+        Report of each batch.
 
     Raises
     ------
     BadInput
         If the file has fewer batches than the log.
     """
-    path = asked.updates
+    path = given.updates
     graph = dynamic.graph
     name = "standard input" if path == "-" else path
     numbers, reports = Numbers(graph, count), list[Report]()
@@ -287,15 +287,15 @@ def follow(
         numbers.add(*inserted)
     passed = 0 if path == "-" else log.number
     batches = read_updates(
-        lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, asked.batch
+        lines, name, len(graph.points), graph.edges.weight.dtype, graph.directed, given.batch
     )
     for batch in batches:
         if passed:
-            given = log.inserted[-passed][1]
-            if len(batch.inserts) != given:
+            logged = log.inserted[-passed][1]
+            if len(batch.inserts) != logged:
                 raise BadInput(
                     f"{name}:{batch.first}-{batch.last}: batch {log.number - passed + 1} of"
-                    f" the log inserts {given} edges, this one {len(batch.inserts)}"
+                    f" the log inserts {logged} edges, this one {len(batch.inserts)}"
                 )
             passed -= 1
             continue
@@ -304,7 +304,7 @@ def follow(
         reports.append(report)
         if not quiet:
             click.echo(_format_update(log.number + len(reports), report))
-        if asked.verify:
+        if given.verify:
             _verify(dynamic, f"{name}:{batch.last}")
     if passed:
         raise BadInput(f"{name}: the log has {log.number} batches, {passed} more than this file")
@@ -314,24 +314,24 @@ def follow(
 def _apply(
     dynamic: DynamicSSSP, numbers: Numbers, batch: UpdateBatch, path: str, log: Log
 ) -> tuple[Update, int]:
-    """Apply a batch; also how many ids named edges that are gone."""
-    asked: dict[str, Any] = {}
+    """Apply a batch; also returns the number of ids of deleted edges."""
+    changes: dict[str, Any] = {}
     absent = 0
     for key, named in (("deletes", batch.deletes), ("updates", batch.updates)):
         if not len(named):
             continue
         weight = (named.weight,) if key == "updates" else ()
         if named.id[0] < 0:
-            asked[key] = (named.src, named.dst, *weight)
+            changes[key] = (named.src, named.dst, *weight)
             continue
         rows = numbers.rows(named, path)
-        kept = rows >= 0
-        absent += int((~kept).sum())
-        asked[key] = (rows[kept], *(w[kept] for w in weight)) if weight else rows[kept]
+        present = rows >= 0
+        absent += int((~present).sum())
+        changes[key] = (rows[present], *(w[present] for w in weight)) if weight else rows[present]
     if len(batch.inserts):
-        asked["inserts"] = batch.inserts.src, batch.inserts.dst, batch.inserts.weight
+        changes["inserts"] = batch.inserts.src, batch.inserts.dst, batch.inserts.weight
     try:
-        done = log.apply(dynamic, asked)
+        done = log.apply(dynamic, changes)
     except OverflowError as error:
         raise BadInput(f"{path}:{batch.first}-{batch.last}: {error}") from error
     numbers.add(rows_of(done.applied), len(batch.inserts))
@@ -378,8 +378,8 @@ def _verify(dynamic: DynamicSSSP, where: str) -> None:
     differ = np.flatnonzero(np.asarray(graph.device.to_host(found != want)))
     if differ.size:
         v = int(differ[0])
-        what = f"the distance of vertex {v} is {found[v]}, and {want[v]} when computed from scratch"
-        raise click.ClickException(f"{where}: {what}")
+        difference = f"the distance of vertex {v} is {found[v]}, but {want[v]} from scratch"
+        raise click.ClickException(f"{where}: {difference}")
     validate.sssp(graph, found, dynamic.predecessor, source=dynamic.sources)
 
 
@@ -387,7 +387,7 @@ OPTIONS = (
     click.option(
         "--updates", metavar="FILE",
         help="Then apply batches of lines '+ u v w' (insert), '- u v [id]' (delete), '= u v w [id]'"
-        " (change the weight), parted by blank lines, and keep the distances exact; '-' reads"
+        " (change the weight), separated by blank lines, and update the distances; '-' reads"
         " standard input, batch by batch.",
     ),
     click.option(
@@ -400,13 +400,13 @@ OPTIONS = (
     ),
     click.option(
         "--log", metavar="PATH",
-        help="With --updates: keep the graph in PATH, and a write-ahead log of the batches in"
+        help="With --updates: write the graph to PATH, and a write-ahead log of the batches to"
         " PATH.log.",
     ),
     click.option(
         "--resume", is_flag=True,
-        help="With --log: continue it, if it exists.  The batches that it has are skipped in FILE;"
-        " '-' is to send those that follow.",
+        help="With --log: continue an existing log.  The batches of the log are skipped in FILE;"
+        " '-' must contain only the following batches.",
     ),
 )  # fmt: skip
 
@@ -422,51 +422,53 @@ class Updates(NamedTuple):
 
 
 def _prepared(row: Algorithm, call: Call, options: Arguments) -> Callable[[], None]:
-    """Prepare to find shortest paths once, or to follow updates."""
-    asked = taken(Updates, options)
-    if asked.updates is None and (asked.batch is not None or asked.verify or asked.log is not None):
+    """Prepare `run_and_report`, or `_follow_updates` with ``--updates``."""
+    settings = taken(Updates, options)
+    others = settings.batch is not None or settings.verify or settings.log is not None
+    if settings.updates is None and others:
         raise BadInput("--batch, --verify and --log belong to --updates")
-    if asked.resume and asked.log is None:
+    if settings.resume and settings.log is None:
         raise BadInput("--resume belongs to --log")
-    if asked.updates is None:
+    if settings.updates is None:
         return prepared(row, call, options)
     for name in ("cutoff", "rows"):
         if options[name] is not None and options[name] is not False:
             raise BadInput(f"--{name} and --updates exclude each other")
     if call.mpi:
         raise BadInput("--mpi and --updates exclude each other")
-    return partial(_follow_updates, row, call, options, asked)
+    return partial(_follow_updates, row, call, options, settings)
 
 
 sssp_command = make_command(ALGORITHMS["sssp"], _prepared, OPTIONS)
 
 
-def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updates) -> None:
-    """Shortest paths of a graph that changes: read, follow, save, report."""
+def _follow_updates(row: Algorithm, call: Call, options: Arguments, settings: Updates) -> None:
+    """Shortest paths of a changing graph: read, apply updates, save, report."""
     path, sources, where = call.path, options["source"], device_of(call.device)
     check_writable("-o", call.output, ANSWERS)
-    log = Log(asked.log, asked.resume, path, asked.updates, call.output)
-    with closing(log), lines_of(asked.updates) as stream:
+    log = Log(settings.log, settings.resume, path, settings.updates, call.output)
+    with closing(log), lines_of(settings.updates) as stream:
         edges = read_edges(path)
         check_sources(edges.n, sources)
-        origin = {} if asked.log is None else origin_of(edges, sources)
+        origin = {} if settings.log is None else origin_of(edges, sources)
         if edges.weight is None:  # updates may set weights
             edges = dataclasses.replace(edges, weight=np.ones(len(edges.src), np.int32))
         log.read(lambda: graph_of(path, edges, row, where), where, origin)
         with bad_input(f"{path}: "):
             dynamic = DynamicSSSP(log.graph, list(sources))
         log.begin()
-        batches = follow(dynamic, len(edges.src), stream, asked, log, call.as_json)
+        batches = follow(dynamic, len(edges.src), stream, settings, log, call.as_json)
     predecessor = dynamic.predecessor if call.complete else None
     found = on_host(log.graph, Sssp(dynamic.distance, predecessor))
     save_answer(call.output, row, row.answer(found, {"source": list(sources)}))
     arcs, result = log.graph.edges.live, row.report(found)
     report: dict[str, Any] = {"input": {"vertices": edges.n, "edges": len(edges.src)}}
     report |= {"vertices": edges.n, "edges": arcs, **result, **source_of(options)}
-    if asked.log is not None:
+    if settings.log is not None:
         report["resumed_after"] = log.number
     times = {"graph_and_repair": round(sum(b["seconds"] for b in batches), 6)}
-    report |= {"batches": batches, "verified": asked.verify, "times": times, "device": where.name}
+    report |= {"batches": batches, "verified": settings.verify}
+    report |= {"times": times, "device": where.name}
     lines = [
         f"{edges.n:,} vertices, {arcs:,} arcs",
         ", ".join(f"{key} {value:,}" for key, value in result.items()),
@@ -479,7 +481,7 @@ def _follow_updates(row: Algorithm, call: Call, options: Arguments, asked: Updat
 def _summary(batches: list[Report]) -> str:
     """Summarise all batches."""
     totals = (
-        f"{sum(b[what] for b in batches):,} {what}" for what in ("inserted", "deleted", "changed")
+        f"{sum(b[key] for b in batches):,} {key}" for key in ("inserted", "deleted", "changed")
     )
     recomputed = sum(b["decision"] == "recomputed" for b in batches)
     return f"{len(batches):,} batches ({recomputed:,} recomputed): {', '.join(totals)}"

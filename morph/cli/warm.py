@@ -36,7 +36,7 @@ from morph.runtime.toolchain import cpu, cuda, shipped, tiers
 Calls = Iterator[Callable[[], Any]]
 
 N = 12  # vertices of a graph
-TOGETHER = 4  # calls in one process, which share kernels
+TOGETHER = 4  # calls per process, which share kernels
 TYPES = (None, np.int32, np.int64, np.float64)  # of weights
 
 
@@ -51,7 +51,7 @@ def _graphs(device: str, types: tuple[Any, ...] = TYPES) -> Iterator[Graph]:
 
 
 def _row(row: Algorithm, device: str) -> Calls:
-    """Calls of a graph algorithm: by the examples of its options, and with all results."""
+    """Calls of a graph algorithm: with the examples of its options, and with all results."""
     weighted = "weighted" in {o.name for o in row.options}
     for g in map(row.suited, _graphs(device, TYPES if row.weights or weighted else (None,))):
         for options in (*row.examples, *([{"weighted": True}] if weighted else [])):
@@ -63,6 +63,7 @@ def _row(row: Algorithm, device: str) -> Calls:
 
 def _community(device: str) -> Calls:
     for g in _graphs(device, (None,)):
+        yield partial(community, g, 0, (3, 6))
         for every in (False, True):
             yield partial(community, g, [0, 1], (3, 6), all=every)
 
@@ -80,7 +81,7 @@ def _dynamic(device: str) -> Calls:
 
 
 def _follow(kind: Callable[..., Any], g: Graph) -> None:
-    """Keep an answer current in two batches, of which the second finds gapped rows."""
+    """Update a result in two batches, of which the second one has gapped rows."""
     answer = kind(g)
     weight = [[2, 3]] if "weight" in g.edges.columns else []
     for k in range(2):
@@ -115,7 +116,7 @@ def _refine(device: str) -> Calls:
         {"conforming": True}, {"deterministic": True}, {"max_points": 400},
     )  # fmt: skip
     for given in options:
-        for progress in (None, lambda *_: None):  # in one launch, or a launch a round
+        for progress in (None, lambda *_: None):  # one launch, or one launch per round
             yield partial(_refined, progress=progress, device=device, **given)
     yield from common_units.builders("refine", device)
 
@@ -142,7 +143,7 @@ def _text(device: str) -> Calls:
 
 
 CALLS: dict[str, Callable[[str], Calls]] = {
-    "refine": _refine,  # first those that compile longest
+    "refine": _refine,  # longest compilation first
     "dynamic": _dynamic,
     "sat": _sat,
     "triangulate": _triangulate,
@@ -155,19 +156,19 @@ CALLS: dict[str, Callable[[str], Calls]] = {
 
 
 def _run(name: str, device: str, start: int) -> None:
-    """Make some of the calls of an algorithm, which compiles their kernels."""
+    """Run some of the calls of an algorithm, which compiles their kernels."""
     for call in islice(CALLS[name](device), start, start + TOGETHER):
         call()
 
 
 def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
-    """Compile the texts that were collected for GPUs, and leave only binaries."""
+    """Compile the collected sources for GPUs, and keep binaries only."""
     files = list(folder.glob("*.cpp"))
     of_host = clauses.text(), numbers.text()
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.TEXT)
     texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # NVRTC releases the interpreter's lock
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # NVRTC releases the GIL
         made = [threads.submit(cuda.ship, *job, folder) for job in product(texts, architectures)]
         for cubin in made:
             cubin.result()
@@ -182,7 +183,7 @@ def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
 @click.argument("names", metavar="[ALGORITHM]...", nargs=-1)
 @click.option("--jobs", type=Integer(1), default=None,
               metavar="N",
-              help="Processes that compile at the same time; by default one a core.")  # fmt: skip
+              help="Number of concurrent compilations; by default one per core.")  # fmt: skip
 @click.option("--ship", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
               help="Compile for a wheel into FOLDER, for all x86-64-v3 processors.")  # fmt: skip
 @click.option("--arch", "architectures", multiple=True, metavar="sm_XX",
@@ -192,18 +193,18 @@ def warm(
     names: tuple[str, ...], jobs: int | None, ship: Path | None, architectures: tuple[str, ...],
     spec: str,
 ) -> None:  # fmt: skip
-    """Compile the kernels of algorithms, so that later calls start at once.
+    """Compile the kernels of algorithms in advance, for faster first calls.
 
     ALGORITHM is the name of a command, such as bfs, or `dynamic`, or `text`, which reads and
     writes large files; by default all are compiled.
-    Kernels depend on the types of weights and on some options; the common ones are compiled.
+    Kernels depend on the types of weights and on some options; common variants are compiled.
     """
     if unknown := [n for n in names if n not in CALLS]:
         raise BadInput(f"there is no algorithm {unknown[0]!r}: {', '.join(sorted(CALLS))}")
     for arch in architectures:
         if ship is None or not re.fullmatch(r"sm_\d+[af]?", arch):
             raise BadInput(f"--arch: {arch!r}: wanted is sm_XX, with --ship")
-    os.environ.setdefault(tiers.VARIABLE, "full")  # nothing is left to the background
+    os.environ.setdefault(tiers.VARIABLE, "full")  # no background compilation
     if ship is not None:
         if shipped.portable_flags(cpu.processor()) is None:
             raise BadInput("--ship: this is not Linux on x86-64-v3")

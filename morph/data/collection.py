@@ -25,8 +25,8 @@ from morph.runtime.arrays import all_true
 from morph.runtime.backend import FEW, IOTA
 from morph.runtime.device import Array, Device, device_for, is_host
 
-SHORT = 1 << 20  # entries of a list that are allocated at once when it is full in a launch;
-SHORT_BYTES = 1 << 24  # of many columns fewer, in so many bytes, but not less than 1/16
+SHORT = 1 << 20  # minimum growth, in entries, of a list that is full in a launch;
+SHORT_BYTES = 1 << 24  # limited to these bytes if there are many columns, but at least 1/16
 
 
 class Collection(Store):
@@ -38,9 +38,9 @@ class Collection(Store):
         The items are rows of this table, or numbers of this type, in column ``item``.  Without it
         an entry has only the other columns.
     capacity : int
-        Entries to have memory for; the collection grows when they are used up.
+        Initial capacity in entries; a full collection grows.
     device : str or Device, optional
-        By default that of the tables it refers to; without any see `morph.set_device`.
+        By default the device of the tables that it refers to, else see `morph.set_device`.
     name : str
         For messages.
     **columns
@@ -49,15 +49,15 @@ class Collection(Store):
     Notes
     -----
     Kernels take items from the front and add at the end.  Two worklists are swapped as Python
-    swaps: ``now, then = then, now``.  An entry of a deleted row stays an entry of that row until
-    `compact`; the row is not reused meanwhile.
+    swaps: ``now, then = then, now``.  An entry of a deleted row is kept until
+    `compact`; the row is not recycled before.
     """
 
     kind: ClassVar[str] = "collection"
     __slots__ = ("_targets", "graph", "table")
 
     def __new__(cls, table: Any = None, **options: Any) -> Any:
-        """Make a collection; of rows of a partitioned table, one on each part."""
+        """Make a collection; for rows of a partitioned table, one on each part."""
         on_parts = getattr(type(table), "on_parts", None)
         return object.__new__(cls) if on_parts is None else on_parts(table, cls, **options)
 
@@ -97,12 +97,12 @@ class Collection(Store):
 
     @exclusive
     def add(self, *values: Any, **columns: Any) -> None:
-        """Append one entry: values by column order (the item first) or name, others at their fill.
+        """Append one entry: values in column order (the item first) or by name, or the fill.
 
         Raises
         ------
         TypeError, ValueError, OverflowError
-            If a value does not suit its column.  The collection is unchanged then.
+            If a value does not fit its column.  The collection is unchanged then.
         """
         _, checked = prepare(self, 1, bind(self, values, columns))
         self._append(1, checked)
@@ -116,14 +116,14 @@ class Collection(Store):
         items : array of int, shape (n,), optional
             Rows of the table.
         n : int, optional
-            How many entries; by default as many as the arrays have.
+            The number of entries; by default the length of the arrays.
         **columns
             Column values, shape (n,) or (n, size), or one entry's value for all.
 
         Raises
         ------
         TypeError, ValueError, OverflowError
-            If lengths differ or values do not suit.  The collection is unchanged then.
+            If lengths differ or values do not fit.  The collection is unchanged then.
         """
         if items is not None:
             columns = {"item": items, **columns}
@@ -131,7 +131,7 @@ class Collection(Store):
         self._append(count, checked)
 
     def _extend_capacity(self, more: int) -> None:
-        # each growth in a launch costs a new launch: lists of rows grow to their table in few steps
+        # growth in a launch costs another launch: lists of rows grow in few steps to their table
         rows = 0 if self.table is None else len(self.table)
         each = sum(c.dtype.itemsize * max(c.size, 1) for c in self.columns.values())
         short = max(min(SHORT, SHORT_BYTES // max(each, 1)), SHORT // 16)
@@ -143,7 +143,7 @@ class Collection(Store):
         self._ensure_capacity(last + n)
         few = not self.device.on_host and n <= FEW and all(map(is_host, checked.values()))
         few = few and not any(c.size for c in self.columns.values())
-        if few:  # by one kernel, with the counters
+        if few:  # one kernel writes them together with the counters
             writes = [
                 (c.array[last : last + n], checked[name][()] if name in checked else c.fill)
                 for name, c in self.columns.items()
@@ -154,7 +154,7 @@ class Collection(Store):
         counters, after = self._host_meta, self._host_meta.copy()
         after[COUNT] += n
         self._derive_counters(after)
-        counters[:] = after  # at once: an interrupt in between would leave a wrong BUDGET
+        counters[:] = after  # atomically: an interrupt in between would leave a wrong BUDGET
         if few:
             self.device.put(*writes, (self.meta, counters))
         else:
@@ -162,7 +162,7 @@ class Collection(Store):
 
     @exclusive
     def clear(self) -> None:
-        """Remove every entry; the memory is kept."""
+        """Remove all entries; the memory is kept."""
         self.device.put(*self.cleared())
 
     def cleared(self) -> list[tuple[Any, Any]]:
@@ -185,8 +185,8 @@ class Collection(Store):
     def have(self, n: int, in_all: int | None = None) -> np.ndarray[Any, Any]:
         """Set the host's counters to ``n`` entries; return them, to be written to the device.
 
-        The device's counters are not fetched.  If the collection is that of one part of a graph,
-        all parts together have ``in_all`` entries.
+        The device's counters are not fetched.  ``in_all`` is the number of entries on all parts, if
+        the collection belongs to one part of a graph.
         """
         counters = self.meta if self.device.on_host else np.zeros(8, np.int64)
         counters[COUNT], counters[HEAD], counters[CAPACITY] = n, 0, self.capacity
@@ -198,12 +198,12 @@ class Collection(Store):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to take."""
+        """Whether there is no entry to take."""
         return len(self) == 0
 
     @property
     def items(self) -> Array:
-        """The rows not yet taken, shape (len,), int32: the memory itself, without a copy.
+        """The rows not yet taken, shape (len,), int32, without a copy.
 
         Raises
         ------
@@ -213,7 +213,7 @@ class Collection(Store):
         return self.__getattr__("item").array
 
     def span(self) -> tuple[int, int]:
-        """First entry not yet taken, and the one after the last."""
+        """The positions of the first entry not yet taken, and after the last entry."""
         count = int(self._host_meta[COUNT])
         return min(int(self._host_meta[HEAD]), count), count
 
@@ -228,7 +228,7 @@ class Collection(Store):
         return (Row(self, i) for i in range(*self.span()))
 
     def __getitem__(self, i: int | slice) -> Any:
-        """The ``i``-th entry not yet taken, as iteration gives it; of a slice, several."""
+        """The ``i``-th entry not yet taken, as in iteration; for a slice, several."""
         if isinstance(i, slice):
             return RowRange(self, i)
         first, last = self.span()
@@ -238,7 +238,7 @@ class Collection(Store):
         return entry.item if list(self.columns) == ["item"] else entry
 
     def target(self, column: Column) -> Table | None:
-        """The table that a reference column refers to, None if it is not known."""
+        """The table that a reference column refers to; None if it is not known."""
         if self.graph is not None:
             found: Table | None = self.graph.tables.get(column.ref or "")
             return found
@@ -261,7 +261,7 @@ class Collection(Store):
         return made
 
     def _table_resized(self, capacity: int) -> None:
-        """A table that the entries refer to has grown: nothing to do."""
+        """Do nothing: the entries do not depend on the capacity of a table that they refer to."""
 
     def _references(self, table: Table) -> Iterator[Array]:
         """The references to a table in the entries not yet taken."""
@@ -273,7 +273,7 @@ class Collection(Store):
     def _renumbered(self, maps: Mapping[Any, Array]) -> Any:
         """Prepare for rows of tables to be renumbered; returns the function that does it.
 
-        Entries whose ``item`` died are dropped; other references to dead rows become -1.
+        Entries whose ``item`` was deleted are removed; other references to dead rows become -1.
         """
         first, last = self.span()
         xp = self.device.xp
@@ -290,7 +290,7 @@ class Collection(Store):
         return partial(self._replace, squeeze(self, keep, moved), int(keep.size))
 
     def _replace(self, records: list[Record], count: int) -> None:
-        """Take over the entries in new records."""
+        """Replace the memory by new records with these entries."""
         self._records = records
         self._bind_columns(records, self.columns.values())
         self._host_meta[HEAD] = 0
@@ -300,19 +300,19 @@ class Collection(Store):
 
     @exclusive
     def _reorder(self, order: Array) -> None:
-        """Reorder all entries; ``order``, shape (len,), has their present positions."""
+        """Reorder all entries; ``order``, shape (len,), has their current positions."""
         with self.device.active():
             self._keep(order + self.span()[0])
 
     @exclusive
     def _keep(self, positions: Array) -> None:
-        """Keep the entries at some positions, in this order, and no others."""
+        """Keep only the entries at some positions, in this order."""
         with self.device.active():
             records = squeeze(self, positions, {})
         carry_out([partial(self._replace, records, int(positions.size))])
 
     def _like(self) -> Collection:
-        """Give a collection of the same rows and columns without entries."""
+        """Return a collection of the same rows and columns without entries."""
         specs: dict[str, Any] = {}
         for c in self.columns.values():
             spec = Ref(self.target(c) or str(c.ref)) if c.ref else c.dtype
@@ -329,16 +329,16 @@ Collection.reserved = frozenset(n for n in (*dir(Collection), *dir(Row)) if not 
 
 
 class Set:
-    """Disjoint sets of the rows of a table, each row at first alone.
+    """Disjoint sets of the rows of a table, initially one for each row.
 
     The representative of a set is its smallest row.  Kernels call ``find`` and ``union`` too.
-    Each of the host's calls on a GPU waits for it: `labels` gives all representatives at once.
+    Each call on the host synchronises with the GPU; `labels` returns all representatives at once.
 
     Parameters
     ----------
     table : Table
-        Rows that the table gains later are alone.  A deleted row stays in its set, and is not
-        reused while it is there with others.
+        New rows of the table are singletons.  A deleted row stays in its set, and is not recycled
+        while the set has other members.
     """
 
     kind: ClassVar[str] = "set"
@@ -373,7 +373,7 @@ class Set:
 
     @exclusive
     def find(self, row: Any) -> Row:
-        """Give the representative of ``row`` (an id or a `Row`): the smallest row of its set."""
+        """Return the representative of ``row`` (an id or a `Row`): the smallest row of its set."""
         parent = self._parent
         id = self._row(row)
         while (up := int(parent[id])) != id:
@@ -382,7 +382,7 @@ class Set:
 
     @exclusive
     def union(self, a: Any, b: Any) -> bool:
-        """Join the sets of two rows; true if they were apart."""
+        """Unite the sets of two rows; true if they were disjoint."""
         low, high = sorted((self.find(a).id, self.find(b).id))
         with self.device.active():
             self._parent[high] = low
@@ -390,7 +390,7 @@ class Set:
 
     @exclusive
     def reset(self) -> None:
-        """Make every row alone again."""
+        """Make each row a singleton."""
         self.device.put(*self.cleared())
 
     def cleared(self) -> list[tuple[Any, Any]]:
@@ -399,7 +399,7 @@ class Set:
 
     @exclusive
     def labels(self) -> Array:
-        """Give every row's representative, shape (len(table),), int32."""
+        """Return the representative of each row, shape (len(table),), int32."""
         parent = self._parent[: len(self.table)]
         with self.device.active():
             while True:
@@ -409,7 +409,7 @@ class Set:
                 parent = above
 
     def address(self, kind: str, column: str = "") -> int:
-        """Give the device address of ``parent`` (i32, shape (capacity,)), while `version` stays."""
+        """Return the device address of ``parent`` (i32, shape (capacity,)) at this `version`."""
         if kind != "parent":
             raise ValueError(f"a set has no {shown(kind)} array")
         return self.device.pointer(self._parent)
@@ -421,7 +421,7 @@ class Set:
         """Do nothing: there are no counters."""
 
     def _references(self, table: Table) -> Iterator[Array]:
-        """The rows in sets of several members."""
+        """The rows in sets with several members."""
         label = self.labels()
         with self.device.active():
             joined = self.device.xp.flatnonzero(label != self.device.xp.arange(label.size))
@@ -430,7 +430,7 @@ class Set:
 
     @exclusive
     def _table_resized(self, capacity: int) -> None:
-        """Follow the table's capacity; new rows are alone."""
+        """Resize to the table's capacity; new rows are singletons."""
         if capacity > self._parent.size:
             parent = self._singletons(capacity)
             with self.device.active():
@@ -468,14 +468,14 @@ class Flag:
     Parameters
     ----------
     where : str, Device, Graph or Table, optional
-        The device, or something on it; see `morph.set_device` for the default.
+        The device, or an object on it; see `morph.set_device` for the default.
     """
 
     kind: ClassVar[str] = "flag"
     __slots__ = ("__weakref__", "_buffers", "columns", "device", "graph", "name", "version")
 
     def __new__(cls, where: Any = None) -> Any:
-        """Make a flag; of a partitioned graph, one on each part."""
+        """Make a flag; for a partitioned graph, one on each part."""
         on_parts = getattr(type(where), "on_parts", None)
         return object.__new__(cls) if on_parts is None else on_parts(where, cls)
 
@@ -485,20 +485,20 @@ class Flag:
         self.name = "flag"
         self.columns: dict[str, Column] = {}
         self.version = 0
-        self._buffers = self.device.zeros(4, np.int32)  # 0 counts; fused programs rotate 0 to 2
+        self._buffers = self.device.zeros(4, np.int32)  # the first; fused programs rotate 0 to 2
         moved()
 
     def __bool__(self) -> bool:
-        """Whether the flag is raised; waits for the GPU."""
+        """Whether the flag is raised; synchronises with the GPU."""
         return bool(self.device.to_host(self._buffers)[0])
 
     @property
     def raised(self) -> bool:
-        """Whether the flag is raised; waits for the GPU."""
+        """Whether the flag is raised; synchronises with the GPU."""
         return bool(self)
 
     def take(self) -> bool:
-        """Read the flag and lower it; waits for the GPU."""
+        """Read the flag and lower it; synchronises with the GPU."""
         raised = bool(self)
         if raised:
             self._put(0)
@@ -516,7 +516,7 @@ class Flag:
         self.device.put((self._buffers[:1], value))
 
     def address(self, kind: str, column: str = "") -> int:
-        """Give the device address of the flag's four words (i32)."""
+        """Return the device address of the flag's four words (i32)."""
         if kind != "flag":
             raise ValueError(f"a flag has no {shown(kind)} array")
         return self.device.pointer(self._buffers)

@@ -1,4 +1,4 @@
-"""Columns of a store as the host reads and writes them."""
+"""Columns of a store, as accessed by the host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_few(key: Any) -> bool:
 
 
 def few_places(array: Array, key: Any) -> list[Array] | None:
-    """Give the places that a key names, if these are few, or lie one after another."""
+    """Return the elements that a key selects, if these are few, or contiguous."""
     if isinstance(key, slice):
         return [array[key]]
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
@@ -39,12 +39,12 @@ def few_places(array: Array, key: Any) -> list[Array] | None:
 
 
 class ColumnView(NDArrayOperatorsMixin):
-    """A column over the rows in use, dead ones too, always as they are now.
+    """A view of a column over the allocated rows, including dead ones.
 
-    Reads and writes like an array, takes part in arithmetic, and gives its memory without a copy
-    as `array`.  Arrays taken from it keep the memory that they had: after the table grew, is
-    compacted or packed again they are old copies, and writing to them changes nothing.  The view
-    itself looks the memory up at every use.
+    It is read and written like an array, supports arithmetic, and `array` is its memory without a
+    copy.  The view looks up the memory at each use.  An array that was taken from it does not: when
+    the table has grown, or was compacted or packed, the array refers to the old memory, and writes
+    to it do not change the column.
     """
 
     __slots__ = ("column", "store")
@@ -55,7 +55,7 @@ class ColumnView(NDArrayOperatorsMixin):
 
     @property
     def array(self) -> Array:
-        """The memory, shape (len,) or (len, size), without a copy: NumPy's or CuPy's."""
+        """The memory, shape (len,) or (len, size), without a copy: a NumPy or CuPy array."""
         first, last = self.store.span()
         return self.column.array[first:last]
 
@@ -66,17 +66,17 @@ class ColumnView(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(len,), or (len, size) of vectors."""
+        """(len,), or (len, size) for vectors."""
         return (len(self), self.column.size) if self.column.size else (len(self),)
 
     @property
     def ndim(self) -> int:
-        """1, or 2 of vectors."""
+        """1, or 2 for vectors."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of values; a vector counts once for each component."""
+        """Number of values; each component of a vector counts."""
         return len(self) * max(self.column.size, 1)
 
     def __reduce__(self) -> Any:
@@ -109,7 +109,7 @@ class ColumnView(NDArrayOperatorsMixin):
         return iter(self.__array__())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Give the values as a NumPy array: a view on the host, a copy from a GPU."""
+        """Return the values as a NumPy array: a view on the host, a copy from a GPU."""
         if copy is False and not is_host(self.column.array):
             raise ValueError("a column on a GPU is not a NumPy array without a copy")
         return np.array(self.store.device.to_host(self.array), dtype, copy=copy)
@@ -128,7 +128,7 @@ class ColumnView(NDArrayOperatorsMixin):
         plain = [x.array if isinstance(x, ColumnView) else x for x in inputs]
         outs = options.get("out", ())
         if any(isinstance(x, ColumnView) for x in outs):
-            for x in outs:  # `view += values` writes the column, with the checks of any write
+            for x in outs:  # `view += values` writes the column, with all checks
                 if isinstance(x, ColumnView) and x.column.ref:
                     return NotImplemented
             options["out"] = tuple(x.array if isinstance(x, ColumnView) else x for x in outs)

@@ -1,7 +1,7 @@
-"""Compaction: squeeze dead rows out of tables and make every reference follow.
+"""Compaction: removes dead rows from tables, and renumbers all references.
 
-Everything is prepared in new memory first and taken over at the end, so that running out of
-memory changes nothing.  An interrupt while it is taken over comes after the end.
+All new arrays are prepared first and installed at the end, so that running out of memory changes
+nothing.  An interrupt during the installation is raised after its end.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ def compact(
     tables : iterable of Table
         All tables that may refer to them.
     follow : callable
-        Called at the end if any row moved or went: updates the graph's records of the rows.
+        Called at the end if a row was moved or removed: updates the graph's data about the rows.
     order : mapping of Table to array of int64, optional
-        The rows that a table keeps, in their new order; by default the live rows as they stand.
+        The rows that a table keeps, in their new order; by default the live rows in their order.
 
     Returns
     -------
     bool
-        Whether any row moved or went.
+        Whether a row was moved or removed.
     """
     order, chosen = order or {}, list(chosen)
     for t in chosen:
         if t.graph is not None:
-            t.graph.kept.clear()  # its lists may hold rows that were truncated since
+            t.graph.kept.clear()  # its lists may contain truncated rows
     keeps: dict[TableLike, Array] = {}
     maps: dict[TableLike, Array] = {}
     for t in chosen:
@@ -70,7 +70,7 @@ def compact(
 
 
 def carry_out(commits: Iterable[Callable[[], None]]) -> None:
-    """Call all of them; after an interrupt, all once more: references follow their rows."""
+    """Call all functions; after an interrupt, call all again, to keep references consistent."""
     try:
         for commit in commits:
             commit()
@@ -83,7 +83,7 @@ def carry_out(commits: Iterable[Callable[[], None]]) -> None:
 def prepared(t: TableLike, keep: Array | None, maps: Mapping[Any, Array]) -> Callable[[], None]:
     """Prepare one table: its kept rows if it is renumbered, and its references.
 
-    Returns the function that carries it out.
+    Returns the function that installs the new arrays.
     """
     xp, count = t.device.xp, len(t)
     moved = {}
@@ -104,14 +104,14 @@ def prepared(t: TableLike, keep: Array | None, maps: Mapping[Any, Array]) -> Cal
 
 
 def translate(xp: Any, ids: Array, new_id: Array) -> Array:
-    """Give references their rows' new numbers; -1 stays; references to deleted rows become -1."""
+    """Renumber references; -1 is kept, and references to deleted rows become -1."""
     if new_id.size == 0:
         return xp.full(ids.shape, -1, np.int32)
     return xp.where(ids >= 0, new_id[xp.maximum(ids, 0)], np.int32(-1))
 
 
 def squeeze(store: StoreLike, keep: Array, moved: Mapping[str, Array]) -> list[Record]:
-    """Give new records with the rows ``keep`` in front, columns ``moved`` replaced."""
+    """Return new records that begin with the rows ``keep``, with columns ``moved`` replaced."""
     records = []
     for old in store._records:
         new = replace(old, buffer=store.device.buffer(old.buffer.size))

@@ -33,13 +33,13 @@ def column_from(name: str, spec: Spec, fill: Any) -> Column:
 
 
 def raw(value: Any, column: Column, target: StoreLike | None, where: str) -> Array:
-    """Give anything array-like as an array where it lies, rows as their ids; types checked.
+    """Convert an array-like object to an array on its device, rows to ids; check the type.
 
     Raises
     ------
     TypeError
-        If the values cannot be stored in the column without loss of meaning: complex or objects
-        anywhere, reals among integers, numbers other than 0 and 1 among booleans.
+        If the type cannot be stored in the column: complex numbers or objects, reals in integers,
+        numbers other than 0 and 1 in booleans.
     """
     if isinstance(value, ColumnView):
         a = value.array
@@ -64,7 +64,7 @@ def raw(value: Any, column: Column, target: StoreLike | None, where: str) -> Arr
 
 
 def _big(value: Any, a: Array, column: Column, where: str) -> Array:
-    """Read Python integers above 2^63, which NumPy takes for reals or objects, as they are."""
+    """Convert Python integers above 2^63, which NumPy converts to reals or objects."""
     exact = np.asarray(value, object)
     if not all(type(v) is int for v in exact.flat):
         return a
@@ -114,7 +114,7 @@ def _real(a: Array, column: Column, where: str) -> Array:
     """Convert to a float of less range; refuse finite numbers that become infinite."""
     with np.errstate(over="ignore"):
         made = a.astype(column.dtype)
-    if bool(abs(made).max() == np.inf) or any_true(made != made):  # NaN hides the largest
+    if bool(abs(made).max() == np.inf) or any_true(made != made):  # with NaN the maximum is NaN
         beyond = (abs(made) == np.inf) & (abs(a) != np.inf)
         if any_true(beyond):
             value = a[beyond].reshape(-1)[:1]
@@ -123,7 +123,7 @@ def _real(a: Array, column: Column, where: str) -> Array:
 
 
 def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> None:
-    """Require ``lowest <= a < rows``; the error names the first offender and its position."""
+    """Require ``lowest <= a < rows``; the error names the first invalid id and its position."""
     if a.size == 0:
         return
     with on_device_of(a):
@@ -133,14 +133,14 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
 def _check_range(a: Array, rows: int, where: str, table: str, lowest: int) -> None:
     if (
         lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative
-    ):  # as unsigned, those below 0 are large
+    ):  # negative ids are large as unsigned integers
         if int(a.view(f"u{a.dtype.itemsize}").max()) < rows:
             return
     elif int(a.min()) >= lowest and int(a.max()) < rows:
         return
     if a.ndim == 0:
         raise ValueError(f"{where} = {int(a)} is not a row of {table} ({rows} rows)")
-    signed = a.astype(np.int64)  # unsigned values do not compare with -1; huge ones go below 0
+    signed = a.astype(np.int64)  # unsigned ids do not compare with -1; huge ones become negative
     bad = ((signed < lowest) | (signed >= rows)).nonzero()
     at = tuple(int(axis[0]) for axis in bad)
     position = ", ".join(map(str, at))
@@ -148,12 +148,12 @@ def _check_range(a: Array, rows: int, where: str, table: str, lowest: int) -> No
 
 
 def check_alive(target: TableLike, a: Array, where: str, unless: Array | None = None) -> None:
-    """Refuse ids of deleted rows, but where ``unless`` holds; -1 is no row.
+    """Refuse ids of deleted rows, except where ``unless`` holds; -1 is no row.
 
     Raises
     ------
     ValueError
-        Naming the first offender and its position.
+        Names the first deleted row and its position.
     """
     if not target.deletes or not a.size:
         return
@@ -167,7 +167,7 @@ def check_alive(target: TableLike, a: Array, where: str, unless: Array | None = 
 
 
 def converted(store: StoreLike, column: Column, value: Any) -> Array:
-    """Give ``value``, checked, as an array of the column's type, where it lies."""
+    """Check ``value``, and convert it to an array of the column's type on its device."""
     where = f"{store.name}.{column.name}"
     target = store.target(column) if column.ref else None
     return cast(raw(value, column, target, where), column, rows_of(target), where)
@@ -193,14 +193,14 @@ def bind(store: StoreLike, values: tuple[Any, ...], named: Mapping[str, Any]) ->
 def prepare(
     store: StoreLike, n: int | None, given: Mapping[str, Any], fresh: int | None = None
 ) -> tuple[int, dict[str, Array]]:
-    """Check and convert the columns of ``n`` rows; None takes ``n`` from the arrays.
+    """Check and convert the columns of ``n`` rows (None: the length of the arrays).
 
-    ``fresh`` of them (None: all) have new ids, which references may name already.
+    ``fresh`` of the rows (None: all) have new ids, which references may use.
 
     Raises
     ------
     TypeError, ValueError, OverflowError
-        If columns are unknown, lengths differ, or values do not suit.
+        If columns are unknown, lengths differ, or values do not fit.
     """
     arrays, lengths = {}, {}
     for name, value in given.items():
@@ -243,7 +243,7 @@ def rows_of(target: TableLike | None) -> int:
 
 
 def number(x: Any, name: str) -> None:
-    """Refuse an argument that is no real number.
+    """Refuse an argument that is not a real number.
 
     Raises
     ------
@@ -254,20 +254,20 @@ def number(x: Any, name: str) -> None:
 
 
 def as_integer(x: Any, name: str) -> int:
-    """Give an argument that is an integer.
+    """Return an argument that is an integer.
 
     Raises
     ------
     TypeError
     """
     if not isinstance(x, bool) and hasattr(x, "__index__"):
-        with suppress(TypeError):  # of an array
+        with suppress(TypeError):  # raised by an array
             return int(x.__index__())
     raise TypeError(f"{name} is an integer, not {shown(x)}")
 
 
 def truth(x: Any, name: str) -> bool:
-    """Give an argument that is True or False, or 1 or 0.
+    """Return an argument that is True or False, or 1 or 0.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from morph.language.hooks import Hook
 from morph.language.messages import shortened, shown
 from morph.runtime.device import device
 
-read_cnf: Hook[Formula] = Hook()  # io
+read_cnf: Hook[Formula] = Hook()  # provided by io
 
 Offsets = NDArray[np.int64]
 Literals = NDArray[np.int32]
@@ -27,17 +27,17 @@ _HOST = device("cpu")
 class Formula:
     """A conjunction of clauses, each a disjunction of literals, on the host.
 
-    Clauses are kept as they are given: empty ones, repeated literals and a literal beside its
+    Clauses are not simplified: empty clauses, repeated literals, and a literal together with its
     negation are allowed, and a variable need not occur.
 
     Parameters
     ----------
     variables : int
-        They are numbered from 1 on.
+        The number of variables, numbered from 1.
     offsets : (m + 1,) integer array
-        Clause ``c`` holds the literals from ``offsets[c]`` to ``offsets[c + 1]``; kept as int64.
+        Clause ``c`` has the literals from ``offsets[c]`` to ``offsets[c + 1]``; stored as int64.
     literals : integer array
-        ``v`` for variable v, ``-v`` for its negation, never 0; kept as int32.
+        ``v`` for variable v, ``-v`` for its negation, never 0; stored as int32.
 
     Attributes
     ----------
@@ -48,10 +48,10 @@ class Formula:
     Raises
     ------
     ValueError
-        If offsets do not begin at 0, fall, or do not end at the number of literals; if a literal
-        is 0 or names no variable.  The message has the first such place.
+        If offsets do not begin at 0, decrease, or do not end at the number of literals; if a
+        literal is 0 or names no variable.  The message has the first such position.
     TypeError
-        If an array holds no integers.
+        If an array has no integers.
     """
 
     __slots__ = ("literals", "offsets", "variables")
@@ -84,16 +84,16 @@ class Formula:
 
     @classmethod
     def of(cls, source: Any, variables: int | None = None) -> Formula:
-        """Make a formula from an object that holds one.
+        """Convert an object to a formula.
 
         Parameters
         ----------
         source : Formula, path, binary file, pair of arrays, array, or iterable of clauses
             A path or file is read by `morph.io.read_cnf`.  A tuple of two arrays, NumPy's or
             CuPy's, is ``(offsets, literals)``; an array of shape (m, k) is m clauses of k literals.
-            A clause is an iterable of integers.  PySAT's ``CNF`` is taken too.
+            A clause is an iterable of integers.  PySAT's ``CNF`` is accepted, too.
         variables : int, optional
-            Else the largest that occurs, or the number in the file or object.
+            By default the largest variable that occurs, or the number in the file or object.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class Formula:
         return len(self.offsets) - 1
 
     def occurring(self) -> NDArray[np.int64]:
-        """Give the variables that occur in clauses, sorted."""
+        """Return the variables that occur in clauses, sorted."""
         names = np.abs(self.literals)
         if self.variables > 8 * names.size:
             return np.unique(names).astype(np.int64)
@@ -140,12 +140,12 @@ class Formula:
         return np.flatnonzero(seen)
 
     def lists(self) -> list[list[int]]:
-        """Give the clauses as lists of int."""
+        """Return the clauses as lists of int."""
         flat, at = self.literals.tolist(), self.offsets.tolist()
         return [flat[a:b] for a, b in zip(at, at[1:], strict=False)]
 
     def to_pysat(self) -> Any:
-        """Give a ``pysat.formula.CNF``.
+        """Return a ``pysat.formula.CNF``.
 
         Raises
         ------
@@ -195,7 +195,7 @@ def _count(variables: Any) -> int:
 
 
 def _row(name: str, values: Any) -> NDArray[Any]:
-    """Give integers as an array of the host, shape (k,)."""
+    """Return integers as an array on the host, shape (k,)."""
     array = _HOST.to_host(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (k,), got {array.shape}")
@@ -207,7 +207,7 @@ def _row(name: str, values: Any) -> NDArray[Any]:
 
 
 def _flattened(source: Iterable[Iterable[int]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Give offsets and literals of clauses."""
+    """Return offsets and literals of clauses."""
     try:
         rows = [list(c) for c in source]
     except TypeError:

@@ -1,4 +1,4 @@
-"""How the columns of a store lie in memory: each alone, or several packed row by row."""
+"""Memory layout of the columns of a store: separate arrays, or records of several columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from morph.language.dtypes import NAMES
 from morph.runtime.device import Array, Device
 
-SECTOR = 32  # bytes the GPU fetches at once
+SECTOR = 32  # bytes of a memory sector of a GPU
 
 
 @dataclass(slots=True, eq=False)
@@ -26,11 +26,11 @@ class Column:
     ref : str or None
         Name of the table that the values refer to.
     fill : numpy scalar or array, shape () or (size,)
-        What a new row holds.
+        The value of new rows.
     stride : int
         Bytes from one row to the next.
     array : array, shape (capacity,) or (capacity, size)
-        The memory itself.  Growth replaces it: do not keep it.
+        The memory; growth replaces it.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Column:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """Memory that holds one column, or several packed row by row."""
+    """Memory of one column, or of several interleaved columns."""
 
     names: tuple[str, ...]
     offsets: tuple[int, ...]
@@ -63,7 +63,7 @@ class Record:
     buffer: Array = None
 
     def view(self, device: Device, column: Column, buffer: Array) -> Array:
-        """Give ``column`` as it lies in ``buffer``, over the whole capacity."""
+        """Return a view of ``column`` in ``buffer``, over the whole capacity."""
         rows = buffer.size // self.stride
         offset = self.offset(column.name)
         shape = (rows, column.size) if column.size else (rows,)
@@ -75,13 +75,13 @@ class Record:
         return self.offsets[self.names.index(name)]
 
     def spares(self, device: Device, buffer: Array) -> Array:
-        """Give the unused 8 bytes of each row in ``buffer`` as an array of uint64."""
+        """Return the unused 8 bytes of each row in ``buffer`` as an array of uint64."""
         rows = buffer.size // self.stride
         return device.strided(buffer, self.spare, (rows,), np.dtype(np.uint64), (self.stride,))
 
 
 def record(columns: Sequence[Column], packed: bool) -> Record:
-    """Lay out columns: one alone, or several in a record.
+    """Lay out a record of one or more columns.
 
     A record's values are aligned to their size; the record is rounded up to a power of two, or
     above 32 bytes to whole sectors, so that no row of up to 32 bytes straddles two sectors.
@@ -89,7 +89,7 @@ def record(columns: Sequence[Column], packed: bool) -> Record:
     if not packed:
         (column,) = columns
         return Record((column.name,), (0,), column.nbytes, packed=False)
-    order = sorted(columns, key=lambda c: -c.dtype.itemsize)  # widest first leaves no holes
+    order = sorted(columns, key=lambda c: -c.dtype.itemsize)  # widest first: no padding in between
     offsets, end = [], 0
     for c in order:
         offsets.append(end)

@@ -1,8 +1,9 @@
-"""Contents of pickles of tables, collections, sets, flags and rows, and how they are restored.
+"""Pickling of tables, collections, sets, flags and rows.
 
-Arrays are held on the host, and only the rows in use; the device is held by name.  A table of a
-graph, and what refers to it, holds the graph, so all that is pickled together stays together.
-`copy.copy` and `copy.deepcopy` of collections, sets, flags and rows go the same way.
+A pickle has host arrays of the allocated rows, and the name of the device.  The pickle of a table
+of a graph, or of an object that refers to it, includes the graph, so that objects pickled together
+keep their relations.  `copy.copy` and `copy.deepcopy` of collections, sets, flags and rows use the
+same functions.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class State(NamedTuple):
         Counters.
     records : list of (names, bytes)
     hidden : dict of str to array
-        Of a table whose rows may be dead.
+        Arrays of a table whose rows may be dead.
     """
 
     columns: list[tuple[Any, ...]]
@@ -55,7 +56,7 @@ def state_of(store: Any) -> State:
 
 
 def refill(store: Any, state: State) -> None:
-    """Give a store, which has the columns and no rows, what another one held."""
+    """Fill a store, which has the columns and no rows, with a state."""
     for name, _, _, _, fill in state.columns:
         store.columns[name].fill = fill
     store.pack(*state.packs)
@@ -68,13 +69,13 @@ def refill(store: Any, state: State) -> None:
             store.allow_deletes()
             for kind, held in state.hidden.items():
                 store.hidden(kind)[:] = store.device.asarray(held)
-        store._host_meta[:] = state.counters  # deleted rows stay: references may follow
+        store._host_meta[:] = state.counters  # deleted rows are kept, as references may follow
     store._send_counters()
     store._changed()
 
 
 def add_columns(table: TableLike, state: State) -> None:
-    """Give a table the columns of another one that it has not."""
+    """Add the columns of a state that a table lacks."""
     for name, dtype, size, ref, fill in state.columns:
         if name not in table.columns:
             table.add_column(name, (dtype, size) if size else dtype, fill)
@@ -98,7 +99,7 @@ def reduced(x: Any) -> tuple[Any, ...]:
 
 
 def table_of(graph: Any, name: str) -> Any:
-    """Give a table of a graph."""
+    """Return a table of a graph."""
     return graph.tables[name]
 
 

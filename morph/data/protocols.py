@@ -1,4 +1,4 @@
-"""Stores and tables as the modules below them see them: rows, column views, checks, compaction.
+"""Protocols of stores and tables, for the modules below these: rows, views, checks, compaction.
 
 `morph.data.store.Store` and `morph.data.table.Table` implement these protocols.
 """
@@ -33,10 +33,10 @@ class StoreLike(Protocol):
         """The header counters on the host."""
 
     def span(self) -> tuple[int, int]:
-        """First row in use, and the one after the last."""
+        """The first allocated row, and the end."""
 
     def target(self, column: Column) -> TableLike | None:
-        """The table that a reference column refers to, None if it is not known."""
+        """The table that a reference column refers to; None if it is not known."""
 
     def no_column(self, name: str) -> str:
         """The message that there is no such column."""
@@ -51,13 +51,13 @@ class StoreLike(Protocol):
         """Remove a column."""
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a column; its memory stays."""
+        """Rename a column; its memory is kept."""
 
     def hidden(self, kind: str) -> Array:
-        """An array that only kernels see."""
+        """An array that only kernels access."""
 
     def _publish_counters(self) -> None:
-        """Recompute the counters that follow from others."""
+        """Recompute the derived counters."""
 
     def is_dead(self, id: int) -> bool:
         """Whether a row is deleted."""

@@ -1,10 +1,10 @@
-"""Release, for reuse, of deleted rows that no reference denotes.
+"""Recycling of deleted rows that no reference denotes.
 
-A table's deleted rows are in a ring.  Rows from HEAD to COMMITTED may be reused; rows from
-COMMITTED to TAIL are quarantined.  If nothing can refer to the table, all of them are released at
-once.  Otherwise they stay quarantined until the table would have to grow: then a mark phase finds
-the quarantined rows that references denote, and the others are released.  So the cost of mark
-phases is amortised like that of growth.
+A table's deleted rows are in a ring.  Rows from HEAD to COMMITTED may be recycled; rows from
+COMMITTED to TAIL are quarantined.  If no column, collection or set can refer to the table, all rows
+are released from quarantine at once.  Otherwise they stay in it until the table would have to grow:
+then a mark phase finds the quarantined rows that references denote, and releases the others.  The
+cost of mark phases is thus amortised like that of growth.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SHARE = 4  # a table also grows if less than 1 / SHARE of its capacity was relea
 
 
 def referred(table: TableLike) -> bool:
-    """Whether anything may refer to rows of a table, apart from the ends of edges.
+    """Whether a column, collection or set may refer to rows of a table.
 
-    The ends of edges do not count: edges of deleted points are deleted.
+    The ends of edges do not count, as edges of deleted points are deleted.
     """
     epoch = latest.epoch  # changes with each new object or column
     if table._known[0] != epoch:
@@ -45,13 +45,13 @@ def _columns(table: TableLike) -> Iterator[tuple[TableLike, Column]]:
 
 
 def reusable(table: TableLike) -> int:
-    """The number of deleted rows that may be reused now."""
+    """The number of deleted rows that may be recycled now."""
     counters: list[int] = table._host_meta.tolist()
     return max(counters[COMMITTED] - counters[HEAD], 0)
 
 
 def release(table: TableLike) -> None:
-    """Release all quarantined rows if nothing can refer to the table."""
+    """Release all quarantined rows if no reference to the table is possible."""
     counters = table._host_meta
     if counters[TAIL] > counters[COMMITTED] and not referred(table):
         table._publish_counters()
@@ -67,7 +67,7 @@ def reclaim(table: TableLike) -> int:
     if first >= last:
         return 0
     if table.graph is not None:
-        table.graph.kept.clear()  # workspaces: entries left in their lists are not used again
+        table.graph.kept.clear()  # the entries of the lists of workspaces are not used again
     table._known = -1, False  # collections and sets may have been dropped
     released = last - first
     with table.device.active():
@@ -84,10 +84,10 @@ def reclaim(table: TableLike) -> int:
 
 
 def _marks(table: TableLike) -> Array:
-    """Which rows references denote, shape (len(table),), bool."""
+    """Mask of the rows that references denote, shape (len(table),), bool."""
     marks = table.device.zeros(max(len(table), 1), np.bool_)
     for t, c in _columns(table):
-        # while `then` of `Graph.apply` runs, edges that the batch has deleted may be put back
+        # during `then` of `Graph.apply`, edges deleted by the batch may be restored
         undone = t.graph is not None and t.graph.undoable
         _mark(marks, c.array[: len(t)] if undone else c.array[: len(t)][t.alive])
     for dependent in table.dependents:

@@ -1,4 +1,4 @@
-"""Rows as Python objects: a handle is an integer that knows its table."""
+"""Rows as Python objects: an integer with its table."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from morph.runtime.device import is_host
 class Row:
     """Row ``id`` of a table (or entry of a collection): its columns are attributes.
 
-    A scalar reference reads as a `Row`, or None if it refers to nothing; vectors read as views of
-    the table's memory, NumPy arrays or, on a GPU, `Elements`; their first values are also ``x``,
-    ``y`` and ``z``.  Rows of points have ``outnbrs``, ``innbrs``, ``nbrs``, ``outedges``,
-    ``inedges``, ``edges``, lists of rows as kernels loop over them, and ``out_degree``,
-    ``in_degree``, ``degree``; rows of edges have ``nbr1``, ``nbr2``, ``nbrs``.  A row is usable as
-    an integer and equals its id.  It does not keep a deleted row from being reused: it then stands
-    for the new row of that id.
+    A scalar reference is read as a `Row` or None; a vector is read as a view of the table's memory:
+    a NumPy array or, on a GPU, `Elements`, with its first values also as ``x``, ``y`` and ``z``.
+    Rows of points have ``outnbrs``, ``innbrs``, ``nbrs``, ``outedges``, ``inedges``, ``edges``,
+    lists of rows as in loops of kernels, and ``out_degree``, ``in_degree``, ``degree``; rows of
+    edges have ``nbr1``, ``nbr2``, ``nbrs``.  A row can be used as an integer and equals its id.
+    It does not prevent that a deleted row is recycled: it then denotes the new row with that id.
     """
 
     __slots__ = ("id", "table")
@@ -183,7 +182,7 @@ class Refs(Vector):
 class Elements(Vector, Coordinates, NDArrayOperatorsMixin):
     """The numbers of one row in a vector column of a GPU; reads give NumPy scalars and arrays.
 
-    Elements of a CuPy array would be arrays that change with the column.
+    Elements of a CuPy array would be arrays, whose values change with the column.
     """
 
     __slots__ = ()
@@ -228,7 +227,7 @@ def _vector_of(kind: type[Vector], store: StoreLike, column: str, id: int) -> Ve
 
 
 def read(store: StoreLike, column: Column, row: int) -> Any:
-    """One row's value: a NumPy scalar, a view of a vector, or references as rows."""
+    """The value of one row: a NumPy scalar, a view of a vector, or references as rows."""
     if column.ref:
         return Refs(store, column, row) if column.size else as_row(store, column, column.array[row])
     value = column.array[row]
@@ -238,7 +237,7 @@ def read(store: StoreLike, column: Column, row: int) -> Any:
 
 
 def as_row(store: StoreLike, column: Column, id: Any) -> Any:
-    """Value of a reference: None, a `Row`, or the id if its table is not known."""
+    """The value of a reference: None, a `Row`, or the id if its table is not known."""
     id = int(id)
     if id < 0:
         return None
@@ -247,12 +246,12 @@ def as_row(store: StoreLike, column: Column, id: Any) -> Any:
 
 
 def as_id(value: Any, target: StoreLike | None, where: str) -> int:
-    """Give the id of a `Row`, None or integer.
+    """Return the id of a `Row`, None or integer.
 
     Raises
     ------
     TypeError
-        If it is something else, or a row of another table.
+        If it is another object, or a row of another table.
     """
     if value is None:
         return -1

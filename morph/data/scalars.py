@@ -1,4 +1,4 @@
-"""Named numbers on a device: places for the reductions of kernels."""
+"""Named numbers on a device, for the reductions of kernels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Scalars(Row):
     Raises
     ------
     TypeError
-        If a value is no number.
+        If a value is not a number.
     ValueError
         If a name has another meaning on rows.
     """
@@ -38,7 +38,7 @@ class Scalars(Row):
     morph_scalars: ClassVar[bool] = True  # for the compiler, which does not import this module
 
     def __new__(cls, where: Any = None, **values: Any) -> Any:
-        """Make scalars; of a partitioned graph, a copy on each part."""
+        """Make scalars; for a partitioned graph, a copy on each part."""
         on_parts = getattr(type(where), "on_parts", None)
         return object.__new__(cls) if on_parts is None else on_parts(where, cls, **values)
 
@@ -59,7 +59,7 @@ class Scalars(Row):
 
     @property
     def version(self) -> int:
-        """Changes whenever an address changes, like the version of a table."""
+        """Changes with each address, like the version of a table."""
         return self.table.version
 
     def __reduce__(self) -> Any:

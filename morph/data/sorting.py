@@ -1,4 +1,4 @@
-"""The stable order that sorts keys, on any device."""
+"""Stable argsort on any device."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from morph.runtime.device import Array
 
 
 def stable_order(xp: Any, keys: Array, bits: int | None = None) -> Array:
-    """Give the stable order that sorts ``keys``, shape (n,), int64.
+    """Return the stable order of ``keys``, shape (n,), int64.
 
     With ``bits``, keys are integers from 0 below ``2**bits``: one sort of (key, position) words is
-    faster than a stable ``argsort``, on both libraries.
+    faster than a stable ``argsort``, in NumPy and CuPy.
     """
     width = int(keys.size).bit_length()
     if bits is None or bits + width > 63:
@@ -26,7 +26,7 @@ def stable_order(xp: Any, keys: Array, bits: int | None = None) -> Array:
 
 
 def order_of(xp: Any, keys: Array) -> Array:
-    """Give the stable order of keys of any type, NaN last."""
+    """Return the stable order of keys of any type, NaN last."""
     if keys.dtype.kind not in "iu" or not keys.size:
         return stable_order(xp, keys)
     low = keys.min()

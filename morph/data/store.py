@@ -27,13 +27,13 @@ _logger = logging.getLogger("morph.memory")
 Word = Meta
 COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = Word
 TYPES = {"u8": np.uint8, "i32": np.int32, "u64": np.uint64}
-# arrays that only kernels see: type, and value of a new row
+# arrays that only kernels access: type, and value of a new row
 HIDDEN: dict[str, tuple[Any, int]] = {
     kind: (TYPES[array.value], array.fill)
     for kind, array in STORE_ARRAYS.items()
     if array.fill is not None
 }
-SMALLEST = 16  # rows that an empty store grows to
+SMALLEST = 16  # capacity of an empty store after its first growth
 
 
 class Store:
@@ -45,7 +45,7 @@ class Store:
     device : Device
     columns : dict of str to Column
     capacity : int
-        Rows there is memory for.
+        Number of rows that the memory has space for.
     version : int
         Changes with each address, stride and property of the columns.
     meta : array, shape (8,), int64
@@ -65,13 +65,13 @@ class Store:
         self.device = device
         self.capacity = checked_capacity(capacity)
         self.version = 0
-        self._lock = threading.RLock()  # the graph's, where the store belongs to one
+        self._lock = threading.RLock()  # the lock of the graph, if the store belongs to one
         self._most = ID_LIMIT
         self._records: list[Record] = []
         self._hidden: dict[str, Array] = {}
         self._fills: Array = None
         self.meta = device.zeros(8, np.int64)
-        # On the host the words are the meta array itself; of a GPU's, a copy until `touched`.
+        # On the host, the meta array itself; for a GPU, a copy that is valid until `touched`.
         counters = self.meta if device.on_host else np.zeros(8, np.int64)
         counters[CAPACITY] = counters[BUDGET] = self.capacity
         self._host_counters: np.ndarray[Any, Any] | None = counters
@@ -97,7 +97,7 @@ class Store:
             object.__setattr__(self, "_host_counters", None)  # `Store.__setattr__` is for columns
 
     def _publish_counters(self) -> None:
-        """Recompute BUDGET and HEAD, as the end of a kernel does, after changes by the host."""
+        """Recompute BUDGET and HEAD after changes by the host, as at the end of a launch."""
         self._derive_counters(self._host_meta)
         self._send_counters()
 
@@ -105,7 +105,7 @@ class Store:
         raise AssertionError("a store is a table or a collection")
 
     def span(self) -> tuple[int, int]:
-        """First row in use, and the one after the last."""
+        """The first allocated row, and the end."""
         return 0, int(self._host_meta[COUNT])
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class Store:
 
     @exclusive
     def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
-        """Add a column; rows in use get ``fill``.  See `Table.add`."""
+        """Add a column; existing rows get ``fill``.  See `Table.add`."""
         self._check_name(name)
         where = f"column {name!r} of {self.name}"
         parsed = parse(spec, where)
@@ -140,7 +140,7 @@ class Store:
         Raises
         ------
         KeyError
-            If there is none of that name.
+            If there is no such column.
         """
         if name not in self.columns:
             raise KeyError(self.no_column(name))
@@ -158,14 +158,14 @@ class Store:
 
     @exclusive
     def rename(self, old: str, new: str) -> None:
-        """Rename a column; its values, order and memory stay.
+        """Rename a column; its values, order and memory are kept.
 
         Raises
         ------
         KeyError
             If there is no column ``old``.
         ValueError
-            If ``new`` is taken or cannot be the name of a column.
+            If ``new`` is in use or not a valid name of a column.
         """
         if old not in self.columns:
             raise KeyError(self.no_column(old))
@@ -173,7 +173,7 @@ class Store:
         column = self.columns[old]
         named = {new if c is column else n: c for n, c in self.columns.items()}
         self.columns.clear()
-        self.columns.update(named)  # in the order they had
+        self.columns.update(named)  # in their previous order
         for rec in self._records:
             rec.names = tuple(new if n == old else n for n in rec.names)
         column.name = new
@@ -196,7 +196,7 @@ class Store:
         return tuple(r.names for r in self._records if r.packed)
 
     def _record_position(self, name: str) -> tuple[int, int]:
-        """Where in a row's record a column lies, and which record that is; (0, -1): it is alone."""
+        """The offset of a column in its record, and the record's index; (0, -1): no record."""
         for i, rec in enumerate(self._records):
             if rec.packed and name in rec.names:
                 return rec.offset(name), i
@@ -204,19 +204,19 @@ class Store:
 
     @property
     def owner_stride(self) -> int:
-        """Bytes from one row's claim word to the next; it lies in a record with a place for it."""
+        """Bytes between the claim keys of two rows; they lie in a record with spare bytes."""
         return next((r.stride for r in self._records if r.spare >= 0), 8)
 
     @exclusive
     def pack(self, *groups: str | Iterable[str]) -> None:
-        """Choose another layout; neither kernels nor results depend on it.
+        """Change the memory layout; kernels and results do not depend on it.
 
         Parameters
         ----------
         *groups : str, or iterable of str
-            Columns to hold in one record, row by row; or several groups, each a record.  All
-            other columns lie apart.  A record takes a power of two of bytes up to 32, then a
-            multiple of 32, so that random access to a row costs as few memory sectors as possible.
+            Columns to interleave in one record, or several groups, each a record.  All other
+            columns are separate arrays.  The size of a record is a power of two up to 32 bytes,
+            or a multiple of 32, so that random access to a row reads as few sectors as possible.
 
         Raises
         ------
@@ -251,12 +251,12 @@ class Store:
         self._changed()
 
     def _filled(self, rec: Record) -> Record:
-        """Allocate a record's memory, at least one row so that it has an address."""
+        """Allocate a record's memory; at least one row, so that it has an address."""
         rec.buffer = self.device.buffer(max(self.capacity, 1) * rec.stride)
         return rec
 
     def _bind_columns(self, records: Iterable[Record], columns: Iterable[Column]) -> None:
-        """Point columns to their records' memory."""
+        """Make columns views of their records' memory."""
         by_name = {n: rec for rec in records for n in rec.names}
         for c in columns:
             rec = by_name[c.name]
@@ -268,16 +268,16 @@ class Store:
         renew(self)
 
     def no_column(self, name: str) -> str:
-        """Say that there is no such column, and which there are."""
+        """The message that there is no such column, with the names of all columns."""
         known = shortened(", ".join(self.columns) or "none", 100)
         return f"{self.name} has no column {shown(name)}; it has {known}"
 
     def target(self, column: Column) -> TableLike | None:
-        """The table that a reference column refers to, None if it is not known."""
+        """The table that a reference column refers to; None if it is not known."""
         raise AssertionError("a store is a table or a collection")
 
     def _check_ref(self, ref: str | None, table: Any, where: str) -> None:
-        """Refuse a reference to a table that the store could never follow."""
+        """Refuse a reference to a table whose compaction would not update the store."""
 
     # --- growth ----------------------------------------------------------------------------------
 
@@ -289,28 +289,28 @@ class Store:
         ValueError
             If the store would exceed 2^31 - 1 rows.
         """
-        most = max(self._most, minimum)  # an impossible minimum is refused by resize
+        most = max(self._most, minimum)  # `resize` refuses an impossible minimum
         self.resize(min(max(2 * self.capacity, minimum, SMALLEST), most))
 
     def _extend_capacity(self, more: int) -> None:
-        """Provide capacity for ``more`` rows beyond the present one; raises as `grow`."""
+        """Increase the capacity by ``more`` rows; raises as `grow`."""
         self.grow(self.capacity + more)
 
     def limit_rows(self, most: int) -> None:
-        """Refuse to grow beyond ``most`` rows: others keep their numbers in fewer bits."""
+        """Limit the store to ``most`` rows, as other data have fewer bits for their numbers."""
         self._most = most
 
     @exclusive
     def resize(self, capacity: int) -> None:
         """Change the capacity; rows keep their contents and ids.
 
-        Arrays taken from columns before keep the old memory.  If memory runs out, the error is
-        raised with the store unchanged.
+        Arrays taken from columns before refer to the old memory.  If memory runs out, the store is
+        unchanged.
 
         Raises
         ------
         ValueError
-            If ``capacity`` is below the number of rows in use, or above 2^31 - 1 or `limit_rows`.
+            If ``capacity`` is below the number of rows, or above 2^31 - 1 or `limit_rows`.
         """
         capacity = checked_capacity(capacity)
         _, last = self.span()
@@ -327,7 +327,7 @@ class Store:
                 buffers.append(self.device.buffer(max(capacity, 1) * rec.stride))
                 kept_bytes = slice(last * rec.stride)
                 self.device.write(buffers[-1][kept_bytes], rec.buffer[kept_bytes])
-            kept = self._hidden.keys() - {"owner"}  # no row has an owner between launches
+            kept = self._hidden.keys() - {"owner"}  # the owner array is unused between launches
             hidden = {kind: self._hidden_array(kind, capacity) for kind in kept}
             for kind, array in hidden.items():
                 keep = min(array.size, self.capacity, capacity)
@@ -342,7 +342,7 @@ class Store:
         )
         try:
             self._take(buffers, capacity, hidden, counters)
-        except BaseException:  # an interrupt: half of it would have kernels write beyond its end
+        except BaseException:  # roll back: no kernel may write out of bounds
             self._take(*before)
             raise
         if capacity > before[1]:
@@ -365,7 +365,7 @@ class Store:
         self._changed()
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
-        """Allocate other arrays that depend on the capacity; may fail, changes nothing."""
+        """Allocate other arrays that depend on the capacity; a failure changes nothing."""
 
     def _ensure_capacity(self, rows: int) -> None:
         """Provide capacity for ``rows`` rows: exactly at first, then at least doubling."""
@@ -375,14 +375,14 @@ class Store:
     # --- addresses -------------------------------------------------------------------------------
 
     def address(self, kind: str, column: str = "") -> int:
-        """Give the device address of something a kernel uses; valid while ``version`` stays.
+        """Return the device address of an array of a kernel, valid for this ``version``.
 
         Parameters
         ----------
         kind : str
             ``column`` (then ``column`` names it), ``meta``, ``fill`` (one row's fills, each at a
             multiple of 8 bytes in column order), ``dead`` (u8), ``free`` (i32 ring), ``owner``
-            (u64), ``lock`` or ``created`` (i32).  The last five are created when first asked for.
+            (u64), ``lock`` or ``created`` (i32).  The last five are allocated on demand.
         """
         if kind == "column":
             return self.device.pointer(self.columns[column].array)
@@ -397,7 +397,7 @@ class Store:
         return self.device.pointer(self.hidden(kind))
 
     def hidden(self, kind: str) -> Array:
-        """Give an array that only kernels see, as `address`; shape (capacity,)."""
+        """Return an array that only kernels access, see `address`; shape (capacity,)."""
         if kind not in self._hidden:
             home = next((r for r in self._records if r.spare >= 0), None)
             if kind == "owner" and home is not None:
@@ -412,15 +412,15 @@ class Store:
         """Whether the store has more rows than references can denote."""
         return self.capacity > ID_LIMIT
 
-    def _refuse_wide(self, what: str) -> None:
-        """Raise an error if the store is wide; ``what`` says what is then impossible.
+    def _refuse_wide(self, use: str) -> None:
+        """Raise an error if the store is wide; ``use`` is the use that is then impossible.
 
         Raises
         ------
         ValueError
         """
         if self._wide:
-            most = f"{ID_LIMIT} rows are possible {what}"
+            most = f"{ID_LIMIT} rows are possible {use}"
             raise ValueError(f"{self.name} has {self.capacity} rows: at most {most}")
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:
@@ -442,12 +442,12 @@ class Store:
 
     @exclusive
     def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
-        """Write ``value`` (any device's) to places of a column, after checking it.
+        """Write ``value`` (from any device) to elements of a column, after checking it.
 
         Raises
         ------
         TypeError, OverflowError, ValueError
-            If the values do not suit the column; nothing is written then.
+            If the values do not fit the column; nothing is written then.
         """
         array = column.array if array is None else array
         if type(value) is int and self._host_counters is self.meta and not column.ref:
@@ -472,7 +472,7 @@ class Store:
                 raise ValueError(f"{where}: shape {a.shape} does not fit {wanted}") from error
 
     def _write(self, first: int, n: int, values: Mapping[str, Array]) -> None:
-        """Set rows ``first`` to ``first + n`` of every column: to ``values``, else to its fill."""
+        """Set rows ``first`` to ``first + n`` of each column to ``values``, else to its fill."""
         for name, column in self.columns.items():
             self.device.write(column.array[first : first + n], values.get(name, column.fill))
 
@@ -494,17 +494,17 @@ class Store:
             with suppress(KeyError):
                 column = self.columns[name]
                 if not (isinstance(value, ColumnView) and value.column is column):
-                    ColumnView(self, column)[:] = value  # `t.x = a`; `t.x += a` is done by now
+                    ColumnView(self, column)[:] = value  # not for `t.x += a`, done by now
                 return
             raise AttributeError(self.no_column(name)) from None
 
     def row(self, id: int) -> Row:
-        """Give row ``id``.
+        """Return row ``id``.
 
         Raises
         ------
         IndexError
-            If it is not in use; ids do not count from the end.
+            If it is not allocated; negative ids are invalid.
         """
         first, last = self.span()
         if not first <= id < last:
@@ -516,7 +516,7 @@ class Store:
         return False
 
     def delete(self, ids: Any) -> None:
-        """Delete rows, where the store can."""
+        """Delete rows, if the store supports it."""
         raise TypeError(f"rows of a {self.kind} cannot be deleted")
 
     def __repr__(self) -> str:

@@ -30,11 +30,11 @@ class Table(Store):
     ----------
     name : str
     device : str, Device, Graph or Table, optional
-        The device, see `morph.device`, or something on it; `morph.set_device` for the default.
+        The device, see `morph.device`, or an object on it; `morph.set_device` for the default.
     capacity : int
-        Rows to have memory for; the table grows when they are used up.
+        Initial capacity in rows; a full table grows.
     pack : iterable of str, or of groups of them
-        Columns to hold in one record, see `pack`.
+        Columns to interleave in one record, see `pack`.
     **columns
         Column types by name: a NumPy type, ``vec(type, n)``, ``(type, n)``, ``Ref(table)`` or
         ``Ref(table)[n]``.
@@ -48,20 +48,20 @@ class Table(Store):
 
     Notes
     -----
-    ``table.x`` is column ``x`` over the rows in use, ``table[i]`` is row ``i``, ``table[i:j]`` rows
-    for a `foreach` or a loop, and iteration gives the live rows.  A deleted row keeps its place, so
-    ids stay valid, until `new` (of the host or of a kernel) reuses it or `compact` renumbers the
-    rows.  No row is reused while a live reference denotes it: a reference column of a live row, an
-    entry of a collection, a set in which the row is not alone.  `Row` objects and integers are ids,
-    not references.  The device memory behind a table is replaced when it grows; see `ColumnView`
-    for arrays taken before.
+    ``table.x`` is column ``x`` over the allocated rows, ``table[i]`` is row ``i``, ``table[i:j]``
+    are rows for a `foreach` or a loop, and iteration yields the live rows.  A deleted row keeps its
+    id until `new` (of the host or of a kernel) recycles it, or `compact` renumbers the rows.  A row
+    is not recycled while a live reference denotes it: a reference column of a live row, an entry of
+    a collection, or a set in which the row is no singleton.  `Row` objects and integers are ids,
+    not references.  Growth replaces the device memory of a table; see `ColumnView` for arrays that
+    were taken before.
     """
 
     kind: ClassVar[str] = "table"
     __slots__ = ("_held", "_known", "_targets", "deletes", "dependents", "graph")
 
     def __new__(cls, name: str = "", device: Any = None, *args: Any, **columns: Any) -> Any:
-        """Make a table; on a partitioned graph, a copy on each part."""
+        """Make a table; for a partitioned graph, a copy on each part."""
         on_parts = getattr(type(device), "on_parts", None)
         return (
             object.__new__(cls)
@@ -78,11 +78,11 @@ class Table(Store):
         **columns: Any,
     ) -> None:
         self.deletes = False
-        self.graph: Any = None  # the Graph that has it
+        self.graph: Any = None  # the Graph that it belongs to
         # During a launch: TAIL of the ring before the launch.  Rows that the launch deletes are not
-        # reused in it, since its adjacency still leads to them.
+        # recycled in it, as its adjacency still refers to them.
         self._held: int | None = None
-        self._known = -1, False  # `latest.epoch`, and whether anything could refer to the rows then
+        self._known = -1, False  # `latest.epoch`, and the result of `referred` at that time
         # Collections, sets, and tables outside its graph that refer to the rows.
         self.dependents: WeakObjects[Any] = WeakObjects()
         self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
@@ -99,24 +99,24 @@ class Table(Store):
         ----------
         name : str
         spec : type, (type, n), Vec or Ref
-            What a row holds: ``f64``, ``vec(f64, 2)``, ``Ref("points")``, ``Ref("points")[3]``.
+            The type: ``f64``, ``vec(f64, 2)``, ``Ref("points")``, ``Ref("points")[3]``.
         fill : scalar or sequence, optional
-            What rows in use, and rows to come, hold until they are written; 0, or no row for a
-            reference, by default.
+            The value of existing and new rows until they are written; by default 0, or None for a
+            reference.
 
         Raises
         ------
         TypeError
             If the type is not one of NumPy's boolean, integer or real types of at most 64 bits.
         ValueError
-            If the name is taken or not an identifier.
+            If the name is in use or not an identifier.
         """
         return self.add_column(name, spec, fill)
 
     def temporary_columns(self, **specs: tuple[Any, Any]) -> TemporaryColumns:
-        """Give columns for a ``with`` block; they shadow other columns of these names.
+        """Return columns for a ``with`` block; they shadow other columns of these names.
 
-        Each entry uses the same memory and sets the columns to their fills.
+        Each entry of the block uses the same memory, and sets the columns to their fills.
 
         Parameters
         ----------
@@ -152,14 +152,14 @@ class Table(Store):
 
     @property
     def alive(self) -> Array:
-        """Which rows are not deleted; shape (len,), bool."""
+        """Mask of the live rows, shape (len,), bool."""
         if not self.deletes:
             return self.device.full(len(self), True, np.bool_)
         with self.device.active():
             return self.hidden("dead")[: len(self)] == 0
 
     def ids(self) -> Array:
-        """Give the ids of the live rows, shape (live,), int64, ascending."""
+        """Return the ids of the live rows, shape (live,), int64, ascending."""
         xp = self.device.xp
         with self.device.active():
             return xp.flatnonzero(self.alive) if self.deletes else xp.arange(len(self))
@@ -170,17 +170,17 @@ class Table(Store):
 
     @exclusive
     def new(self, *values: Any, **named: Any) -> Row:
-        """Give a new row: a deleted one if one may be reused, else one more.
+        """Allocate a row: a recycled one if possible, else at the end.
 
         Parameters
         ----------
         *values, **named
-            Columns in order, and by name; the others take their fill.
+            Values of columns in order, and by name; the others get their fill.
 
         Raises
         ------
         TypeError, ValueError, OverflowError
-            If a value does not suit its column.  The table is unchanged then.
+            If a value does not fit its column.  The table is unchanged then.
         """
         self._may_change()
         given = bind(self, values, named)
@@ -205,27 +205,26 @@ class Table(Store):
             self.changed(appended=not again or (self.graph is not None and self.graph.complete))
             if again:
                 dead[id] = 0
-            counters[:] = after  # no signal handler runs between this line and the one before
+            counters[:] = after  # no signal handler runs between this line and the previous one
         self._send_counters()
         return Row(self, id)
 
     @exclusive
     def extend(self, n: int | None = None, **arrays: Any) -> int:
-        """Append rows, and give the id of the first.
+        """Append rows, and return the id of the first.
 
         Parameters
         ----------
         n : int, optional
-            How many; by default as many as the arrays have.
+            The number of rows; by default the length of the arrays.
         **arrays
-            Column values: shape (n,) or (n, size), or one row's value for all.  Columns not named
-            take their fill.  References may be to the new rows themselves.
+            Column values: shape (n,) or (n, size), or one row's value for all.  Other columns get
+            their fill.  References may denote the new rows.
 
         Raises
         ------
         TypeError, ValueError, OverflowError
-            If the arrays differ in length, or values do not suit their column.  The table is
-            unchanged then.
+            If the lengths differ, or values do not fit their column.  The table is unchanged then.
         """
         self._may_change()
         n, checked = prepare(self, None if n is None else int(n), arrays)
@@ -237,16 +236,16 @@ class Table(Store):
         after = self._host_meta.copy()
         after[COUNT] += n
         self._derive_counters(after)
-        self.changed(appended=True)  # before, so that an interrupt leaves no index of fewer points
+        self.changed(appended=True)  # first: an interrupt must not leave an old index
         self._host_meta[:] = after
         self._send_counters()
         return first
 
     @exclusive
     def adopt(self, n: int, arrays: Mapping[str, Array]) -> None:
-        """Become ``n`` rows that live in these arrays: of every column one, contiguous, checked.
+        """Use arrays, one for each column, contiguous and checked, as the memory of ``n`` rows.
 
-        The table has no rows before, and no packed columns.
+        The table must have no rows, and no packed columns.
         """
         for rec in self._records if n else ():
             rec.buffer = arrays[rec.names[0]].view(np.uint8)
@@ -259,9 +258,9 @@ class Table(Store):
         self.changed()
 
     def assign(self, column: Column, key: Any, value: Any, array: Array = None) -> None:
-        """Write to a column, see `Store.assign`; the graph learns of edges' new ends.
+        """Write to a column, see `Store.assign`; new ends of edges invalidate the adjacency.
 
-        The ends of live edges may not be deleted points (ValueError).
+        The ends of live edges must not be deleted points (ValueError).
         """
         if column.name not in ("src", "dst"):
             super().assign(column, key, value, array)
@@ -275,26 +274,26 @@ class Table(Store):
 
     @exclusive
     def allow_deletes(self) -> None:
-        """Prepare for rows to be deleted: kernels then ask of every row whether it is dead."""
+        """Enable deletion: kernels then test for each row whether it is dead."""
         if not self.deletes:
             dead, free = self._hidden_array("dead", self.capacity), self._ring(self.capacity)
             self._hidden.update(dead=dead, free=free)
-            self._changed()  # first, so that no interrupt leaves launches that ignore deleted rows
+            self._changed()  # first: also an interrupt must invalidate launches without tests
             self.deletes = True
             self._changed()
 
     @exclusive
     def delete(self, ids: Any) -> None:
-        """Delete rows; those dead already are left alone.
+        """Delete rows; rows that are already dead are ignored.
 
         Parameters
         ----------
-        ids : int, Row, any number of them, or array of bool of length ``len(table)``
+        ids : int, Row, sequence or array of these, or array of bool of length ``len(table)``
 
         Raises
         ------
         ValueError
-            If an id is not in use.  Nothing is deleted then.
+            If an id is not allocated.  Nothing is deleted then.
         """
         self._may_change()
         xp, count = self.device.xp, len(self)
@@ -325,7 +324,7 @@ class Table(Store):
                 self._tombstone(a)
 
     def _tombstone(self, ids: Array) -> None:
-        """Mark live rows as deleted; each is named once."""
+        """Mark live rows as deleted; the ids are distinct."""
         self.allow_deletes()
         dead, ring, counters = self.hidden("dead"), self.hidden("free"), self._host_meta
         tail = int(counters[TAIL])
@@ -335,12 +334,12 @@ class Table(Store):
         after[TAIL] += ids.size
         self._derive_counters(after)
         dead[ids] = 1
-        counters[:] = after  # no signal handler runs between this line and the one before
+        counters[:] = after  # no signal handler runs between this line and the previous one
         self._send_counters()
 
     @exclusive
     def truncate(self, n: int) -> None:
-        """Forget the rows from ``n`` on, to which no reference may be left.
+        """Remove the rows from ``n`` on; no reference to them may exist.
 
         Raises
         ------
@@ -361,7 +360,7 @@ class Table(Store):
             self.graph.may_change()
 
     def changed(self, appended: bool = False) -> None:
-        """Tell the graph that rows came or went; or that there are more ``appended`` ones only."""
+        """Notify the graph that rows were added or deleted; ``appended``: only added at the end."""
         if self.graph is not None and self.name == "points":
             self.graph.points_changed(appended)
         elif self.graph is not None and self.name == "edges":
@@ -369,10 +368,10 @@ class Table(Store):
 
     @exclusive
     def compact(self) -> None:
-        """Squeeze out the dead rows; all references to this table, anywhere in its graph, follow.
+        """Remove the dead rows, and renumber all references to this table in its graph.
 
-        Rows keep their order.  References to dead rows become -1; items of collections that were
-        dead rows are dropped; sets keep the components of the live rows.
+        Rows keep their order.  References to dead rows become -1; items of collections that are
+        dead rows are removed; sets keep the components of the live rows.
         """
         self._renumber(self.ids())
 
@@ -393,14 +392,14 @@ class Table(Store):
         compact([self], tables, follow, {self: rows})
 
     def like(self, device: str | Device | None = None) -> Table:
-        """Give a table of the same name, columns and layout without rows, outside any graph."""
+        """Return an empty table with the same name, columns and layout, outside of graphs."""
         other = Table(self.name, self.device if device is None else device)
         other._take_columns(self)
         return other
 
     @exclusive
     def to(self, device: str | Device) -> Table:
-        """Give a copy on a device (also if it is this one), outside any graph."""
+        """Return a copy on a device (also on this one), outside of graphs."""
         other = self.like(device)
         other._take_rows(self)
         return other
@@ -411,7 +410,7 @@ class Table(Store):
         return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:
-        if self.graph is not None:  # references to the table are bound to the graph's copy
+        if self.graph is not None:  # references to it must denote the table of the graph's copy
             found: Table = deepcopy(self.graph, memo).tables[self.name]
             return found
         memo[id(self)] = copy = self.to(self.device)
@@ -428,7 +427,7 @@ class Table(Store):
     # --- internals -------------------------------------------------------------------------------
 
     def _take_columns(self, other: Table) -> None:
-        """Become like ``other``: its columns and layout; called on an empty table."""
+        """Copy columns and layout of ``other`` to an empty table."""
         for c in other.columns.values():
             if c.name not in self.columns:
                 dtype = (c.dtype, c.size) if c.size else c.dtype
@@ -440,7 +439,7 @@ class Table(Store):
             self.allow_deletes()
 
     def _take_rows(self, other: Table) -> None:
-        """Copy the rows of ``other``, whose columns and layout are the same."""
+        """Copy the rows of ``other``, which has the same columns and layout."""
         self.resize(other.capacity)
         by_names = {r.names: r for r in other._records}
         with self.device.active():
@@ -450,11 +449,11 @@ class Table(Store):
             if other.deletes:
                 for kind in ("dead", "free"):
                     self.hidden(kind)[:] = self.device.asarray(other.hidden(kind))
-        self._host_meta[:] = other._host_meta  # deleted rows stay: references may follow
+        self._host_meta[:] = other._host_meta  # deleted rows are kept, as references may follow
         self._send_counters()
 
     def target(self, column: Column) -> Table | None:
-        """The table that a reference column refers to, None if it is not known."""
+        """The table that a reference column refers to; None if it is not known."""
         if self.graph is not None:
             found: Table | None = self.graph.tables.get(column.ref or "")
             return found
@@ -475,7 +474,7 @@ class Table(Store):
         self._refer_to(table)
 
     def _refer_to(self, table: Table) -> None:
-        """Become a dependent of a table; tables that refer to each other share a lock."""
+        """Register as a dependent of a table; tables that refer to each other share a lock."""
         connected = {*_connected(self), *_connected(table)}
         graphs = {id(x.graph): x.graph for x in connected if x.graph is not None}
         if len(graphs) > 1:
@@ -487,7 +486,7 @@ class Table(Store):
         table.dependents.add(self)
 
     def _table_resized(self, capacity: int) -> None:
-        """A table that the rows refer to has grown: nothing to do."""
+        """Do nothing: the rows do not depend on the capacity of a table that they refer to."""
 
     def _references(self, table: Table) -> Iterator[Array]:
         """The references to another table in the live rows."""
@@ -508,7 +507,7 @@ class Table(Store):
         )
 
     def _ends(self, name: str) -> Table | None:
-        """The points, if a column holds the ends of a graph's edges."""
+        """The table of points, if a column has the ends of a graph's edges; else None."""
         edges = self.graph is not None and self.name == "edges" and name in ("src", "dst")
         return self.graph.points if edges and self.graph is not None else None
 
@@ -519,7 +518,7 @@ class Table(Store):
                 check_alive(points, self.device.asarray(a), f"{self.name}.{name}")
 
     def _live_ends(self, column: Column, key: Any, value: Any) -> Any:
-        """Give ``value``, converted; refuse deleted points as ends of live edges."""
+        """Convert ``value``; refuse deleted points as ends of live edges."""
         points = self._ends(column.name)
         if points is None or not points.deletes:
             return value
@@ -530,7 +529,7 @@ class Table(Store):
         return a
 
     def _quarantined_to(self, counters: Any = None) -> int:
-        """Where the ring of those deleted rows ends that may be released now."""
+        """The end, in the ring, of the deleted rows that may be released now."""
         return int(
             (self._host_meta if counters is None else counters)[TAIL]
             if self._held is None
@@ -538,12 +537,12 @@ class Table(Store):
         )
 
     def _reuses(self) -> bool:
-        """Whether the next row is a deleted one; if nothing refers to the table, all are free."""
+        """Whether the next row is recycled; without references to the table, all rows are free."""
         release(self)
         return bool(self._host_meta[HEAD] < self._host_meta[COMMITTED])
 
     def _extend_capacity(self, more: int) -> None:
-        """Provide capacity for ``more`` rows: release deleted ones, or, if these are few, grow.
+        """Provide capacity for ``more`` rows: release deleted rows; grow if these are few.
 
         Raises
         ------
@@ -556,7 +555,7 @@ class Table(Store):
             super()._extend_capacity(more)
 
     def _hidden_array(self, kind: str, capacity: int) -> Array:
-        if kind == "free":  # asked for by a kernel that only allocates: nothing is ever in it
+        if kind == "free":  # requested by a kernel that only allocates: it stays empty
             return self._ring(capacity if self.deletes else 0)
         return super()._hidden_array(kind, capacity)
 
@@ -564,10 +563,10 @@ class Table(Store):
         return self.device.zeros(1 << max(capacity - 1, 0).bit_length(), np.int32)
 
     def _resized(self, capacity: int, hidden: dict[str, Array]) -> None:
-        if self.deletes:  # positions in the ring count on; only their places in memory change
+        if self.deletes:  # positions in the ring continue; only their addresses change
             xp, tail = self.device.xp, int(self._host_meta[TAIL])
             old, new = self._hidden["free"], hidden["free"]
-            # rows that a launch has reused already, too: their ends are yet to be checked
+            # also rows that a launch has recycled, as their ends are not yet checked
             at = xp.arange(max(tail - min(old.size, new.size), 0), tail)
             new[at & (new.size - 1)] = old[at & (old.size - 1)]
         for dependent in self.dependents:
@@ -576,12 +575,12 @@ class Table(Store):
             self.graph.points_resized()
 
     def _no_dead(self) -> dict[str, Array]:
-        """Give the hidden arrays of a table whose rows are all alive."""
+        """Return the hidden arrays of a table without dead rows."""
         kinds = ("dead", "free") if self.deletes else ()
         return {kind: self._hidden_array(kind, self.capacity) for kind in kinds}
 
     def _replace(self, records: list[Record], hidden: dict[str, Array], count: int) -> None:
-        """Take over compacted rows, which are all alive."""
+        """Install compacted rows, which are all alive."""
         self._records = records
         self._bind_columns(records, self.columns.values())
         self._hidden = hidden
@@ -594,7 +593,7 @@ class Table(Store):
 
 
 def _connected(x: Any) -> set[Any]:
-    """The tables, collections and sets that refer to each other, up to those of a graph."""
+    """The tables, collections and sets connected by references, without those of a graph."""
     found, todo = set[Any](), [x]
     while todo:
         if (x := todo.pop()) not in found:

@@ -1,8 +1,8 @@
-"""Temporary columns of a table, attached for each call of an algorithm, always in the same memory.
+"""Temporary columns of a table, attached in each call of an algorithm, with the same memory.
 
 Adding a column costs an allocation and invalidates the launches that are bound to the table.
 Detached columns keep their memory; if the table has not changed otherwise, attaching them again
-restores the table's former version, so that those launches are valid again.
+restores the table's previous version, so that the launches are valid again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from morph.data.versions import renew
 
 
 class State(NamedTuple):
-    """The columns of a table at a version, to be restored: their names, records and fills."""
+    """The columns of a table at a version, for restoring: names, records and fills."""
 
     version: int
     fills: Any
@@ -24,12 +24,12 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, table: TableLike) -> State:
-        """Take the state of a table."""
+        """Record the state of a table."""
         records = tuple((r, r.names) for r in table._records)
         return cls(table.version, table._fills, tuple(table.columns.items()), records)
 
     def restore(self, table: TableLike) -> None:
-        """Give a table, whose memory is as it was, this state and its version."""
+        """Restore this state and version of a table, whose memory is unchanged."""
         table.columns.clear()
         table.columns.update(self.columns)
         for name, column in self.columns:
@@ -42,7 +42,7 @@ class State(NamedTuple):
 
 
 class TemporaryColumns:
-    """Columns of a table within a ``with`` block; they shadow the user's columns of these names.
+    """Columns of a table in a ``with`` block; they shadow the user's columns of these names.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class TemporaryColumns:
         self.attached = self.detached = State(0, None, (), ())
 
     def fits(self) -> bool:
-        """Whether the columns can be attached again: the table has not changed since."""
+        """Whether the columns can be attached again, as the table has not changed."""
         return bool(self.columns) and self.table.version == self.detached.version
 
     @property
@@ -98,7 +98,7 @@ class TemporaryColumns:
                         other += "_"
                     self.shadowed.append((other, name))
                     table.rename(name, other)
-                self.columns[name] = None  # from here on a column of this name is temporary
+                self.columns[name] = None  # from now on a column of this name is temporary
                 table.add_column(name, dtype, fill)
                 self.columns[name] = table.columns[name]
         except BaseException:
@@ -116,18 +116,18 @@ class TemporaryColumns:
             self._remove()
 
     def _remove(self) -> None:
-        """Drop those of the columns that the table has."""
+        """Drop the columns that the table has."""
         table = self.table
         for name in self.columns.keys() & table.columns.keys():
             table.drop(name)
-        self.columns = {}  # the names are those of the user's columns now
+        self.columns = {}  # the names now denote the user's columns
         for other, name in self.shadowed:
             if other in table.columns:
                 table.rename(other, name)
 
 
 def detach(columns: Iterable[Any]) -> None:
-    """Detach those temporary columns that are attached, see `run_all`."""
+    """Detach the temporary columns that are attached, see `run_all`."""
     run_all([x.__exit__ for x in columns if x.is_attached])
 
 

@@ -1,7 +1,7 @@
 """Modification counters: a cached fact about an object is valid while its version is unchanged.
 
-A launch caches addresses of some ten objects.  `latest.epoch` changes whenever any object is new or
-has another version, so a launch compares one number, and versions only if this has changed.
+A launch caches the addresses of about ten objects.  `latest.epoch` changes with each new object or
+version, so a launch compares one number, and the versions only if this number has changed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_numbers = count(1)  # so that a state that comes back can have its version again
+_numbers = count(1)  # unique, so that a restored state can have its old version
 
 
 class Outdated(Exception):
-    """A launch was found for objects that another thread has changed since."""
+    """Another thread has changed objects after the lookup of the launch for them."""
 
 
 class Latest:
-    """The modification counter of all objects together."""
+    """The modification counter of all objects."""
 
     __slots__ = ("epoch",)
 
@@ -33,21 +33,21 @@ latest = Latest()
 
 
 def renew(x: Any, version: int | None = None) -> None:
-    """Give an object a new version, or the one of an earlier state that is restored."""
-    moved()  # before, too: an interrupt may come in between
+    """Set the version of an object to a new one, or to that of a restored state."""
+    moved()  # also before, in case an interrupt comes in between
     x.version = next(_numbers) if version is None else version
-    moved()  # threads that compared versions meanwhile have seen the old one
+    moved()  # other threads may have compared the old version in between
 
 
 def moved() -> None:
-    """Note that an object is new, or has another version."""
+    """Change the epoch: an object is new, or has a new version."""
     latest.epoch = next(_numbers)
 
 
 def exclusive(method: F) -> F:
-    """Have a method hold its object's lock: all objects of one graph share the graph's.
+    """Make a method hold the lock of its object, which is that of its graph, if it has one.
 
-    A thread that holds the lock may take it again.
+    The lock is reentrant.
     """
 
     @wraps(method)

@@ -1,4 +1,4 @@
-"""Inputs for benchmarks and tests: random graphs, grids, random k-SAT.
+"""Generators of random graphs, grids and random k-SAT formulas for benchmarks and tests.
 
 Imports ``language``, ``runtime``, ``data``, ``graph`` and ``launch``.
 """

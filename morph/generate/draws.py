@@ -1,8 +1,8 @@
-"""Random words that are the same on every device and with every version of NumPy: PCG64's.
+"""Reproducible random words by PCG64, the same on every device and with every version of NumPy.
 
-PCG64 is a linear congruential generator of 128 bits whose state after any number of steps is a
-linear function of the first.  On a device with memory of its own each item computes its state from
-that of its stream, and a launch draws from many streams.
+PCG64 is a 128-bit linear congruential generator, whose state after any number of steps is a linear
+function of the initial state.  On a GPU each item computes its state from the initial state of its
+stream, and a launch draws from many streams.
 
 References
 ----------
@@ -31,13 +31,13 @@ UNIT = 2.0**-53
 
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 _LOW = 0xFFFFFFFF  # the lower half of a word
-_DIGIT = 9  # bits of a number of steps that one row of `_steps` covers
+_DIGIT = 9  # a table of `_steps` covers this many bits of a number of steps
 _STEPS = 1 << _DIGIT
 _MOST = 2**128 - 1
 
 
 class Thresholds(NamedTuple):
-    """The least 32-bit draws, uint32, that give the second, third and fourth quadrant."""
+    """The smallest 32-bit draws (uint32) of the second, third and fourth quadrant."""
 
     second: Any
     third: Any
@@ -45,7 +45,7 @@ class Thresholds(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a stream is, and what its steps add: numbers of 128 bits."""
+    """State and increment of a stream: 128-bit integers."""
 
     state: int
     increment: int
@@ -57,10 +57,10 @@ Stream = PCG64 | State
 def streams(
     m: int, seed: int, kind: int, part: int, most: int = 1
 ) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Divide ``m`` draws into parts, each with a stream of its own.
+    """Divide ``m`` draws into parts with one stream each.
 
-    Yields the size of a part, and the streams of up to ``most`` consecutive parts of this size: if
-    several, their states, which take less time to make.
+    Yields the size of a part, and the streams of up to ``most`` consecutive parts of this size; for
+    several parts their states, which are faster to compute.
     """
     parts, rest = divmod(m, part)
     groups = [(part, k, min(k + most, parts)) for k in range(0, parts, most)]
@@ -72,7 +72,7 @@ def streams(
 
 
 def _states_of(seed: int, kind: int, first: int, end: int) -> list[State]:
-    """Give the states of ``PCG64(SeedSequence([seed, kind, k]))`` for each k in a range.
+    """Return the states of ``PCG64(SeedSequence([seed, kind, k]))`` for each k in a range.
 
     NumPy hashes the three numbers into a pool of four words, and these into the state and the
     increment; here the words are arrays.
@@ -112,7 +112,7 @@ def _states_of(seed: int, kind: int, first: int, end: int) -> list[State]:
 
 
 def check(**values: int) -> None:
-    """Refuse a value that is no integer from 0 on, by name: ids only limit points."""
+    """Reject values, by name, that are not non-negative integers."""
     for name, value in values.items():
         most = 2**63 if name in ("seed", "m") else ID_LIMIT
         if not isinstance(value, int | np.integer) or not 0 <= value <= most:
@@ -129,10 +129,10 @@ def raw_bits(where: Device, streams: Sequence[Any], count: int) -> Array:
 def quadrants(
     where: Device, streams: Sequence[Any], count: int, levels: int, least: Thresholds
 ) -> tuple[Array, Array]:
-    """Draw a quadrant at each level for ``count`` edges of each stream; gives rows and columns.
+    """Draw a quadrant at each level for ``count`` edges of each stream; returns rows and columns.
 
-    Two edges take the halves of one word at each level.  Up to 2^18 edges of a stream; several
-    streams have even counts.
+    Two edges use the halves of one word at each level.  At most 2^18 edges per stream; with several
+    streams, ``count`` is even.
     """
     if not where.on_host:
         return quadrants_of_states(where, streams, count, levels, least)
@@ -152,7 +152,7 @@ def quadrants(
 
 
 def bits_of_states(where: Device, streams: Sequence[Stream], count: int) -> Array:
-    """Draw as `raw_bits`, in one launch."""
+    """Draw like `raw_bits`, in one launch."""
     drawn = Table("draws", where, capacity=len(streams) * count, word=u64)
     drawn.extend(len(streams) * count)
     if count:
@@ -163,7 +163,7 @@ def bits_of_states(where: Device, streams: Sequence[Stream], count: int) -> Arra
 def quadrants_of_states(
     where: Device, streams: Sequence[Stream], count: int, levels: int, least: Thresholds
 ) -> tuple[Array, Array]:
-    """Draw as `quadrants`, in one launch."""
+    """Draw like `quadrants`, in one launch."""
     half = -(-count // 2)
     made = Table("quadrants", where, capacity=2 * half * len(streams), src=i32, dst=i32)
     made.extend(2 * half * len(streams))
@@ -181,7 +181,7 @@ def _state_of(stream: PCG64) -> State:
 
 
 def _states(where: Device, streams: Sequence[Stream]) -> Table:
-    """Put the state that gives the first word, and the increment, of each stream on a device."""
+    """Make a table with the state before the first word, and the increment, of each stream."""
     found = [s if isinstance(s, State) else _state_of(s) for s in streams]
     table = Table("streams", where, state=vec(u64, 2), increment=vec(u64, 2))
     first = [(_MULTIPLIER * s.state + s.increment) & _MOST for s in found]
@@ -190,9 +190,9 @@ def _states(where: Device, streams: Sequence[Stream]) -> Table:
 
 
 def _steps(where: Device, last: int = 0) -> Table:
-    """Tabulate the effect of d steps: the state gets ``factor * state + total * increment``.
+    """Tabulate the effect of d steps: the new state is ``factor * state + total * increment``.
 
-    Row d is that of d steps, row ``_STEPS + d`` of ``_STEPS * d``, the row after these of ``last``.
+    Row d is for d steps, row ``_STEPS + d`` for ``_STEPS * d``, the row after these for ``last``.
     """
     rows = [*_multiples(1), *_multiples(_STEPS), _skip(last)]
     table = Table("steps", where, factor=vec(u64, 2), total=vec(u64, 2))
@@ -202,7 +202,7 @@ def _steps(where: Device, last: int = 0) -> Table:
 
 @cache
 def _multiples(steps: int) -> list[tuple[int, int]]:
-    """Give factor and total of 0, ``steps``, ``2 * steps``, ... steps."""
+    """Return factor and total for 0, ``steps``, ``2 * steps``, ... steps."""
     rows = [(1, 0)]
     while len(rows) < _STEPS:
         rows.append(_then(rows[-1], _skip(steps)))
@@ -225,12 +225,12 @@ def _skip(steps: int) -> tuple[int, int]:
 
 
 def _halves(numbers: Sequence[int]) -> Any:
-    """Split numbers of 128 bits, the low half first; shape (len(numbers), 2)."""
+    """Split 128-bit integers, the low half first; shape (len(numbers), 2)."""
     text = b"".join(x.to_bytes(16, "little") for x in numbers)
     return np.frombuffer(text, "<u8").astype(np.uint64).reshape(-1, 2)
 
 
-# --- kernels: numbers of 128 bits are vectors of two words, the low one first --------------------
+# --- kernels: 128-bit integers are vectors of two words, the low word first ----------------------
 
 
 @func
@@ -263,14 +263,14 @@ def skipped(state, stream, steps):
 
 @func
 def state_at(stream, steps, at):
-    """The state that gives word ``at`` of a stream, counted from 0."""
+    """The state of word ``at`` of a stream, counted from 0."""
     near = skipped(stream.state, stream, steps[at & (_STEPS - 1)])
     return skipped(near, stream, steps[_STEPS + (at >> _DIGIT)])
 
 
 @func
 def word_of(state):
-    """The word that a state gives: its halves' exclusive or, rotated by the six highest bits."""
+    """The output of a state: XOR of its halves, rotated by the six highest bits (XSL-RR)."""
     mixed, by = state[0] ^ state[1], state[1] >> 58
     return mixed >> by | mixed << ((64 - by) & 63)
 
@@ -283,7 +283,7 @@ def draw_word(r, streams, steps, count):
 
 @func
 def halved(row, column, bits, least):
-    """Go down one level to the quadrant of random ``bits``."""
+    """Descend one level to the quadrant selected by random ``bits``."""
     down = bits >= least.third
     right = bits >= least.second and not down or bits >= least.fourth
     return 2 * row + i32(down), 2 * column + i32(right)

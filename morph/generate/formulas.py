@@ -1,6 +1,6 @@
-"""Random k-SAT: clauses of k different variables, each negated or not, all equally likely.
+"""Random k-SAT: uniformly distributed clauses of k different, possibly negated variables.
 
-The same arguments give the same formula, on every machine and with every version of NumPy.
+The same arguments yield the same formula, on every machine and with every version of NumPy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from morph.data.formula import Formula
 from morph.generate.draws import UNIT, check, streams
 from morph.language.dtypes import ID_LIMIT
 
-_PART = 1 << 15  # clauses made at a time, within the cache; another number gives others
+_PART = 1 << 15  # clauses drawn at once, to fit the cache; determines the formulas
 
 
 def random_ksat(k: int, n: int, ratio: float, seed: int = 0) -> Formula:
@@ -25,25 +25,25 @@ def random_ksat(k: int, n: int, ratio: float, seed: int = 0) -> Formula:
     Parameters
     ----------
     k : int
-        Literals of a clause, of different variables.
+        Literals per clause, with different variables.
     n : int
-        Variables, at least k unless there are no clauses.
+        Number of variables, at least k unless there are no clauses.
     ratio : float
-        Clauses for each variable; their number is rounded.  Below a threshold (4.267 for k = 3,
+        Clauses per variable; the number of clauses is rounded.  Below a threshold (4.267 for k = 3,
         9.931 for 4, 21.117 for 5, 43.37 for 6) almost all large formulas are satisfiable, above it
         almost none.
     seed : int
-        0 or more; another one gives another formula.
+        Seed of the random numbers, 0 or more.
 
     Raises
     ------
     ValueError
-        If an argument is out of range; names it.
+        If an argument is out of range; the message names it.
 
     Notes
     -----
-    Clauses are drawn one by one and may repeat.  The variables of a clause are chosen by Floyd's
-    method, k draws each.
+    Clauses are drawn independently and may repeat.  Floyd's method selects the variables of a
+    clause with k draws.
 
     References
     ----------
@@ -69,7 +69,7 @@ def random_ksat(k: int, n: int, ratio: float, seed: int = 0) -> Formula:
 
 
 def _draw(clauses: NDArray[np.int32], n: int, bits: Any) -> None:
-    """Fill rows: the j-th draw is of the first n - k + j + 1 variables, or the last of them."""
+    """Fill rows: draw j is from the first n - k + j + 1 variables; duplicates become the last."""
     count, k = clauses.shape
     raw = bits.random_raw(count * k).reshape(k, count)
     chosen = np.empty((k, count), np.int32)

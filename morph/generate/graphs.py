@@ -1,14 +1,14 @@
-"""Graphs to try things on: uniform random, R-MAT, grids and tori, random geometric.
+"""Generators of graphs: uniform random, R-MAT, grids and tori, random geometric.
 
-The same arguments give the same graph, on every machine and device and with every version of NumPy:
-random bits are PCG64's, a stream for each part of the edges, and weights are hashed from seed and
-ends, so that both arcs of an edge have the same one.  Edges are made as 64-bit keys (source,
-target), which are sorted and become compressed rows, all on the device of the graph.  Parts
-of graphs, and large graphs on a GPU, are sorted in groups of consecutive sources, in 1.1 to 1.3
-times the memory that they then take; on one CPU it is about 1.7 times.
+The same arguments yield the same graph, on every machine and device and with every version of
+NumPy: random bits are from PCG64, with one stream for each part of the edges, and weights are
+hashes of the seed and the ends, so that both arcs of an edge have the same weight.  Edges are
+generated as 64-bit keys (source, target), sorted and converted to CSR on the device of the graph.
+Parts of graphs, and large graphs on a GPU, are sorted in groups of consecutive sources, with a peak
+memory of 1.1 to 1.3 times the size of the result; on one CPU it is about 1.7 times.
 
-Unless ``directed``, the reverse of every edge is there too; unless ``simple=False``, loops and
-duplicates are left out, so that there are somewhat fewer edges than were drawn.
+Unless ``directed``, the reverse of every edge is added; unless ``simple=False``, self-loops and
+duplicates are dropped, so that there are fewer edges than were drawn.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from morph.partition.transport import agree
 from morph.runtime.device import Array, Device, device, device_for
 
 GRAPH500 = (0.57, 0.19, 0.19)
-"""Parameters a, b, c of the Graph500 benchmark's R-MAT graphs; d is the rest, 0.05."""
+"""Parameters a, b, c of the Graph500 benchmark's R-MAT graphs; d is 0.05."""
 GTGRAPH = (0.45, 0.15, 0.15)
-"""Those of the GTgraph suite; d is 0.25."""
+"""Parameters a, b, c of the GTgraph suite; d is 0.25."""
 
 Ints = NDArray[np.int64]
 Pair = tuple[Array, Array]  # ends of edges
@@ -43,9 +43,9 @@ Place = str | Device | list[Any] | tuple[Any, ...] | None
 Weight = tuple[float, float] | None
 
 _HOST = device("cpu")
-_PART = 1 << 17  # edges made at a time, within the cache; another number gives other graphs
+_PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
 _LOW = 0xFFFFFFFF
-_GROUPS = 64  # at most, of equally many edges: each batch is cut into as many pieces
+_GROUPS = 64  # largest number of groups, into which each batch is divided
 
 
 def uniform(
@@ -64,25 +64,25 @@ def uniform(
     Parameters
     ----------
     n : int
-        Points.
+        Number of points.
     m : int
-        Edges to draw; each is two arcs unless ``directed``.
+        Number of edges to draw; each is two arcs unless ``directed``.
     weight : (low, high), optional
-        Column ``weight``: if both are int, integers from low to high, both included, else doubles,
-        high excluded.  All are equally likely.
+        Column ``weight``, uniformly distributed: if both are int, integers from low to high, both
+        included; else doubles in [low, high).
     directed : bool
-        Leave the reverse arcs out.
+        Do not add the reverse arcs.
     simple : bool
-        Leave loops out, and all but one of equal edges.
+        Drop self-loops and duplicate edges.
     seed : int
-        0 or more; another one gives another graph.
+        Seed of the random numbers, 0 or more.
     device : str or Device, or a list of them, optional
         See `morph.set_device` for the default.
-        Of a list the graph is partitioned, with equally many points on each of the devices, where
-        each part is made.
+        With a list the graph is partitioned, with the same number of points on each device; each
+        part is generated on its device.
     comm : mpi4py.MPI.Comm, optional
-        Each rank makes its part of a partitioned graph; ``device`` is that of all, or a list of
-        theirs.
+        Each rank generates its part of a partitioned graph; ``device`` is the device of all ranks,
+        or a list with one device for each.
 
     Returns
     -------
@@ -91,9 +91,9 @@ def uniform(
     Raises
     ------
     ValueError
-        If an argument is out of range; names it.
+        If an argument is out of range; the message names it.
     MemoryError
-        If there is less memory free than the graph takes to be made.
+        If the free memory does not suffice to generate the graph.
     """
     check(n=n, m=m, seed=seed)
     if n == 0 and m:
@@ -123,38 +123,38 @@ def rmat(
     device: Place = None,
     comm: Any = None,
 ) -> Any:
-    """Draw edges by the recursive matrix model: few points have most of them.
+    """Draw edges by the recursive matrix model (R-MAT), with a skewed degree distribution.
 
-    Each edge goes down ``scale`` levels of quarters of the adjacency matrix, upper left with
+    Each edge selects, at ``scale`` levels, a quadrant of the adjacency matrix: upper left with
     probability ``a``, upper right ``b``, lower left ``c``, else lower right.
 
     Parameters
     ----------
     scale : int
-        There are ``2**scale`` points.
+        The graph has ``2**scale`` points.
     edge_factor : float
-        Edges to draw for each point, two arcs each unless ``directed``.
+        Edges to draw per point; each is two arcs unless ``directed``.
     a, b, c : float
-        `GRAPH500` unless given; ``rmat(20, 16, *GTGRAPH)`` takes GTgraph's.
+        By default `GRAPH500`; ``rmat(20, 16, *GTGRAPH)`` uses GTgraph's.
     permute : bool
-        Number the points at random.  Else the smallest numbers have the most edges, and point 0
-        the most of all.
+        Permute the numbers of points at random.  Otherwise low-numbered points have the highest
+        degrees, above all point 0.
     weight, directed, simple, seed, device, comm
         As in `uniform`.
 
     Raises
     ------
     ValueError
-        If an argument is out of range; names it.
+        If an argument is out of range; the message names it.
     MemoryError
         As in `uniform`.
 
     Notes
     -----
-    Graph500's generator has the same distribution with ``permute=True, simple=False`` and weights
-    ``(0.0, 1.0)``; it also shuffles the edges, whose order is lost here, as points' edges are
-    sorted.  GTgraph varies a, b, c, d by up to 5 % at each level, which is not done here.  The
-    random numbers are neither's.
+    With ``permute=True, simple=False`` and weights ``(0.0, 1.0)``, the distribution is that of
+    Graph500's generator, which also shuffles the edges; here edges are sorted by source.  GTgraph
+    varies a, b, c, d by up to 5 % at each level; Morph does not.  The random numbers differ from
+    both.
 
     References
     ----------
@@ -192,7 +192,7 @@ def grid(
     device: Place = None,
     comm: Any = None,
 ) -> Any:
-    """Join each point of a grid with those beside, above and below it, both ways.
+    """Make a grid, in which each point has edges to its left, right, upper and lower neighbours.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def grid(
     Raises
     ------
     ValueError
-        If an argument is out of range; names it.
+        If an argument is out of range; the message names it.
     MemoryError
         As in `uniform`.
     """
@@ -245,27 +245,27 @@ def geometric(
     device: Place = None,
     comm: Any = None,
 ) -> Any:
-    """Join random points of the unit square that are no farther apart than a radius, both ways.
+    """Make a random geometric graph: points of the unit square, with edges up to a given length.
 
-    Points are numbered along rows of cells a radius wide, so that near ones have near numbers.
-    Columns ``x`` and ``y`` of points (double) hold where they are.
+    Points are numbered along rows of cells that are one radius wide, so that close points have
+    close numbers.  Columns ``x`` and ``y`` of points (double) are the coordinates.
 
     Parameters
     ----------
     n : int
     radius : float
-        Or instead:
+        Largest length of an edge.
     degree : float
-        Neighbours wanted of a point; those near the rim have fewer.
+        Alternative to ``radius``: expected degree of a point far from the boundary of the square.
     weight : (low, high) or "length", optional
-        As in `uniform`, or the distance, as double.
+        As in `uniform`, or the length as double.
     seed, device, comm
         As in `uniform`.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, or not one of radius and degree is given.
+        If an argument is out of range, or not exactly one of radius and degree is given.
     MemoryError
         As in `uniform`.
     """
@@ -286,7 +286,7 @@ def geometric(
 
     def pairs(where: Device) -> Iterator[Pair]:
         for _ in range(len(found)):
-            u, v = found.pop()  # each is freed when it is used
+            u, v = found.pop()  # so that each is freed after use
             yield where.asarray(u), where.asarray(v)
 
     lengths = weight == "length"
@@ -305,7 +305,7 @@ def geometric(
 
 
 def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
-    """Draw points and sort them by cells of at least a radius; also gives where cells begin."""
+    """Draw points and sort them by cells at least a radius wide; also returns cell offsets."""
     side = max(1, min(int(1 / radius) if radius > 1 / ID_LIMIT else ID_LIMIT, math.isqrt(n)))
     parts = [bits.random_raw(2 * count) for count, [bits] in streams(n, seed, 3, _PART)]
     places = np.concatenate([np.empty(0, np.uint64), *parts])
@@ -317,7 +317,7 @@ def _cells(n: int, radius: float, seed: int) -> tuple[Any, Any, Ints, int]:
 
 
 def _near(x: Any, y: Any, starts: Ints, side: int, radius: float) -> Iterator[Pair]:
-    """Give all pairs of points within a radius, each once: cell by cell with those behind it."""
+    """Yield all pairs of points within a radius, each once: each cell with later neighbours."""
     n = len(x)
     cell = np.repeat(np.arange(side * side), np.diff(starts))
     row, column = np.divmod(cell, side)
@@ -341,7 +341,7 @@ def _near(x: Any, y: Any, starts: Ints, side: int, radius: float) -> Iterator[Pa
 
 
 def _streams_of(where: Device) -> int:
-    """Count the parts of `_PART` edges that are made at once."""
+    """Return the number of parts of `_PART` edges that are drawn at once."""
     return 1 if where.on_host else max(where.bulk // _PART, 1)
 
 
@@ -349,9 +349,9 @@ def _graph(
     n: int, m: int, pairs: Callable[[Device], Iterable[Pair]], weight: Weight, directed: bool,
     simple: bool, seed: int, spec: tuple[Any, Any],
 ) -> Any:  # fmt: skip
-    """Make a graph of at most ``m`` edges, on its device, or each part of it on its own.
+    """Make a graph of at most ``m`` edges on its device, or each part on its device.
 
-    ``spec`` has the device or devices, and the communicator.
+    ``spec`` contains the device or devices, and the communicator.
     """
     kind = _weight_type(weight)
     most = m if directed else 2 * m
@@ -367,7 +367,7 @@ def _graph(
         groups = min(-(-most // (parts * at_once)), _GROUPS)
         if parts == 1 and (where.on_host or 24 * most < (where.free() or 0)):
             groups = 1  # groups save memory, but cost time
-        held = kind if groups > 1 else np.int64  # a single group has its keys beside the edges
+        held = kind if groups > 1 else np.int64  # a single group needs keys and edges at once
         require_memory(where, n, most // parts, held, arranged=True)
         with where.active():
             keys = _keys(pairs(where), directed, simple, None if parts == 1 else own)
@@ -385,7 +385,7 @@ def _graph(
 def _keys(
     pairs: Iterable[Pair], directed: bool, simple: bool, own: range | None
 ) -> Iterator[Array]:
-    """Give edges, and their reverse unless directed, as keys (source, target).
+    """Yield edges, and their reverses unless directed, as keys (source, target).
 
     ``own`` is the range of the sources, None for all.
     """
@@ -412,10 +412,10 @@ def _rows(
     where: Device, own: range, batches: Iterable[Array], simple: bool, groups: int,
     most: int | None,
 ) -> Rows:  # fmt: skip
-    """Sort keys and give them as compressed rows, group by group of consecutive sources.
+    """Sort keys and convert them to CSR, group by group of consecutive sources.
 
-    A key of 8 bytes becomes a target and later a source of 4 bytes each, so there is memory for
-    the keys, for a batch and for a group.  There are at most ``most`` keys, if that is known.
+    A key of 8 bytes becomes a target and later a source of 4 bytes each, so the peak memory is that
+    of the keys, a batch and a group.  ``most`` is an upper bound of the number of keys, if known.
     """
     xp = where.xp
     cuts, waiting = _by_group(where, own, batches, groups, most)
@@ -446,9 +446,9 @@ def _by_group(
 ) -> tuple[list[int], list[list[Array]]]:
     """Divide keys into groups of consecutive sources.
 
-    Gives the first source of each group, and the end; and the keys of each group in pieces.  The
-    groups are equally large for sources as frequent as in the first batch, and are not larger than
-    ranges of equally many points.
+    Returns the first source of each group, and the end; and the keys of each group in pieces.  The
+    groups are balanced by the frequency of sources in the first batch, and not larger than equal
+    ranges of points.
     """
     xp, cuts = where.xp, [own.start, own.stop]
     if groups <= 1 and most is not None:
@@ -476,7 +476,7 @@ def _by_group(
 
 
 def _joined(where: Device, pieces: list[Array], dtype: Any) -> Array:
-    """Join arrays; the memory of each is free when it has been copied."""
+    """Concatenate arrays; each is freed after it has been copied."""
     if len(pieces) == 1:
         return pieces.pop()
     made, end = empty(where, sum(a.size for a in pieces), dtype), 0
@@ -488,7 +488,7 @@ def _joined(where: Device, pieces: list[Array], dtype: Any) -> Array:
 
 
 def _drop_repeated(where: Device, keys: Array) -> int:
-    """Move the different ones of sorted keys to the front; gives their number."""
+    """Move the distinct keys of a sorted array to the front; returns their number."""
     end, part_size = 0, where.bulk
     for start in range(0, keys.size, part_size):
         part = keys[start : start + part_size]
@@ -502,7 +502,7 @@ def _drop_repeated(where: Device, keys: Array) -> int:
 
 
 def _weight_type(weight: Weight) -> type[np.generic] | None:
-    """Check a range of weights; give the type of column they need."""
+    """Check a range of weights; returns the dtype of the column."""
     if weight is None:
         return None
     try:
@@ -524,12 +524,12 @@ def _weights(
     where: Device, rows: Rows, weight: tuple[float, float], kind: type[np.generic], directed: bool,
     simple: bool, seed: int,
 ) -> Array:  # fmt: skip
-    """Hash seed, ends, and the number of an edge among its equals, into a range."""
+    """Hash the seed, the ends and the index among parallel edges to a weight in a range."""
     low, high = weight
     salt = np.random.SeedSequence([seed, 2]).generate_state(1, np.uint64)[0]
     m = rows.dst.size
     out = empty(where, m, kind)
-    begin = 0  # of the edges equal to the last one
+    begin = 0  # first of the edges parallel to the last one
     for start in range(0, m, where.bulk):
         end = min(start + where.bulk, m)
         u, v = (e[start:end].astype(np.uint64) for e in (rows.src, rows.dst))
@@ -549,9 +549,9 @@ def _weights(
 
 
 def _numbers(where: Device, rows: Rows, start: int, end: int, begin: int) -> tuple[Array, int]:
-    """Count, for some edges, the equal ones before each, the first of which may be at ``begin``.
+    """Count the preceding parallel edges of each edge in [start, end), from ``begin`` on.
 
-    Also gives where the edges equal to the last of them begin.
+    Also returns the first edge that is parallel to the last of them.
     """
     fresh, second = where.xp.zeros(end - start, bool), max(start, 1)
     for e in (rows.src, rows.dst):
@@ -562,7 +562,7 @@ def _numbers(where: Device, rows: Rows, start: int, end: int, begin: int) -> tup
 
 
 def _mixed(keys: Array) -> Array:
-    """Spread every bit over all others: the finalizer of SplitMix64 (Steele and others, 2014)."""
+    """Mix bits by the finalizer of SplitMix64 (Steele and others, 2014)."""
     keys = keys + np.uint64(0x9E3779B97F4A7C15)
     keys = (keys ^ keys >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ keys >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
@@ -570,7 +570,7 @@ def _mixed(keys: Array) -> Array:
 
 
 def _permutation(where: Device, n: int, seed: int) -> Array:
-    """Order ``n`` points, a power of two, by the words of one stream."""
+    """Return a random permutation of ``n`` points, a power of two, from one stream."""
     part = min(n, _PART)
     starts = range(0, n, part)
     some = [np.random.PCG64(np.random.SeedSequence([seed, 4])).advance(k) for k in starts]

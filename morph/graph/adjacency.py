@@ -1,4 +1,4 @@
-"""The adjacency index: CSR, or rows with spare capacity, by out- and in-edges; NumPy or CuPy."""
+"""The adjacency index: CSR, or gapped rows, of out- and in-edges; NumPy or CuPy arrays."""
 
 from __future__ import annotations
 
@@ -38,24 +38,25 @@ from morph.language.messages import shown
 from morph.runtime.arrays import all_true, bincount
 from morph.runtime.device import Array, Device
 
-change: Hook[int] = Hook()  # updates.in_place
+change: Hook[int] = Hook()  # provided by updates.in_place
 copy_entries: Hook[None] = Hook()  # updates.in_place
 
-PART = 1 << 20  # keys looked at together
-# what `updates.in_place.change` reports of a batch
+PART = 1 << 20  # keys processed at once
+# the report of `updates.in_place.change` on a batch
 REPORT: dict[str, Any] = {
     "reason": np.int64,
     "stamp": np.int64,
     "repeated": np.int64,
     "rounds": np.int64,
     "absent": np.int64,
+    "result": np.int64,
     "left_out": vec(np.int64, 4),
 }
 NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
 
 
 def no_reader() -> None:
-    """Give None, as a dead weak reference does."""
+    """Return None, like a dead weak reference."""
 
 
 Index = tuple[Array, Array | None]
@@ -63,18 +64,18 @@ Index = tuple[Array, Array | None]
 
 
 def is_sorted(keys: Array) -> bool:
-    """Whether ``keys`` never decrease."""
+    """Whether ``keys`` are non-decreasing."""
     starts = range(0, keys.size - 1, PART)
     return all(all_true(keys[k + 1 : k + PART + 1] >= keys[k : k + PART][: keys.size - 1 - k])
                for k in starts)  # fmt: skip
 
 
 def count_keys(xp: Any, keys: Array, n: int, unlike: Array | None = None) -> Array:
-    """Count each of 0 to ``n - 1`` among ``keys``, which are all below ``n``; shape (n,), int64.
+    """Count the occurrences of each key below ``n``, shape (n,), int64.
 
-    Keys equal to what stands at their place in ``unlike`` are left out.
+    A key that is equal to the element of ``unlike`` at its position is not counted.
     """
-    part = max(PART, keys.size // 16, n // 4)  # bincount() widens what it counts: not all at once
+    part = max(PART, keys.size // 16, n // 4)  # in parts, as bincount() converts keys to int64
     total = xp.zeros(n, np.int64)
     for start in range(0, keys.size, part):
         some = keys[start : start + part]
@@ -88,8 +89,8 @@ def count_keys(xp: Any, keys: Array, n: int, unlike: Array | None = None) -> Arr
 def offsets_of(device: Device, keys: Array, n: int, capacity: int) -> Array:
     """Count ``keys`` below ``n`` into offsets, shape (capacity + 1,), int64.
 
-    The offsets beyond ``n`` are the number of keys, so that a point made by a kernel has no edges
-    until the index is rebuilt.
+    The offsets beyond ``n`` are the number of keys, so that a point allocated by a kernel has no
+    edges until the index is rebuilt.
     """
     xp = device.xp
     offsets = xp.full(max(capacity, n) + 1, keys.size, np.int64)
@@ -101,7 +102,7 @@ def offsets_of(device: Device, keys: Array, n: int, capacity: int) -> Array:
 def group(
     device: Device, keys: Array, ids: Array, n: int, capacity: int, by: Array | None = None
 ) -> tuple[Array, Array]:
-    """Group edges ``ids`` by their points ``keys``, in order of ``by``, then of id.
+    """Group edges ``ids`` by their points ``keys``, ordered by ``by``, then by id.
 
     Returns
     -------
@@ -119,7 +120,7 @@ def group(
 
 
 class Bound(NamedTuple):
-    """What a batch's program is called with."""
+    """The arguments of a batch's program, cached."""
 
     epoch: int  # `morph.data.versions.latest` before it was looked up
     table: Table | None
@@ -130,24 +131,25 @@ class Bound(NamedTuple):
 
 
 class Adjacency:
-    """The out- and in-index of a graph's edges, each built when first asked for.
+    """The out- and in-index of a graph's edges, each built on demand.
 
-    Dead edges, and edges at dead points or at none, are not in it.
+    They exclude dead edges, and edges with an end that is a dead point or None.
 
     Attributes
     ----------
     sorted_by : str or None
         The column of edges that orders each point's out-edges, before their ids.
     gapped : bool
-        Rows have spare capacity, and batches change them in place; `index` then returns a copy.
+        Whether rows have spare capacity, so that batches change them in place; then `index`
+        returns a copy.
     complete : bool
-        The index has all live edges; no deleted point has edges.
+        Whether the index has all live edges, and no deleted point has edges.
     """
 
     __slots__ = (
         "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_none",
         "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept", "moves", "points",
-        "sorted_by", "stamp",
+        "single_at", "singles", "sorted_by", "stamp",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -155,7 +157,7 @@ class Adjacency:
         self.edges = edges
         self.sorted_by: str | None = None
         self._built: dict[str, Index] = {}
-        self._tiles: dict[str, tuple[Index, Tiles | None]] = {}  # with the index they are made of
+        self._tiles: dict[str, tuple[Index, Tiles | None]] = {}  # with their index
         self.gapped = False
         self.complete = True
         self._gapped: dict[str, GappedRows] = {}
@@ -167,13 +169,15 @@ class Adjacency:
         self._none: GappedRows | None = None
         self._rebuilt: RebuiltRows | None = None
         self._bound = Bound(-1, None, None)
-        self.kept: Callable[[], Any] = no_reader  # gives the reader of the latest batch, or None
+        self.kept: Callable[[], Any] = no_reader  # returns the reader of the latest batch, or None
         self.moves = 0  # counts reallocations of the entries of gapped rows
         self.stamp = 0  # of the batch that lies in a table of batches
+        self.singles: Any = None  # `updates.single.SingleChanges`, and the versions of
+        self.single_at: tuple[Any, ...] = ()  # the graph behind the latest batch of one change
 
     @property
     def has_out(self) -> bool:
-        """Whether there are gapped rows at the edges' sources."""
+        """Whether there are gapped rows of out-edges."""
         return "out" in self._gapped
 
     @property
@@ -196,19 +200,19 @@ class Adjacency:
         self._built.pop("out", None)
 
     def set_out(self, offsets: Array) -> None:
-        """Take the out-index of all edges, which lie in order: entry k is edge k."""
+        """Set the out-index of all edges, which are sorted: entry k is edge k."""
         self.complete = True
         self._built["out"] = self._padded(offsets), None
 
     def copy_from(self, other: Adjacency) -> None:
-        """Copy what another graph's index has, whose rows are the same."""
+        """Copy the index of another graph with the same rows."""
         copy = self.points.device.copy
         self.sorted_by = other.sorted_by
         for direction, (offsets, ids) in other._built.items() if not other.gapped else ():
             self._built[direction] = copy(offsets), None if ids is None else copy(ids)
 
     def index(self, direction: str) -> Index:
-        """Give one index; its offsets are there for the whole capacity of the points.
+        """Return one index; its offsets cover the whole capacity of the points.
 
         Raises
         ------
@@ -225,7 +229,7 @@ class Adjacency:
         return built
 
     def tiles(self, direction: str) -> Tiles | None:
-        """Return the tiles of a direction; None where they would not be faster."""
+        """Return the tiles of a direction; None if they would not be faster."""
         if self.gapped or not self.points.device.tiles:
             self._tiles.clear()
             return None
@@ -241,7 +245,7 @@ class Adjacency:
         return found
 
     def at(self, direction: str, point: int) -> Array:
-        """Give the ids of a point's edges, in order; of gapped rows in time of their number."""
+        """Return the ids of a point's edges, in order; for gapped rows in time linear in these."""
         device = self.points.device
         with device.active():
             if self.gapped and direction in ("out", "in"):
@@ -251,9 +255,9 @@ class Adjacency:
             return device.xp.arange(first, last) if ids is None else ids[first:last]
 
     def at_points(self, points: Array, back: Array | None, build: bool) -> Array | None:
-        """Give the edges at some points, some twice; None if an index for that is not built.
+        """Return the edges of some points, with duplicates; None if a needed index is not built.
 
-        ``back`` has the reverses of edges, if each has one.  Gapped rows stay, so it is worth
+        ``back`` has the reverses of edges, if each has one.  Gapped rows are kept, so it is worth
         building those of the other direction.
         """
         rows = [d for d in ("out", "in") if d in (self._gapped if self.gapped else self._built)]
@@ -268,13 +272,13 @@ class Adjacency:
         return self.points.device.xp.concatenate(found)
 
     def edges_from(self, points: Array) -> Array:
-        """Give the edges from some points, in their order."""
+        """Return the edges from some points, in their order."""
         if not self.gapped:
             self.index("out")
         return self._entries_at("out", points)
 
     def _entries_at(self, direction: str, points: Array) -> Array:
-        """Edges at some points in one direction, shape (sum of degrees,), int32."""
+        """Edges of some points in one direction, shape (sum of degrees,), int32."""
         if self.gapped:
             return self.rows(direction).entries_at(points)
         xp, (offsets, ids) = self.points.device.xp, self._built[direction]
@@ -287,7 +291,7 @@ class Adjacency:
     # --- rows that launches rebuild --------------------------------------------------------------
 
     def pack(self) -> None:
-        """Have packed rows, with an array of the ids of their edges."""
+        """Convert to packed rows, with an array of the ids of their edges."""
         if self.gapped:
             self.clear()
         offsets, ids = self.index("out")
@@ -309,11 +313,11 @@ class Adjacency:
         built = {d: self.index(d) for d in directions}
         self._rebuilt.begin(built)
         _, ids = next(iter(built.values()))
-        assert ids is not None  # see `pack`
+        assert ids is not None  # by `pack`
         self._built |= self._rebuilt.rows(ids.size)
 
     def end_rebuilds(self) -> None:
-        """Take over the rows that a launch has rebuilt; those of other directions are outdated."""
+        """Install the rows that a launch has rebuilt; invalidate the other direction."""
         rebuilt = self.rebuilt_rows()
         with self.points.device.active():
             count = int(next(iter(rebuilt.index.values()))[0][-1])
@@ -322,7 +326,7 @@ class Adjacency:
         self.complete = count == self.edges.live
 
     def trim_rebuilt(self) -> None:
-        """Cut rows that a launch has enlarged, but not rebuilt, down to the edges."""
+        """Truncate rows that a launch has enlarged, but not rebuilt."""
         for direction, (offsets, ids) in self.rebuilt_rows().index.items():
             known = self._built.get(direction)
             if known is not None and known[1] is not None and known[1].size == ids.size:
@@ -330,14 +334,14 @@ class Adjacency:
                     self._built[direction] = offsets, ids[: int(offsets[-1])]
 
     def rebuilt_rows(self) -> RebuiltRows:
-        """The arrays of the present launch."""
+        """The arrays of the current launch."""
         assert self._rebuilt is not None
         return self._rebuilt
 
     # --- gapped rows ------------------------------------------------------------------------------
 
     def loosen(self) -> bool:
-        """Convert CSR to rows with spare capacity; returns whether possible.  Atomic."""
+        """Convert CSR to gapped rows, atomically; return whether it was possible."""
         if self.gapped or self.sorted_by is not None:
             return self.gapped
         made = {d: self._gapped_rows(d) for d in self._built}
@@ -361,7 +365,7 @@ class Adjacency:
         return found
 
     def insert(self, ids: Array, src: Array, dst: Array) -> bool:
-        """Put edges into gapped rows, in place; whether addresses have changed."""
+        """Insert edges into gapped rows in place; return whether addresses have changed."""
         if not self._gapped:
             return False
         before, count = self.moves, int(ids.size)
@@ -370,7 +374,7 @@ class Adjacency:
         return self.moves != before
 
     def remove(self, ids: Array, src: Array, dst: Array) -> None:
-        """Take edges out of gapped rows, in place."""
+        """Remove edges from gapped rows in place."""
         if self._gapped:
             table, count = self._known(DELETED, ids, src, dst), int(ids.size)
             self.change(table, Counts(count, count, 0, 0, 0), NO_IDS, None, INDEX)
@@ -379,56 +383,72 @@ class Adjacency:
         self, table: Table, counts: Counts, ids: EdgeIds, back: Array | None,
         part: int = ALL, flags: int = 0, single: Single | None = None,
     ) -> int:  # fmt: skip
-        """Run `updates.in_place.change`, and get memory for the inserts until there is enough.
+        """Run `updates.in_place.change`, and enlarge the arena until the inserts fit.
 
         Parameters
         ----------
         table : Table
-            What `table_for` gave, filled.
+            The result of `table_for`, filled.
         counts : Counts
         ids : EdgeIds
         back : array or None
-            Each edge's reverse.
+            The reverse of each edge.
         part, flags : int
-            See there.
+            See `updates.in_place.change`.
         single : Single, optional
-            What was given, if that is a single change and does not lie in the table.
+            The change, if it is a single one that is not in the table.
 
         Returns
         -------
         int
-            0; -2 if some were named twice (see `left_out`); or below 0 why nothing was done.
+            0; -2 if some edges were named twice (see `left_out`); other negative values are reasons
+            why the graph is unchanged.
         """
         self.stamp += 1
-        while True:
-            bound = self._bound
-            if bound.epoch != latest.epoch or bound.table is not table or bound.back is not back:
-                bound = self._bound = self._bind(table, back)
-            short: int = change(
-                bound.tables, bound.sides, counts, ids, flags, part, self.stamp,
-                single or bound.no_single,
-            )  # fmt: skip
-            if short <= 0:
-                break
+        tables, sides, no_single = self.arguments(table, back)
+        short: int = change(
+            tables, sides, counts, ids, flags, part, self.stamp, single or no_single
+        )  # fmt: skip
+        return self.finish(short, table, counts, ids, back, flags)
+
+    def finish(
+        self, short: int, table: Table, counts: Counts, ids: EdgeIds, back: Array | None,
+        flags: int,
+    ) -> int:  # fmt: skip
+        """Go on with a batch whose program returned ``short``, until there is memory for it."""
+        while short > 0:
             ends = {d: rows.limit - rows.top for d, rows in self._gapped.items()}
             self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
-            part = INSERTS
+            tables, sides, no_single = self.arguments(table, back)
+            short = change(tables, sides, counts, ids, flags, INSERTS, self.stamp, no_single)
         self._built.clear()
         return short
 
+    def arguments(self, table: Table, back: Array | None) -> tuple[Tables, Sides, Single]:
+        """What `updates.in_place.change` is called with, the last one if there is no single."""
+        bound = self._bound
+        if bound.epoch != latest.epoch or bound.table is not table or bound.back is not back:
+            bound = self._bound = self._bind(table, back)
+        assert bound.tables is not None and bound.sides is not None
+        return bound.tables, bound.sides, bound.no_single
+
     def _bind(self, table: Table, back: Array | None) -> Bound:
-        """What `updates.in_place.change` is called with, while no object has another version."""
+        """The arguments of `updates.in_place.change`, cached while all versions are unchanged."""
         epoch = latest.epoch
-        if not len(self._report):
-            self._report.extend(1)
         ring = self.edges.hidden("free").size if self.edges.deletes else 1
-        tables = Tables(table, self.arcs(back), self._report, ring - 1)
+        tables = Tables(table, self.arcs(back), self.report(), ring - 1)
         weight = table.columns.get("given")
         no_single = Single(0, 0, 0 if weight is None else weight.dtype.type(0))
         return Bound(epoch, table, back, tables, self._sides(), no_single)
 
+    def report(self) -> Table:
+        """What the program of a batch reports, in one row."""
+        if not len(self._report):
+            self._report.extend(1)
+        return self._report
+
     def arcs(self, back: Array | None) -> Table:
-        """What kernels of batches write of the edges, see `gapped.arc_view`."""
+        """The columns of edges that kernels of batches write, see `gapped.arc_view`."""
         now = self.edges.version, self.points.version
         if self._arcs is None or self._arcs_of != now or self._back is not back:
             self._arcs = arc_view(self.edges, self.points, back)
@@ -436,22 +456,28 @@ class Adjacency:
         return self._arcs
 
     def began(self) -> bool:
-        """Whether the latest batch has changed anything."""
+        """Whether the latest batch has begun to change the graph."""
         return len(self._report) > 0 and int(self._report.stamp[0]) == self.stamp
 
+    def result(self) -> int:
+        """What the program of the latest batch returned."""
+        if int(self._report.stamp[0]) != self.stamp:  # nothing was changed
+            return -1
+        return int(self._report.result[0])
+
     def left_out(self) -> list[int]:
-        """How many changes the latest batch left out, see `updates.resolve.resolve_batch`."""
+        """The numbers of changes that the latest batch skipped, see `updates.resolve`."""
         found = self._report.columns["left_out"].array
         counts: list[int] = self.points.device.to_host(found)[0].tolist()
         return counts
 
     def refresh(self) -> None:
-        """Forget copies of gapped rows, which have changed."""
+        """Invalidate copies of gapped rows, which have changed."""
         if self.gapped:
             self._built.clear()
 
     def _sides(self) -> Sides:
-        """The rows of both directions; where there is one alone, empty ones stand for the other."""
+        """The rows of both directions; empty rows stand for a direction that is not used."""
         if self._none is None:
             self._none = GappedRows(self.points.device, 1, 1)
         sides = [self.rows(d) for d in ("out", "in") if d in self._gapped]
@@ -459,7 +485,7 @@ class Adjacency:
         return Sides(*one.side(), *two.side(), one.limit, two.limit, len(sides))
 
     def _known(self, outcome: int, ids: Array, src: Any, dst: Any) -> Table:
-        """A batch of edges that are known."""
+        """A batch table of edges with known ids."""
         table, turned = self.table_for(int(ids.size)), "out" not in self._gapped
         load(table, outcome, ids, *((dst, src) if turned else (src, dst)))
         return table
@@ -470,10 +496,7 @@ class Adjacency:
         With ``report`` the table is for the report on a batch, not for a batch to be applied.
         """
         if not report:
-            self.stamp += 1
-            if (kept := self.kept()) is not None:
-                kept.save()
-                self.kept = no_reader
+            self.begin_batch()
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
         key = count > small, None if weight is None else weight.dtype, report
@@ -485,6 +508,13 @@ class Adjacency:
             self._batches[key] = table = batch_table(self.points.device, capacity, key[1])
         set_rows(table, count)
         return table
+
+    def begin_batch(self) -> None:
+        """Save what is still asked of the latest batch, whose table will be written over."""
+        self.stamp += 1
+        if (kept := self.kept()) is not None:
+            kept.save()
+            self.kept = no_reader
 
     def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
         """Add capacity to an arena: rebuild the rows if over a third is unused, else grow it.
@@ -542,7 +572,7 @@ class Adjacency:
             return ids
 
     def _padded(self, offsets: Array) -> Array:
-        """Give offsets for the whole capacity of the points."""
+        """Return offsets for the whole capacity of the points."""
         n, size = len(self.points), self.points.capacity + 1
         if offsets.size == size:
             return offsets

@@ -1,4 +1,4 @@
-"""What a batch of changes did to a graph."""
+"""Results of batches of changes."""
 
 from __future__ import annotations
 
@@ -6,48 +6,49 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from morph.graph.gapped import DELETED, INSERTED, UPDATED
+from morph.graph.gapped import DELETED, INSERTED, NOT_APPLIED, UPDATED
 from morph.language.hooks import Hook
 from morph.runtime.device import Array
 
 if TYPE_CHECKING:
     from morph.data.table import Table
 
-rows_of: Hook[tuple[Any, int]] = Hook()  # updates.fast_path
-parallel_edges: Hook[int] = Hook()  # updates.batch
+rows_of: Hook[tuple[Any, int]] = Hook()  # provided by updates.fast_path
+parallel_edges: Hook[int] = Hook()  # provided by updates.batch
 
 
 @dataclass(slots=True, eq=False)
 class Applied:
-    """What a batch did to a graph; all arrays lie on the graph's device.
+    """The changes that a batch has made; all arrays lie on the graph's device.
 
-    Of a graph that is not directed, every array tells of both arcs of an edge.
+    For an undirected graph, each array has both arcs of an edge.
 
     Attributes
     ----------
     inserted : array of int32
-        Ids of the edges inserted, in the order given; then, if the graph is not directed, those of
-        the arcs back (of edges that are no loops).
+        Ids of the inserted edges, in the order of the arguments; for an undirected graph, followed
+        by the reverse arcs (of edges that are not loops).
     deleted : array of int32
-        Ids of the edges deleted, ascending.  They may be given to other edges by later batches.
+        Ids of the deleted edges, ascending.  Later batches may recycle them.
     deleted_src, deleted_dst : array of int32, shape (len(deleted),)
     deleted_weight : array, shape (len(deleted),), or None
         None if edges have no column ``weight``.
     updated : array of int32
-        Ids of the edges whose weight was set, ascending.
+        Ids of the edges with a new weight, ascending.
     old_weight, new_weight : array, shape (len(updated),), or None
     points : array of int32
-        Ids of the points deleted, ascending.
+        Ids of the deleted points, ascending.
     absent : int
-        Deletes and updates that named an edge, or a point, that is not there.
+        Number of deletes and updates of an edge or point that does not exist.
     repeated : int
-        Deletes and updates of what this batch had named already: a delete does nothing then, of
-        updates the last counts.
+        Number of deletes and updates of an edge or point that the batch names earlier: such a
+        delete has no effect; the last update determines the weight.
     """
 
     DELETED: ClassVar[int] = DELETED
     UPDATED: ClassVar[int] = UPDATED
     INSERTED: ClassVar[int] = INSERTED
+    NOT_APPLIED: ClassVar[int] = NOT_APPLIED
 
     inserted: Array
     deleted: Array
@@ -64,8 +65,8 @@ class Applied:
     _given: int = field(default=0, repr=False)
     _changes: int = field(default=-1, repr=False)
     _present: int = field(default=-1, repr=False)
-    _since: int = field(default=-1, repr=False)  # `Graph.changes` before
-    _batch: Any = field(default=None, repr=False)  # what the arrays are made of when asked for
+    _since: int = field(default=-1, repr=False)  # `Graph.changes` before the batch
+    _batch: Any = field(default=None, repr=False)  # the source of arrays made on demand
 
     def __getattr__(self, name: str) -> Any:
         if name in Applied.__slots__:
@@ -77,12 +78,12 @@ class Applied:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __reduce__(self) -> Any:
-        """Copies and pickles have the arrays, and do not know the graph."""
-        told = [getattr(self, name) for name in Applied.__slots__ if not name.startswith("_")]
-        return Applied, (*told, None, self._given)
+        """Copies and pickles have the arrays, without the graph."""
+        arrays = [getattr(self, name) for name in Applied.__slots__ if not name.startswith("_")]
+        return Applied, (*arrays, None, self._given)
 
     def rows(self) -> tuple[Table, int]:
-        """Give the changes as rows of a table, for kernels; they are there until the next batch.
+        """Return the changes as rows of a table, for kernels; valid until the next batch.
 
         Returns
         -------
@@ -90,22 +91,22 @@ class Applied:
             ``edge``, its id; ``end``, its source and destination; ``outcome``: ``DELETED``,
             ``UPDATED`` (its weight was set) or ``INSERTED``, 0 for none; ``weight``, the old
             weight, if edges have one.
-            Edges at deleted points, which are not in the index, are left out.
+            It does not have the edges of deleted points, which are not in the index.
         count : int
-            The rows that count; there may be more.
+            The number of valid rows; the table may have more.
         """
         return rows_of(self)
 
     @property
     def given(self) -> int:
-        """How many inserts were given: the first of ``inserted``."""
+        """The number of requested inserts, which come first in ``inserted``."""
         return self._given
 
     @property
     def present(self) -> int:
-        """Inserts of pairs that had an edge already, or by then: they made parallel edges.
+        """The number of inserts of parallel edges, including pairs inserted twice.
 
-        Counted when first asked for, in a pass over the edges.
+        It is computed on demand, in a pass over the edges.
 
         Raises
         ------

@@ -1,7 +1,7 @@
-"""Edges in order of their sources, made in little more memory than the graph then takes.
+"""Sorts edges by source, with little more memory than the resulting graph.
 
-Large lists are sorted in `GROUPS` groups of consecutive sources, one after the other, each right
-into its place: what a sort needs besides is a small part of the whole.
+Large lists are sorted in `GROUPS` groups of consecutive sources, one after the other, each directly
+into its output range, so that the temporary memory of a sort is small.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from morph.graph.adjacency import PART, count_keys
 from morph.runtime.device import Array, Device
 
 GROUPS = 16
-LEAST = 1 << 21  # edges that are worth groups
+LEAST = 1 << 21  # minimum of edges for sorting in groups
 _NO_GROUP = 255
 _EASY = 1 << 26  # bytes: smaller amounts are not compared with the free memory
 
 
 @dataclass(slots=True)
 class Rows:
-    """Edges sorted by source: arrays that a graph may keep as its own.
+    """Edges sorted by source: arrays that a graph may use without a copy.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Rows:
     src, dst : array of int32, shape (m,)
     weight : array, shape (m,), or None
     order : array of int32, shape (m,), or None
-        Where the input had each edge; None if it had them so.
+        The input position of each edge; None if the order is that of the input.
     """
 
     offsets: Array
@@ -40,18 +40,18 @@ class Rows:
     order: Array | None = None
 
     def on(self, device: Device) -> Rows:
-        """Return the same rows as arrays of a device, without copies of those that lie there."""
+        """Return the rows as arrays on a device; arrays that lie there are not copied."""
         arrays = (self.offsets, self.src, self.dst, self.weight, self.order)
         return Rows(*(None if x is None else device.asarray(x) for x in arrays))
 
     def columns(self) -> dict[str, Array]:
-        """What a table of edges holds of them."""
+        """The columns of the table of edges."""
         found = {"src": self.src, "dst": self.dst}
         return found if self.weight is None else {**found, "weight": self.weight}
 
 
 def bytes_needed(n: int, m: int, weight: Any = None, arranged: bool = True) -> int:
-    """Bytes that making a graph takes at most, besides its input; see `Graph.bytes_needed`."""
+    """Maximum bytes for making a graph, besides its input; see `Graph.bytes_needed`."""
     width = 0 if weight is None else np.dtype(weight).itemsize
     held = 8 * (n + 1) + m * (8 + width + (0 if arranged else 4))
     return held + held // (8 if arranged else 2) + 32 * n  # points are counted, edges sorted
@@ -60,14 +60,14 @@ def bytes_needed(n: int, m: int, weight: Any = None, arranged: bool = True) -> i
 def require_memory(
     device: Device, n: int, m: int, weight: Any, arranged: bool, kept: int = 0
 ) -> None:
-    """Refuse a graph that the device has no memory for, before anything is allocated.
+    """Refuse a graph that exceeds the free memory, before memory is allocated.
 
-    ``kept`` bytes of it are there already.
+    ``kept`` of its bytes are already allocated.
 
     Raises
     ------
     MemoryError
-        Naming sizes, what is needed and what is free.
+        With the sizes, and the needed and free memory.
     """
     needed = bytes_needed(n, m, weight, arranged) - kept
     if needed < _EASY:
@@ -81,11 +81,11 @@ def require_memory(
 
 
 def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:
-    """Whether `contiguous` would take ``a`` as it is."""
+    """Whether `contiguous` would return ``a`` without a copy."""
     host, dtype = device.on_host, np.dtype(dtype)
     fresh = isinstance(given, (list, tuple, range)) or (not host and isinstance(given, np.ndarray))
     fits = a.dtype == dtype and a.flags.c_contiguous
-    # kernels change single bytes by the word around them: a narrow array might end before it does
+    # kernels change a byte by its word, which might exceed a narrow array
     sound = dtype.itemsize >= 4 and not (host and not (a.flags.writeable and a.flags.aligned))
     return bool((keep or fresh) and fits and sound)
 
@@ -93,16 +93,16 @@ def keeps(device: Device, given: Any, a: Array, dtype: Any, keep: bool) -> bool:
 def contiguous(
     device: Device, given: Any, a: Array, dtype: Any, keep: bool, taken: Array = None
 ) -> Array:
-    """Give ``a`` as contiguous memory of its own, without a copy if that is sure or allowed.
+    """Return ``a`` in contiguous, private memory; without a copy if it is known to be private.
 
     Parameters
     ----------
     given : object
-        What ``a`` was made of: its memory may be the caller's.
+        The argument that ``a`` was made of, whose memory ``a`` may share.
     keep : bool
-        The caller lets his memory be kept.
+        Whether the memory of the argument may be used.
     taken : array, optional
-        Memory that is kept already.
+        Memory that is already in use.
     """
     if keeps(device, given, a, dtype, keep):
         if taken is None or not device.xp.may_share_memory(a, taken):
@@ -128,7 +128,7 @@ def offsets_from(device: Device, counts: Array) -> Array:
 
 
 def sources_from(device: Device, offsets: Array, m: int) -> Array:
-    """Give the source of each of ``m`` edges, shape (m,), int32, of checked offsets."""
+    """Return the source of each of ``m`` edges, shape (m,), int32, of checked offsets."""
     xp, n = device.xp, offsets.size - 1
     out = empty(device, m, np.int32)
     with device.active():
@@ -142,7 +142,7 @@ def sources_from(device: Device, offsets: Array, m: int) -> Array:
                     np.arange(lo, hi, dtype=np.int32), degree
                 )
             return out
-        rows = xp.flatnonzero(offsets[1:] > offsets[:-1])  # repeat() of CuPy takes no counts
+        rows = xp.flatnonzero(offsets[1:] > offsets[:-1])  # CuPy's repeat() takes no counts
         out[offsets[rows]] = rows
         out[offsets[rows[1:]]] -= rows[:-1]
         for start in range(0, m, device.bulk):
@@ -155,9 +155,9 @@ def sources_from(device: Device, offsets: Array, m: int) -> Array:
 def arrange(
     device: Device, src: Array, dst: Array, weight: Array | None, n: int, both: bool
 ) -> Rows:
-    """Sort checked edges by source, those of one source as they come.
+    """Sort checked edges by source, stably.
 
-    ``both`` adds the reverse of every edge that is no loop; it comes after all the edges given.
+    ``both`` adds the reverse of each edge that is not a loop, after all edges of the input.
     """
     xp = device.xp
     with device.active():
@@ -178,7 +178,7 @@ def arrange(
             _place(xp, rows, src, dst, weight, xp.arange(src.size), back, 0)
             return rows
         targets = xp.arange(1, GROUPS, dtype=np.int64) * (m // GROUPS)
-        large = xp.flatnonzero(counts > m // GROUPS)  # each a group of its own: few are so large
+        large = xp.flatnonzero(counts > m // GROUPS)  # each becomes a separate group
         found = (xp.searchsorted(offsets[1:], targets, side="left") + 1, large, large + 1)
         between = device.to_host(xp.concatenate(found)).tolist()
         cuts = sorted({0, n, *between})  # first points of groups, and the end
@@ -203,7 +203,7 @@ def arrange(
 def _place_one_point(
     xp: Any, rows: Rows, ends: list[tuple[Array, Array]], weight: Array | None, k: int, point: int
 ) -> None:
-    """Put the edges of one point, which are group ``k``, into their place as they come."""
+    """Copy the edges of one point, which are group ``k``, to their output range, in order."""
     first = int(rows.offsets[point])
     for group, far in ends:
         for start in range(0, group.size, PART):
@@ -222,7 +222,7 @@ def _place(
     xp: Any, rows: Rows, src: Array, dst: Array, weight: Array | None,
     forward: Array, back: Array | None, start: int,
 ) -> None:  # fmt: skip
-    """Sort some edges, and others turned round, into their place, which begins at ``start``."""
+    """Sort some edges, and the reverses of others, into the output from ``start`` on."""
     near, far, at = src[forward].astype(np.int32), dst[forward].astype(np.int32), forward
     if back is not None:
         near = xp.concatenate([near, dst[back].astype(np.int32)])

@@ -1,4 +1,4 @@
-"""How graphs are made: of edges, of compressed rows, of other libraries' graphs."""
+"""Construction of graphs: from edges, compressed rows, and graphs of other libraries."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from morph.graph.interop import (
 )
 from morph.runtime.device import Array, Device, device_for
 
-POINTS_PER_EDGE = 16  # the offsets of so many points take as long as sorting one edge
+POINTS_PER_EDGE = 16  # number of points whose offsets take as long as sorting one edge
 
 
 class Making:
-    """What `Graph` inherits: its ``from_...`` and what they cost."""
+    """Base of `Graph`: its ``from_...`` methods, and their memory requirements."""
 
     __slots__ = ()
 
@@ -58,47 +58,47 @@ class Making:
         copy: bool = True,
         device: str | Device | None = None,
     ) -> Self:
-        """Make a graph of an edge list.
+        """Make a graph from an edge list.
 
         Parameters
         ----------
         src, dst : array of int, shape (m,)
-            NumPy's or CuPy's, or of anything that gives its memory by ``__array__``,
+            Arrays of NumPy, CuPy, or another library with ``__array__``,
             ``__cuda_array_interface__`` or ``__dlpack__``.
         weight : array, shape (m,), optional
             Of any column type; becomes column ``weight``.
         n : int, optional
             Number of points; one more than the largest id by default.
         symmetric : bool
-            The list has every edge both ways already.
+            Whether the list has each edge in both directions.
         symmetrize : bool
-            Add the reverse of every edge but loops, with the same weight.
+            Add the reverse of each edge except loops, with the same weight.
         directed : bool
             ``directed=False`` is ``symmetrize=True``, unless the list is ``symmetric``.
         copy : bool
-            False lets the graph keep arrays as its columns' memory, where they lie on the device,
-            contiguous and writable, sorted by ``src``, and of the columns' types (int32 ids): what
-            changes in one then changes in the other, until the table grows.
+            False lets the graph use arrays as the memory of its columns, if they lie on the device,
+            are contiguous, writable, sorted by ``src``, and of the columns' types (int32 ids).  The
+            arrays and the columns then share their values, until the table grows.
         device : str or Device, optional
-            By default that of arrays on a GPU, else see `morph.set_device`.
+            By default the device of arrays on a GPU, else see `morph.set_device`.
 
         Returns
         -------
         Graph
-            Its edges are sorted by source, and otherwise as in the input; see ``edge_order``.
+            Its edges are sorted by source, stably; see ``edge_order``.
 
         Raises
         ------
         TypeError, ValueError
             If the lengths differ, or an id is not an integer from 0 to ``n - 1``; the error names
-            argument, position and value.  If ``symmetric`` is given and is seen not to hold.
+            argument, position and value.  If ``symmetric`` is given and found to be wrong.
         MemoryError
-            If the device has less memory free than `bytes_needed`, before any is taken.
+            If the device has less free memory than `bytes_needed`, before any is allocated.
         """
         directed, symmetric = truth(directed, "directed"), truth(symmetric, "symmetric")
         symmetrize, copy = truth(symmetrize, "symmetrize"), truth(copy, "copy")
         where = device_for(device, src, dst, weight)
-        work = where.array_device(src, dst, weight)  # where edges are checked and sorted
+        work = where.array_device(src, dst, weight)  # the device where edges are checked and sorted
         a, b, w, rows = checked_edges(work, src, dst, weight, n)
         if work is not where and where.array_device(rows // POINTS_PER_EDGE) is where:
             work = where
@@ -108,7 +108,7 @@ class Making:
         dtype = None if w is None else w.dtype
         if symmetric:
             require_symmetric(work, a, b, rows)
-        keep = not copy or work is not where  # `Rows.on` copies arrays of another device anyway
+        keep = not copy or work is not where  # `Rows.on` copies arrays from another device
         with work.active():
             in_order = not both and is_sorted(a)
             kept = 0 if not in_order else _kept(where, not copy, (src, a), (dst, b), (weight, w))
@@ -132,7 +132,7 @@ class Making:
         copy: bool = True,
         device: str | Device | None = None,
     ) -> Self:
-        """Make a graph of compressed rows: point p's edges are ``offsets[p]`` to ``offsets[p+1]``.
+        """Make a graph from compressed rows: ``offsets[p]`` to ``offsets[p+1]`` are edges of p.
 
         Nothing is sorted: an edge's id is its position.
 
@@ -146,7 +146,7 @@ class Making:
         Raises
         ------
         TypeError, ValueError
-            If the offsets do not rise from 0 to m, and as in `from_edges`.
+            If the offsets do not increase from 0 to m, and as in `from_edges`.
         MemoryError
             As in `from_edges`.
         """
@@ -181,18 +181,18 @@ class Making:
         copy: bool = True,
         device: str | Device | None = None,
     ) -> Self:
-        """Make a graph of a square sparse matrix (SciPy's or CuPy's): entry (i, j) is an edge.
+        """Make a graph from a square sparse matrix (SciPy or CuPy): entry (i, j) is an edge.
 
         Parameters
         ----------
         matrix : sparse matrix or array, shape (n, n)
-            Of any format; CSR is taken as it is, others become CSR first, which sums what a COO
-            matrix has twice.  Stored zeros are edges too.
+            Formats other than CSR are converted to CSR, which sums duplicate entries of a COO
+            matrix.  Stored zeros are edges, too.
         weight : bool
             Keep the values as column ``weight``.
         symmetric : bool, optional
-            Whether the graph is undirected.  By default it is if the matrix equals its transpose,
-            values included where they are kept; False keeps it directed, and True asks nothing.
+            Whether the graph is undirected.  By default, whether the matrix equals its transpose,
+            including the values if they are kept; True and False are not checked.
         copy, device
             As in `from_edges`.
 
@@ -215,17 +215,17 @@ class Making:
     def from_networkx(
         cls, graph: Any, *, weight: str | None = "weight", device: str | Device | None = None
     ) -> Self:
-        """Make a graph of a NetworkX graph; point i is the i-th node of ``list(graph)``.
+        """Make a graph from a NetworkX graph; point i is the i-th node of ``list(graph)``.
 
         Nodes become the `labels` of points, unless they are 0, 1, 2, ... in this order.
 
         Parameters
         ----------
         graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
-            Undirected ones give a symmetric graph.
+            Undirected graphs become symmetric graphs.
         weight : str or None
-            The edge attribute that becomes column ``weight``, 1 where it is missing; there is no
-            such column if no edge has it.
+            The edge attribute that becomes column ``weight``, 1 where it is missing; no
+            column if no edge has it.
         """
         return cls._of_data(networkx_edges(graph, weight), bool(graph.is_directed()), device)
 
@@ -233,15 +233,15 @@ class Making:
     def from_igraph(
         cls, graph: Any, *, weight: str | None = "weight", device: str | Device | None = None
     ) -> Self:
-        """Make a graph of an ``igraph.Graph``; point i is vertex i.
+        """Make a graph from an ``igraph.Graph``; point i is vertex i.
 
-        The vertex attribute ``name`` becomes the `labels` of points, if all have one and no two
-        are equal.
+        The vertex attribute ``name`` becomes the `labels` of points, if all have one and these are
+        distinct.
 
         Parameters
         ----------
         graph : igraph.Graph
-            Undirected ones give a symmetric graph.
+            Undirected graphs become symmetric graphs.
         weight : str or None
             As in `from_networkx`.
         """
@@ -253,21 +253,21 @@ class Making:
         weight: str | None = "weight", *, directed: bool = True, labels: bool = False,
         device: str | Device | None = None,
     ) -> Self:  # fmt: skip
-        """Make a graph of a table that has a row for each edge.
+        """Make a graph from a table that has a row for each edge.
 
         Parameters
         ----------
         table : DataFrame of pandas or polars, Table or RecordBatch of Arrow
         source, target : str
             The columns of the ends.  Integers are the ids of points.  Other values, such as
-            strings, are labels: a point is made of each, in the order in which rows name them.
+            strings, are labels: each distinct label becomes a point, in the order of occurrence.
         weight : str or None
             The column that becomes column ``weight``, if the table has it.  Missing reals are NaN,
             which algorithms refuse.
         directed : bool
             As in `from_edges`.
         labels : bool
-            Take integers as labels too, such as ids with large gaps.
+            Treat also integers as labels, such as ids with large gaps.
         device : str or Device, optional
             By default that of arrays on a GPU, else see `morph.set_device`.
 
@@ -292,24 +292,24 @@ class Making:
     def of(
         cls, graph: Any, *, weight: str | None = "weight", device: str | Device | None = None
     ) -> Self:
-        """Make a graph of another library's, whichever it is: see the ``from_...`` of each.
+        """Make a graph from a graph of another library, see the ``from_...`` of each.
 
         Parameters
         ----------
         graph : sparse matrix or array of SciPy or CuPy, NetworkX graph, igraph.Graph, or table
-            None of these libraries is imported to find out.  Undirected are undirected graphs, and
-            matrices that equal their transposes (see `from_scipy`).  Tables are those of pandas,
-            polars and Arrow (see `from_table`).
+            These libraries are not imported for the test.  The result is undirected for undirected
+            graphs, and for matrices that equal their transposes (see `from_scipy`).  Tables are
+            those of pandas, polars and Arrow (see `from_table`).
         weight : str or None
-            The edge attribute that becomes column ``weight``; of a matrix it is its values.  None
-            leaves it out.
+            The edge attribute that becomes column ``weight``; for a matrix, its values.  None makes
+            no column.
         device : str or Device, optional
             By default that of arrays on a GPU, else see `morph.set_device`.
 
         Raises
         ------
         TypeError
-            If it is none of these.
+            If it is no such object.
         """
         library = library_of(graph)
         if library == "scipy":
@@ -327,26 +327,26 @@ class Making:
 
     @staticmethod
     def bytes_needed(n: int, m: int, weight: Any = None, *, arranged: bool = True) -> int:
-        """Give a bound on the bytes that making a graph takes, besides its input.
+        """Return an upper bound of the bytes for making a graph, besides its input.
 
-        What the graph then holds is part of that: 8 bytes a point, and an edge's two ids (4 bytes
-        each), its weight, and its input position (4) if edges were not in order.  `from_edges` and
-        `from_csr` refuse to begin if the device has less memory free.
+        This includes the resulting graph: 8 bytes for a point; for an edge two ids (4 bytes each),
+        the weight, and the input position (4) if the edges were not sorted.  `from_edges` and
+        `from_csr` raise MemoryError if the device has less free memory.
 
         Parameters
         ----------
         n, m : int
-            Points, and edges of the graph (both arcs of those that `from_edges` adds reverses to).
+            Number of points, and of edges of the graph, including reverses added by `from_edges`.
         weight : type, optional
-            Of column ``weight``, if there is to be one.
+            The type of column ``weight``, if there is one.
         arranged : bool
-            False if edges are to be sorted by source, or reverse edges added.
+            False if edges must be sorted by source, or reverse edges are added.
         """
         return bytes_needed(n, m, weight, arranged)
 
 
 def _kept(where: Device, keep: bool, *columns: tuple[Any, Array | None]) -> int:
-    """Bytes of those columns, ids first, that the graph will not copy."""
+    """Bytes of the columns (ids first) that the graph does not copy."""
     types = [np.int32, np.int32][: len(columns) - 1]
     total = 0
     for k, (given, a) in enumerate(columns):
@@ -363,7 +363,7 @@ def _with_ends(
     weight: tuple[Any, Array | None],
     keep: bool,
 ) -> Rows:
-    """Rows out of pairs of what was given and the array it gave."""
+    """Rows made of pairs of an argument and the array made from it."""
     made = Rows(offsets, src, contiguous(where, *dst, np.int32, keep, src), None)
     given, values = weight
     if values is not None:

@@ -38,26 +38,26 @@ def _counters(table: Table) -> tuple[int, int, int]:
 
 
 def delete(g: Graph, points: Array | None = None, edges: Array | None = None) -> None:
-    """Delete live points with their incident edges, and live edges; each is named once."""
+    """Delete live points with their incident edges, or live edges; ids are distinct."""
     columns, pairs = g.edges.columns, g._pairs
     if points is not None:
-        gone = incident(g, points, pairs)
+        deleted = incident(g, points, pairs)
     else:
         assert edges is not None
-        gone, pairs = edges, None  # perhaps without their reverses
-    src, dst = (columns[c].array[gone] for c in ("src", "dst"))
+        deleted, pairs = edges, None  # reverses of edges may remain
+    src, dst = (columns[c].array[deleted] for c in ("src", "dst"))
     in_place = g.gapped and g.complete
     try:
-        if gone.size:
-            g.edges._tombstone(gone)
+        if deleted.size:
+            g.edges._tombstone(deleted)
         if points is not None:
             g.points._tombstone(points)
         if pairs is not None:
-            pairs[gone] = -1
+            pairs[deleted] = -1
         if not in_place:
             g.structure_changed(pairs)
             return
-        g._adjacency.remove(gone.astype(np.int32, copy=False), src, dst)
+        g._adjacency.remove(deleted.astype(np.int32, copy=False), src, dst)
         g._adjacency.refresh()
         g._pairs, g.out_identity = pairs, False
         g.changes += 1
@@ -67,7 +67,7 @@ def delete(g: Graph, points: Array | None = None, edges: Array | None = None) ->
 
 
 def incident(g: Graph, points: Array, back: Array | None, build: bool = True) -> Array:
-    """Return the live edges at some points, ascending, each once.
+    """Return the distinct live edges incident to some points, ascending.
 
     ``back`` has the edges' reverses.  A missing index is built if ``build`` is true; otherwise the
     edges are scanned.
@@ -75,19 +75,19 @@ def incident(g: Graph, points: Array, back: Array | None, build: bool = True) ->
     index, xp = g._adjacency, g.device.xp
     both = index.at_points(points, back, build) if g.complete else None
     if both is None:
-        mark = g.device.zeros(len(g.points) + 1, np.bool_)  # the last is no point, -1
+        mark = g.device.zeros(len(g.points) + 1, np.bool_)  # the last element is for None, -1
         mark[points] = True
         src, dst = (g.edges.columns[c].array[: len(g.edges)] for c in ("src", "dst"))
         found = mark[src] | mark[dst]
         if g.edges.deletes:
             found &= g.edges.alive
         return xp.flatnonzero(found).astype(np.int32)
-    if g.edges.deletes:  # by the launch that has just ended
+    if g.edges.deletes:  # the launch may have deleted some
         both = both[g.edges.hidden("dead")[both] == 0]
     both.sort()
-    once = xp.ones(both.size, bool)
-    once[1:] = both[1:] != both[:-1]
-    return both[once]
+    first = xp.ones(both.size, bool)
+    first[1:] = both[1:] != both[:-1]
+    return both[first]
 
 
 # --- launches ------------------------------------------------------------------------------------
@@ -96,9 +96,9 @@ def incident(g: Graph, points: Array, back: Array | None, build: bool = True) ->
 def begin_launch(g: Graph, reuse: bool = False) -> Before:
     """Record the counters before a launch that may create or delete points and edges.
 
-    ``reuse`` says that the launch may reuse edges that it has deleted itself.
+    ``reuse``: the launch may recycle edges that it has deleted itself.
     """
-    if g.points._held is None:  # else an error left edges of deleted points
+    if g.points._held is None:  # otherwise an earlier error left edges of deleted points
         g.points._held = int(g.points._host_meta[TAIL])
     g.edges._held = None if reuse else int(g.edges._host_meta[TAIL])
     ring = g.edges.hidden("free").size if g.edges.deletes else 0
@@ -106,9 +106,9 @@ def begin_launch(g: Graph, reuse: bool = False) -> Before:
 
 
 def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
-    """Delete the edges at points that a launch deleted, and update the index.
+    """Delete the edges of points that a launch deleted, and update the index.
 
-    ``moved`` says that the launch wrote ends of edges, ``failed`` that it ended with an error.
+    ``moved``: the launch wrote ends of edges; ``failed``: it ended with an error.
     """
     points, edges = _counters(g.points), _counters(g.edges)
     changed = moved or points != before.points or edges != before.edges
@@ -119,7 +119,7 @@ def end_launch(g: Graph, before: Before, moved: bool, failed: bool) -> None:
 
 
 def end_rebuilds(g: Graph, before: Before) -> None:
-    """Take over the adjacency that a launch has rebuilt after each step that changed the graph."""
+    """Install the adjacency that a launch has rebuilt after each step that changed the graph."""
     points, edges = _counters(g.points), _counters(g.edges)
     if points != before.points or edges != before.edges:
         with g.device.active():
@@ -135,12 +135,12 @@ def end_rebuilds(g: Graph, before: Before) -> None:
 
 
 def release_before_rebuild(g: Graph) -> None:
-    """Let rows be reused that the launch had deleted when it last rebuilt the adjacency."""
+    """Release the rows that the launch had deleted when it last rebuilt the adjacency."""
     g.points._held, g.edges._held = g._adjacency.rebuilt_rows().tails()
 
 
 def recover(g: Graph) -> None:
-    """Delete the edges at deleted points, found by a scan, after an interrupt in `end_launch`."""
+    """Delete the edges of deleted points, found by a scan, after an interrupt in `end_launch`."""
     with g.device.active():
         if g.points.deletes:
             g.edges._tombstone(_at_deleted(g, g.edges.ids()))
@@ -157,15 +157,15 @@ def _release_all(g: Graph) -> None:
 def _clean_up(
     g: Graph, before: Before, edges: tuple[int, int, int], moved: bool, failed: bool
 ) -> None:
-    """Delete the edges at deleted points; update the index and `Graph.edge_order`."""
+    """Delete the edges of deleted points; update the index and `Graph.edge_order`."""
     followed = False
-    moved |= edges[1] > before.edges[2]  # edges deleted by the launch were reused at other points
+    moved |= edges[1] > before.edges[2]  # the launch has recycled edges that it deleted
     try:
         created = _created(g, before, edges)
         if g.points.deletes:
-            gone = _lost(g, before, created, moved)
-            if gone.size:
-                g.edges._tombstone(gone)
+            deleted = _lost(g, before, created, moved)
+            if deleted.size:
+                g.edges._tombstone(deleted)
         if edges[1] != before.edges[1]:
             g._forget_order(created)
         if g.gapped and g.complete and not (moved or failed):
@@ -176,7 +176,7 @@ def _clean_up(
 
 
 def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
-    """The edges that a launch has created; all edges if the ring no longer has the reused ones."""
+    """The edges that a launch has created; all if the ring has lost the recycled ones."""
     xp = g.device.xp
     created = xp.arange(before.edges[0], edges[0], dtype=np.int32)
     if edges[1] == before.edges[1]:
@@ -189,23 +189,25 @@ def _created(g: Graph, before: Before, edges: tuple[int, int, int]) -> Array:
 
 
 def _follow(g: Graph, before: Before, created: Array) -> bool:
-    """Apply a launch's changes to an index with spare capacity; False if a rebuild costs less."""
+    """Apply a launch's changes to gapped rows; return False if a rebuild is cheaper."""
     xp, edges, index = g.device.xp, g.edges, g._adjacency
     held, tail, columns = before.edges[2], int(edges._host_meta[TAIL]), edges.columns
     if SHARE * (tail - held + created.size) >= len(edges):
         return False
-    gone = created[:0]
+    deleted = created[:0]
     if tail > held:
         ring = edges.hidden("free")
-        gone = ring[xp.arange(held, tail) & (ring.size - 1)]
-        gone = gone[~xp.isin(gone, created)]  # the index never had edges created and deleted here
-    come = created[edges.alive[created]] if edges.deletes else created
-    (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in (gone, come))
+        deleted = ring[xp.arange(held, tail) & (ring.size - 1)]
+        # the index never had edges that the launch created and deleted
+        deleted = deleted[~xp.isin(deleted, created)]
+    inserted = created[edges.alive[created]] if edges.deletes else created
+    changed = deleted, inserted
+    (src, dst), (u, v) = ([columns[c].array[ids] for c in ("src", "dst")] for ids in changed)
     if any_true(u < 0) or any_true(v < 0):
         return False
-    if gone.size:
-        index.remove(gone, src, dst)
-    if come.size and index.insert(come, u, v):
+    if deleted.size:
+        index.remove(deleted, src, dst)
+    if inserted.size and index.insert(inserted, u, v):
         g.moved()
     index.refresh()
     g._pairs, g.out_identity = None, False
@@ -214,7 +216,7 @@ def _follow(g: Graph, before: Before, created: Array) -> bool:
 
 
 def _lost(g: Graph, before: Before, created: Array, moved: bool) -> Array:
-    """The live edges at points that a launch deleted, and those it created at deleted points."""
+    """The live edges of points that a launch deleted, or created at deleted points."""
     xp, points, held = g.device.xp, g.points, g.points._held
     assert held is not None
     if moved or held != before.points[2]:

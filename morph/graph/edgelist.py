@@ -1,4 +1,4 @@
-"""Edge lists and compressed rows from outside: their checks."""
+"""Checks of edge lists and compressed rows from users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from morph.runtime.device import Array, Device
 
 
 def id_array(device: Device, x: Any, where: str) -> Array:
-    """Give point ids as an array of integers on ``device``, shape (m,).
+    """Return point ids as an array of integers on ``device``, shape (m,).
 
     Raises
     ------
@@ -38,12 +38,12 @@ def id_array(device: Device, x: Any, where: str) -> Array:
 def checked_edges(
     device: Device, src: Any, dst: Any, weight: Any, n: int | None
 ) -> tuple[Array, Array, Array | None, int]:
-    """Check an edge list and bring it to the device, its types as they are.
+    """Check an edge list and copy it to the device; types are not converted.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the argument, the position and the value at fault.
+        The error names the argument, position and value.
     """
     with device.active():
         src, dst = id_array(device, src, "src"), id_array(device, dst, "dst")
@@ -65,7 +65,7 @@ def checked_edges(
 
 
 def checked_ends(device: Device, dst: Any, weight: Any, n: int) -> tuple[Array, Array | None]:
-    """Check the ends of compressed rows' edges, and bring them to the device as `checked_edges`."""
+    """Check the ends of edges in compressed rows, and copy them as `checked_edges` does."""
     with device.active():
         dst = id_array(device, dst, "dst")
         weight = _checked_weight(device, weight, dst.size)
@@ -84,16 +84,16 @@ def _checked_weight(device: Device, weight: Any, m: int) -> Array | None:
 
 
 def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) -> Any:
-    """Give a list, or an array of objects, as an array of numbers; anything else as it is.
+    """Convert a list, or an array of objects, to an array of numbers; return other objects.
 
-    ``name`` says in errors which weight one is.
+    ``name`` names a weight in errors.
 
     Raises
     ------
     TypeError
-        If one is no number.
+        If a value is not a number.
     ValueError
-        If an integer beside reals would lose digits.
+        If an integer among reals would lose digits.
     """
     given = isinstance(weight, list | tuple)
     if not given and getattr(weight, "dtype", np.dtype(int)).kind != "O":
@@ -112,7 +112,7 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
             raise TypeError("weights are Python objects: give an array of integers or reals")
     if a.dtype.kind == "f" and a.ndim == 1 and a.size and not all_true(abs(a) < 2**53):
         if all(isinstance(x, int | np.integer | np.bool_) for x in weight) and min(weight) >= 0:
-            return np.asarray(weight, np.uint64)  # some are 2^63 or more: NumPy makes reals of all
+            return np.asarray(weight, np.uint64)  # NumPy would make reals
         for k, x in enumerate(weight):
             if isinstance(x, int | np.integer) and (inexact := float(x)) != int(x):
                 raise ValueError(
@@ -123,12 +123,12 @@ def numbers_of(weight: Any, name: Callable[[int], str] = "weight[{}]".format) ->
 
 
 def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
-    """Check that points have as many edges in as out: cheap, and it finds one-way lists.
+    """Check that the in-degree of each point equals its out-degree: a cheap, partial check.
 
     Raises
     ------
     ValueError
-        If a point has not.
+        If they differ for a point.
     """
     xp = device.xp
     with device.active():
@@ -143,12 +143,12 @@ def require_symmetric(device: Device, src: Array, dst: Array, n: int) -> None:
 
 
 def checked_offsets(device: Device, offsets: Any, m: int) -> Array:
-    """Bring the offsets of compressed rows with ``m`` entries to the device, as they are.
+    """Check the offsets of compressed rows with ``m`` entries, and copy them to the device.
 
     Raises
     ------
     ValueError
-        If they do not rise from 0 to ``m``.
+        If they do not increase from 0 to ``m``.
     """
     with device.active():
         offsets = device.asarray(offsets)

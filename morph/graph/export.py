@@ -1,4 +1,4 @@
-"""Graphs as objects of other libraries, each imported when it is first asked for."""
+"""Conversion of graphs to objects of other libraries, which are imported on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from morph.runtime.device import Array
 
 
 class Exporting(Labelled):
-    """What `Graph` inherits: its ``to_...`` of other libraries."""
+    """Base of `Graph`: its ``to_...`` methods."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class Exporting(Labelled):
 
     @exclusive
     def to_scipy(self, *, weight: str | None = "weight") -> Any:
-        """Give the graph as a sparse matrix: an edge is an entry in row ``src``, column ``dst``.
+        """Return the graph as a sparse matrix: an edge is an entry in row ``src``, column ``dst``.
 
         Parameters
         ----------
@@ -38,9 +38,9 @@ class Exporting(Labelled):
         Returns
         -------
         scipy.sparse.csr_array, shape (n, n)
-            On the host; it shares no memory with the graph.  Row i is point i; that of a deleted
-            point is empty.  An undirected graph gives a symmetric matrix.  Parallel edges are
-            entries in one place, which SciPy adds up.
+            On the host; it shares no memory with the graph.  Row i is point i; the row of a deleted
+            point is empty.  The matrix of an undirected graph is symmetric.  Parallel edges are
+            duplicate entries, which SciPy sums.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class Exporting(Labelled):
 
     @exclusive
     def to_networkx(self, *, weight: str | None = "weight") -> Any:
-        """Give the graph as a NetworkX graph, whose nodes are the labels of points, or their ids.
+        """Return a NetworkX graph whose nodes are the labels of points, or their ids.
 
         Parameters
         ----------
@@ -70,20 +70,21 @@ class Exporting(Labelled):
         Returns
         -------
         networkx.DiGraph, or networkx.Graph if the graph is undirected
-            ``MultiDiGraph`` or ``MultiGraph`` if edges are parallel.  Deleted points are left out.
+            ``MultiDiGraph`` or ``MultiGraph`` if there are parallel edges.  Deleted points are
+            excluded.
 
         Raises
         ------
         ImportError
             If NetworkX is not installed.
         ValueError
-            As `to_scipy`, and if some points have labels and others have none.
+            As `to_scipy`, and if only some points have labels.
         """
         import networkx as nx  # noqa: PLC0415
 
         src, dst, values = self._edges_once(weight)
         ids, names = self._live_names()
-        pairs = np.sort(src * len(self.points) + dst)  # np.unique takes far longer
+        pairs = np.sort(src * len(self.points) + dst)  # faster than np.unique
         parallel = bool((pairs[1:] == pairs[:-1]).any())
         kinds = (nx.Graph, nx.DiGraph), (nx.MultiGraph, nx.MultiDiGraph)
         graph = kinds[parallel][self.directed]()
@@ -98,7 +99,7 @@ class Exporting(Labelled):
 
     @exclusive
     def to_igraph(self, *, weight: str | None = "weight") -> Any:
-        """Give the graph as an igraph graph; labels of points become the attribute ``name``.
+        """Return an igraph graph; labels of points become the attribute ``name``.
 
         Parameters
         ----------
@@ -108,7 +109,7 @@ class Exporting(Labelled):
         Returns
         -------
         igraph.Graph
-            Vertex i is point i; if points were deleted, vertex i is the i-th of the others.
+            Vertex i is point i, or the i-th live point if points were deleted.
 
         Raises
         ------
@@ -133,7 +134,7 @@ class Exporting(Labelled):
 
     @exclusive
     def to_pandas(self, *, weight: str | None = "weight") -> Any:
-        """Give the edges as a table; an undirected graph has a row for an edge, not for each arc.
+        """Return the edges as a table; for an undirected graph, one row for both arcs of an edge.
 
         Parameters
         ----------
@@ -144,7 +145,7 @@ class Exporting(Labelled):
         -------
         pandas.DataFrame
             With columns ``source``, ``target`` (labels of points, or ids) and the weight.  Points
-            without edges are in no row.
+            without edges do not occur.
 
         Raises
         ------
@@ -163,7 +164,7 @@ class Exporting(Labelled):
         return pd.DataFrame(columns if values is None else {**columns, weight: values})
 
     def _arcs(self, weight: str | None) -> tuple[Array, Array, Array | None]:
-        """Give copies on the host of source, destination and a column, in adjacency order."""
+        """Return host copies of source, destination and a column, in adjacency order."""
         columns, names = self.edges.columns, ["src", "dst"]
         if weight is not None and (weight != "weight" or weight in columns):
             if weight not in columns:
@@ -181,7 +182,7 @@ class Exporting(Labelled):
         return src, dst, values[0] if values else None
 
     def _edges_once(self, weight: str | None) -> tuple[Array, Array, Array | None]:
-        """Give the same of the edges; of an undirected graph the arcs to a point not smaller."""
+        """Return `_arcs`; for an undirected graph only the arc of each edge to the larger id."""
         src, dst, values = self._arcs(weight)
         src, dst = src.astype(np.int64), dst.astype(np.int64)
         if self.directed:

@@ -2,10 +2,10 @@
 
 Each point has a row of entries in one arena: `size` entries from `begin` on, with capacity for
 `extent`.  Rows have no tombstones: a deletion moves the row's last entries to the gaps.  A row
-that exceeds its capacity is moved to the end of the arena, which leaves unused memory, as do rows
-that shrink; when the arena is full and a third of it is unused, all rows are rebuilt.  An entry
-holds the edge and its other end, so a sweep reads memory in order.  The kernels that change rows
-are in `updates.in_place`; `kernels/storage/graph.h` reads rows.
+that exceeds its capacity is moved to the end of the arena.  Its old entries are then unused, like
+the spare capacity of rows that shrink; when the arena is full and a third of it is unused, all rows
+are rebuilt.  An entry has the edge and its other end, so a sweep reads memory in order.  The
+kernels that change rows are in `updates.in_place`; `kernels/storage/graph.h` reads rows.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, vec
 from morph.runtime.device import Array, Device, is_host
 
-DELETED, UPDATED, INSERTED = 1, 2, 3  # what a batch does to an edge
-# The first part of a batch that the program runs: all; the index, if the edges are known; or the
-# inserts, if the arena was full and has been enlarged.
+DELETED, UPDATED, INSERTED = 1, 2, 3  # the outcome of a change
+# The phase at which the program of a batch begins: all; the index, if edges are known by id; the
+# inserts, after a full arena was enlarged.
 ALL, INDEX, INSERTS = 0, 1, 2
+NOT_APPLIED = -(2**62)  # result of a program that follows a batch which was not applied as given
 
-LEAST = 1 << 10  # least number of unused entries at the end of a new arena
+LEAST = 1 << 10  # minimum number of unused entries at the end of a new arena
 WORK = ("extent", "position", "inserted", "deleted")  # the last three are 0 except during a batch
 
 
@@ -40,9 +41,9 @@ class Side(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """The directions of an index, for kernels: two of `Side`, or one and a placeholder.
+    """The directions of an index, for kernels: two `Side`, or one and a placeholder.
 
-    Flat, since each launch checks the types of the fields of nested bundles.
+    The fields are flat, as each launch checks the types of nested bundles.
     """
 
     rows: Table
@@ -59,31 +60,31 @@ class Sides(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The tables that kernels of a batch write, besides the index."""
+    """The tables that kernels of a batch write in addition to the index."""
 
     batch: Table  # see `batch_table`
     arcs: Table  # see `arc_view`
     report: Table  # see `Adjacency`
-    mask: int  # the capacity of the ring of deleted edges, less 1
+    mask: int  # the capacity of the ring of deleted edges, minus 1
 
 
 class Counts(NamedTuple):
-    """How many changes a batch has of each kind."""
+    """The number of changes of each kind in a batch."""
 
-    given: int  # changes; with reverses its table has as many more rows
+    given: int  # changes; reverses add as many rows to its table
     deletes: int
     updates: int
-    arcs: int  # to insert, reverses included
-    by_ends: int  # which are named by their ends: DELETED, UPDATED
+    arcs: int  # inserts, including reverses
+    by_ends: int  # the kinds that are named by ends: DELETED, UPDATED
 
 
 class EdgeIds(NamedTuple):
-    """Counters of the tables of points and edges, and the ids that new edges get."""
+    """Counters of the tables of points and edges, and the ids of new edges."""
 
     points: int
-    edges: int  # the first id never used
-    reused: int  # number of ids of deleted edges that are used first
-    head: int  # of the ring of these ids
+    edges: int  # the first unused id
+    reused: int  # number of recycled ids, which are used first
+    head: int  # of the ring of recycled ids
     tail: int
 
 
@@ -101,11 +102,12 @@ class GappedRows:
     Attributes
     ----------
     rows : Table
-        For each point a record of its row, and one of counters for the kernels that change it.
+        For each point, a record of its row, and a record of counters for the kernels that change
+        it.
     entries : Table
         ``edge`` and ``end``, the point at the other end.
     places : Table
-        For each edge its position in its row, -1 if it is in none.
+        For each edge, its position in its row, or -1.
     arena : Table
         One row: ``top``, the first unused entry.
     """
@@ -175,15 +177,15 @@ class GappedRows:
         fill(self.entries)
 
     def rebuilt(self) -> GappedRows:
-        """Return contiguous rows of the same sizes, still empty: see `in_place.copy_entries`."""
-        size, had = (self.rows.columns[c].array for c in ("size", "extent"))
+        """Return contiguous rows of the same sizes without entries; see `in_place.copy_entries`."""
+        size, old = (self.rows.columns[c].array for c in ("size", "extent"))
         with self.device.active():
             made = GappedRows(self.device, self.rows.capacity, 0, self.places)
-            made._place_rows(size, entries_to_reserve(size, had))
+            made._place_rows(size, entries_to_reserve(size, old))
         return made
 
     def _place_rows(self, size: Array, extent: Array) -> Array:
-        """Lay rows out contiguously, with a spare end of the arena; returns where they begin."""
+        """Lay out rows contiguously, with unused capacity behind; return their begins."""
         begin, total = extent.cumsum(dtype=np.int64) - extent, int(extent.sum(dtype=np.int64))
         for name, a in (("begin", begin), ("size", size), ("extent", extent)):
             self.rows.columns[name].array[: size.size] = a
@@ -192,10 +194,10 @@ class GappedRows:
         return begin
 
     def cover(self, points: int, edges: int) -> bool:
-        """Enlarge the tables to so many points and edges; returns whether addresses changed."""
+        """Enlarge the tables for some points and edges; return whether addresses have changed."""
         moved = False
         for table, count in ((self.rows, points), (self.places, edges)):
-            if len(table) < count:  # or an interrupt came before all were in use
+            if len(table) < count:  # also after an interrupt in `fill`
                 table.resize(max(count, table.capacity))
                 fill(table)
                 moved |= table is self.rows
@@ -220,7 +222,7 @@ class GappedRows:
             return offsets, ids
 
     def entries_at(self, points: Array) -> Array:
-        """Edges at some points, shape (sum of degrees,), int32."""
+        """Edges of some points, shape (sum of degrees,), int32."""
         xp, rows = self.device.xp, self.rows.columns
         size, begin = (rows[c].array[points].astype(np.int64) for c in ("size", "begin"))
         ends = xp.cumsum(size)
@@ -232,7 +234,7 @@ class GappedRows:
         return found
 
     def shares(self) -> tuple[int, int]:
-        """Return the numbers of entries before the unused end, now and if rows were rebuilt."""
+        """Return the used length of the arena, now and after a rebuild of the rows."""
         with self.device.active():
             rows = self.rows.columns
             need = entries_to_reserve(*(rows[c].array for c in ("size", "extent"))).sum(
@@ -252,20 +254,20 @@ class GappedRows:
         return self.entries.capacity
 
     def side(self) -> Side:
-        """The tables, as one argument of kernels."""
+        """The tables as one argument of kernels."""
         return Side(self.rows, self.entries, self.places, self.arena)
 
 
-def entries_to_reserve(size: Array, had: Array | None = None) -> Array:
+def entries_to_reserve(size: Array, old: Array | None = None) -> Array:
     """Return the capacities of rows when they are rebuilt, from sizes and old capacities."""
     extent: Array = size + (size >> 3) + 2 * (size > 0)
-    if had is None:
+    if old is None:
         return extent
-    return np.maximum(extent, np.minimum(had, size + (size >> 1) + 4))
+    return np.maximum(extent, np.minimum(old, size + (size >> 1) + 4))
 
 
 def fill(table: Table) -> None:
-    """Count all the rows there is memory for among those in use."""
+    """Set the number of rows of a table to its capacity."""
     table._host_meta[COUNT] = table.capacity
     table._publish_counters()
 
@@ -290,11 +292,11 @@ def batch_table(device: Device, capacity: int, weight: Any) -> Table:
 
 
 def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
-    """The memory of the edges' table, so that kernels of batches write it as no others may.
+    """A table over the memory of the edges' table, which kernels of batches write directly.
 
-    ``src``, ``dst``, ``weight``, ``died``, ``back`` (the reverse) by edge; ``ring``, that of
-    dead edges; ``lost``, which points are dead; ``word``, the table's counters.  What there is none
-    of has one row.
+    It has ``src``, ``dst``, ``weight``, ``died`` and ``back`` (the reverse) by edge; ``ring``, the
+    ring of dead edges; ``lost``, the dead points; ``word``, the counters.  A missing array is
+    replaced by one of one row.
     """
     device, edges = graph_edges.device, graph_edges
     made = Table("arcs", device)
@@ -319,7 +321,7 @@ def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
 
 
 def weight_of(edges: Table) -> Column | None:
-    """The column of weights, if there is one of numbers."""
+    """The column of weights, if it exists and has numbers."""
     weight = edges.columns.get("weight")
     if weight is None or weight.size or weight.ref or weight.dtype.kind not in "iuf":
         return None
@@ -327,19 +329,19 @@ def weight_of(edges: Table) -> Column | None:
 
 
 def set_rows(table: Table, count: int) -> None:
-    """Set the number of rows of a batch; on a GPU all rows with memory are always in use."""
+    """Set the number of rows of a batch; on a GPU it is always the capacity."""
     if table.capacity < count:
         table._host_meta[COUNT] = 0
         try:
             table.resize(max(count, 16))
-        finally:  # those of before, if there is no memory
+        finally:  # the old number if memory runs out
             fill(table)
     if table._host_meta is table.meta:
         table.meta[COUNT] = count
 
 
 def load(table: Table, outcome: int, ids: Array, near: Any, far: Any) -> None:
-    """Write edges with known ids to the table of a batch, all with one outcome."""
+    """Write edges with known ids to a batch table, all with one outcome."""
     count = int(ids.size)
     set_rows(table, count)
     with table.device.active():

@@ -1,4 +1,4 @@
-"""Graphs: tables of points and edges, any others, and the index from points to edges."""
+"""Graphs: tables of points, edges and others, and the index from points to edges."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from morph.graph.applied import Applied, Then
 from morph.graph.arrange import Rows
 from morph.graph.construction import Making
 from morph.graph.export import Exporting
-from morph.graph.tiles import Tiles
+from morph.graph.tiles import TILED, Tiles
 from morph.language.dtypes import Ref
 from morph.language.hooks import Hook
 from morph.language.messages import shown
@@ -29,43 +29,45 @@ from morph.runtime.device import Array, Device, device_for
 
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
+single_changes: Hook[Any] = Hook()  # updates.single
 partition: Hook[Any] = Hook()  # partition.partition
 delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
 
 class Graph(Making, Exporting):
-    """Points, edges from ``src`` to ``dst``, and further tables, on one device.
+    """A table of points, a table of edges from ``src`` to ``dst``, and other tables, on one device.
 
     Parameters
     ----------
     device : str or Device, optional
         See `morph.device`, and `morph.set_device` for the default.
     directed : bool
-        False says that every edge has its reverse among the edges, so that a point's neighbours,
-        ``innbrs`` too, are those its out-edges lead to.
+        False: each edge has its reverse among the edges, so that the neighbours of a point, also
+        ``innbrs``, are the targets of its out-edges.
 
     Attributes
     ----------
     points, edges : Table
     tables : dict of str to Table
-        All tables, ``points`` and ``edges`` first; each is an attribute of the graph too.
+        All tables, ``points`` and ``edges`` first; each is also an attribute of the graph.
     out_identity : bool
-        The k-th entry of the out-adjacency is edge k.  So it is after `from_edges` and `compact`,
-        until points or edges come or go.
+        Whether the k-th entry of the out-adjacency is edge k.  True after `from_edges` and
+        `compact`, until points or edges are added or deleted.
     edge_order : array of int32, shape (m,), or None
-        The input position of each edge made by `from_edges` (-1 for edges made since); None if
-        they are where the input had them.
+        The input position of each edge of `from_edges` (-1 for later edges); None if the edges are
+        in the order of the input.
     version : int
-        Increases whenever the adjacency is out of date.
+        Increases whenever the adjacency is invalidated.
     changes : int
-        Increases whenever points or edges come, go, or get other ends, by whatever means.
+        Increases whenever points or edges are added or deleted, or ends of edges change: on the
+        host, in a launch, or by a batch.
 
     Notes
     -----
-    The adjacency is built when it is first asked for, and again after points or edges came or went.
-    Writing ``src`` or ``dst`` through the memory itself (``g.edges.src.array``) needs a call of
-    `structure_changed`.  A deleted point takes its incident edges with it: on the host at once, in
-    a kernel when the launch has ended.  No edge may lead to a deleted point.
+    The adjacency is built on demand, and rebuilt after points or edges were added or deleted.
+    After a write to the memory of ``src`` or ``dst`` (``g.edges.src.array``), call
+    `structure_changed`.  The deletion of a point deletes its incident edges: on the host at once,
+    in a kernel at the end of the launch.  No edge may lead to a deleted point.
     """
 
     kind: ClassVar[str] = "graph"
@@ -81,15 +83,15 @@ class Graph(Making, Exporting):
         self.name = "graph"
         self.directed = directed
         self.tables: dict[str, Table] = {}
-        self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
+        self.kept: dict[Any, Any] = {}  # caches for the next call of an algorithm or launch
         self.version = self.changes = 0
         self.out_identity = False
-        self.tiled = ""  # the direction in which launches take sums tile by tile, or none
-        self.undoable = False  # while `then` of `apply` runs: a batch may be rolled back
-        self.fixed = ""  # why points and edges may not change, if they may not
-        self._pairs: Array | None = None  # each edge's reverse
+        self.tiled = ""  # the direction in which launches compute sums by tiles, or empty
+        self.undoable = False  # during `then` of `apply`: the batch may be rolled back
+        self.fixed = ""  # the reason why points and edges must not change, or empty
+        self._pairs: Array | None = None  # the reverse of each edge
         self.edge_order: Array | None = None
-        self._made = 0  # edges that edge_order tells of
+        self._made = 0  # number of edges with an `edge_order`
         super().__init__()
         self.points = self.add_table("points")
         self.edges = self.add_table("edges", src=Ref("points"), dst=Ref("points"))
@@ -98,7 +100,7 @@ class Graph(Making, Exporting):
 
     @classmethod
     def _of_rows(cls, where: Device, rows: Rows, directed: bool) -> Self:
-        """Make a graph that keeps these arrays, which are not checked."""
+        """Make a graph that uses these arrays, which are not checked."""
         g = cls(where, directed)
         g.points.extend(rows.offsets.size - 1)
         if rows.weight is not None:
@@ -118,12 +120,12 @@ class Graph(Making, Exporting):
         ----------
         name : str
         pack, capacity, **columns
-            As in `Table`.  References may be to this table, and to tables added later.
+            As in `Table`.  References may be to this table and to tables that are added later.
 
         Raises
         ------
         ValueError
-            If the name is taken or not an identifier.
+            If the name is in use or not an identifier.
         """
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ValueError(f"table {shown(name)}: the name of a table is an identifier")
@@ -152,7 +154,7 @@ class Graph(Making, Exporting):
         self.points_changed()
 
     def may_change(self) -> None:
-        """Refuse a change of points and edges that is not possible now.
+        """Refuse changes of points and edges while these are not possible.
 
         Raises
         ------
@@ -185,25 +187,25 @@ class Graph(Making, Exporting):
 
     @property
     def complete(self) -> bool:
-        """Whether the index has all live edges, none of which is then at a deleted point."""
+        """Whether the index has all live edges, and none of these is at a deleted point."""
         return self._adjacency.complete
 
     @property
     def gapped(self) -> bool:
-        """Whether rows of the index have spare capacity: from the first batch on, in place."""
+        """Whether rows of the index have spare capacity, as after the first batch."""
         return self._adjacency.gapped
 
     def points_resized(self) -> None:
-        """Make the index longer at its next use: the points' capacity changed."""
+        """Extend the index at its next use, as the capacity of the points has changed."""
         self.moved()
 
     def moved(self) -> None:
-        """Note that the adjacency is out of date, or lies elsewhere."""
+        """Change the version: the adjacency is invalid, or has other addresses."""
         renew(self)
 
     @exclusive
     def adjacency(self, direction: str = "out") -> tuple[Array, Array | None]:
-        """Give the index from points to edges; dead edges and edges at dead points are not in it.
+        """Return the index from points to edges, without dead edges and edges at dead points.
 
         Parameters
         ----------
@@ -214,18 +216,18 @@ class Graph(Making, Exporting):
         -------
         offsets : array, shape (n + 1,), int64
         edges : array, shape (live edges,), int32, or None
-            Edge ids; None says that entry k is edge k (see ``out_identity``).
+            Edge ids; None means that entry k is edge k (see ``out_identity``).
 
         Notes
         -----
-        A program that changes points or edges writes to these arrays: copy what is to stay.
+        A program that changes points or edges writes to these arrays: copy them to keep them.
         """
         offsets, ids = self._adjacency.index(direction)
         return offsets[: len(self.points) + 1], ids
 
     @exclusive
     def index(self, direction: str) -> None:
-        """Build the index of a direction, if it is not there."""
+        """Build the index of a direction, if it is not built."""
         if self.gapped:
             self._adjacency.rows(direction)
         else:
@@ -238,7 +240,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def allow_rebuilds(self) -> bool:
-        """Prepare for programs that rebuild the adjacency; whether that has changed anything."""
+        """Prepare for programs that rebuild the adjacency; return whether the graph has changed."""
         if self.edges.deletes and not (self.gapped or self.out_identity):
             return False
         self.edges.allow_deletes()
@@ -252,12 +254,12 @@ class Graph(Making, Exporting):
         self._adjacency.begin_rebuilds(directions, running)
 
     def address(self, kind: str, column: str = "") -> int:
-        """Give the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
+        """Return the address of an index: ``out_offset``, ``out_edge``, ``in_offset``, ``in_edge``.
 
-        Of a `gapped` one also ``out_end``, ``in_end``; and offsets are rows of `gapped`.
-        The index is built if needed; addresses are valid while ``version`` and those of the tables
-        stay.  Offsets are there for the whole capacity of the points.  Where entry k is edge k, the
-        address of ``out_edge`` is 0.
+        A `gapped` index also has ``out_end`` and ``in_end``, and its offsets are rows of `gapped`.
+        The index is built on demand; addresses are valid while ``version`` and the versions of the
+        tables are unchanged.  Offsets cover the whole capacity of the points.  If entry k is edge
+        k, the address of ``out_edge`` is 0.
         """
         if kind == "rebuild":
             return self.device.pointer(self._adjacency.rebuilt_rows().block)
@@ -281,15 +283,15 @@ class Graph(Making, Exporting):
 
     @contextmanager
     def sums_by_tiles(self) -> Iterator[None]:
-        """Let launches sum over in-neighbours tile by tile, where that is faster: see `tiles`."""
+        """Let launches in the block sum over in-neighbours by tiles, if faster: see `tiles`."""
         direction = "in" if self.directed else "out"
         if self.tiled or self._adjacency.tiles(direction) is None:
             yield
             return
-        before, known = self.version, self.kept.get("tiled")
+        before, known = self.version, self.kept.get(TILED)
         self.tiled = direction
         renew(self, known[1] if known and known[0] == before else None)  # bound launches stay valid
-        self.kept["tiled"] = before, self.version
+        self.kept[TILED] = before, self.version
         try:
             yield
         finally:
@@ -300,8 +302,8 @@ class Graph(Making, Exporting):
     def sort_edges(self, by: str | None = "weight") -> None:
         """Order each point's out-edges by a column, ties by id; edges keep their ids.
 
-        The order is kept when edges come and go, and is taken from the values at that time.
-        ``by=None`` returns to the order of ids.
+        A rebuild of the adjacency sorts by the values at that time.  ``by=None`` restores the order
+        of ids.
 
         Raises
         ------
@@ -324,54 +326,71 @@ class Graph(Making, Exporting):
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
         delete_points: Any = None, *, nonnegative: bool = False, then: Then = None,
     ) -> Applied:  # fmt: skip
-        """Delete, change and insert edges: the whole batch, or, if it raises, nothing.
+        """Delete, update and insert edges atomically: an error leaves the graph unchanged.
 
-        Points are deleted first, with all their edges, then edges are deleted, then weights are
-        set, then edges inserted: so nothing but a point to come and go takes two batches.
+        The order is: delete points with all their edges, delete edges, set weights, insert edges.
 
         Parameters
         ----------
         inserts : (src, dst), (src, dst, weight), or mapping of column names to arrays
-            Arrays of shape (k,), of any device, or one value each.  Columns not named take their
-            fill.  A pair that has an edge already gets a parallel one; loops are allowed.
+            Arrays of shape (k,), on any device, or one value each.  Other columns get their fill.
+            An insert of an existing pair adds a parallel edge; loops are allowed.
         deletes : array of ids, or tuple (src, dst)
-            Edges by id, or by their ends: then the k-th mention of a pair names the k-th of its
-            edges, by id.
+            Edges by id, or by ends: the k-th occurrence of a pair denotes the k-th of its edges,
+            by id.
         updates : (ids, weight) or (src, dst, weight)
-            Weights to set.  A pair names its edge of the least id.
+            Weights to set.  A pair denotes its edge with the smallest id.
         delete_points : array of ids
         nonnegative : bool
-            Refuse weights below 0, and NaN.
+            Refuse negative weights and NaN.
         then : callable, optional
-            Called with what was applied, when the graph has changed.  If it raises, the graph is
-            put back as it was.  It may not change points and edges of the graph (RuntimeError).
-            What else it writes, weights too, stays, whatever becomes of the batch; only weights
-            that the batch has set get back their old ones with it.
+            Called with the result after the graph has changed.  If it raises, the batch is rolled
+            back.  It must not change points and edges of the graph (RuntimeError).  A rollback
+            restores only the changes of the batch: other writes of ``then``, also to weights, are
+            kept.
 
         Returns
         -------
         Applied
-            Which edges came, went and changed, and how many were absent or named twice.
+            The inserted, deleted and updated edges, and the numbers of absent and repeated names.
 
         Raises
         ------
         TypeError, ValueError, OverflowError
-            Naming the argument, the position and the value at fault.
+            The error names the argument, position and value.
 
         Notes
         -----
-        Of a graph that is not directed, an edge is two arcs, each other's `reverses`; it is named
-        by either, or by its ends in any order, and both are inserted, deleted and changed.
-        Of parallel edges, ends name them by the ids of the arcs from the point with the smaller id.
+        In an undirected graph, an edge is two arcs, each the reverse of the other (`reverses`).  It
+        is named by either arc, or by its ends in any order, and both arcs are changed.  Parallel
+        edges are ordered by the ids of their arcs from the smaller point.
 
-        Edges keep their ids until `compact`; a deleted edge's id may be given to a later one, but
-        not while a reference denotes the deleted edge.
+        Edges keep their ids until `compact`; the id of a deleted edge may be recycled, unless a
+        reference denotes the deleted edge.
         """
         return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
+    def single_changes(self) -> Any:
+        """What is kept for batches of one change, see `morph.updates.single`; or None.
+
+        The second of such batches between which nothing else has changed makes it.
+        """
+        index = self._adjacency
+        known = index.singles
+        if known is None:
+            return single_changes(self) if index.single_at == self.versions() else None
+        if known.current(self):
+            return known
+        index.singles = None
+        return None
+
+    def versions(self) -> tuple[int, int, int]:
+        """The versions of the graph and of its tables."""
+        return self.version, self.edges.version, self.points.version
+
     @exclusive
     def reverses(self) -> Array:
-        """Give each edge's reverse in a graph that is not directed; -1 for dead edges.
+        """Return the reverse of each edge of an undirected graph; -1 for dead edges.
 
         Returns
         -------
@@ -394,7 +413,7 @@ class Graph(Making, Exporting):
         delete(self, points, edges)
 
     def _forget_order(self, ids: Array | int) -> None:
-        """Note that edges ``ids`` are not those that `edge_order` tells of."""
+        """Set the `edge_order` of edges ``ids`` to -1, as their ids were recycled."""
         if self._made and self.edges.deletes:
             with self.device.active():
                 ids = self.device.asarray(np.array([ids])) if isinstance(ids, int) else ids
@@ -408,7 +427,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def csr(self) -> tuple[Array, Array, Array | None]:
-        """Give the graph as compressed rows, without a copy where edge k is entry k.
+        """Return the graph as compressed rows, without a copy if edge k is entry k.
 
         Returns
         -------
@@ -426,7 +445,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def edge_list(self) -> tuple[Array, Array, Array | None]:
-        """Give source, destination and weight (or None) of the live edges, by id; shape (m,)."""
+        """Return source, destination and weight (or None) of the live edges, by id; shape (m,)."""
         count, edges = len(self.edges), self.edges
         pick = edges.ids() if edges.live < count else slice(count)
         with self.device.active():
@@ -456,7 +475,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def around(self, row: Row, name: str) -> Any:
-        """Give the rows or the degree of a point or edge that kernels know by ``name``, or None."""
+        """Return ``row.name`` as in kernels: neighbours, edges or a degree; None for others."""
         if isinstance(row.table, Collection) and "item" in row.table.columns:
             return self.around(row.item, name) if isinstance(row.item, Row) else None
         both, back = ("all", "in") if self.directed else ("out", "out")
@@ -479,7 +498,7 @@ class Graph(Making, Exporting):
         return len(ids) if name.endswith("degree") else [Row(table, i) for i in ids]
 
     def weight(self, src: Any, dst: Any) -> Any:
-        """Give the weight of `edge` (src, dst), 1 if edges have none.
+        """Return the weight of `edge` (src, dst); 1 if edges have no weights.
 
         Raises
         ------
@@ -503,9 +522,9 @@ class Graph(Making, Exporting):
     def to(self, device: list[Any] | tuple[Any, ...]) -> Any: ...
     @exclusive
     def to(self, device: Any) -> Any:
-        """Give a copy on a device (also if it is this one): all tables, layouts, the adjacency.
+        """Return a copy on a device (also on this one): all tables, layouts, the adjacency.
 
-        Of a list of devices, as ``morph.partition(g, devices)``.
+        A list of devices is equivalent to ``morph.partition(g, devices)``.
         """
         if isinstance(device, (list, tuple)):
             return partition(self, device)
@@ -522,18 +541,18 @@ class Graph(Making, Exporting):
         return g
 
     def copy(self) -> Graph:
-        """Give a copy on the same device: all tables and ids, which nothing shares with this one.
+        """Return an independent copy on the same device: all tables and ids.
 
-        Collections and sets of the graph's rows are objects of their own and stay with this graph;
+        Collections and sets of the graph's rows are separate objects and refer to this graph;
         `copy.deepcopy` of a container copies a graph and its collections together.
         """
         return self.to(self.device)
 
     def snapshot(self) -> Graph:
-        """Give a copy on the same device, for readers of the graph as it is now.
+        """Return a copy on the same device, for concurrent readers of the current graph.
 
-        A batch changes a graph's arrays in place, and nothing else may read them meanwhile.  The
-        copy has its own, with all ids as they are; it costs what its columns and its index take.
+        A batch changes a graph's arrays in place, and no other thread may read them during it.
+        The copy has separate arrays with the same ids: columns and the index.
         """
         return self.copy()
 
@@ -546,7 +565,7 @@ class Graph(Making, Exporting):
 
     @exclusive
     def __reduce__(self) -> Any:
-        """Give `pickle` the device, by name, and all tables, on the host."""
+        """Pickle the name of the device, and all tables on the host."""
         host = self.device.to_host
         tables = [(name, state_of(t)) for name, t in self.tables.items()]
         more = [self.edge_order, self._pairs, self.adjacency()[0] if self.out_identity else None]
@@ -556,7 +575,7 @@ class Graph(Making, Exporting):
         return _rebuilt, (*about, arrays, self._labels)
 
     def like(self, device: str | Device | None = None) -> Graph:
-        """Give a graph with the same tables, columns and layouts, without rows."""
+        """Return a graph with the same tables, columns and layouts, without rows."""
         g = Graph(self.device if device is None else device, self.directed)
         for name, table in self.tables.items():
             copy = g.tables[name] if name in g.tables else g.add_table(name)
@@ -566,20 +585,20 @@ class Graph(Making, Exporting):
 
     @exclusive
     def compact(self) -> None:
-        """Squeeze dead rows out of every table, and edges that have lost an end.
+        """Remove dead rows from all tables, and edges without an end.
 
-        Rows keep their order, except that edges are sorted by source (and within it as
-        `sort_edges` asked), so that ``out_identity`` holds again.  References to dead rows, in all
-        tables and in the collections of this graph, become -1; items of collections that died are
-        dropped; sets keep the components of the live rows.  Ids change: rows held by the caller
-        do not follow.
+        Rows keep their order, except that edges are sorted by source (and then by the column of
+        `sort_edges`), so that ``out_identity`` holds again.  References to dead rows, in all
+        tables and in the collections of this graph, become -1; items of collections that are dead
+        rows are removed; sets keep the components of the live rows.  Ids change: `Row` objects of
+        the caller are not updated.
         """
         self.may_change()
         xp, count = self.device.xp, len(self.edges)
         offsets, ids = self._adjacency.index("out")
         with self.device.active():
             old = xp.arange(count) if ids is None else ids.astype(np.int64)
-            if self.gapped:  # rows are in no order
+            if self.gapped:  # rows are not sorted
                 old |= self.edges.columns["src"].array[old].astype(np.int64) << 32
                 old.sort()
                 old &= 0xFFFFFFFF
@@ -597,12 +616,12 @@ class Graph(Making, Exporting):
             carry_out([follow])
 
     def _reordered(self, order: Array | None) -> None:
-        """Take the `edge_order` of edges that have new ids."""
+        """Reorder `edge_order` for the new ids of edges."""
         self.edge_order = order
         self._made = len(self.edges) if self._made else 0
 
     def _input_positions(self, edges: Array) -> Array | None:
-        """Where the input of `from_edges` had the given edges; -1 for edges made since."""
+        """The input positions of edges in `from_edges`; -1 for later edges."""
         xp, known = self.device.xp, self.edge_order
         if self._made == 0:
             return None
@@ -619,7 +638,7 @@ def _rebuilt(
     kind: type[Graph], device: Device, directed: bool, tables: list[tuple[str, State]], made: int,
     by: str | None, arrays: list[Any], labels: Array | None = None,
 ) -> Graph:  # fmt: skip
-    """Make a graph of what was pickled."""
+    """Make a graph from a pickle."""
     g = kind(device, directed)
     for name, state in tables:
         add_columns(g.tables[name] if name in g.tables else g.add_table(name), state)

@@ -1,4 +1,4 @@
-"""Graphs of other libraries, known by where their types come from: none is imported to ask."""
+"""Graphs of other libraries, recognised by the modules of their types, without imports."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class EdgeData(NamedTuple):
     ----------
     src, dst : array, shape (m,)
     weight : array, shape (m,), or None
-        None if no edge has one.
+        None if no edge has a weight.
     n : int or None
         Number of points; if None, one more than the largest id.
     labels : list or None
-        Of the points, if they are not called by their numbers.
+        The labels of the points, unless they are the numbers of the points.
     """
 
     src: Array
@@ -37,9 +37,9 @@ class EdgeData(NamedTuple):
 
 
 def library_of(graph: Any) -> str | None:
-    """Name the library a graph object is of: ``scipy`` (CuPy's sparse too), networkx, igraph.
+    """Name the library of a graph object: ``scipy`` (also CuPy's sparse), networkx, igraph.
 
-    ``table`` for tables of pandas, polars and Arrow.
+    ``table`` stands for tables of pandas, polars and Arrow.
     """
     for kind in type(graph).__mro__:
         name, *rest = kind.__module__.split(".")
@@ -55,15 +55,15 @@ def library_of(graph: Any) -> str | None:
 def is_symmetric(csr: Any, weight: bool) -> bool:
     """Whether a square matrix of compressed rows equals its transpose, entry by entry.
 
-    Rows and columns are counted first, in which most that are not symmetric differ.  Of entries
-    that are stored twice in one place the order counts.
+    Counts of rows and columns are compared first, as they differ for most asymmetric matrices.
+    The order of duplicate entries is significant.
     """
     n = csr.shape[0]
     counts = csr.indptr[1:] - csr.indptr[:-1]
     xp = array_module(csr.indptr)
     columns = csr.indices
     if columns.size and not (int(columns.min()) >= 0 and int(columns.max()) < n):
-        return False  # what is wrong with it is said when the graph is made
+        return False  # the construction of the graph raises an error
     if not all_true(bincount(xp, columns, n) == counts):
         return False
     if not csr.has_sorted_indices:
@@ -78,15 +78,15 @@ def is_symmetric(csr: Any, weight: bool) -> bool:
 
 
 def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
-    """Give sources and destinations of a NetworkX graph's adjacency, by source.
+    """Return sources and destinations of a NetworkX graph's adjacency, by source.
 
-    An undirected edge is there twice, a loop once, parallel edges are there each.
+    An undirected edge occurs twice, a loop once; all parallel edges are included.
     """
     rows = _networkx_rows(graph)
     n = len(rows)
     counts = np.fromiter(map(len, rows), np.int64, n)
     flat: Any = chain.from_iterable(rows)
-    if list(index) != list(range(n)):  # else the nodes are the numbers of the points
+    if list(index) != list(range(n)):  # otherwise the nodes are the numbers of the points
         flat = map(index.__getitem__, flat)
     dst = np.fromiter(flat, np.int64, int(counts.sum()))
     src = np.repeat(np.arange(n), counts)
@@ -97,7 +97,7 @@ def networkx_arcs(graph: Any, index: Mapping[Any, int]) -> tuple[Array, Array]:
 
 
 def _networkx_rows(graph: Any) -> list[dict[Any, Any]]:
-    """Give the adjacency; of a view as dicts, since the length of what it filters may be wrong."""
+    """Return the adjacency; as dicts for a view, as lengths of filtered views may be wrong."""
     rows = [near for _, near in graph.adjacency()]
     if all(isinstance(near, dict) for near in rows):
         return rows
@@ -107,7 +107,7 @@ def _networkx_rows(graph: Any) -> list[dict[Any, Any]]:
 
 
 def networkx_values(graph: Any, attribute: Any, default: Any, kept: Any = None) -> list[Any]:
-    """Give an attribute of the edges in the order of `networkx_arcs`, or of those ``kept``."""
+    """Return an attribute of the arcs of `networkx_arcs`, or of those in ``kept``."""
     data: Any = chain.from_iterable(near.values() for near in _networkx_rows(graph))
     if graph.is_multigraph():
         data = chain.from_iterable(keys.values() for keys in data)
@@ -117,7 +117,7 @@ def networkx_values(graph: Any, attribute: Any, default: Any, kept: Any = None) 
 
 
 def networkx_edges(graph: Any, weight: str | None) -> EdgeData:
-    """Give the edges of a NetworkX graph."""
+    """Return the edges of a NetworkX graph."""
     index = {node: i for i, node in enumerate(graph)}
     src, dst = networkx_arcs(graph, index)
     kept = None if graph.is_directed() else src <= dst  # in the order of `graph.edges`
@@ -135,7 +135,7 @@ def networkx_edges(graph: Any, weight: str | None) -> EdgeData:
 
 
 def igraph_edges(graph: Any, weight: str | None) -> EdgeData:
-    """Give the edges of an igraph graph; its vertices' names are labels if no two are equal."""
+    """Return the edges of an igraph graph; its vertices' names are labels if no two are equal."""
     src, dst = np.fromiter(chain.from_iterable(graph.get_edgelist()), np.int64).reshape(-1, 2).T
     found = graph.es[weight] if weight is not None and weight in graph.es.attributes() else []
 
@@ -150,12 +150,12 @@ def igraph_edges(graph: Any, weight: str | None) -> EdgeData:
 def _distinct(names: list[Any]) -> bool:
     try:
         return len(set(names)) == len(names)
-    except TypeError:  # one is not hashable
+    except TypeError:  # a name is not hashable
         return False
 
 
 def table_edges(table: Any, source: str, target: str, weight: str | None, labels: bool) -> EdgeData:
-    """Give the edges that are the rows of a table of pandas, polars or Arrow.
+    """Return the edges that are the rows of a table of pandas, polars or Arrow.
 
     Raises
     ------
@@ -164,9 +164,9 @@ def table_edges(table: Any, source: str, target: str, weight: str | None, labels
     """
     arrow = hasattr(type(table), "column_names")
     names = list(table.column_names if arrow else table.columns)
-    for what, column in (("source", source), ("target", target)):
+    for role, column in (("source", source), ("target", target)):
         if column not in names:
-            raise ValueError(f"{what}={shown(column)}: the table has columns {shown(names)}")
+            raise ValueError(f"{role}={shown(column)}: the table has columns {shown(names)}")
     ends = [np.asarray(table[column]) for column in (source, target)]
     for column, a in zip((source, target), ends, strict=True):
         if a.ndim != 1:
@@ -194,7 +194,7 @@ def _missing(x: Any) -> bool:
 
 
 def _weights(found: list[Any], name: Callable[[int], str]) -> Array | None:
-    """Make an array of the weights found, 1 where there is none; None if there is none at all."""
+    """Make an array of weights, with 1 for missing ones; None if all are missing."""
     if all(w is None for w in found):
         return None
     return numbers_of([1 if w is None else w for w in found], name)

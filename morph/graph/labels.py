@@ -1,8 +1,8 @@
-"""Labels of points: what vertices are called in the library that a graph comes from.
+"""Labels of points: names of vertices, such as those in the library of an imported graph.
 
-Labels are Python objects and stay on the host.  A column of points, ``label_index``, has the
-position of each point's label among them, so that labels follow their points wherever columns do:
-copies, compaction, deletion, and ids that are used again.
+Labels are Python objects on the host.  A column of points, ``label_index``, has the position of
+each point's label in the list of labels, so that labels are preserved by all operations on columns:
+copies, compaction, deletion, and recycling of ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLUMN = "label_index"
 
 
 class Lookup(NamedTuple):
-    """The labels by point and the points by label, while ``Graph.changes`` is the same."""
+    """The labels by point and the points by label, cached for one ``Graph.changes``."""
 
     changes: int
     labels: Array
@@ -29,7 +29,7 @@ class Lookup(NamedTuple):
 
 
 class Labelled:
-    """What `Graph` inherits: the labels of its points."""
+    """Base of `Graph`: the labels of its points."""
 
     __slots__ = ("_labels", "_lookup")
 
@@ -38,15 +38,15 @@ class Labelled:
     changes: int
 
     def __init__(self) -> None:
-        self._labels: Array | None = None  # all labels, and None behind them
+        self._labels: Array | None = None  # all labels, then None
         self._lookup: Lookup | None = None
 
     @property
     def labels(self) -> Array | None:
         """The label of each point: shape (n,), of Python objects; None if points have no labels.
 
-        Deleted points, and points made later, have the label None.  Assign as many labels as there
-        are points, of which no two are equal (ValueError), or None.  The array is read-only.
+        Deleted and later points have the label None.  Assign one distinct label for each point
+        (ValueError), or None.  The array is read-only.
         """
         found = self._labels_now()
         return None if found is None else found.labels
@@ -56,7 +56,7 @@ class Labelled:
         self._set_labels(labels)
 
     def id_of(self, label: Any) -> int:
-        """Give the id of the point that has a label.
+        """Return the id of the point that has a label.
 
         Raises
         ------
@@ -71,25 +71,25 @@ class Labelled:
         return found.ids[label]
 
     def ids_of(self, vertices: Any, what: str = "vertices") -> Array:
-        """Give the ids of vertices that are given by their ids or by their labels.
+        """Return the ids of vertices that are specified by ids or by labels.
 
         Parameters
         ----------
         vertices : int, label, array of int, or list, tuple, set or array of labels
-            Integers are ids, even if there are such labels.  A tuple that is a label is one vertex.
+            Integers are ids, even if labels are integers.  A tuple that is a label is one vertex.
         what : str
-            What the argument is called in errors.
+            The name of the argument in errors.
 
         Returns
         -------
         array of int, shape (k,)
-            On the host, with repetitions.  Ids are not checked, and what is no label is given back
-            if points have no labels.
+            On the host, with repetitions.  Ids are not checked; if points have no labels, other
+            objects are returned unchanged.
 
         Raises
         ------
         ValueError
-            If points have labels, but one of these is none of them.
+            If points have labels, and a vertex is not one of these.
         """
         if isinstance(vertices, np.ndarray) and vertices.dtype.kind in "OUT":
             vertices = vertices.tolist()
@@ -112,13 +112,13 @@ class Labelled:
             return False
         try:
             self.id_of(label)
-        except (KeyError, TypeError):  # or not hashable
+        except (KeyError, TypeError):  # TypeError: not hashable
             return False
         return True
 
     @exclusive
     def by_label(self, values: Any) -> dict[Any, Any]:
-        """Give values of points by label; by id if points have no labels.
+        """Return values of points by label; by id if points have no labels.
 
         Parameters
         ----------
@@ -128,12 +128,12 @@ class Labelled:
         Returns
         -------
         dict
-            Of each point that is not deleted.  The values are numbers of Python, or lists.
+            For each live point, a Python number or a list.
 
         Raises
         ------
         ValueError
-            If there are not as many values as points, or a point has no label.
+            If the number of values differs from that of points, or a point has no label.
         """
         a = np.asarray(self.device.to_host(values))
         if not a.ndim or len(a) != len(self.points):
@@ -143,12 +143,12 @@ class Labelled:
         return dict(zip(names[ids].tolist(), a[ids].tolist(), strict=True))
 
     def _live_names(self) -> tuple[Array, Array]:
-        """Give the ids of the points that are not deleted, and the label, or the id, of each point.
+        """Return the ids of the live points, and their labels or ids.
 
         Raises
         ------
         ValueError
-            If points have labels, but one of these has none.
+            If points have labels, and a live point has none.
         """
         ids = self.device.to_host(self.points.ids())
         found = self._labels_now()

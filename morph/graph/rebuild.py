@@ -1,4 +1,4 @@
-"""Arrays for programs that rebuild the adjacency in their launch, after steps that change it.
+"""Arrays for programs that rebuild the adjacency in a launch, after steps that change it.
 
 The algorithm is in `kernels/schedule/rebuild.h`.  The arrays have elements for the capacity of the
 tables, so that a rebuild cannot run out of memory.
@@ -14,8 +14,8 @@ from morph.compiler.ir.layout import Rebuild
 from morph.data.table import Table
 from morph.runtime.device import Array
 
-WARPS = 1 << 14  # most warps of a GPU, and threads of a CPU, that run at once
-# Arrays with an element for each edge, in use during one rebuild only.
+WARPS = 1 << 14  # maximum of resident warps of a GPU, and of CPU threads
+# Arrays with an element for each edge, used only during one rebuild.
 TEMPORARY = {
     Rebuild.RANKS: np.int32,
     Rebuild.ENTRIES: np.int32,
@@ -25,14 +25,14 @@ TEMPORARY = {
 
 
 class RebuiltRows:
-    """The arrays by which launches rebuild the packed adjacency of a graph.
+    """The arrays with which launches rebuild the packed adjacency of a graph.
 
     Attributes
     ----------
     block : array of int64
         See `Rebuild`.
     index : dict
-        By direction, the offsets and the ids of edges.
+        The offsets and the ids of edges, by direction.
     """
 
     __slots__ = ("block", "counts", "edges", "index", "listed", "points", "temporary")
@@ -46,7 +46,7 @@ class RebuiltRows:
         self.temporary: dict[Rebuild, Array] = {}
 
     def begin(self, built: dict[str, Any]) -> None:
-        """Prepare for a launch that walks these directions of the adjacency."""
+        """Prepare for a launch that traverses these directions of the adjacency."""
         old, device = self.index, self.points.device
         self.index = {}
         with device.active():
@@ -61,7 +61,7 @@ class RebuiltRows:
         self.cover()
 
     def rows(self, count: int | None = None) -> dict[str, Any]:
-        """The adjacency, of ``count`` edges; or all elements of its arrays."""
+        """The adjacency of ``count`` edges; None: the whole arrays."""
         return {d: (offsets, ids[:count]) for d, (offsets, ids) in self.index.items()}
 
     def cover(self) -> None:
@@ -69,7 +69,7 @@ class RebuiltRows:
         device, count = self.points.device, max(self.edges.capacity, 1)
         with device.active():
             for direction, (offsets, ids) in self.index.items():
-                last = offsets[-1:]  # further points have no edges
+                last = offsets[-1:]  # additional points have no edges
                 offsets = self._longer(offsets, self.points.capacity + 1, last)
                 self.index[direction] = offsets, self._longer(ids, count)
             self.listed = self._longer(self.listed, count)
@@ -78,7 +78,7 @@ class RebuiltRows:
             self._write_addresses()
 
     def _longer(self, array: Array, size: int, value: Any = 0) -> Array:
-        """The array with at least ``size`` elements: further ones are equal to ``value``."""
+        """The array with at least ``size`` elements; new ones are ``value``."""
         if array.size >= size:
             return array
         longer = self.points.device.empty(size, array.dtype)

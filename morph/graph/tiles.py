@@ -3,8 +3,8 @@
 A sum over the neighbours of each point reads a column at random places.  If the column exceeds the
 cache of a GPU, most of these reads are transfers from memory.  Therefore the rows are divided into
 *tiles*, whose sums fit the shared memory of a block, and the entries of a tile are ordered by their
-other ends: all blocks go through the column from its begin to its end at about the same time, so
-that the part which is being read is in the cache.  See kernels/schedule/tiles.h.
+other ends: all blocks read the column from its begin to its end at about the same time, so that
+the currently read section of the column is in the cache.  See kernels/schedule/tiles.h.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 from morph.compiler.ir.layout import TILE_ROWS
 from morph.runtime.device import Array, Device
 
+TILED = "tiled"  # key in `Graph.kept`: versions of the graph before and in `sums_by_tiles`
 VALUE = 8  # bytes that are read at the other end of an entry
 UNEVEN = 4.0  # largest ratio of the mean of squared degrees to the square of their mean
 SAMPLE = 4096  # entries that are tested for the distance of their ends
-NEED = 32  # bytes of memory for each entry while they are sorted
-FAR_BITS, PLACE_BITS = 31, 16  # of a sort key: the other end, the row in the tile; above, the tile
+NEED = 32  # bytes of temporary memory for each entry during the sort
+FAR_BITS, PLACE_BITS = 31, 16  # of a sort key: the other end, the row; above, the tile
 
 
 class Tiles(NamedTuple):
@@ -29,11 +30,11 @@ class Tiles(NamedTuple):
     Attributes
     ----------
     tile : array of int64, shape (count + 3,)
-        Rows of a tile; number of tiles; where the entries of each tile begin, and the end.
+        Rows of a tile; number of tiles; the first entry of each tile, and the end.
     far : array of int32, shape (m,)
-        The other end of an entry.
+        The other end of each entry.
     place : array of uint16, shape (m,)
-        Its row in the tile.
+        The row of each entry in the tile.
     """
 
     tile: Array
@@ -42,7 +43,7 @@ class Tiles(NamedTuple):
 
 
 def tiles_of(device: Device, offsets: Array, near: Array, far: Array) -> Tiles | None:
-    """Divide the adjacency into tiles; None where that would not be faster.
+    """Divide the adjacency into tiles; None if that would not be faster.
 
     Parameters
     ----------
@@ -78,13 +79,13 @@ def tiles_of(device: Device, offsets: Array, near: Array, far: Array) -> Tiles |
 
 
 def _is_even(offsets: Array, m: int) -> bool:
-    """Whether degrees are even; else most reads are of few points, which stay in the cache."""
+    """Whether degrees are even; otherwise most reads are of few points, which stay cached."""
     degree = (offsets[1:] - offsets[:-1]).astype(np.float64)
     return bool(float((degree * degree).sum()) * degree.size <= UNEVEN * float(m) ** 2)
 
 
 def _is_far(xp: Any, near: Array, far: Array, cache_bytes: int) -> bool:
-    """Whether most entries lead further than the cache reaches."""
+    """Whether the distance of the ends of most entries exceeds the cache."""
     step = max(far.size // SAMPLE, 1)
     apart = xp.abs(far[::step].astype(np.int64) - near[::step]) * (2 * VALUE) > cache_bytes
     return bool(float(apart.astype(np.float64).mean()) > 0.5)

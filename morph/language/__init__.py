@@ -1,4 +1,4 @@
-"""What a kernel's author writes with: dtypes, intrinsics, source capture, errors, hooks.
+"""The building blocks of kernels: dtypes, intrinsics, source capture, errors, hooks.
 
-Imports nothing else of the package.
+Imports no other part of the package.
 """

@@ -1,4 +1,4 @@
-"""Bundles: named tuples as arguments, each field of which is a parameter of its own."""
+"""Bundles: named tuples as arguments; each field becomes a separate parameter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_bundle(kind: type) -> bool:
 
 
 def flat(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments with the fields of bundles in the places of these, at all depths."""
+    """Arguments with bundles replaced by their fields, recursively."""
     found: list[Any] = []
     for a in args:
         if isinstance(a, tuple) and hasattr(a, "_fields"):
@@ -27,14 +27,14 @@ def flat(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def flattener(types: Sequence[type]) -> Flatten:
-    """Give what puts fields in the places of bundles, at one depth, of arguments of some types."""
+    """Return a function that replaces bundles by fields, not recursively, for some types."""
     parts = (f"*a[{i}], " if is_bundle(t) else f"a[{i}], " for i, t in enumerate(types))
     made: Flatten = evaluated(f"lambda a: ({''.join(parts)})", {})
     return made
 
 
 def flat_names(names: Sequence[str], args: Sequence[Any]) -> tuple[str, ...]:
-    """The names of the parameters that ``flat(args)`` are given to."""
+    """The names of the parameters of ``flat(args)``."""
     found: list[str] = []
     for name, a in zip(names, args, strict=True):
         if is_bundle(type(a)):
@@ -45,21 +45,21 @@ def flat_names(names: Sequence[str], args: Sequence[Any]) -> tuple[str, ...]:
 
 
 def more_fields(name: str, count: int) -> tuple[str, ...]:
-    """The fields of the bundle that a parameter ``*name`` is, of so many arguments."""
+    """The fields of the bundle of a parameter ``*name`` with ``count`` arguments."""
     return tuple(f"{name.strip('_') or 'more'}{i}" for i in range(count))
 
 
 def own_name(name: str) -> str:
-    """The name of a parameter, or of the field that it holds."""
+    """The name of a parameter, or of its field."""
     if not name.endswith("_") or name.endswith("__"):
         return name
     return name[:-1].rpartition("__")[2].lstrip("0123456789")
 
 
 def field_name(name: str, field: str) -> str:
-    """The name of the parameter that holds a field; it ends in one underscore, as no other does.
+    """The name of the parameter for a field; only such names end in one underscore.
 
-    The number of underscores at the end of ``field`` stands before it, if there are any.
+    It contains the number of trailing underscores of ``field``, if there are any.
     """
     stem = field.rstrip("_")
     return f"{name}__{len(field) - len(stem) or ''}{stem}_"

@@ -1,4 +1,4 @@
-"""What a decorator keeps of a function until it is specialised."""
+"""The parsed definition of a decorated function, before specialisation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def static_params(function: Any) -> tuple[int, ...]:
 
 
 def _is_static(annotation: Any, names: dict[str, Any]) -> bool:
-    """Whether an annotation is `static`; annotations may be kept as text."""
+    """Whether an annotation is `static`; annotations may be strings."""
     if not isinstance(annotation, str):
         return annotation is static
     return annotation.rpartition(".")[2] == "static" or names.get(annotation) is static
@@ -34,11 +34,11 @@ class Definition:
     kind: str
     source: Source
     cpp: str | None = None
-    part: int | None = None  # of a kernel that `barrier()` divides
+    part: int | None = None  # index of a part of a kernel divided by `barrier()`
 
     @property
     def name(self) -> str:
-        """The function's own name."""
+        """The name of the function."""
         return self.source.name
 
     @cached_property
@@ -58,23 +58,23 @@ class Definition:
 
     @cached_property
     def parts(self) -> tuple[Definition, ...]:
-        """The parts of a kernel that ``barrier()`` divides; none of another kernel."""
+        """The parts of a kernel divided by ``barrier()``; none for other kernels."""
         if self.part is not None or not self.barriers:
             return ()
         return tuple(replace(self, part=i) for i in range(len(self.barriers) + 1))
 
     def takes(self, count: int) -> bool:
-        """Whether it can be called with so many arguments."""
+        """Whether it can be called with ``count`` arguments."""
         least = len(self.source.params)
         return count >= least if self.source.more else count == least
 
     def number(self, first: int = 0) -> str:
-        """The number of arguments that it takes from parameter ``first`` on, for a message."""
+        """The number of arguments for the parameters from ``first`` on, for a message."""
         return f"{'at least ' if self.source.more else ''}{len(self.source.params) - first}"
 
 
 def definition_of(obj: Any) -> Definition | None:
-    """The definition behind a decorated function."""
+    """The definition of a decorated function, or None."""
     found = getattr(obj, "definition", None)
     return found if isinstance(found, Definition) else None
 
@@ -83,7 +83,7 @@ _filters: WeakMap[CodeType, Definition] = WeakMap()
 
 
 def filter_of(where: Any) -> Definition:
-    """The definition of a filter; parsed once for all lambdas of one place in the text."""
+    """The definition of a filter; parsed once for each place in the text."""
     if made := definition_of(where):
         return made
     code = where.__code__

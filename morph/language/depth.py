@@ -1,4 +1,4 @@
-"""Deep programs: the recursion limit while one is compiled or interpreted."""
+"""The recursion limit during the compilation or interpretation of deeply nested programs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 import threading
 from collections.abc import Iterator
 
-FRAMES = 50_000  # of Python functions: a chain of calls takes some 25 for each
+FRAMES = 50_000  # a call in a chain of calls takes about 25 frames
 
 _lock = threading.Lock()
-_inside = 0  # how many threads are in `deep`
-_before = 0  # the limit outside
+_inside = 0  # number of threads in `deep`
+_before = 0  # the limit outside of `deep`
 
 
 @contextlib.contextmanager
 def deep() -> Iterator[None]:
-    """Raise the recursion limit meanwhile; frames of Python functions take no stack of C."""
+    """Raise the recursion limit in the block; frames of Python functions use no C stack."""
     global _inside, _before
     with _lock:
         if _inside == 0:

@@ -45,8 +45,8 @@ class Ref:
     Parameters
     ----------
     table : str or Table
-        The table referred to.  A name is looked up in the graph when it is needed, so that tables
-        may refer to themselves and to tables that come later.
+        The table referred to.  A name is resolved when it is needed, so that a table may refer to
+        itself and to tables that are added later.
     """
 
     __slots__ = ("name", "size", "table")
@@ -67,7 +67,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A column description in one form: ``size`` is 0 for a scalar."""
+    """A normalised column description; ``size`` is 0 for a scalar."""
 
     dtype: np.dtype[Any]
     size: int = 0
@@ -76,7 +76,7 @@ class Spec:
 
 
 def parse(spec: Any, where: str) -> Spec:
-    """Read any accepted description of a column.
+    """Normalise an accepted description of a column.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _checked_size(size: Any, where: str) -> int:
 
 
 def checked_capacity(capacity: Any) -> int:
-    """Give a capacity as an int from 0 to 2^31 - 1."""
+    """Return a capacity as an int from 0 to 2^31 - 1."""
     rows = int(capacity)
     if not 0 <= rows <= ID_LIMIT:
         raise ValueError(f"a capacity is from 0 to 2^31 - 1, not {rows}")

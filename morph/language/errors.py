@@ -1,4 +1,4 @@
-"""How the compiler says no: file, line, the source with a caret, what is wrong, what would do."""
+"""Errors of the compiler: file, line, the source with a caret, the problem, and a hint."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class LanguageError(Exception):
     Attributes
     ----------
     problem : str
-        What is wrong, in one line.
+        The problem, in one line.
     hint : str
-        What would be accepted; may be empty.
+        An accepted alternative; may be empty.
     pos : Pos
-        Where: file, line, first and last column.
+        The position: file, line, first and last column.
     """
 
     def __init__(self, problem: str, pos: Pos, hint: str = "") -> None:
@@ -32,19 +32,19 @@ class LanguageError(Exception):
 
 
 class CheckError(RuntimeError):
-    """What an item did against the rules of the language.
+    """A violation of the rules of the language by an item.
 
-    A checked launch detects all of it; every launch detects that an item exceeds a limit that its
-    kernel has given by ``reserve``.
+    A checked launch detects all violations; other launches only detect that an item exceeds the
+    limit of a ``reserve`` of its kernel.
 
     Attributes
     ----------
     problem : str
-        What is wrong, with the values and the item, in one line.
+        The problem, with the values and the item, in one line.
     pos : Pos
-        Where: file, line, first and last column.
+        The position: file, line, first and last column.
     other : Pos or None
-        Of a race, where the other item accesses the same place.
+        For a race, the position of the other access.
     """
 
     def __init__(self, problem: str, pos: Pos, other: Pos | None = None) -> None:
@@ -59,7 +59,7 @@ class CheckError(RuntimeError):
 
 
 def _pointed(pos: Pos) -> str:
-    """The user's line with carets below the place, each line behind a line feed."""
+    """The user's line, and carets below the position; each line begins with a line feed."""
     line = linecache.getline(pos.file, pos.line).rstrip("\n")
     if not line:
         return ""

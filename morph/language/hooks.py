@@ -1,8 +1,8 @@
-"""Functions called by name, whose module is imported at the first call.
+"""Functions called by name; the first call imports their module.
 
-A layer declares a hook for a function of a higher layer (the reader behind `Mesh.read`), which
-`morph.providers` names; or for a function of its own that ``import morph`` need not load, such as
-the compiler or the classes of a device, which the declaration names.
+A layer declares a hook for a function of a higher layer (the reader of `Mesh.read`), which
+`morph.providers` binds; or for a function of the same layer that ``import morph`` need not load,
+such as the compiler or the class of a device, which the declaration names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Hook(Generic[Result]):
         self.module, _, self.function = provider.partition(":")
 
     def provider(self) -> Callable[..., Result]:
-        """Return the provider, as its module names it now."""
+        """Return the provider, looked up in its module."""
         if self.names is None:
             self.names = vars(importlib.import_module(self.module))
         found: Callable[..., Result] = self.names[self.function]

@@ -1,4 +1,4 @@
-"""The names a kernel can call: each a small object that the compiler recognises by identity."""
+"""The intrinsics of kernels: objects that the compiler recognises by identity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from morph.language.types import F32, F64, I32, SCALARS, U32, U64, Scalar
 
-__all__ = [  # what `morph.prelude` has
+__all__ = [  # the names in `morph.prelude`
     "atan2", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max",
     "atomic_min", "atomic_or", "atomic_sub", "atomic_xor", "barrier", "ceil", "clz", "cos",
     "ctz", "exp", "exp2", "exponent", "floor", "incircle", "local", "log", "log2", "orient2d",
@@ -27,7 +27,7 @@ class Signature(NamedTuple):
     arguments: int = 1
     kinds: str = "iuf"  # of the arguments
     result: Scalar | None = None  # None: the arguments' type
-    converts: bool = False  # integers become f64; else those of another kind are rejected
+    converts: bool = False  # integers become f64; otherwise other kinds are rejected
 
 
 _FLOAT = Signature(kinds="f", converts=True)
@@ -64,7 +64,7 @@ def _random(kind: Scalar, bits: int, *numbers: Any) -> Any:
 
 
 class Intrinsic:
-    """A function of the language; on the host it has a meaning only if ``host`` gives one."""
+    """A function of the language; ``host``, if any, is its implementation on the host."""
 
     def __init__(self, name: str, doc: str, host: Callable[..., Any] | None = None) -> None:
         self.name = self.__name__ = name
@@ -72,7 +72,7 @@ class Intrinsic:
         self.host = host
 
     def __call__(self, *args: Any) -> Any:
-        """Run on the host, as eager programs do; what needs an item is refused."""
+        """Run on the host, as in eager programs; functions that need an item are refused."""
         if self.host is None:
             raise TypeError(f"{self.name} can be called only inside a @kernel or @func")
         return self.host(*args)
@@ -160,7 +160,7 @@ def name_of(obj: Any) -> str | None:
 
 
 def scalar_of(obj: Any) -> Scalar | None:
-    """The scalar type that a NumPy scalar class, dtype, or bool/int/float stands for."""
+    """The scalar type of a NumPy scalar class, dtype, or bool/int/float; else None."""
     if obj is bool:
         return SCALARS["bool_"]
     if obj is int:
@@ -199,10 +199,10 @@ class StructType:
         self.name = self.__name__ = cls.__name__
         self.__doc__ = cls.__doc__
         self.annotations: dict[str, Any] = dict(cls.__annotations__)
-        self.names = names  # that annotations kept as text refer to
+        self.names = names  # the namespace of annotations that are strings
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: structs live only inside kernels."""
+        """Raise an error: structs exist only in kernels."""
         raise TypeError(f"struct {self.name} can be made only inside a @kernel or @func")
 
 
@@ -210,7 +210,7 @@ def struct(cls: type) -> StructType:
     """Declare a struct: a class whose annotations are scalar types, ``(dtype, n)`` or ``Ref``.
 
     A field can also be a local collection: ``local(dtype, capacity)``, ``local((dtype, n), ...)``,
-    ``local(struct, ...)`` or, of rows, ``local(Ref(...), ...)``.
+    ``local(struct, ...)`` or, for rows, ``local(Ref(...), ...)``.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def struct(cls: type) -> StructType:
     Returns
     -------
     StructType
-        What kernels call to make one.
+        A type that kernels call to make a struct.
     """
     frame = sys._getframe(1)
     return StructType(cls, {**frame.f_globals, **frame.f_locals})

@@ -1,7 +1,7 @@
-"""The text of a file as it was when a function of the language was defined there.
+"""The text of a file at the time when a function of the language was defined in it.
 
-A kernel is compiled when it is first launched.  By then its file may have been edited, and the
-lines that the function says it stands on may be another's.
+A kernel is compiled when it is first launched.  Its file may have been edited since, so that its
+line numbers may refer to other text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _files: dict[str, list[str]] = {}
 
 
 def remember(function: FunctionType) -> list[str]:
-    """Give the lines of the function's file as they are now, and remember them."""
+    """Return the current lines of the function's file, and store them."""
     file = function.__code__.co_filename
     linecache.checkcache(file)
     lines = _files[file] = linecache.getlines(file, function.__globals__)
@@ -21,11 +21,11 @@ def remember(function: FunctionType) -> list[str]:
 
 
 def around(function: FunctionType) -> list[str]:
-    """Give the lines as they were at the latest definition in the file, else as they are now."""
+    """Return the lines at the latest definition in the file, else the current lines."""
     return _files.get(function.__code__.co_filename) or remember(function)
 
 
 def text_at(file: str, line: int) -> str:
-    """Give a line of a file as it was at the latest definition there; "" if there is none."""
+    """Return a line of a file at the latest definition in it; "" if there is none."""
     lines = _files.get(file) or linecache.getlines(file)
     return lines[line - 1] if 0 < line <= len(lines) else ""

@@ -1,4 +1,4 @@
-"""Error messages that stay short whatever the input: values and whole lines are shortened."""
+"""Error messages of bounded length: values and lines are shortened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LONGEST = 200  # characters of a message
 _VALUE = 60
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _VALUE
-_WORD = 40  # characters that a word keeps, so that the name at the end of a path stays
+_WORD = 40  # minimum characters of a shortened word, to keep the name at the end of a path
 
 
 def shown(value: Any, most: int = _VALUE) -> str:
@@ -18,7 +18,7 @@ def shown(value: Any, most: int = _VALUE) -> str:
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """Cut a text to ``most`` characters: the heads of its longest words, as paths are, go first."""
+    """Cut a text to ``most`` characters: first the heads of its longest words, such as paths."""
     words = text.split(" ")
     for k in sorted(range(len(words)), key=lambda k: -len(words[k])):
         if len(text) <= most:

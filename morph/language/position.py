@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pos:
-    """Where a node stands in the user's file; lines and columns count from 1 and 0."""
+    """The position of a node in the user's file; lines count from 1, columns from 0."""
 
     file: str
     line: int

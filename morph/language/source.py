@@ -1,4 +1,4 @@
-"""From a Python function to its syntax tree, with positions in the user's own file."""
+"""Reads the syntax tree of a Python function, with positions in the user's file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from morph.language.position import Pos
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A function's tree and the names it can see."""
+    """A function's tree and the names visible in it."""
 
     function: FunctionType
     tree: ast.FunctionDef | ast.Lambda
     file: str
-    shift: int  # line of the file at which the parsed text starts, less one
-    ascii: bool  # of the parsed text, else columns of the tree count bytes
+    shift: int  # line of the file at which the parsed text starts, minus one
+    ascii: bool  # whether the parsed text is ASCII; else columns of the tree count bytes
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Source:
         return vararg.arg if vararg else None
 
     def pos(self, node: ast.AST) -> Pos:
-        """Where a node of the tree stands in the user's file."""
+        """The position of a node of the tree in the user's file."""
         line, col = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         same = getattr(node, "end_lineno", line) == line
         end = getattr(node, "end_col_offset", col + 1) if same else 10**6
@@ -63,7 +63,7 @@ class Source:
         return None
 
     def lookup(self, name: str) -> tuple[bool, Any]:
-        """Find a name that is no local: (found, value)."""
+        """Look up a captured or global name: (found, value)."""
         if name in self.function.__code__.co_freevars and self.function.__closure__:
             cell = self.function.__closure__[self.function.__code__.co_freevars.index(name)]
             try:
@@ -84,7 +84,7 @@ def read(function: FunctionType, lines: list[str] | None = None) -> Source:
     ----------
     function : function
     lines : list of str, optional
-        Its file's, as of its definition.
+        The lines of its file at the time of its definition.
     """
     code = function.__code__
     file, first = code.co_filename, code.co_firstlineno
@@ -98,7 +98,7 @@ def read(function: FunctionType, lines: list[str] | None = None) -> Source:
         )
     if function.__name__ == "<lambda>":
         return _read_lambda(function, lines, file, first)
-    inner = lines[first - 1][:1].isspace()  # a nested function: its lines keep their columns
+    inner = lines[first - 1][:1].isspace()  # a nested function: its lines are not dedented
     text, block = _block(lines[first - 1 :], inner)
     tree = block.body[0] if isinstance(block, ast.If) else block
     if getattr(tree, "name", code.co_name) != code.co_name:
@@ -111,10 +111,10 @@ def read(function: FunctionType, lines: list[str] | None = None) -> Source:
 
 
 def _block(lines: list[str], inner: bool) -> tuple[str, ast.stmt]:
-    """Give the text of the definition at the start of some lines, and its tree.
+    """Return the text of the definition at the start of some lines, and its tree.
 
-    It ends before the first line behind ``def`` that is not indented further.  `inspect.getblock`
-    takes longer; it decides if such a line is part of a string or of an expression.
+    It ends before the first line after ``def`` that is not indented further.  The slower
+    `inspect.getblock` is used if such a line is part of a string or of an expression.
     """
     margin = len(lines[0]) - len(lines[0].lstrip())
     numbered = enumerate(lines)

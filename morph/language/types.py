@@ -2,7 +2,7 @@
 
 Values are scalars, handles (a row of a table), fixed-length vectors, small structs, tuples and
 per-item collections.  Objects (graphs, tables, collections, sets, flags) are not values: a type
-names the *slot* the object fills in one compilation unit, and functions are specialised by slot.
+has the *slot* of the object in one compilation unit, and functions are specialised by slot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Scalar(Type):
 
 @dataclass(frozen=True, slots=True)
 class Weak(Type):
-    """A Python literal, whose type gives way to its partner's (NEP 50): ``i`` or ``f``."""
+    """A Python literal, which adapts to the type of the other operand (NEP 50): ``i`` or ``f``."""
 
     kind: str
 
@@ -50,7 +50,7 @@ class Handle(Type):
 
 @dataclass(frozen=True, slots=True)
 class Vector(Type):
-    """``size`` values of one type, held by the item."""
+    """``size`` values of one type, a local value of the item."""
 
     elem: Type
     size: int
@@ -93,7 +93,7 @@ class Local(Type):
 
 @dataclass(frozen=True, slots=True)
 class Shared(Local):
-    """An array of ``capacity`` numbers that the threads which execute an item share; zero first."""
+    """An array of ``capacity`` numbers, initially 0, shared by the threads of an item."""
 
     def __str__(self) -> str:
         return f"shared array of {self.elem}"
@@ -119,9 +119,9 @@ class Nothing(Type):
 
 @dataclass(frozen=True, slots=True)
 class Object(Type):
-    """An object as an argument: ``kind`` and the slot it fills; of a column also its name.
+    """An object as an argument: ``kind`` and slot; for a column also its name.
 
-    Scalars, columns and arrays are views: their slot is that of the table which holds them.
+    Scalars, columns and arrays are views: their slot is that of their table.
     """
 
     kind: str
@@ -144,7 +144,7 @@ NOTHING = Nothing()
 class Column:
     """One column of a store: ``size`` values a row (0: a scalar), ``ref`` the slot it refers to.
 
-    Columns of one ``record`` lie together, each ``offset`` bytes from where a row begins.
+    Columns of one ``record`` are interleaved, each ``offset`` bytes from the begin of a row.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Column:
     ref: str | None
     stride: int  # bytes from one row to the next
     offset: int = 0
-    record: int = -1  # which of the store's records, -1: a column of its own
+    record: int = -1  # index of the record in the store, -1: a separate array
 
     @property
     def elem(self) -> Type:
@@ -163,10 +163,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What the compiler knows of one object in memory.
+    """The compiler's description of one object in memory.
 
     ``kind`` is ``table``, ``collection``, ``set`` or ``flag``.  A collection's items are the column
-    ``item`` (absent if it carries columns only).  A set's ``of`` is the slot of its table.
+    ``item`` (absent if it only has other columns).  A set's ``of`` is the slot of its table.
     """
 
     slot: str
@@ -175,7 +175,7 @@ class Store:
     of: str | None = None
     deletes: bool = False  # rows of the table may be dead
     wide: bool = False  # the table has 2^31 rows or more
-    owner_stride: int = 8  # bytes from one row's claim word to the next
+    owner_stride: int = 8  # bytes between the claim keys of two rows
 
     def column(self, name: str) -> Column | None:
         """Find a column by name."""
@@ -183,7 +183,7 @@ class Store:
 
     @property
     def listed(self) -> Type | None:
-        """What a collection lists, rows or numbers; None if its entries have other columns."""
+        """The type of a collection's ``item`` (rows or numbers); None if it has other columns."""
         if self.kind != "collection" or [c.name for c in self.columns] != ["item"]:
             return None
         return self.columns[0].elem
@@ -196,11 +196,11 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class GraphInfo:
-    """A graph: the slots of its tables by name, and how its adjacency is held."""
+    """A graph: the slots of its tables by name, and the format of its adjacency."""
 
     slot: str
     tables: tuple[tuple[str, str], ...]  # (name, slot)
     directed: bool
     out_identity: bool  # the k-th entry of the out-adjacency is edge k
-    gapped: bool = False  # rows have spare capacity; entries have the other end, too
-    tiled: str = ""  # the direction in which sums over rows are taken tile by tile, or none
+    gapped: bool = False  # rows have spare capacity; entries include the other end
+    tiled: str = ""  # the direction in which sums over rows use tiles, or empty

@@ -22,7 +22,7 @@ class WeakObjects(Generic[K]):
 
     def __init__(self) -> None:
         self._refs: set[ref[K]] = set()
-        self._most = 16  # references; if there are more, `add` removes the dead ones
+        self._most = 16  # number of references above which `add` removes the dead ones
 
     def add(self, x: K) -> None:
         """Add an object."""
@@ -42,7 +42,7 @@ class WeakObjects(Generic[K]):
 
 
 class WeakMap(Generic[K, V]):
-    """A map whose keys are hashable objects that the map does not keep alive.
+    """A map of hashable objects that the map does not keep alive.
 
     When a key is deallocated, its value is removed.
     """
@@ -53,7 +53,7 @@ class WeakMap(Generic[K, V]):
         self._values: dict[ref[K], V] = {}
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key, None if it has none."""
+        """Return the value of a key; None if it has none."""
         return self._values.get(ref(key))
 
     def setdefault(self, key: K, value: V) -> V:

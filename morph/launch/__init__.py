@@ -1,4 +1,4 @@
-"""Decorators, ``foreach``, ``sections``: from a call to a launch; compilation, full stores.
+"""Decorators, ``foreach`` and ``sections``: binds calls, launches them, grows full stores.
 
 Imports ``language``, ``compiler``, ``runtime``, ``data`` and ``graph``.
 """

@@ -12,7 +12,7 @@ _begun: set[tuple[str, str]] = set()
 
 
 def compile_ahead(call: str, device: Device, graph: Any = None) -> None:
-    """Begin to compile what a public call needs, unless that was done before with this cache.
+    """Begin to compile the units of a public call, unless this cache has compiled them before.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From the arguments of a launch to a compiled unit: which object fills which slot, and the text.
+"""Binds the arguments of a launch: assigns objects to slots, and finds or compiles the unit.
 
 A unit depends on the types of its arguments, never on the objects: code compiled for one graph
 serves every graph of the same columns.
@@ -56,7 +56,7 @@ CODES = {"b": "?", "i": "bhiq", "u": "BHIQ", "f": "-efd"}  # of `struct`, for 1,
 class Request:
     """One call of ``foreach`` or of a program, to be compiled and bound."""
 
-    what: Launchable
+    function: Launchable
     items: Any
     args: tuple[Any, ...]
     where: Where
@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """What a unit depends on, without the objects of a request.
+    """The properties of a request that its unit depends on, without the objects.
 
     Attributes
     ----------
@@ -78,10 +78,10 @@ class Description:
         function, or of a static parameter its type and value as text
     statics : values of static parameters, by name
     shape : of each argument, the names and shapes of a bundle's fields; None for others
-    domain : what a ``foreach`` runs over
+    domain : the table or collection whose rows or items a ``foreach`` runs over
     """
 
-    what: Launchable
+    function: Launchable
     device: Device
     names: list[str]
     kinds: tuple[Any, ...]
@@ -101,7 +101,7 @@ class Description:
     def key(self) -> tuple[Any, ...]:
         """Equal for descriptions of the same unit in this process."""
         return (
-            self.what.definition, self.device.name, tuple(self.names), self.kinds, self.domain,
+            self.function.definition, self.device.name, tuple(self.names), self.kinds, self.domain,
             tuple(self.stores.items()), tuple(self.graphs.items()), *filter_key(self.where),
             closure_key(self.where), *self.options,
         )  # fmt: skip
@@ -119,7 +119,7 @@ class Parsed:
     Attributes
     ----------
     unit : ir.Unit
-    getters : where the numbers among its arguments come from
+    getters : the origin of each scalar argument: an argument of the call, or a captured number
     dependencies : `morph.compiler.frontend.dependencies.Dependencies`
     """
 
@@ -133,18 +133,18 @@ class Compiled(Outline):
 
     Attributes
     ----------
-    dependencies : whether captured Python values are those that were compiled in
+    dependencies : functions that compare captured Python values with the compiled-in values
     typing_ms : milliseconds that the checker took to find the types
-    builds : how many binaries there have been; the latest is that of full optimisation
+    builds : incremented when a fully optimised binary replaces the first one
     """
 
     def __init__(
         self, unit: Any, getters: dict[str, Origin], device: Device, interruptible: bool,
-        outline: Outline | None = None, again: Callable[[], Any] | None = None,
+        outline: Outline | None = None, compile_again: Callable[[], Any] | None = None,
     ) -> None:  # fmt: skip
         outline = outline_unit(unit) if outline is None else outline
         vars(self).update(vars(outline))
-        self.outline, self._unit, self._again = outline, unit, again
+        self.outline, self._unit, self._compile_again = outline, unit, compile_again
         if self.local_bytes > (most := device.local_limit):
             raise MemoryError(
                 f"{self.name.removeprefix('morph_')!r} needs {self.local_bytes} bytes an item for"
@@ -169,20 +169,21 @@ class Compiled(Outline):
         )
         self.origins = [getters[n] for n in self.names]
         given = [o for o in self.origins if isinstance(o, int)]
-        self.numbers = picker(given) if len(given) == len(self.names) else None  # else: _values
+        # None: some numbers are captured, see `Launch._values`
+        self.numbers = picker(given) if len(given) == len(self.names) else None
         self.run_offset = 8 * self.index["replay"]  # `replay`, `launch` and `threads`
-        self.returns: tuple[struct.Struct, int] | None = None  # format, and its word in the state
+        self.returns: tuple[struct.Struct, int] | None = None  # format, and its index in the state
         if self.result is not None:
             at, t = self.result
             self.returns = struct.Struct("=" + _code(t)), int(State.VARS) + at
 
     @property
     def unit(self) -> Any:
-        """The IR; of a unit that was found in a record it is made when it is needed."""
+        """The IR; a unit that was loaded from a record is compiled again when its IR is read."""
         if self._unit is None:
-            assert self._again is not None
+            assert self._compile_again is not None
             with deep():
-                self._unit = self._again()
+                self._unit = self._compile_again()
         return self._unit
 
     @property
@@ -215,14 +216,14 @@ class Compiled(Outline):
         return self._binary[1]
 
     def rebuilt(self) -> None:
-        """Have launches load the binary again: that of full optimisation is in the cache."""
+        """Have launches load the binary again: the fully optimised one is now in the cache."""
         self.builds += 1
         moved()
 
     def edit(self, text: str, faults: bool, seed: int) -> None:
         """Replace the text; if the new one does not compile, the old one stays."""
         old = self._text, self._binary
-        self._text, self._binary = text, None  # which is not recorded
+        self._text, self._binary = text, None  # an edited text is not recorded
         try:
             self.binary(faults, seed)
         except BaseException:
@@ -261,7 +262,7 @@ def _code(t: Scalar) -> str:
 
 
 _compiled: dict[Any, Compiled] = {}
-MOST = 512  # units remembered
+MOST = 512  # cached units
 
 
 def bind(request: Request) -> tuple[Compiled, Slots]:
@@ -269,20 +270,20 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
     with counting("compile"):
         slots, description = _slots(request)
         key = description.key
-        known = _compiled.get(key)
-        if known is not None and known.holds():
-            # compiled perhaps for a graph on which the program runs launch by launch
-            return bind(request) if _allow_rebuilds(known, slots) else (known, slots)
+        cached = _compiled.get(key)
+        if cached is not None and cached.holds():
+            # it may have been compiled for a graph on which the program runs launch by launch
+            return bind(request) if _allow_rebuilds(cached, slots) else (cached, slots)
         before, since = len(slots.objects), perf_counter()
         recorder = UnitRecorder.of(description)
         made = _recorded(description, recorder) or _compiled_now(description, slots, recorder)
         made.typing_ms = 1e3 * (perf_counter() - since)
         for s in made.stores if made.claims else ():
-            if s.wide:  # the keys of claims have 32 bits of an item's position
+            if s.wide:  # a claim's key has 32 bits for the position of an item
                 slots.objects[s.slot]._refuse_wide("in kernels with single(collection)")
-        if _let_rows_die(made, slots) or _allow_rebuilds(made, slots):
+        if _enable_deletion(made, slots) or _allow_rebuilds(made, slots):
             return bind(request)
-        if len(slots.objects) == before:  # else a captured object has a slot: not known by the key
+        if len(slots.objects) == before:  # else the key lacks a captured object
             while len(_compiled) >= MOST:
                 del _compiled[next(iter(_compiled))]
             _compiled[key] = made
@@ -294,12 +295,12 @@ def _recorded(description: Description, recorder: UnitRecorder | None) -> Compil
     if recorder is None or (record := recorder.find()) is None:
         return None
 
-    def again() -> Any:
+    def compile_again() -> Any:
         return compile_unit(description, without_objects(description)).unit
 
     made = Compiled(
-        None, record.getters, description.device, description.what.interruptible,
-        record.outline, again,
+        None, record.getters, description.device, description.function.interruptible,
+        record.outline, compile_again,
     )  # fmt: skip
     made.set_text(record.text)
     made.dependencies = record.dependencies
@@ -318,9 +319,9 @@ def _compiled_now(
     description: Description, slots: Slots, recorder: UnitRecorder | None
 ) -> Compiled:  # fmt: skip
     """Compile the unit, and have it recorded when its text is printed."""
-    known, what = len(slots.objects), description.what
+    known, function = len(slots.objects), description.function
     parsed: Parsed = compile_unit(description, slots)
-    made = Compiled(parsed.unit, parsed.getters, description.device, what.interruptible)
+    made = Compiled(parsed.unit, parsed.getters, description.device, function.interruptible)
     made.dependencies = parsed.dependencies.checks
     if recorder is not None and recorder.is_recordable(parsed.dependencies, slots.objects, known):
         made.recorder = recorder
@@ -351,7 +352,7 @@ def captured(where: Any) -> tuple[Any, ...]:
 
 
 def content(variable: CellType) -> Any:
-    """The value of a variable of an enclosing function, None if it has none yet."""
+    """The value of a variable of an enclosing function, None if it is not assigned yet."""
     try:
         return variable.cell_contents
     except ValueError:
@@ -365,9 +366,9 @@ def closure_key(where: Any) -> tuple[Any, ...]:
 
 
 def _slots(request: Request) -> tuple[Slots, Description]:
-    """Give the arguments their slots, and describe what the unit depends on."""
-    definition = request.what.definition
-    args, item = request.args, int(request.what.kind == "kernel")
+    """Assign slots to the arguments, and make the description of the request."""
+    definition = request.function.definition
+    args, item = request.args, int(request.function.kind == "kernel")
     names: Sequence[str] = [ir_name(n) for n in definition.source.params[item:]]
     if not definition.takes(len(args) + item):
         after = " after the item" if item else ""
@@ -377,7 +378,7 @@ def _slots(request: Request) -> tuple[Slots, Description]:
             definition.source.pos(definition.source.tree),
             f"they are {', '.join(map(user_name, names))}" if names else "call it with none",
         )
-    statics = {names[i] for i in request.what.statics}
+    statics = {names[i] for i in request.function.statics}
     names, args = flat_names(_names(request), args), flat(args)
     slots = Slots(request.device)
     for arg, name in zip(args, names, strict=True):  # graphs first: they name their tables
@@ -401,7 +402,7 @@ def _slots(request: Request) -> tuple[Slots, Description]:
         else:
             kinds.append(_scalar_type(arg, name))
     return slots, Description(
-        request.what, request.device, list(names), tuple(kinds), values,
+        request.function, request.device, list(names), tuple(kinds), values,
         tuple(map(_shape, request.args)), _domain(request, slots), dict(slots.stores),
         dict(slots.graphs), request.where, request.together, request.balance, request.checked,
         request.until_empty, request.bounded,
@@ -419,7 +420,7 @@ def _domain(request: Request, slots: Slots) -> Object | None:
 
 
 def _shape(arg: Any) -> Any:
-    """The names and shapes of a bundle's fields, None of another argument."""
+    """The names and shapes of a bundle's fields; None for an argument that is no bundle."""
     if not is_bundle(type(arg)):
         return None
     return arg._fields, tuple(map(_shape, arg))
@@ -427,7 +428,7 @@ def _shape(arg: Any) -> Any:
 
 def _names(request: Request) -> list[str]:
     """The names of the parameters of a launch's arguments."""
-    source, item = request.what.definition.source, int(request.what.kind == "kernel")
+    source, item = request.function.definition.source, int(request.function.kind == "kernel")
     names = [ir_name(n) for n in source.params[item:]]
     fields = more_fields(source.more, len(request.args) - len(names)) if source.more else ()
     return names + [field_name(ir_name(str(source.more)), f) for f in fields]
@@ -454,8 +455,8 @@ def _scalar_type(value: Any, name: str, allowed: str = KINDS) -> Scalar:
     return found
 
 
-def _let_rows_die(made: Compiled, slots: Slots) -> bool:
-    """Let tables have dead rows before a kernel that deletes is compiled; true if that is new."""
+def _enable_deletion(made: Compiled, slots: Slots) -> bool:
+    """Enable deletion in the tables whose rows a unit deletes; true if a table had it disabled."""
     fresh = [slots.objects[s] for s in made.deletes if not slots.objects[s].deletes]
     for table in fresh:
         table.allow_deletes()
@@ -463,7 +464,7 @@ def _let_rows_die(made: Compiled, slots: Slots) -> bool:
 
 
 def _allow_rebuilds(made: Compiled, slots: Slots) -> bool:
-    """Prepare graphs for programs that rebuild their adjacency; true if that changes any."""
+    """Prepare graphs for a program that rebuilds their adjacency; true if a graph has changed."""
     if made.device.interprets or by_steps(made, slots.objects):
         return False
     return any([slots.objects[slot].allow_rebuilds() for slot in made.rebuilds])

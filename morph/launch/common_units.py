@@ -1,8 +1,8 @@
-"""Units of public calls, compiled in parallel when a call begins and the cache has none of them.
+"""Compiles the units of a public call in parallel, when the call begins and none is cached.
 
-``common_units.json`` has the descriptions of the units that common calls need;
-`tests/common_units.py` writes it.  Units without a description are compiled when they are launched;
-descriptions that name something that does not exist any more are skipped.
+``common_units.json``, which `tests/common_units.py` writes, has the descriptions of the units of
+common calls.  Other units are compiled when they are first launched.  Descriptions that name a
+function or object that no longer exists are skipped.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from morph.runtime.timing import counting
 from morph.runtime.toolchain import cache, parallel, progress, shipped
 
 FILE = Path(__file__).with_name("common_units.json")
-LISTS = ("stores", "graphs")  # parts that descriptions have in common, stored once
+LISTS = ("stores", "graphs")  # shared by many descriptions, so stored once
 
 
 def compile_ahead(call: str, device: Device, graph: Any) -> None:
-    """Begin to compile what a public call needs, see `morph.launch.ahead`."""
+    """Begin to compile the units of a public call, see `morph.launch.ahead`."""
     if records.enabled:
         with counting("compile"), compiling():
             _compile_ahead(call, device, graph)
@@ -60,7 +60,7 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
         return
     progress.expect(len(units))
     for description in units:
-        with suppress(Exception):  # it is compiled, and an error is raised, when it is launched
+        with suppress(Exception):  # the launch compiles the unit again, and raises the error
             if (compiled := _with_text(description)) is not None:
                 parallel.start(_builder(device, compiled))
     with suppress(OSError):
@@ -68,7 +68,7 @@ def _compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 
 def _suits(description: Description, graph: Any) -> bool:
-    """Whether a unit of a description is one for a graph like this."""
+    """Whether the unit of a description can be launched on this graph."""
     if graph.points.columns:
         return False
     (info,) = description.graphs.values()
@@ -76,7 +76,7 @@ def _suits(description: Description, graph: Any) -> bool:
     columns = graph.edges.columns.values()
     given = {(c.name, t.name) for c in columns if (t := from_dtype(c.dtype)) is not None}
     flags = graph.directed, graph.out_identity and not graph.gapped, graph.gapped
-    fits = given <= edges or edges <= given  # columns that a unit does not use are in no binary
+    fits = given <= edges or edges <= given  # a binary has no columns that the unit does not use
     return fits and flags == (info.directed, info.out_identity, info.gapped)
 
 
@@ -88,7 +88,7 @@ def _with_text(description: Description) -> Compiled | None:
     """Return a unit with its text, and record it; None if it cannot be recorded."""
     if (recorder := records.UnitRecorder.of(description)) is None:
         return None
-    device, interruptible = description.device, description.what.interruptible
+    device, interruptible = description.device, description.function.interruptible
     if (record := recorder.find()) is not None:
         made = Compiled(None, record.getters, device, interruptible, record.outline)
         made.set_text(record.text)
@@ -139,12 +139,12 @@ def _descriptions() -> dict[str, Any]:
 
 
 def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> Description | None:
-    """Return a description; None if something in it does not exist any more."""
+    """Decode a description; None if an object that it names no longer exists."""
     try:
         if stored.get("on_host", device.on_host) != device.on_host:
             return None
-        what, where = map(_named, (stored["what"], stored["where"]))
-        assert isinstance(what, Launchable)
+        function, where = map(_named, (stored["what"], stored["where"]))
+        assert isinstance(function, Launchable)
         lists = {
             name: {x.slot: x for x in map(records.decoded, (known[name][i] for i in stored[name]))}
             for name in LISTS
@@ -152,7 +152,7 @@ def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> D
         kinds = [_named(x) if isinstance(x, str) else records.decoded(x) for x in stored["kinds"]]
         shape, domain = records.decoded(stored["shape"]), records.decoded(stored["domain"])
         return Description(
-            what, device, stored["names"], tuple(kinds), {}, shape, domain, lists["stores"],
+            function, device, stored["names"], tuple(kinds), {}, shape, domain, lists["stores"],
             lists["graphs"], where, *stored["options"],
         )  # fmt: skip
     except (AssertionError, AttributeError, ImportError, KeyError, TypeError, ValueError):
@@ -160,7 +160,7 @@ def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> D
 
 
 def _named(name: Any) -> Any:
-    """Return the object of a description of `_qualified_name`; of its arguments also numbers."""
+    """Return the function that `_qualified_name` has described; numbers are returned unchanged."""
     if isinstance(name, list):
         function, *args = name
         return pkgutil.resolve_name(function)(*map(_named, args))
@@ -168,10 +168,10 @@ def _named(name: Any) -> Any:
 
 
 def _qualified_name(x: Any) -> Any:
-    """Return a description by which `_named` finds a function of the language again.
+    """Describe a function of the language such that `_named` finds it.
 
-    Its name, or, if another function has returned it (`Function.made_by`), a list of the name of
-    that one and the arguments.
+    The description is its name, or, if another function returned it (`Function.made_by`), a list
+    of that function's name and its arguments.
     """
     if x is None:
         return None
@@ -185,9 +185,9 @@ def _qualified_name(x: Any) -> Any:
 
 
 def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
-    """Return the contents of the file, which `tests/common_units.py` writes.
+    """Return the contents of ``common_units.json``, which `tests/common_units.py` writes.
 
-    A unit that only the CPU or only GPUs launch has the key ``on_host``.
+    The unit has the key ``on_host`` if only the CPU (true) or only GPUs (false) launch it.
     """
     lists: dict[str, list[Any]] = {name: [] for name in LISTS}
 
@@ -205,7 +205,7 @@ def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
             for x in d.kinds
         ]
         return {
-            "what": _qualified_name(d.what), "where": _qualified_name(d.where),
+            "what": _qualified_name(d.function), "where": _qualified_name(d.where),
             "names": d.names, "kinds": kinds,
             "shape": records.encoded(d.shape), "domain": records.encoded(d.domain),
             "options": d.options, "stores": numbers("stores", iter(d.stores.values())),

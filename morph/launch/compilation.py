@@ -1,4 +1,4 @@
-"""From the description of a launch to a unit and its text; imported when a unit is not known."""
+"""Compiles the description of a launch to a unit and its text; imported on a cache miss."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from morph.launch.slots import Slots
 def compile_unit(description: Description, slots: Slots) -> Parsed:
     """Check a kernel or program for a description, and make its unit."""
     builder = Builder(slots.stores, slots.graphs, slots.of, slots.reserve)
-    definition = description.what.definition
+    definition = description.function.definition
     pos = definition.source.pos(definition.source.tree)
-    fused = description.what.kind == "program"
+    fused = description.function.kind == "program"
     values: list[Value] = []
     scalars: dict[str, Scalar] = {}
     getters: dict[str, Origin] = {}
     for i, (kind, name) in enumerate(zip(description.kinds, description.names, strict=True)):
-        key = f"{name}_arg_"  # no store's field is called so
+        key = f"{name}_arg_"  # differs from the names of all fields of stores
         if isinstance(kind, Object):
             values.append(ObjectValue(pos, kind))
         elif isinstance(kind, Handle):
@@ -75,11 +75,11 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
     funcs = tuple(f for n, f in functions.items() if n in reached)
     needed = {n.slot for n in ir.find(funcs, ir.Need) if not n.local}
     if len(needed) > (most := STATUS - abi.Status.STORES):
-        what = f"{definition.name!r} allocates in {len(needed)} tables and collections"
-        raise ValueError(f"{what}; one launch can in {most}: split it")
+        problem = f"{definition.name!r} allocates in {len(needed)} tables and collections"
+        raise ValueError(f"{problem}; one launch can in {most}: split it")
     unit = ir.Unit(
         name=f"morph_{definition.name}",
-        # those that may have to grow first: `status` has a word for these
+        # stores that items allocate in come first: `status` has a field for each of these
         stores=tuple(sorted(builder.stores.values(), key=lambda s: s.slot not in needed)),
         graphs=tuple(builder.graphs.values()),
         scalars=tuple(scalars.items()),
@@ -113,7 +113,7 @@ def _step(
     domain = description.domain
     assert domain is not None
     item = builder.item_type(domain.slot)
-    k = specialise_kernel(builder, description.what.definition, item, values, pos)
+    k = specialise_kernel(builder, description.function.definition, item, values, pos)
     args = tuple(v for v in flattened(values) if isinstance(v, ir.Expr)) + closures(k, "kernel")
     where_args: tuple[ir.Expr, ...] = ()
     if description.where is not None:
@@ -121,18 +121,18 @@ def _step(
         where_args = closures(test, "where")
         k = replace(k, where=test.name)
         del builder.funcs[k.name]
-        builder.funcs[k.name] = k  # after its filter
+        builder.funcs[k.name] = k  # printed after its filter
     bounds: list[ir.Expr | None] = [None, None]
     if description.bounded:
         for i, n in enumerate(("start_of_items_", "stop_of_items_")):
             scalars[n], getters[n] = I64, len(description.kinds) + i
             bounds[i] = ir.Var(name=n, type=I64, pos=pos)
     if description.together:
-        check_claims(k, description.what.__name__, pos)
+        check_claims(k, description.function.__name__, pos)
     balance = description.balance
     if description.until_empty:
         balance = "thread"
-        check_queue(builder, k, description.what.__name__, domain, pos)
+        check_queue(builder, k, description.function.__name__, domain, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,
         together=description.together, balance=balance, start=bounds[0], stop=bounds[1], pos=pos,
@@ -143,7 +143,7 @@ def _step(
 
 
 def _bundled(shape: tuple[Any, ...], values: list[Value], pos: Pos) -> list[Value]:
-    """Values of arguments, which are given flat; those of a bundle's fields together."""
+    """Group the flat values of arguments: those of a bundle's fields become one `Bundle`."""
     rest = iter(values)
 
     def value(x: Any) -> Value:

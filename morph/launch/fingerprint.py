@@ -1,8 +1,8 @@
-"""Text that describes all Python values which a unit depends on, the same in each process.
+"""A text, the same in each process, that describes all Python values that a unit depends on.
 
-A function is described by the text of its file and by its place there, and by the values of all
-globals whose names occur in it, whether the compiler reads them or not.  Attributes of modules and
-classes count as globals.
+A function is described by the text of its file, its position in the file, and the values of all
+globals whose names occur in it, also of those that the compiler does not read.  Attributes of
+modules and classes count as globals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Fingerprint:
     parts : list of str
     names : set of (module, name)
     cells : list of (cell, function)
-        The variables of closures; a launch depends on the value, or on this function of it.
+        Variables of closures, and a function of their values that a launch depends on; None: the
+        values themselves.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class Fingerprint:
             self.put("unknown", kind.__module__, kind.__qualname__)
 
     def function(self, x: Any, launched: bool = False) -> None:
-        """Describe a function of the language, or a filter; whether a ``foreach`` is given it."""
+        """Describe a function of the language, or a filter; ``launched`` by a ``foreach``."""
         own = isinstance(x, Function)
         f, part = (x.__wrapped__, x.part) if own else (x, None)
         if not self._first("function", f, part):
@@ -103,7 +104,7 @@ class Fingerprint:
             self.value(f.__globals__[n], all_names, n in used)
 
     def _closure(self, f: FunctionType, names: frozenset[str], launched: bool) -> None:
-        """Describe what a function captured; of the numbers that each launch reads, the types."""
+        """Describe captured values; of numbers that each launch reads, only the types."""
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             try:
                 x = cell.cell_contents
@@ -120,7 +121,7 @@ class Fingerprint:
                     self.cells += [(cell, attrgetter(n)) for n in sorted(names & vars(x).keys())]
 
     def _first(self, *key: Any) -> bool:
-        """Whether a value is not yet described; if it is, refer to that description."""
+        """Whether a value is not described yet; otherwise add a reference to its description."""
         known = (key[0], id(key[1]), *key[2:])
         if (at := self._known.setdefault(known, len(self.parts))) == len(self.parts):
             self.put("new")
@@ -140,7 +141,7 @@ class Fingerprint:
             self.value(vars(x)[n], names, False)
 
     def _of_the_language(self, x: Any, names: frozenset[str]) -> bool:
-        """Describe a struct, or the type of one of its fields; false for another value."""
+        """Describe a struct, or the type of one of its fields; false if the value is neither."""
         if isinstance(x, StructType):
             self.put("struct", x.name)
             for field, t in x.annotations.items():
@@ -164,14 +165,14 @@ def _code_and_within(code: CodeType) -> Iterable[CodeType]:
 
 @lru_cache(4096)
 def _hash_of(code: CodeType) -> str:
-    """Return a hash of byte code and its positions, which tells lambdas of one line apart."""
+    """Return a hash of byte code and its positions, which differ between lambdas of one line."""
     digest = hashlib.sha256()
     for c in _code_and_within(code):
         digest.update(c.co_code + b"\0" + c.co_linetable + repr(c.co_names).encode())
     return digest.hexdigest()
 
 
-_hashes: dict[int, tuple[list[str], str]] = {}  # of the lines of files, by identity
+_hashes: dict[int, tuple[list[str], str]] = {}  # by the id of a list of lines
 
 
 def _hash_of_lines(lines: list[str]) -> str:
@@ -189,7 +190,7 @@ _names_known: dict[tuple[CodeType, int], frozenset[str]] = {}
 
 
 def _names(code: CodeType, lines: list[str]) -> frozenset[str]:
-    """Return all names in the text of a function; the byte code lacks those of annotations."""
+    """Return all names in the text of a function, as byte code lacks the names in annotations."""
     key = code, id(lines)
     if key not in _names_known:
         first = code.co_firstlineno

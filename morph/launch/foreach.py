@@ -23,7 +23,7 @@ from morph.runtime.timing import timing
 
 BALANCE = ("auto", "thread", "warp", "block", "grid")
 
-# the compiler takes half of the time of `import morph`, so it is imported at the first launch
+# the compiler would double the time of `import morph`, so the first launch imports it
 _launch_for: Hook[Any] = Hook("morph.launch.lookup:launch_for")
 _accept: Hook[None] = Hook("morph.launch.lookup:accept")
 _run_parts: Hook[None] = Hook("morph.launch.sections:run_parts")
@@ -32,7 +32,7 @@ _available_threads: Hook[int] = Hook("morph.launch.scratch:available_threads")
 
 def _first_launch_for(*request: Any) -> Any:
     global launch_for
-    launch_for = _launch_for.provider()  # spares a call at each launch
+    launch_for = _launch_for.provider()  # saves a function call at each launch
     return launch_for(*request)
 
 
@@ -49,7 +49,7 @@ _eager = _Eager()
 
 
 def available_threads() -> int:
-    """Give how many CPU threads a launch has now; fewer while other processes use the cores."""
+    """Number of CPU threads of a launch now: fewer while other processes use the cores."""
     return _available_threads()
 
 
@@ -59,7 +59,7 @@ class Program(Launchable):
     kind = "program"
 
     def __call__(self, *args: Any) -> Any:
-        """Run fused; on the ``python`` device, or if it is `checked`, eagerly.
+        """Run as one launch; on the ``python`` device, or if `checked`, as eager Python.
 
         A program that runs eagerly calls other programs eagerly, and gets their results unchanged.
         """
@@ -91,11 +91,11 @@ class Program(Launchable):
         return self._interpreted(args)
 
     def _interpreted(self, args: tuple[Any, ...]) -> Any:
-        """Run as plain Python; the result is a Python scalar, as that of a fused launch."""
+        """Run as plain Python; the result is a Python scalar, as for a fused launch."""
         if _eager.active:
             return self.__wrapped__(*args)
         _eager.active = True
-        before = collected.set(None)  # its launches are no sections of the caller
+        before = collected.set(None)  # its launches are not sections of the calling block
         try:
             result = self.__wrapped__(*args)
         finally:
@@ -150,8 +150,8 @@ def program(function: Callable[..., Any]) -> Program:
     Parameters
     ----------
     function : function
-        ``while``, ``if``, scalars, `foreach`, swaps of collections, flags.  What it computes does
-        not depend on the decorator: without it, the same function runs launch by launch.
+        ``while``, ``if``, scalars, `foreach`, swaps of collections, flags.  The
+        results do not depend on the decorator: without it, the function runs launch by launch.
 
     Returns
     -------
@@ -176,30 +176,32 @@ def foreach(
     Parameters
     ----------
     items : Table, Collection, Set or Scalars, or a slice of a table or collection
-        What to run over, a set for the rows of its table; deleted rows are passed over.
+        The rows or items to run on; a set stands for the rows of its table.  Deleted rows are
+        skipped.
     kernel : Kernel
         Its first parameter is the item, the others are ``args``.
     *args : Graph, Table, column, Collection, Set, Flag, Scalars, Row, Function, or number
-        All objects on the device of ``items``.
+        All objects lie on the device of ``items``.
     where : callable, optional
-        A lambda or a `func` of the item; items for which it is false are passed over.
+        A lambda or a `func` of the item; items for which it is false are skipped.
     together : bool
-        Of a kernel with ``single(collection)``: all items gather and claim before any commits, so
-        that the winners depend on positions in ``items`` and not on the number of threads.
+        For a kernel with ``single(collection)``: all items claim before any item commits, so that
+        the winners depend on positions in ``items`` and not on the number of threads.
     balance : {"auto", "thread", "warp", "block", "grid"}
-        How many threads share the edges of one item, where the kernel ends in a loop over them that
-        can be shared: one; those of a warp; all; or, by default, as many as there are edges for.
-        Items of a kernel with shared arrays: one; those of a warp; else those of a GPU's block.
-        The result is the same.
+        Which threads share the edges of one item, if the kernel ends in a loop over them that can
+        be shared: one thread; a warp ("warp", "block"); all ("grid"); "auto" decides by the number
+        of edges.  An item of a kernel with shared arrays is executed by one thread ("thread"), a
+        warp ("warp"), else by a GPU's block.  The result is the same.
     ahead : Collection, optional
-        One that the kernel adds to, with rows and columns like those of ``items``: in a program,
-        the thread that adds an item may run it at once instead.  So the result of the program must
-        not depend on which items run in which step.
+        A collection that the kernel adds to, with the same element type and columns as ``items``:
+        in a program, the thread that adds an item may execute it in the same step.  The result of
+        the program must not depend on the step in which an item is executed.
     until_empty : bool
-        The items that the kernel adds to the collection ``items`` run in the same step, in any
-        order, on idle threads; at the end ``items`` is empty.
+        The items that the kernel adds to the collection ``items`` are executed in the same step, in
+        any order, by idle threads; at the end ``items`` is empty.
     check : bool, optional
-        Check every access, see `checked`; by default as the block around it, or MORPH_CHECK.
+        Check every access, see `checked`; the default is that of the enclosing block, else of
+        MORPH_CHECK.
 
     Raises
     ------
@@ -208,15 +210,15 @@ def foreach(
     CheckError
         If the launch is checked, and an item breaks a rule of the language.
     TypeError
-        If an argument is none of the above, or lies on another device.
+        If an argument is none of these, or lies on another device.
     ValueError
-        If ``together`` are more items than a GPU has threads at once: 256 to 512 for each of its
-        multiprocessors; if ``balance`` is none of these; if ``ahead`` is not among ``args``; or
+        If ``together`` is set for more items than a GPU has resident threads: 256 to 512 on each
+        multiprocessor; if ``balance`` is none of these; if ``ahead`` is not among ``args``; or
         if ``until_empty`` comes with ``balance``, ``ahead`` or ``together``.
 
     Notes
     -----
-    One foreach is one launch and one barrier: all its changes are seen by the next.
+    One foreach is one launch and one barrier: the next foreach sees all its changes.
     """
     if kernel.__class__ is not Kernel:
         raise TypeError(f"foreach runs a @kernel, not {shown(kernel)}")
@@ -236,7 +238,7 @@ def foreach(
         raise ValueError("until_empty takes a whole collection, not a slice")
     waiting = collected.get()
     if waiting is not None and sys._getframe(1).f_globals.get("__name__", "").startswith("morph."):
-        waiting = None  # the library's functions use at once what their kernels compute
+        waiting = None  # the library's functions read the results of their kernels at once
     if waiting is not None or kernel.parts:
         if until_empty:
             raise ValueError("until_empty goes without sections and barrier()")
@@ -256,7 +258,7 @@ def foreach(
             continue
         if not (until_empty and checks):
             return
-        items._drop(last)  # a checked launch runs one round: only items of a round can race
+        items._drop(last)  # a checked launch runs one round, as races are found within a round
         if items.empty:
             return
 

@@ -15,10 +15,10 @@ from morph.launch.violations import error
 
 
 class InterpretedLaunch(Launch):
-    """One interpreted unit, bound to objects: the interpreter takes these, not addresses."""
+    """One interpreted unit, bound to objects: the interpreter uses objects instead of addresses."""
 
     def _fill(self, running: bool = False) -> None:
-        """Note the versions only."""
+        """Record the versions only."""
         epoch = latest.epoch
         self._record_versions()
         self.epoch = epoch

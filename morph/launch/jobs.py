@@ -1,4 +1,4 @@
-"""Sections that run at the same time: on the GPUs by a thread each, on the host by the caller."""
+"""Runs sections concurrently: a host thread for each section on GPUs, the caller for the others."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Section:
     place : str
         File and line, for errors.
     users : list
-        The graphs that it uses, and its tables and collections without a graph.
+        The graphs that it uses, and the tables and collections that belong to no graph.
     devices : list of Device
-        Of these.
+        The devices of ``users``.
     """
 
     def __init__(self, function: Callable[[], Any], place: str, objects: Iterable[Any]) -> None:
@@ -41,14 +41,14 @@ class Section:
         self._error: BaseException | None = RuntimeError("the section has not run")
 
     def result(self) -> Any:
-        """Give what the function returned.
+        """Return the result of the function.
 
         Raises
         ------
         RuntimeError
             If the block has not ended, or its sections have not run because it raised an error.
         BaseException
-            What the function raised.
+            The error that the function raised.
         """
         if self._error is not None:
             raise self._error
@@ -58,11 +58,11 @@ class Section:
     def is_here(self) -> bool:
         """Whether the section runs in the calling thread.
 
-        Only there a signal ends launches on the host, which use all cores anyway; and MPI ranks
-        exchange in the order of the block.
+        A signal interrupts launches on the host only in that thread, and one launch uses all cores;
+        MPI ranks exchange data in the order of the block.
         """
-        apart = any(len(x.here) < len(x.devices) for x in self.users if in_parts(x))
-        return apart or any(d.on_host for d in self.devices)
+        distributed = any(len(x.here) < len(x.devices) for x in self.users if in_parts(x))
+        return distributed or any(d.on_host for d in self.devices)
 
     def execute(self) -> None:
         """Call the function, and keep its result or its error."""
@@ -75,7 +75,7 @@ class Section:
                 raise
 
     def failed(self) -> list[BaseException]:
-        """Give the error of the function, if it raised one."""
+        """Return the error of the function, if it raised one."""
         return [] if self._error is None else [self._error]
 
 
@@ -98,7 +98,7 @@ class Sections:
         Returns
         -------
         Section
-            After the block, ``result()`` gives what the function returned.
+            After the block, ``result()`` returns the result of the function.
         """
         if not callable(function):
             raise TypeError(f"run takes a function and its arguments, not {shown(function)}")
@@ -111,7 +111,7 @@ class Sections:
 
 
 def used(objects: Iterable[Any]) -> list[Any]:
-    """Give the graphs of objects, and tables and collections without a graph; each once."""
+    """Return the graphs of objects, and the tables and collections without a graph, each once."""
     found = {}
     for x in flat(tuple(objects)):
         x = owner(x.store if isinstance(x, RowRange) else x)
@@ -134,9 +134,9 @@ def run_together(sections: Sequence[Section]) -> None:
     Raises
     ------
     ValueError
-        Before any runs, if two use the same graph.
+        If two sections use the same graph; then none has run.
     BaseException
-        The error of a section, when all have ended; of several, an ``ExceptionGroup``.
+        The error of a section, raised when all have ended; an ``ExceptionGroup`` if several fail.
     """
     users: dict[int, Section] = {}
     for s in sections:
@@ -157,7 +157,7 @@ def run_together(sections: Sequence[Section]) -> None:
             s.execute()
         for t in threads:
             t.join()
-    except BaseException:  # of a signal handler
+    except BaseException:  # raised by a signal handler
         for device in {d for s in others for d in s.devices}:
             _scratch(device).stop()
         for t in threads:

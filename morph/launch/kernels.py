@@ -16,8 +16,8 @@ from morph.language.messages import shown
 from morph.language.source import read
 
 TARGETS = ("cpu", "cuda")  # of generated C++
-IMPORTED = time.time()  # before the compiler
-launch_on_parts: Hook[Any] = Hook()  # partition.execution
+IMPORTED = time.time()  # earlier than the import of the compiler, see `records`
+launch_on_parts: Hook[Any] = Hook()  # provided by partition.execution
 
 
 class Function:
@@ -26,10 +26,10 @@ class Function:
     Attributes
     ----------
     interruptible : bool
-        Whether signal handlers run while it is launched, and end the launch if they raise.
+        Whether signal handlers run during a launch, and end it if they raise.
     made_by : (str, tuple) or None
-        Of a function that a Python function has returned: that function, as ``"module:name"``, and
-        its arguments, by which `morph.launch.common_units` makes it again.
+        The Python function that returned this one, as ``"module:name"``, and its arguments, with
+        which `morph.launch.common_units` makes it again.  None for a function of a module.
     """
 
     kind = "func"
@@ -46,7 +46,7 @@ class Function:
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__doc__ = function.__doc__
         self._definition: Definition | None = None
-        self.lines = remember(function)  # of its file
+        self.lines = remember(function)  # the lines of its file
 
     @property
     def definition(self) -> Definition:
@@ -58,7 +58,7 @@ class Function:
 
     @property
     def part(self) -> int | None:
-        """Which part of a kernel that ``barrier()`` divides this is; None of a whole one."""
+        """The index of this part of a kernel divided by ``barrier()``; None for a whole kernel."""
         return None if self._definition is None else self._definition.part
 
     def __copy__(self) -> Self:
@@ -68,7 +68,7 @@ class Function:
         return self
 
     def __reduce__(self) -> str:
-        """Give `pickle` the name, as of a function: loading imports the module."""
+        """Pickle the name, as for Python functions: loading imports the module."""
         found: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
             found = getattr(found, part, None)
@@ -80,7 +80,7 @@ class Function:
         return str(self.__qualname__)
 
     def __call__(self, *args: Any) -> Any:
-        """Refuse: only kernels call functions of the language."""
+        """Raise an error: only kernels call functions of the language."""
         raise TypeError(
             f"{self.__name__} is a @{self.kind}: it runs inside kernels, not on the host"
         )
@@ -95,9 +95,9 @@ class Launchable(Function):
     Attributes
     ----------
     launches : dict
-        By key of the arguments, each `morph.launch.launcher.Launch` bound so far; the latest last.
+        Each `morph.launch.launcher.Launch` bound so far, by the key of its arguments; latest last.
     statics : tuple of int
-        The positions of the arguments, the item left out, whose values a kernel has compiled in.
+        The positions of the arguments (without the item) whose values are compiled into a kernel.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -111,7 +111,7 @@ class Launchable(Function):
         Parameters
         ----------
         target : {"cpu", "cuda"}
-            With ``"cpu"`` or ``"cuda"``: one text serves both; the target names the prelude's side.
+            The text is the same for both; the targets differ in the prelude.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class Kernel(Launchable):
         return part
 
     def __call__(self, *args: Any) -> Any:
-        """Refuse: a kernel runs through `foreach`."""
+        """Raise an error: kernels are executed by `foreach`."""
         raise TypeError(
             f"{self.__name__} is a @kernel: run it with foreach(items, {self.__name__}, ...)"
         )

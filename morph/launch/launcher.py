@@ -11,6 +11,7 @@ import logging
 import struct
 import weakref
 from collections.abc import Iterable, Sequence
+from copy import copy
 from operator import attrgetter
 from typing import Any
 
@@ -51,21 +52,21 @@ VERSION, CALL = attrgetter("version"), weakref.ref.__call__
 
 
 class Launch:
-    """One unit, bound to the objects that it runs on; the references to these are weak.
+    """One unit, bound by weak references to the objects that it runs on.
 
     Attributes
     ----------
     arguments : ndarray of uint64
-        The argument block.  Addresses, and other fields that follow from the objects' versions, are
-        written when a version has changed; scalars at each launch.
+        The argument block.  Addresses and other properties of objects are written when an object's
+        version has changed; scalars at each launch.
     epoch : int
         `morph.data.versions.latest` when the versions were last compared.
     """
 
     def __init__(
-        self, what: Launchable, compiled: Compiled, slots: Slots, memory: Scratch | None = None
+        self, function: Launchable, compiled: Compiled, slots: Slots, memory: Scratch | None = None
     ) -> None:
-        self.what = what
+        self.function = function
         self.device = compiled.device
         self.scratch = scratch(compiled.device) if memory is None else memory
         self.on_host = self.device.on_host
@@ -79,7 +80,7 @@ class Launch:
         self._use(compiled)
 
     def _use(self, compiled: Compiled) -> None:
-        """Make this the unit that is launched, and resolve the slots that its launches handle."""
+        """Set the unit that is launched, and resolve the slots that the launcher updates."""
         self.compiled = compiled
         self.mode = (faults, seed)
         self._load()
@@ -88,11 +89,11 @@ class Launch:
         self.state = self.scratch.state_for(State.VARS + compiled.state)
         self.reported = self.state.size <= STATE  # the state is part of `Scratch.results`
         self.epoch = self.most_items = self.most_edges = 0
-        self.checked = -1  # `latest.epoch` when the text was last found to fit
-        self.scratch_version = -1  # when the addresses of the scratch arrays were written,
-        self.threads = 0  # and the limit of threads at that time
+        self.checked = -1  # `latest.epoch` when `_same_types` last held
+        self.scratch_version = -1  # of the scratch arrays whose addresses were written,
+        self.threads = 0  # and the limit of CPU threads at that time
         self.versions: list[int] = []
-        self.shapes: list[Any] = []  # `_shape` of the objects, when they were last found to fit
+        self.shapes: list[Any] = []  # `_shape` of the objects when `_same_types` last held
         self.domains = [self.refs[slot] for slot in compiled.domains]
         self.together = [self.refs[slot] for slot in compiled.together]
         self.touches = [self.refs[slot] for slot in compiled.touches]
@@ -101,7 +102,7 @@ class Launch:
         self.deletes = [self.refs[slot] for slot in compiled.deletes]
 
     def _load(self) -> None:
-        """Take the latest binary of the unit."""
+        """Load the latest binary of the unit."""
         self.builds = self.compiled.builds
         self.binary = self.compiled.binary(*self.mode)
 
@@ -115,10 +116,26 @@ class Launch:
         may = self.compiled.cuts or self.rebuilds
         return bool(may) and by_steps(self.compiled, self.objects)
 
+    def ends_at_once(self) -> bool:
+        """Whether it is a program whose launches end without work for the host."""
+        c = self.compiled
+        others = self.reshapes or self.rebuilds or self.deletes or self.together or self.made
+        special = c.checked or c.claims or c.cuts or c.queues or c.numbers is None or not c.names
+        return c.fused and c.returns is not None and self.reported and not (others or special)
+
+    def separate(self) -> Launch:
+        """Return this launch with an argument block of its own."""
+        made = copy(self)
+        made.arguments = self.arguments.copy()
+        made.buffer = made.arguments.data
+        made.versions = []
+        made.epoch, made.scratch_version = 0, -1
+        return made
+
     def edit(self, text: str) -> None:
-        """Replace the text of the unit, for all launches of it, present and future."""
+        """Replace the text of the unit, for all existing and future launches of it."""
         self.compiled.edit(text, faults, seed)
-        for launch in self.what.launches.values():
+        for launch in self.function.launches.values():
             if launch.compiled is self.compiled:
                 launch._use(self.compiled)
 
@@ -128,16 +145,16 @@ class Launch:
             return False
         if self._current():
             return True
-        self.versions = []  # the arguments are written again
+        self.versions = []  # so that `_renew` writes the argument block again
         return self._same_types()
 
     def _outdated(self) -> bool:
-        """Whether changes by another thread since `fits` have made the text wrong."""
+        """Whether another thread, after `fits`, has changed a type that the text depends on."""
         return self.checked != latest.epoch and not self._same_types()
 
     def _current(self) -> bool:
         """Whether the addresses in the argument block are valid."""
-        epoch = latest.epoch  # before the versions: a change of one changes the epoch afterwards
+        epoch = latest.epoch  # read before the versions, as a version changes before the epoch
         if epoch == self.epoch:
             return True
         try:
@@ -161,7 +178,7 @@ class Launch:
             self.checked = epoch
             return True
         fresh = Slots()
-        for slot, obj in self.objects.items():  # as when it was bound
+        for slot, obj in self.objects.items():  # in the order of `binding`
             if "." not in slot:
                 fresh.of(obj, slot)
         compiled = self.compiled
@@ -174,12 +191,12 @@ class Launch:
     # --- running ---------------------------------------------------------------------------------
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
-        """Launch, by one thread or GPU block if ``alone``; re-execute until every item has run.
+        """Launch, by one thread or GPU block if ``alone``; repeat it until every item has run.
 
         Raises
         ------
         Outdated
-            If another thread has changed the objects so that they need another launch.
+            If another thread has changed an object's type, so that another unit is needed.
         """
         shared, numbers = self.scratch, self.compiled.numbers
         values = self._values(args, where) if numbers is None else numbers(args)
@@ -188,7 +205,7 @@ class Launch:
                 raise RuntimeError("a signal handler that interrupts a launch cannot launch")
             for ref, _ in self.reshapes:
                 ref().may_change()  # type: ignore[union-attr]
-            if not self._current():  # or another thread has launched or changed something
+            if not self._current():  # also after a launch or change by another thread
                 self._renew()
             failed, graphs = True, self._begin() if self.reshapes else ()
             shared.running = True
@@ -214,7 +231,7 @@ class Launch:
         Raises
         ------
         Outdated
-            If the objects need another launch.
+            If an object's type has changed, so that another unit is needed.
         """
         if self._outdated():
             raise Outdated
@@ -223,11 +240,11 @@ class Launch:
         self._fill()
 
     def _begin(self) -> list[tuple[Any, Before, bool]]:
-        """Return graphs whose points or edges may change, their counters, and whether ends move."""
+        """Return the graphs that may change, their counters, and whether edges get other ends."""
         graphs = [(ref(), moved) for ref, moved in self.reshapes]
         fused, rebuilt = self.compiled.fused, self._rebuilt()
         return [
-            # a program that changes edges and traverses none may reuse those that it has deleted
+            # a program that changes edges, and traverses none, may recycle deleted edges
             (g, begin_launch(g, fused and g not in rebuilt), moved)
             for g, moved in graphs
             if g is not None
@@ -263,19 +280,19 @@ class Launch:
                     store.touched()
 
     def _release(self) -> None:
-        """Release the deleted rows of tables to which nothing can refer."""
+        """Recycle the deleted rows of tables that no column refers to."""
         for ref in self.deletes:
             if (table := ref()) is not None:
                 release(table)
 
     def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
-        """The scalar arguments, and the captured numbers of the kernel and the filter."""
+        """The scalar arguments, and the numbers that the kernel and the filter capture."""
         origins = self.compiled.origins
         return [args[o] if isinstance(o, int) else self._captured(o, where) for o in origins]
 
     def _captured(self, origin: tuple[str, str], where: Any) -> Any:
         kind, name = origin
-        function: Any = where if kind == "where" else self.what.__wrapped__
+        function: Any = where if kind == "where" else self.function.__wrapped__
         name, *fields = name.split(".")
         value = function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
         for field in fields:  # of a bundle
@@ -283,7 +300,7 @@ class Launch:
         return value
 
     def _fill(self, running: bool = False) -> None:
-        """Write the addresses of the objects' arrays; note versions and bounds of item counts."""
+        """Write the addresses of the objects' arrays; record versions and bounds of item counts."""
         compiled, objects = self.compiled, self.objects
         self.versions, epoch = [], latest.epoch
         for slot, directions in compiled.rebuilds.items():
@@ -358,7 +375,7 @@ class Launch:
             self._resume(1 if alone else most, most)
 
     def _prepare(self, values: Sequence[Any], team: int, most: int) -> None:
-        """Write what a launch needs, for a team of at most ``most`` CPU threads."""
+        """Write the fields that change at each launch, for at most ``most`` CPU threads."""
         s, compiled = self.scratch, self.compiled
         if values:
             self._pack(values)
@@ -370,7 +387,7 @@ class Launch:
             s.begin()
         if self.scratch_version != s.version or self.threads != most:
             self._fill_shared(most)
-        if compiled.fused and self.on_host:  # a GPU's is not read
+        if compiled.fused and self.on_host:  # kernels of a GPU initialise it
             self.state[:] = 0
 
     def _finish(self, status: memoryview, rounds: int = 0) -> None:
@@ -384,7 +401,7 @@ class Launch:
             raise violation(compiled.unit, v, self.objects)
 
     def _resume(self, team: int, most: int, full: bool = True) -> None:
-        """Prepare the execution of deferred items; grow what was ``full``."""
+        """Prepare the execution of deferred items; grow stores and lists if one was ``full``."""
         if full:
             self._handle_overflow(self._queue())
             if self.together and not self.on_host:
@@ -392,11 +409,11 @@ class Launch:
             if self.compiled.lists:
                 self.scratch.grow_high_degree_list(self._most_threads(most))
         self._fill_shared(most)
-        # the launch keeps its number, so locks acquired by the first execution stay acquired
+        # the launch keeps its number, so that locks of the first execution stay acquired
         RUN.pack_into(self.buffer, self.compiled.run_offset, 1, self.scratch.launches, team)
 
     def _pack(self, values: Sequence[Any]) -> None:
-        """Write the numbers among the arguments."""
+        """Write the scalar arguments."""
         compiled = self.compiled
         try:
             compiled.scalars.pack_into(self.buffer, compiled.first_scalar, *values)
@@ -427,14 +444,14 @@ class Launch:
             raise ValueError(f"{n} items together, but {self.device.name} runs {most} at once")
 
     def _handle_overflow(self, queue: str = "") -> None:
-        """Grow the stores that were full, so that the deferred items can run.
+        """Grow the stores that were full, so that the deferred items can be executed.
 
-        If they are items of the collection ``queue``, its finished items may be dropped instead.
+        If the collection ``queue`` is full, its finished items may be removed instead.
         """
         status = self.device.to_host(self.scratch.status).copy()
         if place := int(status[Status.EXCEEDED]):
             raise past_limit(self.compiled.unit, place - 1)
-        failed, stands_for, objects = int(status[Status.FAILED]), self._stands_for(), self.objects
+        failed, current, objects = int(status[Status.FAILED]), self._current_slots(), self.objects
         _logger.debug("%s: %d items are executed again", self.compiled.title, failed)
         for slot in self.compiled.touches:
             objects[slot].touched()
@@ -442,7 +459,7 @@ class Launch:
             release_before_rebuild(g)
         for full, store in zip(status[Status.STORES :], self.compiled.stores, strict=False):
             if full:
-                obj = objects[stands_for.get(store.slot, store.slot)]
+                obj = objects[current.get(store.slot, store.slot)]
                 obj.touched()
                 if store.slot != queue or not self._drop_finished(obj):
                     obj._extend_capacity(failed)
@@ -458,7 +475,7 @@ class Launch:
         self._fill(running=True)
 
     def _queue(self) -> str:
-        """The slot of the queue, if the step in which items failed runs until a queue is empty."""
+        """The slot of the queue, if the step with deferred items runs until a queue is empty."""
         compiled, block, step = self.compiled, 0, 0
         if not compiled.queues:
             return ""
@@ -468,7 +485,7 @@ class Launch:
         return queue_of(compiled.unit, block, step)
 
     def _drop_finished(self, queue: Any) -> bool:
-        """Drop the items of a full queue that have run, if this frees half of its capacity."""
+        """Remove finished items from a full queue, if this frees half of its capacity."""
         bits, (first, last) = self.scratch.bits["deferred"], queue.span()
         with self.device.active():
             at = self.device.xp.arange(first, last)
@@ -485,17 +502,17 @@ class Launch:
         return True
 
     def _match_capacity(self, slot: str, capacity: int) -> None:
-        """Give as much capacity to the collections that the program will swap with this one."""
+        """Grow the collections that the program swaps with this one to the same capacity."""
         if self.compiled.ahead:
-            return  # queues of such a step lie behind the last item, which `resize` does not copy
+            return  # asynchronous queues lie behind the last item, and `resize` does not copy them
         slots = {slot, *(dict(p).get(slot, slot) for p in self.compiled.permutations)}
         for obj in (self.objects[s] for s in slots):
             if obj.capacity < capacity:
                 obj.touched()
                 obj.resize(capacity)
 
-    def _stands_for(self) -> dict[str, str]:
-        """The slot that each swapped slot denotes at the step that the program has reached."""
+    def _current_slots(self) -> dict[str, str]:
+        """Map each swapped slot to the slot that holds its data at the current step."""
         permutations = self.compiled.permutations
         return (
             dict(permutations[int(self.device.to_host(self.state)[State.PERMUTATION])])
@@ -512,7 +529,7 @@ class Launch:
 
 
 def _scalars(store: Store, device: Device) -> Table:
-    """Make the table of scalars that a program makes; the program assigns their values."""
+    """Allocate a table of scalars that a program creates; the program assigns their values."""
     made = Table("scalars", device)
     for c in store.columns:
         made.add(c.name, to_dtype(c.dtype))
@@ -521,9 +538,9 @@ def _scalars(store: Store, device: Device) -> Table:
 
 
 def _shape(obj: Any) -> Any:
-    """A value that changes whenever the compiler's description of an object may change.
+    """A value that changes if the compiler's description of an object may have changed.
 
-    It is cheaper than the description.  New rows do not change it.
+    It is cheaper to compute than the description; new rows do not change it.
     """
     if obj.kind == "graph":
         return obj.directed, obj.out_identity, obj.gapped, obj.tiled, len(obj.tables)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lock_of(objects: Iterable[Any]) -> AbstractContextManager[Any]:
-    """Return the lock of the objects' graph; for several graphs, their locks in a fixed order."""
+    """Return the lock of the objects' graph, or the locks of several graphs in a fixed order."""
     graphs = [o if o.kind == "graph" else o.graph for o in objects]
     locks = {id(g._lock): g._lock for g in graphs if g is not None}
     if len(locks) < 2:
@@ -22,6 +22,11 @@ class Locks:
 
     def __init__(self, locks: list[Any]) -> None:
         self.locks = locks
+
+    @classmethod
+    def of(cls, locks: Iterable[Any]) -> Locks:
+        """Several locks, some of which are of this class."""
+        return cls([x for lock in locks for x in (lock.locks if isinstance(lock, cls) else [lock])])
 
     def __enter__(self) -> None:
         for taken, lock in enumerate(self.locks):

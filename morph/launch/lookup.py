@@ -37,7 +37,7 @@ from morph.launch.slots import OBJECTS, Slots, in_parts, owner
 from morph.runtime.device import Device
 
 interpreted: Hook[Launch] = Hook("morph.launch.interpreted:InterpretedLaunch")
-MOST_LAUNCHES = 64  # bound launches that one kernel remembers
+MOST_LAUNCHES = 64  # cached launches of one kernel or program
 _binding = threading.RLock()  # one thread compiles at a time
 _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
 _shapes: dict[tuple[type, ...], Shape] = {}
@@ -67,11 +67,11 @@ class Shape:
 
 
 def launch_for(
-    what: Launchable, items: Any, args: tuple[Any, ...], where: Where,
+    function: Launchable, items: Any, args: tuple[Any, ...], where: Where,
     together: bool = False, balance: str = "auto", checked: bool = False,
     until_empty: bool = False,
 ) -> tuple[Launch | None, tuple[Any, ...]]:  # fmt: skip
-    """The launch that fits the arguments, and these without bundles.  No launch: run eagerly."""
+    """The launch for the arguments, and the flattened arguments.  None: run eagerly."""
     types = tuple(map(type, args))
     shape = _shapes.get(types)
     if shape is None:
@@ -95,45 +95,45 @@ def launch_for(
         key = shape.key(args, id(items), *options, *filter_key(where), closure_key(where))
     if bounds:
         key, args = (*key, "bounded"), (*args, *bounds)
-    if what.statics:
-        key = (*key, *(repr(given[i]) for i in what.statics if i < len(given)))
-    found = what.launches.get(key)
+    if function.statics:
+        key = (*key, *(repr(given[i]) for i in function.statics if i < len(given)))
+    found = function.launches.get(key)
     if found is not None and found.fits():
         return None if found.by_steps() else found, args
     if in_parts(items) or any(map(in_parts, args)):
-        return launch_on_parts(what, over, given, where, key, *options), args
-    device = _device(what, items, args)
+        return launch_on_parts(function, over, given, where, key, *options), args
+    device = _device(function, items, args)
     with lock_of(_objects(items, args)), _binding, deep():
-        found = what.launches.get(key)
-        if found is not None and found.fits():  # another thread was first
+        found = function.launches.get(key)
+        if found is not None and found.fits():  # bound by another thread meanwhile
             return None if found.by_steps() else found, args
-        request = Request(what, items, given, where, device, *options, bool(bounds))
+        request = Request(function, items, given, where, device, *options, bool(bounds))
         compiled, slots = _accepted(request)
-        if what.kind == "program" and device.interprets:
+        if function.kind == "program" and device.interprets:
             return None, args
         _same_device(slots.objects.values(), device)
         if by_steps(compiled, slots.objects):
             return None, args
-        what.launches.pop(key, None)
-        while len(what.launches) >= MOST_LAUNCHES:
-            del what.launches[next(iter(what.launches))]
+        function.launches.pop(key, None)
+        while len(function.launches) >= MOST_LAUNCHES:
+            del function.launches[next(iter(function.launches))]
         bound = interpreted if device.interprets else Launch
-        what.launches[key] = launch = bound(what, compiled, slots)
+        function.launches[key] = launch = bound(function, compiled, slots)
         launch.checked = latest.epoch
         return launch, args
 
 
-def accept(what: Launchable, args: tuple[Any, ...]) -> None:
-    """Refuse a program that does not compile, before it runs as plain Python."""
+def accept(function: Launchable, args: tuple[Any, ...]) -> None:
+    """Compile a program before it runs as plain Python, to raise the compiler's errors."""
     if any(map(in_parts, flat(args))):
-        launch_on_parts(what, None, args, None, None)
+        launch_on_parts(function, None, args, None, None)
         return
-    accepted(Request(what, None, args, None, _device(what, None, args)))
+    accepted(Request(function, None, args, None, _device(function, None, args)))
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Compile in this thread only, with enough stack."""
+    """Hold the compiler's lock, and enlarge the stack."""
     with _binding, deep():
         yield
 
@@ -151,7 +151,7 @@ def _accepted(request: Request) -> tuple[Compiled, Slots]:
     except LanguageError as error:
         raise LanguageError(error.problem, error.pos, error.hint) from None
     except RecursionError:
-        source = request.what.definition.source
+        source = request.function.definition.source
         problem = f"{source.name!r} is nested too deeply"
         raise LanguageError(problem, source.pos(source.tree), "split it into functions") from None
 
@@ -162,14 +162,14 @@ def _is_called(t: type) -> bool:
 
 
 def _is_on_parts(t: type) -> bool:
-    """Whether objects of a type have something on each part: not views, which each access makes."""
+    """Whether an object of a type spans the parts of a graph; false for views."""
     return hasattr(t, "on_parts")
 
 
 def _other_key(a: Any) -> Any:
-    """The identity of a row's table or of a column; others are refused when the launch is bound."""
+    """The identity of a row's table or of a column; binding refuses other objects."""
     if isinstance(a, ColumnView):
-        current = a.store.columns.get(a.column.name) is a.column  # else it is refused
+        current = a.store.columns.get(a.column.name) is a.column  # binding refuses a stale column
         return id(a.store), a.column.name, current
     if isinstance(a, Row):
         return id(a.table)
@@ -179,8 +179,8 @@ def _other_key(a: Any) -> Any:
     return None
 
 
-def _device(what: Launchable, items: Any, args: tuple[Any, ...]) -> Device:
-    if what.kind == "kernel" and not isinstance(items, Table | Collection):
+def _device(function: Launchable, items: Any, args: tuple[Any, ...]) -> Device:
+    if function.kind == "kernel" and not isinstance(items, Table | Collection):
         raise TypeError(f"foreach runs over a table or a collection, not {shown(items)}")
     objects = _objects(items, args)
     if not objects:
@@ -202,7 +202,7 @@ def _same_device(objects: Iterable[Any], device: Device) -> None:
 
 
 def _forked() -> None:
-    """In a child process: its other threads are gone."""
+    """Replace the lock in a child process, as a thread of the parent may hold it."""
     global _binding
     _binding = threading.RLock()
 

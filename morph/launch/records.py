@@ -1,8 +1,8 @@
-"""Records of units in the cache: a process that finds one does not parse, check or print the unit.
+"""Cached records of units: a process that finds a record need not compile the unit to C++.
 
-A record is the outline of a unit and its text.  Its key is a hash of all that decides them: the
-description of the launch, the Python values that are compiled in (`fingerprint`), the compiler, and
-the version of Python.  Records are JSON; only known types are decoded.
+A record is the outline of a unit and its text.  Its key is a hash of all inputs of the compilation:
+the description of the launch, the Python values that are compiled in (`fingerprint`), the compiler,
+and the version of Python.  Records are JSON; only known types are decoded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from morph.runtime.toolchain import cache, shipped
 enabled = True
 FORMAT = 2
 PACKAGE = Path(__file__).parents[1]
-COMPILER = ("compiler", "language", "launch", "prelude.py")  # what decides a unit's text
+COMPILER = ("compiler", "language", "launch", "prelude.py")  # files that a unit's text depends on
 KINDS = {k.__name__: k for k in (
     Field, types.Column, types.GraphInfo, types.Handle, types.Object, types.Scalar, types.Store,
 )}  # fmt: skip
@@ -61,7 +61,7 @@ class UnitRecorder:
 
     def __init__(self, key: str, names: set[tuple[str, str]], cells: Sequence[Any] = ()) -> None:
         self.key, self.names, self.cells = key, names, cells
-        self.used: list[tuple[str, str]] = []  # those of `names` that the compiler has read
+        self.used: list[tuple[str, str]] = []  # the elements of `names` that the compiler has read
 
     @classmethod
     def of(cls, description: Any) -> UnitRecorder | None:
@@ -79,7 +79,7 @@ class UnitRecorder:
                     found.put(x)
                 else:
                     found.value(x)
-            found.function(description.what, description.what.kind == "kernel")
+            found.function(description.function, description.function.kind == "kernel")
             if description.where is not None:
                 found.function(description.where, True)
         except Unrecordable:
@@ -99,7 +99,7 @@ class UnitRecorder:
             checks = self._dependencies([(m, n) for m, n in known["names"]])
             return Record(Outline(**fields), getters, str(known["text"]), checks)
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
-            return None  # there is none, or of another version
+            return None  # no record, or one of another version
 
     def _dependencies(self, names: list[tuple[str, str]]) -> list[Callable[[], bool]]:
         """Return the comparisons of globals and closures that each launch makes."""
@@ -110,14 +110,14 @@ class UnitRecorder:
             value = vars(namespace[root])[attribute] if attribute else namespace[root]
             made.add(lambda: None, value, (id(namespace), name), namespace)
         for variable, of in self.cells:
-            again = partial(_content, variable, of)
-            made.add(again, again())
+            current = partial(_content, variable, of)
+            made.add(current, current())
         return made.checks
 
     def is_recordable(
         self, dependencies: Dependencies, objects: Mapping[str, Any], known: int
     ) -> bool:
-        """Whether a unit depends on its key alone, and on no object but the ``known`` arguments."""
+        """Whether a unit depends only on its key, and on no object but its ``known`` arguments."""
         self.used = dependencies.names
         used = [(m, n.partition(".")[0]) for m, n in self.used]
         importable = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in used)

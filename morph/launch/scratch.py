@@ -1,4 +1,4 @@
-"""Memory that all launches on a device share: status, barrier, high-degree list, bitmaps."""
+"""Memory shared by all launches on a device: status, barrier, high-degree list, bitmaps."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ENTRY_BYTES = 64  # bytes of an entry of the list of high-degree vertices
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
 STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
 POOL_WORD = 16  # index in ``barrier`` of the address of the thread pool; see kernels/target_cpu.h
-ROUNDS = 1 << 25  # of claims, then they count from 0 again: a key has bits for twice as many
+ROUNDS = 1 << 25  # of claims before the count restarts at 0; a key has bits for twice as many
 
 
 class Scratch:
-    """Memory that all launches on a device share, so one host thread at a time launches there.
+    """Memory shared by all launches on a device.
 
-    That thread holds ``lock``.
+    One host thread at a time launches on a device: the thread that holds ``lock``.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class Scratch:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.lock = threading.RLock()
-        self.dirty = False  # a launch that can fail has begun, and not ended as it should
-        self.running = False  # a launch is under way; one thread at a time launches
-        self.claimed: WeakObjects[Any] = WeakObjects()  # stores whose rows have owners
+        self.dirty = False  # a launch that can fail has begun, and not ended normally
+        self.running = False  # a launch is in progress
+        self.claimed: WeakObjects[Any] = WeakObjects()  # stores with owner arrays
         self.results = device.zeros(STATUS + STATE, np.int64)  # fetched together
         self.status = self.results[:STATUS]
         self.report = device.report(self.results)
@@ -61,18 +61,18 @@ class Scratch:
         return checks(self.device)
 
     def allocate(self, items: int, edges: int, threads: int) -> None:
-        """Allocate for a launch over so many items; bits that are set stay.
+        """Allocate the arrays of a launch over ``items`` items; bits that are set are kept.
 
-        There is a zeroed bit for each item, and on a GPU an element of the queue; and a list for
-        the high-degree vertices of so many ``edges``, each with 64 or more (below 0: the launch
-        needs no list).  A thread that could not reserve a place may overrun the list by one.
+        These are a zeroed bit, and on a GPU a queue element, for each item, and a list of the
+        high-degree vertices (64 edges or more) of a graph with ``edges`` edges; a negative number
+        means no list.  A thread that could not reserve an entry may overrun the list by one.
         """
         size = -(-items // 32)
         for kind, bits in self.bits.items():
             if size > bits.size:
                 bigger = self.device.zeros(max(size, 2 * bits.size), np.uint32)
                 self.device.put((bigger[: bits.size], bits))
-                self.version += 1  # before, as everywhere here: an interrupt may come in between
+                self.version += 1  # before the change, in case an interrupt comes in between
                 self.bits[kind] = bigger
         if not self.device.on_host and items > self.queue.size:
             self.version += 1
@@ -81,7 +81,7 @@ class Scratch:
             self._allocate_list(8 * (1024 + edges // 64) + 3 * ENTRY_BYTES * threads)
 
     def grow_high_degree_list(self, threads: int) -> None:
-        """Double the capacity of the list for the entries that wait on it."""
+        """Double the capacity of the list for the entries that it holds."""
         waiting = int(self.device.to_host(self.high_degree[:1])[0]) >> 32
         self._allocate_list((waiting + 4 * threads) * ENTRY_BYTES)
 
@@ -91,7 +91,7 @@ class Scratch:
                 "high_degree": self.high_degree, "queue": self.queue, **self.bits}  # fmt: skip
 
     def _allocate_list(self, side: int) -> None:
-        """Allocate so many bytes on each side of the list; entries stay."""
+        """Allocate ``side`` bytes on each side of the list; entries are kept."""
         old = 4 * (self.high_degree.size - 8)
         if side <= old:
             return
@@ -106,19 +106,19 @@ class Scratch:
         self.high_degree = made
 
     def _list(self, size: int) -> Any:
-        """An empty list of two sides; it knows how many bytes each has."""
+        """An empty list of two sides, with their size in bytes in its header."""
         made = self.device.zeros(8 + 2 * size, np.int64)
         self.device.put((made[1:2], 8 * size))
         return made
 
     def state_for(self, size: int) -> Any:
-        """Memory where a program keeps its state while it runs."""
+        """Memory for the state of a running program."""
         if size > STATE:
             return self.device.zeros(size, np.int64)
         return self.results[STATUS : STATUS + size]
 
     def begin(self) -> None:
-        """Clear the status, whatever stopped the previous launch (memory, an interrupt)."""
+        """Clear the status, also after a launch that an error or interrupt has ended."""
         if self.dirty:
             flags = Status.EXCEEDED, Status.FAILED, Status.LOCAL
             counts = [self.status[k : k + 1] for k in flags] + [self.status[Status.STORES :]]
@@ -127,12 +127,12 @@ class Scratch:
         self.dirty = True
 
     def stop(self) -> None:
-        """End the running launch at its next barrier, and wait for its end."""
+        """End the running launch at its next barrier, and wait until it has ended."""
         self.dirty = True
         self.report.stop(self.barrier, STOP)
 
     def recount(self) -> None:
-        """Count rounds of claims from 0 again: no row has an owner."""
+        """Restart the count of claim rounds at 0: clear the owner of each row."""
         owners = [(store.hidden("owner"), HIDDEN["owner"][1]) for store in self.claimed]
         self.device.put(*owners, (self.status[Status.ROUND : Status.ROUND + 1], 0))
 
@@ -171,7 +171,7 @@ def available_threads() -> int:
 
 
 def _forked() -> None:
-    """In a child process: its other threads are gone, and so are their launches."""
+    """Reset the locks in a child process, which has none of the parent's other threads."""
     for s in _scratch.values():
         s.lock, s.dirty, s.running = threading.RLock(), True, False
         if s.device.on_host:

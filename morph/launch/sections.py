@@ -1,4 +1,4 @@
-"""Sections: calls of `foreach` that run as one step, by a program made for those of a device."""
+"""Sections: the calls of `foreach` on one device run as one step of a generated program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from morph.launch.jobs import Section, Sections, run_together, used
 from morph.launch.slots import in_parts
 
 NUMBERS = (bool, int, float, np.generic)
-MOST = 64  # programs that are remembered
+MOST = 64  # cached programs
 _programs: dict[Any, Program] = {}
 
 
@@ -31,29 +31,30 @@ _programs: dict[Any, Program] = {}
 def sections() -> Iterator[Sections]:
     """Run the calls of `foreach` in the block in one step, with no barrier between them.
 
-    Each call is a section, and so is each function that ``run`` of the block's object is given.
-    All are launched together when the block ends; none if it raises.  They may lie on several
-    devices and partitioned graphs; the calls of `foreach` on one of these are one step.  In a
-    `program` the same statement is one step of the launch.
+    Each call of `foreach`, and each function that is passed to ``run`` of the block's object, is a
+    section.  All are launched together when the block ends; none if it raises.  They may use
+    several devices and partitioned graphs; the calls of `foreach` on one device, or on one
+    partitioned graph, are one step.  In a `program` the same statement is one step of the launch.
 
     Raises
     ------
     LanguageError
-        If a section changes what another one reads or changes, or has ``single(collection)``,
-        which has a barrier of its own; or of more than 8 calls of `foreach` on one device.
+        If a section changes an object that another section reads or changes, or has
+        ``single(collection)``, which contains a barrier; or if there are more than 8 calls of
+        `foreach` on one device.
     ValueError
         If a function uses a graph, or a table without a graph, that another section uses.
     RuntimeError
         If sections are nested.
     BaseException
-        The error of a section, when all have ended; of several, an ``ExceptionGroup``.
+        The error of a section, raised when all have ended; an ``ExceptionGroup`` if several fail.
 
     Notes
     -----
-    A program is compiled for the calls: numbers that kernels and filters capture from an enclosing
-    function are compiled in.  The ``python`` device and checked launches run one section after the
-    other.  Devices work at the same time, but the sections on one follow each other unless they are
-    one step, and so do those on MPI ranks.
+    The calls are compiled to one program; the numbers that kernels and filters capture from an
+    enclosing function become constants.  The ``python`` device and checked launches run the
+    sections in order.  Devices work concurrently; sections on one device, and on MPI ranks, run in
+    order unless they are one step.
     """
     if collected.get() is not None:
         raise RuntimeError("sections cannot be nested")
@@ -80,7 +81,7 @@ def _by_device(found: list[Call]) -> list[list[Call]]:
     """Divide calls into those of each device and of each partitioned graph."""
     steps: dict[Any, list[Call]] = {}
     for c in found:
-        graph = next(iter(used((c.items, *c.args))), None)  # no object: refused by the launch
+        graph = next(iter(used((c.items, *c.args))), None)  # no object: the launch refuses the call
         key = graph if graph is None or in_parts(graph) else graph.device
         steps.setdefault(key, []).append(c)
     return list(steps.values())
@@ -99,7 +100,7 @@ def run_parts(c: Call) -> None:
 
 
 def _check(found: list[Call]) -> None:
-    """Refuse calls whose program does not compile, before any section runs."""
+    """Compile the program of the calls before any section runs, to raise its errors."""
     program = _program_of(found, True)
     if not program.launches:
         _accept(program, tuple(x for c in found for x in _given(c)))
@@ -123,7 +124,7 @@ def _program_of(found: list[Call], sections: bool) -> Program:
 
 
 def _key(c: Call) -> tuple[Any, ...]:
-    """The properties of a call that its program depends on, besides the types of parameters."""
+    """The properties of a call that its program depends on, besides the types of arguments."""
     statics = tuple((type(x), repr(x)) for i, x in enumerate(c.args) if i in c.kernel.statics)
     where: tuple[Any, ...] = (c.where,)
     if isinstance(c.where, FunctionType):  # lambdas of one line may be equal
@@ -143,7 +144,7 @@ def _numbers(where: Any) -> dict[str, Any]:
 
 
 def _value(captured: CellType) -> Any:
-    """The value of a name that a closure captures; None if it has none yet."""
+    """The value of a variable of a closure; None if it is not assigned yet."""
     try:
         return captured.cell_contents
     except ValueError:
@@ -151,7 +152,7 @@ def _value(captured: CellType) -> Any:
 
 
 def _frozen(where: Any) -> Any:
-    """A lambda with the present values of what it captures, by which `_key` knows its program."""
+    """A copy of a lambda with the current values of its captured variables."""
     if not isinstance(where, FunctionType) or not where.__closure__:
         return where
     closure = tuple(CellType(_value(c)) for c in where.__closure__)

@@ -1,4 +1,4 @@
-"""Host objects seen by the compiler: each graph, table, collection, set and flag gets a slot."""
+"""Host objects as the compiler sees them: each graph, table, collection, set or flag has a slot."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from morph.language.types import SCALARS, Column, GraphInfo, Object, Store
 from morph.runtime.device import Device
 
 OBJECTS = (Graph, Table, Collection, Set, Flag)
-VIEWS = (Scalars, ColumnView)  # of tables and collections
+VIEWS = (Scalars, ColumnView)  # objects that stand for a table or collection
 
 
 _arrays: dict[tuple[int, str], tuple[weakref.ref[Any], Table]] = {}
 
 
-def _held(array: np.ndarray[Any, Any], name: str, device: Device) -> Table:
-    """A table on a device whose column ``value`` is a captured array; made once."""
+def _table_of(array: np.ndarray[Any, Any], name: str, device: Device) -> Table:
+    """A table on a device whose column ``value`` is a captured array; cached by array."""
     key = id(array), device.name
     if key not in _arrays or _arrays[key][0]() is not array:
         dtype = array.dtype.newbyteorder("=")
@@ -39,12 +39,12 @@ def _held(array: np.ndarray[Any, Any], name: str, device: Device) -> Table:
 
 
 def owner(x: Any) -> Any:
-    """The table or collection of a row, of scalars or of a column; of other objects themselves."""
+    """The table or collection of a row, scalars or a column; other objects are returned."""
     return x.table if isinstance(x, Row) else x.store if isinstance(x, ColumnView) else x
 
 
 def in_parts(x: Any) -> bool:
-    """Whether an object is one of a partitioned graph: ``x.local(k)`` is that of part k."""
+    """Whether an object belongs to a partitioned graph: ``x.local(k)`` is its share on part k."""
     return hasattr(type(x), "local")
 
 
@@ -61,23 +61,23 @@ class Slots:
         self._reserved: set[str] = set()
 
     def of(self, obj: Any, name: str) -> Object | None:
-        """Give an object its slot; None if it is no object of the engine."""
+        """Assign a slot to an object; None for numbers, functions and other Python objects."""
         if isinstance(obj, np.ndarray) and self.device is not None:
-            held = self.of(_held(obj, name, self.device), name)
-            assert held is not None
-            self.arrays.add(held.slot)
-            return Object("array", held.slot, "value")
+            store = self.of(_table_of(obj, name, self.device), name)
+            assert store is not None
+            self.arrays.add(store.slot)
+            return Object("array", store.slot, "value")
         if isinstance(obj, VIEWS):
-            held = self.of(owner(obj), name)
-            assert held is not None
+            store = self.of(owner(obj), name)
+            assert store is not None
             if isinstance(obj, Scalars):
-                return Object("scalars", held.slot)
+                return Object("scalars", store.slot)
             if (
                 obj.store.kind != "table"
                 or obj.store.columns.get(obj.column.name) is not obj.column
             ):
                 raise ValueError(f"{name!r} is no column of a table: pass {obj.store.name} itself")
-            return Object("column", held.slot, obj.column.name)
+            return Object("column", store.slot, obj.column.name)
         if not isinstance(obj, OBJECTS):
             return None
         if id(obj) not in self._slot:
@@ -105,13 +105,13 @@ class Slots:
             self.stores[slot] = self._store(slot, obj)
 
     def reserve(self, name: str) -> str:
-        """A slot like ``name`` for an object that a launch makes."""
+        """A unique slot, named after ``name``, for an object that a launch creates."""
         slot = self._unique(name)
         self._reserved.add(slot)
         return slot
 
     def _unique(self, name: str, parts: Iterable[str] = ()) -> str:
-        """A slot like ``name`` whose C++ name, and its parts' names, are not taken."""
+        """A slot, named after ``name``, whose C++ name and the names of its tables are unused."""
         taken = {s.replace(".", "_") for s in self.objects} | self._reserved
         n, found = 1, name
         while taken & {found, *(f"{found}_{p}" for p in parts)}:

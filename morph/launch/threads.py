@@ -11,16 +11,16 @@ _limit = 0  # 0: not set
 
 
 def get_num_threads() -> int:
-    """Give how many threads a launch on the CPU uses at most.
+    """Return the maximum number of threads of a launch on the CPU.
 
     Returns
     -------
     int
-        What `set_num_threads` set; else the environment variable ``OMP_NUM_THREADS``; else the
-        number of cores that this process may run on.
+        The argument of the latest `set_num_threads`; else the environment variable
+        ``OMP_NUM_THREADS``; else the number of cores that this process may run on.
     """
     global _limit
-    n = _limit  # another thread of the host may set it meanwhile
+    n = _limit  # read once, as another host thread may set it
     if not n:
         given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         n = int(given) if given.isdigit() and int(given) > 0 else _cores()
@@ -29,7 +29,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int | None) -> None:
-    """Set how many threads a launch on the CPU uses at most, from the next one on.
+    """Set the maximum number of threads of later launches on the CPU.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from morph.data.table import Table
 from morph.language.errors import CheckError
 from morph.runtime.device import Device
 
-NOTHING = 2**63 - 1  # the key that says that there is no violation
+NOTHING = 2**63 - 1  # the key that means no violation
 LONGEST, SHORT = 200, 16  # characters of an error, and of a name in an error that would be longer
 MARGIN = 1 << 20  # largest number of steps of one launch
 
@@ -48,13 +48,13 @@ class Checks:
         self.step = 1
         self.running = False
         self.launches = 0
-        # by id, and no WeakKeyDictionary: an exception of a signal handler is lost in its callbacks
+        # no WeakKeyDictionary: its callbacks would lose an exception of a signal handler
         self.shadows: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
 
     def address(self, store: Any, kind: str, column: str) -> int:
         """Return the address of a column's shadow words, or of a store's words for deleted rows.
 
-        There are words for all rows for which the column or store has memory.
+        Each row within the capacity of the column or store has words.
         """
         if kind == "shadow":
             rows = len(store.columns[column].array)
@@ -72,7 +72,7 @@ class Checks:
         return self.device.pointer(kept[column])
 
     def _shadows_of(self, store: Any) -> dict[str, Any]:
-        """The shadow words of a store by column; those of stores that are gone are freed."""
+        """The shadow words of a store by column; frees those of stores that no longer exist."""
         ref, kept = self.shadows.get(id(store), (None, {}))
         if ref is None or ref() is not store:
             self.shadows = {i: s for i, s in self.shadows.items() if s[0]() is not None}
@@ -108,7 +108,7 @@ class Checks:
 
 
 def error(unit: ir.Unit, v: Violation, objects: Any) -> CheckError:
-    """Make an error of a violation, with the user's line and names."""
+    """Make the error of a violation, with the user's line and names."""
     sites = sites_of(unit)
     node = sites.nodes[v.site]
     text = _text(unit, sites, v, objects, LONGEST)
@@ -124,7 +124,7 @@ def past_limit(unit: ir.Unit, place: int) -> CheckError:
 
 
 def queue_of(unit: ir.Unit, block: int, step: int) -> str:
-    """The slot of the collection that a step empties; "" if it is none of these steps."""
+    """The slot of the collection that a step runs on until it is empty; "" for other steps."""
     node = unit.blocks[block].steps[step]
     return node.slot if isinstance(node, ir.Foreach) and node.until_empty else ""
 
@@ -162,7 +162,7 @@ def _text(unit: ir.Unit, sites: Sites, v: Violation, objects: Any, most: int) ->
 
 
 def _id(store: Any, row: int) -> int:
-    """The id of a row that users see: of a point of a part, that in the whole graph."""
+    """The id of a row as users see it: for a point of a part, the id in the whole graph."""
     if store.graph is None or not store.graph.fixed or GLOBAL_ID not in store.columns:
         return row
     return int(store.device.to_host(store.columns[GLOBAL_ID].array[row : row + 1])[0])

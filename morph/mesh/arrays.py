@@ -1,6 +1,6 @@
-"""Arrays as users give them: which device they lie on, what they must look like; ragged rows.
+"""Validation of array arguments: device, dtype and shape; ragged rows.
 
-An array that fits is given back as it is; nothing is copied that need not be.
+Arrays of the required dtype and shape are returned without a copy.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class MeshArrays(Protocol):
 
     @property
     def device(self) -> Device:
-        """Where they lie."""
+        """The device of the arrays."""
 
 
 def home(arrays: dict[str, Any]) -> Device:
-    """Find the one device on which arrays lie; lists and empty arrays lie anywhere."""
+    """Return the common device of arrays; lists and empty arrays are compatible with any."""
     first: tuple[str, Device] | None = None
     for name, values in arrays.items():
         if is_host(values) and not (isinstance(values, np.ndarray) and values.size):
@@ -50,7 +50,7 @@ def home(arrays: dict[str, Any]) -> Device:
 
 
 def array_of(name: str, values: Any, xp: Any) -> Array:
-    """Give values as an array of whatever type; `ValueError` if they are none."""
+    """Return values as an array of any dtype; `ValueError` if that is not possible."""
     try:
         return xp.asarray(values)
     except (TypeError, ValueError):  # NumPy's and CuPy's messages do not name the argument
@@ -58,29 +58,29 @@ def array_of(name: str, values: Any, xp: Any) -> Array:
 
 
 def _kind(array: Array, values: Any) -> str:
-    """Describe the contents of an array; of a single value, the value."""
+    """Describe the dtype of an array, or a scalar by its value."""
     return shortened(str(array.dtype), 60) if array.ndim else shown(values)
 
 
 def as_array(name: str, values: Any, dtype: Any, shape: tuple[int | str, ...], xp: Any) -> Array:
-    """Give values as a contiguous array of a shape, in which "any" is any length."""
+    """Return values as a contiguous array of a given shape; "any" matches any length."""
     array = array_of(name, values, xp)
-    wanted = np.dtype(dtype)
-    if array.size and array.dtype.kind not in ("iu" if wanted.kind == "i" else "iufb"):
-        noun = "integers" if wanted.kind == "i" else "numbers"
+    required = np.dtype(dtype)
+    if array.size and array.dtype.kind not in ("iu" if required.kind == "i" else "iufb"):
+        noun = "integers" if required.kind == "i" else "numbers"
         noun = "real numbers" if noun == "numbers" and array.dtype.kind == "c" else noun
         raise ValueError(f"{name} must hold {noun}, got {_kind(array, values)}")
     if array.size == 0:
-        array = xp.empty(tuple(0 if k == "any" else k for k in shape), wanted)
+        array = xp.empty(tuple(0 if k == "any" else k for k in shape), required)
     fits = len(array.shape) == len(shape)
     if not fits or any(k != "any" and k != j for k, j in zip(shape, array.shape, strict=True)):
         text = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
         raise ValueError(f"{name} must have shape {text}, got {shown(tuple(array.shape))}")
-    if wanted.kind == "i" and array.size and array.dtype != wanted:
-        low, high = np.iinfo(wanted).min, np.iinfo(wanted).max
+    if required.kind == "i" and array.size and array.dtype != required:
+        low, high = np.iinfo(required).min, np.iinfo(required).max
         if int(array.min()) < low or int(array.max()) > high:
             raise ValueError(f"{name} must hold integers from {low} to {high}")
-    return xp.ascontiguousarray(array, wanted)
+    return xp.ascontiguousarray(array, required)
 
 
 def real_array(name: str, values: Any) -> NDArray[np.float64]:
@@ -89,7 +89,7 @@ def real_array(name: str, values: Any) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        If the values are none: text, complex numbers, truth values, rows of different lengths.
+        For text, complex numbers, booleans or rows of different lengths.
     """
     array = array_of(name, values if is_host(values) else device("cpu").to_host(values), np)
     if array.dtype.kind not in "iuf":
@@ -98,7 +98,7 @@ def real_array(name: str, values: Any) -> NDArray[np.float64]:
 
 
 def as_indices(name: str, values: Any, width: int, high: int, xp: Any, low: int = 0) -> Array:
-    """Give rows of indices from ``low`` on and below ``high``."""
+    """Return rows of indices in [low, high)."""
     array = array_of(name, values, xp)
     shape = ("any", width)
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 4 or array.shape[1:] != (width,):
@@ -113,7 +113,7 @@ def as_indices(name: str, values: Any, width: int, high: int, xp: Any, low: int 
 
 
 def first_number(base: Any) -> int:
-    """Give the number of the first vertex in files; `ValueError` if it is neither 0 nor 1."""
+    """Return the number of the first vertex in files; `ValueError` if it is neither 0 nor 1."""
     if isinstance(base, bool) or not isinstance(base, int | np.integer) or base not in (0, 1):
         raise ValueError(f"base is 0 or 1, not {shown(base)}")
     return int(base)
@@ -122,17 +122,17 @@ def first_number(base: Any) -> int:
 def row_elements(
     size: NDArray[np.int64], chunk: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Give (row, place) for every place below the size of each row.
+    """Yield (row, position) for every position below the size of each row.
 
     Parameters
     ----------
     size : (k,) int64 array
     chunk : int
-        About how many to give at once; a row is never cut.
+        Approximate number of pairs at once; a row is never split.
 
     Yields
     ------
-    row, place : int64 arrays of one length
+    row, position : int64 arrays of equal length
     """
     end = np.cumsum(size)
     start = 0

@@ -1,4 +1,4 @@
-"""Errors of meshes, by the invariants that are broken."""
+"""Errors of meshes, by the violated invariants."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from morph.language.messages import shortened
 
 
 class Violation(NamedTuple):
-    """One invariant that a mesh breaks.
+    """One violated invariant of a mesh.
 
     Attributes
     ----------
     name : str
         The invariant, as listed at `morph.mesh.validation.violations`.
     message : str
-        What is wrong, with the first offender.
+        Description of the first violation.
     ids : (k,) int64 array
-        All offenders: rows of the array that ``name`` speaks of.
+        All violations: rows of the array that ``name`` refers to.
     """
 
     name: str
@@ -29,12 +29,12 @@ class Violation(NamedTuple):
 
 
 class MeshError(ValueError):
-    """Arrays that make no mesh, or a mesh that breaks its invariants.
+    """Arrays do not form a mesh, or a mesh violates its invariants.
 
     Attributes
     ----------
     violations : list of Violation
-        Every invariant that is broken.
+        All violated invariants.
     """
 
     def __init__(self, found: list[Violation]) -> None:

@@ -1,8 +1,8 @@
-"""The edges of triangles: names for them, what lies behind each, which are at the hull.
+"""Half-edges of triangles: keys of undirected edges, neighbours and hull edges.
 
-Array code for NumPy and CuPy alike: ``xp`` is the module that the arrays are of, and nothing
-leaves the device but counts.  Half-edge ``3 * t + k`` is the side of triangle ``t`` that lies
-opposite its corner ``k``, from corner ``k + 1`` to corner ``k + 2``.
+The code runs on NumPy and CuPy: ``xp`` is the array module; only counts are copied to the host.
+Half-edge ``3 * t + k`` is the edge of triangle ``t`` opposite its corner ``k``, from corner
+``k + 1`` to corner ``k + 2``.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 from morph.mesh.errors import MeshError, Violation
 from morph.runtime.device import Array
 
-WORD_BITS = 63  # of a packed, signed sort key
+WORD_BITS = 63  # bits of a packed, signed sort key
 
 
 def edge_keys(a: Array, b: Array, n: int, xp: Any = np) -> Array:
-    """Name the undirected edges between points ``a`` and ``b`` of ``n`` by one int64 each."""
+    """Return int64 keys of the undirected edges between points ``a`` and ``b`` of ``n``."""
     return xp.minimum(a, b).astype(np.int64) * n + xp.maximum(a, b)
 
 
 def hull_edges(triangles: Array, neighbors: Array, xp: Any = np) -> Array:
-    """Edges with nothing behind them, the mesh at their left; shape (h, 2), int32."""
+    """Return the hull edges, with the mesh on their left; shape (h, 2), int32."""
     half = xp.flatnonzero(neighbors.ravel() < 0)
     row, k = half // 3, half % 3
     return xp.stack([triangles[row, (k + 1) % 3], triangles[row, (k + 2) % 3]], axis=1)
@@ -32,10 +32,10 @@ def hull_edges(triangles: Array, neighbors: Array, xp: Any = np) -> Array:
 def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
     """Find the triangle across each edge.
 
-    The half-edges are sorted by their two points, so that both sides of an edge meet.  A sort of
-    64-bit words is many times as fast as an argsort, so lower point, higher point, direction and
-    half-edge share a word, with as many low bits of the higher point as fit; the
-    few edges that differ in the other bits alone are sorted again, by all of them.
+    The half-edges are sorted by their two points, which makes the two half-edges of an edge
+    adjacent.  A sort of 64-bit keys is much faster than an argsort, so lower point, higher point,
+    direction and half-edge are packed into one key, with as many low bits of the higher point as
+    fit; the few edges with equal keys but different high bits are sorted again, by all bits.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
     Returns
     -------
     (m, 3) int32 array
-        Opposite corner k; -1 at the hull.
+        Neighbour opposite corner k; -1 at the hull.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
 
 
 def _part(word: Array, order: Array, left: Array, high: Array, xp: Any) -> Array:
-    """Sort again where different edges have the same word; give the places of true pairs."""
+    """Sort half-edges with equal keys of different edges again; returns the positions of pairs."""
     same = high[order[left]] == high[order[left + 1]]
     mixed = xp.unique(word[left[~same]] >> 1)
     if not len(mixed):
@@ -104,7 +104,7 @@ def _part(word: Array, order: Array, left: Array, high: Array, xp: Any) -> Array
 
 
 def _refuse_overlap(a: Array, b: Array, n: int, xp: Any) -> NoReturn:
-    """Name two triangles on one side of an edge."""
+    """Raise `MeshError` for two triangles on the same side of an edge."""
     key = a.astype(np.int64) * n + b
     order = xp.argsort(key)
     at = int(xp.flatnonzero(key[order][1:] == key[order][:-1])[0])

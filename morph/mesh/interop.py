@@ -1,6 +1,6 @@
-"""Meshes and domains of other libraries, known by where their types come from.
+"""Meshes and domains of other libraries, recognised by the module of their types.
 
-None of the libraries is imported to find out.  Triangle's dicts need no package; objects with
+Recognition imports none of these libraries.  Triangle's dicts need no package; objects with
 ``__geo_interface__`` need Shapely, whose exact noding finds the faces outside of polygons.
 """
 
@@ -24,15 +24,15 @@ _TRIANGLE = {
     "segment_markers": "segment_markers", "holes": "holes", "regions": "regions",
     "triangles": "triangles", "triangle_attributes": "triangle_attributes",
 }  # fmt: skip
-_COLUMNS = "point_markers", "segment_markers"  # Triangle has them as arrays of one column
-_DERIVED = "neighbors", "edges", "edge_markers"  # Triangle's output, which Morph derives itself
+_COLUMNS = "point_markers", "segment_markers"  # in Triangle, arrays of one column
+_DERIVED = "neighbors", "edges", "edge_markers"  # output of Triangle, recomputed by Morph
 
 
 def library_of(source: Any) -> str | None:
-    """Name what an object is of: ``meshio``, ``pyvista``, ``triangle`` (a dict), or ``geo``.
+    """Return the library of an object: ``meshio``, ``pyvista``, ``triangle`` (a dict), or ``geo``.
 
-    ``geo`` is an object with ``__geo_interface__``, such as Shapely's and GeoPandas', or a mapping
-    as GeoJSON has them.
+    ``geo`` is an object with ``__geo_interface__``, as in Shapely and GeoPandas, or a GeoJSON
+    mapping.
     """
     for kind in type(source).__mro__:
         name = kind.__module__.split(".")[0]
@@ -46,7 +46,7 @@ def library_of(source: Any) -> str | None:
 
 
 def turned(points: Any, triangles: Any) -> tuple[Any, NDArray[np.bool_]]:
-    """Give the triangles counter-clockwise, and which of them were not.
+    """Return the triangles in counter-clockwise order, and a mask of reoriented triangles.
 
     Raises
     ------
@@ -63,20 +63,20 @@ def turned(points: Any, triangles: Any) -> tuple[Any, NDArray[np.bool_]]:
 
 
 def check_finite(points: Any) -> None:
-    """Refuse points with coordinates that are not finite numbers."""
+    """Reject points with coordinates that are not finite."""
     if not np.isfinite(points).all():
         row = int((~np.isfinite(points)).any(axis=1).argmax())
         raise ValueError(f"point {row} {points[row].tolist()} is not finite")
 
 
 def from_triangle(source: Mapping[str, Any], triangles: bool) -> dict[str, Any]:
-    """Give a dict of Triangle's wrapper as arguments of `Mesh`, or without triangles of `Pslg`.
+    """Convert a dict of Triangle's wrapper to arguments of `Mesh`, or, without triangles, `Pslg`.
 
     Raises
     ------
     ValueError
-        If a key is unknown, or one that is needed is missing; with triangles also if a vertex is
-        not finite, or a triangle has no area or names no vertex.
+        If a key is unknown or a required key is missing; with triangles also if a vertex is not
+        finite, a triangle has no area or an index is out of range.
     """
     for key in source:
         if key not in _TRIANGLE and key not in _DERIVED:
@@ -84,8 +84,8 @@ def from_triangle(source: Mapping[str, Any], triangles: bool) -> dict[str, Any]:
             raise ValueError(f"{shown(key)} is no key of a dict of Triangle: expected {known}")
     for key in ("vertices", "triangles") if triangles else ("vertices",):
         if key not in source:
-            what = f"{_TRIANGLE[key]} are missing: the dict has no key {key!r}"
-            raise ValueError(f"{what}, but {shown(list(source))}")
+            missing = f"{_TRIANGLE[key]} are missing: the dict has no key {key!r}"
+            raise ValueError(f"{missing}, but {shown(list(source))}")
     found = {name: source[key] for key, name in _TRIANGLE.items() if key in source}
     for name in _COLUMNS:
         if name in found:
@@ -102,7 +102,7 @@ def from_triangle(source: Mapping[str, Any], triangles: bool) -> dict[str, Any]:
 
 
 def to_triangle(mesh: MeshArrays) -> dict[str, Any]:
-    """Give a mesh on the host as a dict of Triangle's wrapper, which takes no neighbours."""
+    """Return a mesh on the host as a dict of Triangle's wrapper, without neighbours."""
     found = {key: getattr(mesh, name) for key, name in _TRIANGLE.items()}
     for key, name in _TRIANGLE.items():
         if name in _COLUMNS:
@@ -112,14 +112,14 @@ def to_triangle(mesh: MeshArrays) -> dict[str, Any]:
 
 
 def to_geo(mesh: MeshArrays) -> dict[str, Any]:
-    """Give the triangles of a mesh on the host as a GeometryCollection of polygons."""
+    """Return the triangles of a mesh on the host as a GeometryCollection of polygons."""
     rings = mesh.points[mesh.triangles[:, [0, 1, 2, 0]]].tolist()
     polygons = [{"type": "Polygon", "coordinates": (tuple(map(tuple, ring)),)} for ring in rings]
     return {"type": "GeometryCollection", "geometries": polygons}
 
 
 def import_shapely() -> Any:
-    """Import Shapely; an `ImportError` that says how to install it if it is missing."""
+    """Import Shapely; if it is missing, an `ImportError` explains how to install it."""
     try:
         return importlib.import_module("shapely")
     except ImportError as error:
@@ -127,22 +127,22 @@ def import_shapely() -> Any:
 
 
 def from_geo(source: Any) -> dict[str, Any]:
-    """Give points, lines and polygons as arguments of `Pslg`.
+    """Convert points, lines and polygons to arguments of `Pslg`.
 
-    Equal coordinates become one point; a third coordinate is left out.  With polygons, each face
-    that the lines bound and no polygon covers has a hole.
+    Equal coordinates become one point; a third coordinate is dropped.  With polygons, each bounded
+    face of the lines that no polygon covers gets a hole.
 
     Raises
     ------
     ImportError
         If Shapely is not installed.
     ValueError
-        If the mapping is no geometry, or a polygon crosses itself or has no area.
+        If the mapping is not a geometry, or a polygon crosses itself or has no area.
     """
     shapely = import_shapely()
     parts = shapely.get_parts(np.array(_geometries(shapely, source), object))
     kinds = shapely.get_type_id(parts)
-    while (kinds > 3).any():  # collections may hold collections
+    while (kinds > 3).any():  # collections may be nested
         parts = shapely.get_parts(parts)
         kinds = shapely.get_type_id(parts)
     polygons = parts[kinds == 3]
@@ -166,7 +166,7 @@ def from_geo(source: Any) -> dict[str, Any]:
 
 
 def _geometries(shapely: Any, source: Any) -> list[Any]:
-    """Give Shapely's geometries of an object or a mapping; those of features, too."""
+    """Return Shapely's geometries of an object or a mapping, including features."""
     data = source if isinstance(source, Mapping) else source.__geo_interface__
     try:
         if data["type"] == "FeatureCollection":
@@ -175,12 +175,12 @@ def _geometries(shapely: Any, source: Any) -> list[Any]:
             data = data["geometry"]
         return [] if data is None else [shapely.geometry.shape(data)]
     except (KeyError, TypeError, AttributeError, IndexError, shapely.errors.ShapelyError) as error:
-        what = shortened(f"{type(error).__name__}: {error}", 100)
-        raise ValueError(f"{shown(data)} is no geometry of GeoJSON: {what}") from error
+        cause = shortened(f"{type(error).__name__}: {error}", 100)
+        raise ValueError(f"{shown(data)} is no geometry of GeoJSON: {cause}") from error
 
 
 def _distinct(coordinates: Any) -> tuple[Any, Any]:
-    """Give the distinct points in order of their first place, and the row of each place."""
+    """Return the distinct points in order of first occurrence, and the inverse indices."""
     coordinates = real_array("coordinates", coordinates) + 0.0  # -0 is 0
     _, first, of = np.unique(coordinates, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -190,7 +190,7 @@ def _distinct(coordinates: Any) -> tuple[Any, Any]:
 
 
 def _uncovered(shapely: Any, lines: Any, polygons: Any) -> Any:
-    """Give a point in each face of the lines that no polygon covers."""
+    """Return a point in each face of the lines that no polygon covers."""
     faces = shapely.get_parts(shapely.polygonize(shapely.get_parts(shapely.union_all(lines))))
     inside = shapely.point_on_surface(faces)
     covered = np.zeros(len(faces), bool)

@@ -1,4 +1,4 @@
-"""Triangle meshes: plain arrays of NumPy or CuPy, with their quality and their picture."""
+"""Triangle meshes as NumPy or CuPy arrays, with quality measures and plots."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _empty(*shape: int, dtype: Any = np.int32) -> Callable[[], NDArray[Any]]:
 
 
 def _are_among(keys: Array, others: Array, xp: Any) -> Array:
-    """Which keys are among others; `numpy.isin` imports `numpy.ma`, which takes 20 ms."""
+    """Like `numpy.isin`, which would import `numpy.ma` (20 ms)."""
     if not others.size:
         return xp.zeros(keys.size, bool)
     ordered = xp.sort(others)
@@ -62,12 +62,12 @@ def _are_among(keys: Array, others: Array, xp: Any) -> Array:
 class Mesh:
     """A planar triangle mesh with constrained edges.
 
-    Only ``points`` and ``triangles`` must be given; what is missing (or empty) is worked out.
-    Every edge at the hull is a segment: those that ``segments`` lacks are added behind it.
+    Only ``points`` and ``triangles`` are required; missing or empty arrays are computed.  Every
+    edge at the hull is a segment: missing hull edges are appended to ``segments``.
 
-    All arrays are NumPy's, or all are CuPy's on one GPU, and what is worked out is so there.  An
-    array that has the type below and is contiguous is kept, not copied: a later change of it
-    changes the mesh.
+    All arrays are NumPy arrays, or all are CuPy arrays on one GPU; computed arrays are on the same
+    device.  A contiguous array of the dtype below is not copied: later changes of it change the
+    mesh.
 
     Parameters
     ----------
@@ -79,23 +79,23 @@ class Mesh:
     segments : (s, 2) int32 array
         Constrained edges.
     segment_markers : (s,) int32 array
-        1 at the hull, 0 inside, unless given.
+        By default 1 at the hull, 0 inside.
     point_markers : (n,) int32 array
-        1 for points of the hull, 0 for others, unless given.
+        By default 1 for points of the hull, 0 for other points.
     point_attributes : (n, k) float64 array
     triangle_attributes : (m, k) float64 array
     holes : (h, 2) float64 array
-        A point in each hole, which a ``.poly`` file names.
+        A point in each hole, from or for a ``.poly`` file.
     regions : (r, 4) float64 array
-        ``x, y, attribute, maximum area`` of each region, which a ``.poly`` file names.
+        ``x, y, attribute, maximum area`` of each region, from or for a ``.poly`` file.
     base : int
-        Number of the first vertex in files: 0 or 1.  Arrays count from 0 whatever it is.
+        Number of the first vertex in files: 0 or 1.  Indices in arrays always begin at 0.
 
     Raises
     ------
     ValueError
-        If a shape or type is wrong, an index names no row, the arrays lie on several devices, or
-        ``base`` is neither 0 nor 1.
+        If a shape or dtype is wrong, an index is out of range, the arrays are on several devices,
+        or ``base`` is neither 0 nor 1.
     MeshError
         If several triangles lie on one side of an edge.
     """
@@ -118,7 +118,7 @@ class Mesh:
             self._complete(where)
 
     def _complete(self, where: Device) -> None:
-        """Check every array, and work out those that are missing."""
+        """Check every array, and compute missing ones."""
         xp = where.xp
         self.points = as_array("points", self.points, np.float64, ("any", 2), xp)
         n = len(self.points)
@@ -146,7 +146,7 @@ class Mesh:
         self.base = first_number(self.base)
 
     def _complete_segments(self, hull: Array, xp: Any) -> None:
-        """Make every hull edge a segment, and every segment marked."""
+        """Add missing hull edges to the segments, and missing markers."""
         n, given = len(self.points), len(self.segments)
         keys = edge_keys(hull[:, 0], hull[:, 1], n, xp)
         known = edge_keys(self.segments[:, 0], self.segments[:, 1], n, xp)
@@ -162,15 +162,15 @@ class Mesh:
 
     @classmethod
     def trusted(cls, **arrays: Any) -> Mesh:
-        """Make a mesh of arrays that are known to be good: nothing is checked or worked out.
+        """Make a mesh from valid and complete arrays, without checks.
 
-        Costs no pass over the arrays, and no copy.
+        Makes no pass over the arrays and no copy.
 
         Parameters
         ----------
         **arrays : array or int
-            As of `Mesh`, with their types and shapes, on one device; ``points, triangles,
-            neighbors, segments, segment_markers, point_markers`` must be there.
+            As of `Mesh`, with the same dtypes and shapes, on one device; ``points, triangles,
+            neighbors, segments, segment_markers, point_markers`` are required.
         """
         mesh = cls.__new__(cls)
         xp = home({"points": arrays["points"]}).xp
@@ -188,17 +188,17 @@ class Mesh:
 
     @property
     def device(self) -> Device:
-        """Where the arrays lie: ``cpu``, or ``cuda:N`` if they are CuPy's."""
+        """Device of the arrays: ``cpu``, or ``cuda:N`` for CuPy arrays."""
         return home({"points": self.points})
 
     def to(self, spec: str | Device) -> Mesh:
-        """Give the mesh on another device; itself, if it is there.
+        """Return the mesh on a device; the mesh itself if it is already there.
 
         Parameters
         ----------
         spec : str or Device
-            ``"cpu"``, ``"cuda"``, ``"cuda:N"``, ``"auto"``; the arrays are NumPy's on the first,
-            else CuPy's.
+            ``"cpu"``, ``"cuda"``, ``"cuda:N"``, ``"auto"``; NumPy arrays on the CPU, else CuPy
+            arrays.
 
         Raises
         ------
@@ -215,20 +215,20 @@ class Mesh:
 
     @classmethod
     def of(cls, source: Any) -> Mesh:
-        """Make a mesh of another library's, or read a file; a mesh is given as it is.
+        """Convert a mesh of another library, or read a file; a `Mesh` is returned unchanged.
 
-        Clockwise triangles are turned.
+        Clockwise triangles are reoriented.
 
         Parameters
         ----------
         source : Mesh, path, meshio.Mesh, pyvista.PolyData, pyvista.UnstructuredGrid or dict
-            A dict is one of Triangle's Python wrapper, with ``vertices`` and ``triangles``.  None
-            of these libraries is imported to find out.
+            Dicts are those of Triangle's Python wrapper, with ``vertices`` and ``triangles``.  None
+            of these libraries is imported to recognise its types.
 
         Raises
         ------
         TypeError
-            If it is none of these.
+            If ``source`` is none of these.
         ValueError, MeshError
             See `morph.io.from_meshio` and the constructor.
         FormatError, OSError
@@ -252,28 +252,28 @@ class Mesh:
 
     @staticmethod
     def accepts(source: Any) -> bool:
-        """Tell whether `of` makes a mesh of an object, other than a path or a mesh."""
+        """Return whether `of` can convert an object, other than a path or a `Mesh`."""
         library = library_of(source)
         return library in ("meshio", "pyvista") or library == "triangle" and "triangles" in source
 
     def to_meshio(self, three_d: bool = False, order: int = 1) -> Any:
-        """Give a ``meshio.Mesh``.  See `morph.io.to_meshio`."""
+        """Return a ``meshio.Mesh``.  See `morph.io.to_meshio`."""
         return to_meshio(self, three_d, order)
 
     def to_pyvista(self) -> Any:
-        """Give a ``pyvista.UnstructuredGrid``.  See `morph.io.to_pyvista`."""
+        """Return a ``pyvista.UnstructuredGrid``.  See `morph.io.to_pyvista`."""
         return to_pyvista(self)
 
     def to_triangle(self) -> dict[str, Any]:
-        """Give a dict as Triangle's Python wrapper takes and returns them.
+        """Return a dict in the format of Triangle's Python wrapper.
 
         Returns
         -------
         dict of str to array
             ``vertices``, ``vertex_markers`` (n, 1), ``triangles``, ``segments``,
             ``segment_markers`` (s, 1), and, unless empty, ``vertex_attributes``,
-            ``triangle_attributes``, ``holes`` and ``regions``; NumPy's, shared with the mesh if it
-            is on the host.
+            ``triangle_attributes``, ``holes`` and ``regions``; NumPy arrays, shared with the mesh
+            if it is on the host.
         """
         return to_triangle(self.to("cpu"))
 
@@ -284,24 +284,24 @@ class Mesh:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], repair: bool = False) -> Mesh:
-        """Read a mesh from ``.node``, ``.ele`` and, if there is one, ``.poly``.
+        """Read a mesh from ``.node``, ``.ele`` and, if it exists, ``.poly``.
 
-        With the suffix of another format meshio reads it.  See `morph.io.read_mesh`.
+        Other formats are read by meshio.  See `morph.io.read_mesh`.
         """
         return read_mesh(path, repair)
 
     def write(self, base: str | os.PathLike[str], order: int = 1) -> None:
         """Write ``base.node``, ``base.ele`` and ``base.poly``.
 
-        With the suffix of another format (``m.msh``) meshio writes it.  See `morph.io.write_mesh`.
+        Other formats (``m.msh``) are written by meshio.  See `morph.io.write_mesh`.
         """
         write_mesh(self, base, order)
 
     def compact(self) -> Mesh:
-        """Give the mesh without the points that are in no triangle; itself, if there are none.
+        """Return the mesh without points that are in no triangle; itself if there are none.
 
-        The others keep their order.  What is left out are points that `morph.triangulate` merged,
-        or that lay in holes and concavities.
+        The order of the other points is preserved.  Unused points are those that
+        `morph.triangulate` merged, and those in holes and concavities.
         """
         where, n = self.device, len(self.points)
         xp = where.xp
@@ -319,35 +319,35 @@ class Mesh:
         return Mesh.trusted(**values)
 
     def voronoi(self) -> Voronoi:
-        """Give the dual: circumcentres of triangles, joined across edges, and rays at the hull.
+        """Return the dual: circumcentres of triangles, joined across edges, and rays at the hull.
 
-        Where the mesh is Delaunay, also across segments, this is the Voronoi diagram of its points.
+        For a conforming Delaunay mesh, this is the Voronoi diagram of its points.
 
         Returns
         -------
         Voronoi
-            Arrays ``vertices``, ``edges``, ``directions``, ``sites``, ``attributes``, where the
-            mesh's are.
+            Arrays ``vertices``, ``edges``, ``directions``, ``sites``, ``attributes``, on the device
+            of the mesh.
         """
         return voronoi(self)
 
     def find_simplex(self, points: Any, device: str | Device | None = None) -> Array:
         """Find the triangle that contains each of many points; exact.
 
-        The mesh may have holes, concavities and several components.  Each call builds a tree of the
-        triangles, so that one call for many points is best.
+        The mesh may have holes, concavities and several components.  Each call builds a search tree
+        of the triangles, so one call for many points is fastest.
 
         Parameters
         ----------
         points : (k, 2) array
         device : str or Device, optional
-            Where to search; by default where a mesh on a GPU is, else see `morph.set_device`.
+            Device of the search; by default the GPU of the mesh, else see `morph.set_device`.
 
         Returns
         -------
         (k,) int32 array
-            On the device; -1 for points outside, and for those that are not finite.  Of several
-            triangles, for points on an edge or a vertex, the least.
+            On the device; -1 for points outside and for points that are not finite; the least
+            triangle for points on an edge or a vertex.
 
         Raises
         ------
@@ -358,14 +358,14 @@ class Mesh:
         return find_simplex(self, points, device)
 
     def interpolate(self, values: Any, points: Any, device: str | Device | None = None) -> Array:
-        """Interpolate values at the points of the mesh, linear in each triangle.
+        """Interpolate values given at the points of the mesh, linearly in each triangle.
 
         Parameters
         ----------
         values : (n,) or (n, d) array
             For each point of the mesh.
         points : (k, 2) array
-            Where values are wanted.
+            Query points.
         device : str or Device, optional
             As of `find_simplex`.
 
@@ -397,54 +397,54 @@ class Mesh:
         """Circumradius by shortest edge of each triangle, shape (m,).  See `Quality`."""
         return self._of_triangles(lambda shapes: shapes.radius_edges())
 
-    def _of_triangles(self, what: Callable[[Shapes], Array], *width: int) -> Array:
-        """Fill an array of one row a triangle, part by part."""
+    def _of_triangles(self, measured: Callable[[Shapes], Array], *width: int) -> Array:
+        """Fill an array with one row per triangle, chunk by chunk."""
         where = self.device
         out, done = where.empty((len(self.triangles), *width), np.float64), 0
         with where.active():
             for part in chunks(self.triangles, where.xp):
-                out[done : done + len(part)] = what(Shapes(self.points, part, where.xp))
+                out[done : done + len(part)] = measured(Shapes(self.points, part, where.xp))
                 done += len(part)
         return out
 
     def quality(self) -> Quality:
-        """Measure angles, areas, edges and ratios; one pass over the triangles."""
+        """Measure angles, areas, edges and ratios in one pass over the triangles."""
         where = self.device
         with where.active():
             return measure(self.points, self.triangles, self.segments, where.xp)
 
     def violations(self, conforming: bool = False) -> list[Violation]:
-        """List the invariants that the mesh breaks.  See `validation.violations`.
+        """List the violated invariants of the mesh.  See `validation.violations`.
 
-        Exact arithmetic is the host's: a mesh on a GPU is copied there.
+        Exact arithmetic runs on the host: a mesh on a GPU is copied.
 
         Parameters
         ----------
         conforming : bool
-            Whether the triangulation is to be Delaunay across segments, too.
+            Whether the triangulation must be Delaunay also across segments.
         """
         return violations(self.to("cpu"), conforming)
 
     def check(self, conforming: bool = False) -> None:
-        """Raise `MeshError`, naming every broken invariant, unless the mesh is good.
+        """Raise `MeshError`, naming every violated invariant, unless the mesh is valid.
 
-        The verifier shares no code with the refiner, and decides in exact arithmetic.
+        The verifier shares no code with the refiner, and uses exact arithmetic.
 
         Parameters
         ----------
         conforming : bool
-            Whether the triangulation is to be Delaunay across segments, too.
+            Whether the triangulation must be Delaunay also across segments.
         """
         found = self.violations(conforming)
         if found:
             raise MeshError(found)
 
     def _repr_png_(self) -> bytes | None:
-        """Give a small picture for notebooks; None without matplotlib, or if none can be drawn."""
+        """Return a small picture for notebooks; None if it cannot be drawn."""
         return preview(self)
 
     def _repr_html_(self) -> str:
-        """Give sizes, angles and a small picture for notebooks."""
+        """Return sizes, angles and a small picture for notebooks."""
         sizes = (len(self.points), len(self.triangles), len(self.segments))
         text = "Mesh: {:,} points, {:,} triangles, {:,} segments".format(*sizes)
         if sizes[1]:
@@ -468,43 +468,43 @@ class Mesh:
         cmap: str | None = None,
         ax: Axes | None = None,
     ) -> Figure:
-        """Draw the mesh: triangles in colour, segments as dark lines, holes left white.
+        """Draw the mesh: coloured triangles, segments as dark lines, white holes.
 
-        More than 20,000 triangles are painted as an image, each pixel the mean of the triangles
-        in it, so that tens of millions are drawn in seconds.
+        More than 20,000 triangles are rasterised, with the mean of the triangles in each pixel;
+        tens of millions are drawn in seconds.
 
         Parameters
         ----------
         path : path-like, optional
-            Where to save the picture; the suffix chooses the format.
+            File of the picture; the suffix determines the format.
         color : str
-            What the colours tell: ``"angle"``, the smallest of each triangle in degrees;
-            ``"area"``, on a logarithmic scale that leaves out the smallest, which together cover
-            1 %; ``"density"``, triangles by area, counted in squares of pixels if painted;
-            ``"region"``, the first triangle attribute; ``"none"``, nothing.
+            Quantity to show: ``"angle"``, the smallest angle of each triangle in degrees;
+            ``"area"``, on a logarithmic scale without the smallest triangles, which together cover
+            1 %; ``"density"``, triangles per area, counted in squares of pixels if rasterised;
+            ``"region"``, the first triangle attribute; ``"none"``, one colour.
         values : (n,) or (m,) array, optional
-            Numbers at the points, or of the triangles, to tell instead; at the points if n = m.
+            Values of points or triangles to show instead; of points if n = m.
         label : str, optional
-            What the scale of the colours is called.
+            Label of the colour scale.
         segments : bool
             Whether segments are drawn.
         cmap : str, optional
             Name of a matplotlib colour map.
         ax : matplotlib Axes, optional
-            Where to draw; without it a figure is made.
+            Axes to draw on; by default those of a new figure.
 
         Returns
         -------
         matplotlib Figure
-            That of ``ax``, or the new one.
+            Figure of ``ax``, or the new one.
 
         Raises
         ------
         ImportError
             If matplotlib is not installed.
         ValueError
-            If ``color`` names nothing to tell, ``values`` fits neither points nor triangles, or a
-            coordinate is not finite.
+            If ``color`` is unknown, ``values`` fits neither points nor triangles, or a coordinate
+            is not finite.
         """
         figure = draw(self.to("cpu"), color, values, label, segments, cmap, ax)
         if path is not None:

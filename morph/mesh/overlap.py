@@ -1,18 +1,18 @@
-"""Whether a mesh covers any part of the plane twice, decided exactly by its hull alone.
+"""Exact test whether the triangles of a mesh overlap, based on its hull.
 
-Let all triangles be counter-clockwise, and every edge but those of the hull be shared by one
-triangle on each side.  The number of triangles over a place is then the winding number of the hull
-around it.  Three tests, each of which rests on those before it, prove that it is 0 or 1:
+Let all triangles be counter-clockwise, and let every edge except hull edges have one triangle on
+each side.  The number of triangles that cover a position is then the winding number of the hull
+around it.  Three tests, each of which assumes the previous ones, prove that it is 0 or 1:
 
-1. around each point, its own triangles do not overlap: the cover there grows only at hull edges
-   that leave the point, so it is enough to count the triangles in the direction of each of these,
-   or in any one direction if there are none (`crowded_corners`);
-2. hull edges meet at common ends only (`crossing_hull`).  So what else covers an edge of the hull
-   covers all of the hull that hangs together with it;
-3. at one point of each connected part of the hull, nothing else covers it (`covered_twice`).
+1. the triangles of each point do not overlap: around a point, the cover increases only at hull
+   edges that leave the point, so it suffices to count the triangles in the direction of each of
+   these edges, or in any direction if there are none (`crowded_corners`);
+2. hull edges meet at common ends only (`crossing_hull`); hence a triangle that covers one hull edge
+   is part of a cover of the whole connected component of the hull;
+3. no other triangle covers one point of each connected component of the hull (`covered_twice`).
 
-All three take ends of hull edges with the same coordinates for one point (`one_row_each`).  Other
-points may be given twice: test 1 looks at each by itself, and both test 2 and 3 see coordinates.
+All tests treat ends of hull edges with equal coordinates as one point (`one_row_each`).  Other
+points may have duplicates: test 1 is local to a point, and tests 2 and 3 use coordinates.
 
 Cost: O(h log h) for h hull edges whose bounding boxes overlap few others.
 """
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from morph.mesh.arrays import row_elements
 from morph.mesh.signs import orientation
 
-_CHUNK = 1 << 18  # pairs at once
+_CHUNK = 1 << 18  # pairs tested at once
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -35,7 +35,7 @@ Boxes = tuple[Floats, Floats]  # least and greatest x, y, x + y, x - y, each (k,
 
 
 def one_row_each(points: Floats, hull: Ids) -> NDArray[np.int32]:
-    """Give ends of hull edges that have the same coordinates one row, all other points their own.
+    """Map ends of hull edges with equal coordinates to one row, all other points to themselves.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def one_row_each(points: Floats, hull: Ids) -> NDArray[np.int32]:
 
 
 def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Ids:
-    """Find points around which triangles overlap one another.
+    """Find points whose triangles overlap one another.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> 
     triangles : (m, 3) int32 array
         Counter-clockwise.
     hull : (h, 2) int64 array
-        Hull edges, the mesh at their left.
+        Hull edges, with the mesh on their left.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> 
         Rows of ``points``, in order.
     """
     n, y = len(points), points[:, 1]
-    # to the right of a point: far edges that rise past its height
+    # direction +x from a point: opposite edges that cross its height upwards
     turns = np.zeros(n, np.int64)
     rim = np.zeros(n, bool)
     rim[hull[:, 0]] = True
@@ -95,7 +95,7 @@ def crowded_corners(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> 
 
 
 def crossing_hull(points: Floats, hull: Ids) -> Ids:
-    """Find pairs of hull edges that meet elsewhere than at a common end.
+    """Find pairs of hull edges that intersect other than at a common end.
 
     Returns
     -------
@@ -107,14 +107,14 @@ def crossing_hull(points: Floats, hull: Ids) -> Ids:
         (a, b), (c, d) = hull[e].T, hull[f].T
         joined = (a == c) | (a == d) | (b == c) | (b == d)
         meet = np.zeros(len(e), bool)
-        # with a common end: only if they run in the same direction from there
+        # with a common end: they intersect only if their directions from there are equal
         at = np.flatnonzero(joined)
         s = np.where((a == c) | (a == d), a, b)[at]
         p, q = (a + b)[at] - s, (c + d)[at] - s
         alike = (np.sign(points[p] - points[s]) == np.sign(points[q] - points[s])).all(axis=1)
         at, s, p, q = at[alike], s[alike], p[alike], q[alike]
         meet[at[orientation(points, s, p, q) == 0]] = True
-        # without: if each has its ends on both sides of the other
+        # without: each must separate the ends of the other
         at = np.flatnonzero(~joined)
         for g, h, x, y in ((a, b, c, d), (c, d, a, b)):
             g, h, x, y = g[at], h[at], x[at], y[at]
@@ -125,12 +125,12 @@ def crossing_hull(points: Floats, hull: Ids) -> Ids:
 
 
 def covered_twice(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Ids:
-    """Find parts of the hull that other triangles cover.
+    """Find connected components of the hull that other triangles cover.
 
     Returns
     -------
     (k,) int64 array
-        A point of each, in order.
+        A point of each component, in ascending order.
     """
     y = points[:, 1]
     corners = np.unique(hull)
@@ -139,7 +139,7 @@ def covered_twice(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Id
     first = np.flatnonzero(np.diff(label[order], prepend=-1))
     lowest = corners[order[first]]  # the leftmost point of each part
 
-    # a hair above the ray to the left: the point's own triangles, and what the hull winds
+    # infinitesimally above the ray to -x: the point's own triangles, and the hull's winding number
     own = np.zeros(len(points), np.int64)
     for k in range(3):
         at, after, before = (triangles[:, (k + j) % 3] for j in range(3))
@@ -158,7 +158,7 @@ def covered_twice(points: Floats, triangles: NDArray[np.int32], hull: Ids) -> Id
 
 
 def _connected(edges: Ids, n: int) -> Ids:
-    """Label the points of each connected part of a graph by its lowest, shape (n,)."""
+    """Label the points of each connected component by its smallest point, shape (n,)."""
     label = np.arange(n)
     while True:
         ends = label[edges]
@@ -173,9 +173,9 @@ def _connected(edges: Ids, n: int) -> Ids:
 
 
 def _boxes(points: Floats, ids: Ids) -> Boxes:
-    """Bound groups of points, shape (k, any), by octagons: two that meet have bounds that do.
+    """Bound groups of points, shape (k, any), by octagons.
 
-    That holds for rounded sums, too, because rounding keeps order.
+    Octagons of intersecting groups intersect also with rounded sums, as rounding is monotone.
     """
     x, y = points[ids, 0], points[ids, 1]
     with np.errstate(over="ignore"):
@@ -187,10 +187,10 @@ def _boxes(points: Floats, ids: Ids) -> Boxes:
 
 
 def _meeting_boxes(first: Boxes, second: Boxes | None = None) -> Iterator[tuple[Ids, Ids]]:
-    """Give pairs of boxes that meet: one of each kind, or each two of the first, once.
+    """Yield intersecting pairs of boxes: one of each set, or each pair of the first set once.
 
-    Both kinds are sorted along a space-filling curve and bounded by binary trees, which are
-    descended together.
+    Both sets are sorted along a space-filling curve and bounded by binary trees, which are
+    traversed simultaneously.
     """
     alone = second is None
     second = first if second is None else second
@@ -218,12 +218,12 @@ def _meeting_boxes(first: Boxes, second: Boxes | None = None) -> Iterator[tuple[
 
 
 def _tree(boxes: Boxes, size: int) -> tuple[Ids, list[Boxes]]:
-    """Order boxes along a Z-curve through ranks of their sides, and bound them pair by pair.
+    """Order boxes along a Z-curve of the ranks of their sides, and build a binary tree of bounds.
 
     Returns
     -------
     order : (k,) int64 array
-        The box at each leaf; nothing meets the leaves from there on.
+        The box of each leaf; the remaining leaves are empty.
     levels : list of Boxes
         1, 2, 4, ... boxes, up to ``size`` or more.
     """

@@ -28,15 +28,15 @@ def _empty(*shape: int, dtype: Any) -> Callable[[], NDArray[Any]]:
 
 
 class RepairWarning(UserWarning):
-    """Input was repaired; the message names the first case and how many there are."""
+    """Input was repaired; the message describes the first case and the number of cases."""
 
 
 @dataclass(eq=False)
 class Pslg:
     """A planar straight-line graph, the input of `morph.triangulate`.
 
-    Segments may touch, overlap and cross one another, and pass through points; points may repeat.
-    Only ``points`` must be given; CuPy's arrays are copied to the host.
+    Segments may touch, overlap and cross one another, and pass through points; points may be
+    duplicates.  Only ``points`` is required; CuPy arrays are copied to the host.
 
     Parameters
     ----------
@@ -45,22 +45,22 @@ class Pslg:
     segments : (s, 2) int32 array
         Edges that the triangulation must contain, as rows of ``points``; the ends differ.
     segment_markers : (s,) int32 array
-        0 unless given.
+        0 by default.
     point_markers : (n,) int32 array
-        0 unless given.
+        0 by default.
     point_attributes : (n, k) float64 array
     holes : (h, 2) float64 array
         A point in each hole.
     regions : (r, 4) float64 array
-        ``x, y, attribute, maximum area`` of each region; no limit of the area if it is not
-        positive, or left out.
+        ``x, y, attribute, maximum area`` of each region; no limit if the area is not positive or
+        omitted.
     base : int
-        Number of the first point in files: 0 or 1.  Arrays count from 0 whatever it is.
+        Number of the first point in files: 0 or 1.  Indices in arrays always begin at 0.
 
     Raises
     ------
     ValueError
-        If a shape or type is wrong, an index names no point, a segment joins a point to itself, a
+        If a shape or dtype is wrong, an index is out of range, a segment joins a point to itself, a
         number is not finite, or ``base`` is neither 0 nor 1.
     """
 
@@ -92,7 +92,7 @@ class Pslg:
         self.base = first_number(self.base)
 
     def _check_lengths(self) -> None:
-        """Refuse segments from a point to itself."""
+        """Reject segments from a point to itself."""
         equal = self.segments[:, 0] == self.segments[:, 1]
         if equal.any():
             row = int(equal.argmax())
@@ -101,25 +101,25 @@ class Pslg:
 
     @classmethod
     def of(cls, source: Any, **others: Any) -> Pslg:
-        """Make a graph of another library's object, or read a file; a graph is given as it is.
+        """Convert an object of another library, or read a file; a `Pslg` is returned unchanged.
 
         Parameters
         ----------
         source : Pslg, path, dict, object with ``__geo_interface__``, or (n, 2) array of points
-            A dict is one of Triangle's Python wrapper; its triangles are ignored.  Shapely's
-            geometries and GeoPandas' series and frames, and GeoJSON's mappings, give points and
-            segments: every line and every border of a polygon.  A face that they bound and no
-            polygon covers gets a hole.  A third coordinate is left out.
+            Dicts are those of Triangle's Python wrapper, whose triangles are ignored.  Geometries
+            of Shapely, series and frames of GeoPandas and mappings of GeoJSON are converted to
+            points and segments: every line and every boundary of a polygon.  A bounded face that no
+            polygon covers gets a hole.  A third coordinate is dropped.
         **others : array
-            More arguments of the constructor, if the source is an array of points, or a dict or
-            geometry of points alone.
+            Further arguments of the constructor, if the source is an array of points, or a dict or
+            geometry with points only.
 
         Raises
         ------
         ImportError
-            If it has a ``__geo_interface__``, and Shapely is not installed.
+            If ``source`` has a ``__geo_interface__`` and Shapely is not installed.
         ValueError
-            If a polygon is not valid, an argument is given twice, and as by the constructor.
+            If a polygon is invalid, an argument is given twice, or as by the constructor.
         FormatError, OSError
             If a file cannot be read.
         """
@@ -144,7 +144,7 @@ class Pslg:
 
 
 def _arrays_of(source: Any) -> dict[str, Any]:
-    """Give an object of another library, or an array of points, as arguments."""
+    """Convert an object of another library, or an array of points, to arguments."""
     library = library_of(source)
     if library == "geo":
         return from_geo(source)
@@ -161,7 +161,7 @@ def _host(name: str, values: Any) -> NDArray[Any]:
 
 
 def _finite(name: str, values: Any, width: int) -> Floats:
-    """Rows of numbers that are finite; a region's largest area may be anything."""
+    """Return rows of finite numbers; only the maximum area of a region may be non-finite."""
     array: Floats = as_array(name, _host(name, values), np.float64, ("any", width), np)
     good = np.isfinite(array[:, :3]).all(axis=1)
     if not good.all():

@@ -1,6 +1,6 @@
-"""Shapes of triangles: angles, areas, aspect ratios, and the quality of a mesh by them.
+"""Shapes of triangles (angles, areas, aspect ratios) and the quality of meshes.
 
-Array code for NumPy and CuPy alike: ``xp`` is the module that the arrays are of.
+The code runs on NumPy and CuPy: ``xp`` is the array module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from morph.runtime.device import Array
 
-CHUNK = {"numpy": 1 << 17, "cupy": 1 << 22}  # triangles measured at once: a cache, a busy GPU
+CHUNK = {"numpy": 1 << 17, "cupy": 1 << 22}  # triangles at once: to fit the cache, to fill a GPU
 ASPECT_BINS = (1.5, 2, 2.5, 3, 4, 6, 10, 15, 25, 50, 100, 300, 1e3, 1e4, 1e5)
 
 
@@ -26,29 +26,30 @@ class Quality:
     points, triangles, segments : int
         Sizes.
     min_angle, max_angle : float
-        Over all corners, in degrees; negative at clockwise triangles.
+        Over all corners, in degrees; negative for clockwise triangles.
     area : float
-        Of all triangles together, in squared units of the coordinates.
+        Total area of all triangles, in squared units of the coordinates.
     min_area, max_area : float
-        Of one triangle; negative if it is clockwise.
+        Extreme areas of triangles; negative for clockwise triangles.
     min_edge, max_edge : float
-        Length of one edge, in units of the coordinates.
+        Extreme edge lengths, in units of the coordinates.
     max_aspect : float
-        Longest edge of a triangle by its shortest altitude, as Triangle counts it (Shewchuk
-        1996); 1.155 for an equilateral one, inf for a degenerate one.
+        Longest edge of a triangle divided by its shortest altitude, as in Triangle (Shewchuk
+        1996); 1.155 for an equilateral, inf for a degenerate triangle.
     mean_radius_edge, max_radius_edge : float
-        Circumradius by shortest edge, the measure of Delaunay refinement (Miller, Talmor, Teng,
-        Walkington 1995): 1 / (2 sin(smallest angle)), so 0.577 for an equilateral triangle.
+        Circumradius divided by shortest edge, the measure of Delaunay refinement (Miller, Talmor,
+        Teng, Walkington 1995): 1 / (2 sin(smallest angle)); 0.577 for an equilateral triangle.
     histogram : tuple of 18 int
-        Number of angles in [0, 10), [10, 20), ... [170, 180] degrees; negative ones and nan count
-        as the first.
+        Number of angles in [0, 10), [10, 20), ... [170, 180] degrees; the first bin includes
+        negative angles and nan.
     aspect_histogram : tuple of 16 int
-        Number of triangles with an aspect ratio below 1.5, from there below 2, 2.5, 3, 4, 6, 10,
-        15, 25, 50, 100, 300, 1,000, 10,000, 100,000, and from there on (nan too): Triangle's bins.
+        Number of triangles by aspect ratio, with Triangle's upper bin limits 1.5, 2, 2.5, 3, 4, 6,
+        10, 15, 25, 50, 100, 300, 1,000, 10,000 and 100,000; the last bin is unbounded and includes
+        nan.
 
     Notes
     -----
-    All but the sizes, ``area`` and the histograms is nan without triangles.
+    Without triangles, all fields except the sizes, ``area`` and the histograms are nan.
     """
 
     points: int
@@ -68,7 +69,7 @@ class Quality:
     aspect_histogram: tuple[int, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON can hold them; None stands for nan and inf."""
+        """Return the fields as JSON values; None represents nan and inf."""
         values = asdict(self)
         for name, value in values.items():
             if isinstance(value, tuple):
@@ -79,7 +80,7 @@ class Quality:
 
 
 class Shapes:
-    """The shapes of some triangles, worked out from their corners when they are asked for.
+    """The shapes of some triangles, computed from their corners on demand.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ class Shapes:
     def __init__(self, points: Array, triangles: Array, xp: Any) -> None:
         self.xp = xp
         corners = xp.take(points, triangles.T, axis=0)
-        # row k is the edge opposite corner k; every array below has a triangle in a column
+        # row k is the edge opposite corner k; in all arrays below, columns are triangles
         self._x, self._y = (corners[[2, 0, 1], :, k] - corners[[1, 2, 0], :, k] for k in (0, 1))
         self.double = self._x[1] * self._y[2] - self._y[1] * self._x[2]
         self._squares = self._x * self._x + self._y * self._y
@@ -120,13 +121,13 @@ class Shapes:
         return angles
 
     def aspects(self) -> Array:
-        """Longest edge by shortest altitude, shape (m,)."""
+        """Longest edge divided by shortest altitude, shape (m,)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return self._squares.max(axis=0) / abs(self.double)
 
     def radius_edges(self) -> Array:
-        """Circumradius by shortest edge, shape (m,)."""
-        # the circumradius is the product of the edges by four areas
+        """Circumradius divided by shortest edge, shape (m,)."""
+        # the circumradius is the product of the edges divided by four times the area
         low, high = self._squares.min(axis=0), self._squares.max(axis=0)
         middle = self._squares.sum(axis=0) - low - high
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -134,13 +135,13 @@ class Shapes:
 
 
 def chunks(triangles: Array, xp: Any) -> list[Array]:
-    """Cut triangles into parts that fit caches."""
+    """Split triangles into chunks that fit the cache."""
     size = CHUNK[xp.__name__]
     return [triangles[k : k + size] for k in range(0, len(triangles), size)]
 
 
 def measure(points: Array, triangles: Array, segments: Array, xp: Any) -> Quality:
-    """Measure a mesh, part by part.
+    """Measure a mesh, chunk by chunk.
 
     Parameters
     ----------

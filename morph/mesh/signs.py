@@ -1,8 +1,8 @@
 """Exact signs of determinants, for arrays of points.
 
-They are taken in double precision where Shewchuk's error bound proves them (J. R. Shewchuk,
-Adaptive precision floating-point arithmetic and fast robust geometric predicates, 1997), and in
-exact integers for the rest.
+Signs are computed in double precision if Shewchuk's error bound proves them (J. R. Shewchuk,
+Adaptive precision floating-point arithmetic and fast robust geometric predicates, 1997), else in
+exact integers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 _CHUNK = 1 << 18
 _EPS = 2.0**-53
-_SMALL, _LARGE = 1e-70, 1e70  # differences in between: no product of four under- or overflows
+_SMALL, _LARGE = 1e-70, 1e70  # products of four differences in this range are in range, too
 
 Ids = NDArray[Any]
 
@@ -33,7 +33,7 @@ def orientation(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids) -> NDArray[
 
 
 def incircle(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids, d: Ids) -> NDArray[np.int8]:
-    """Exact position of ``d`` to the circle through counter-clockwise ``a, b, c``.
+    """Exact position of ``d`` relative to the circle through counter-clockwise ``a, b, c``.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def _signs(
     estimate: Callable[[list[Any]], tuple[Any, Any]],
     exact: Callable[[list[Any]], Any],
 ) -> NDArray[np.int8]:
-    """Signs by the filter, then exactly for the doubtful."""
+    """Signs by a floating-point filter, then exactly where the filter fails."""
     out = np.empty(len(corners[0]), np.int8)
     for start in range(0, len(out), _CHUNK):
         rows = [np.take(points, c[start : start + _CHUNK], axis=0) for c in corners]
@@ -75,7 +75,7 @@ def _signs(
 
 
 def _integers(values: NDArray[np.float64]) -> NDArray[Any]:
-    """Each row times a power of two that makes it integers, as exact Python integers."""
+    """Scale each row by a power of two to exact Python integers."""
     mantissa, exponent = np.frexp(values)
     exponent = np.where(mantissa == 0, 1 << 20, exponent)
     shift = exponent - exponent.min(axis=1, keepdims=True)

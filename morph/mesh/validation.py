@@ -1,7 +1,7 @@
-"""An independent judge of meshes: exact predicates on arrays, and every invariant by name.
+"""Independent verifier of meshes: named invariants, tested by exact predicates on arrays.
 
-Nothing here, in `signs` or in `overlap` is shared with the algorithms whose output is
-judged.  Cost: O(m log m) for m triangles.
+This module, `signs` and `overlap` share no code with the algorithms whose output they verify.
+Cost: O(m log m) for m triangles.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ Ids = NDArray[Any]
 
 
 def violations(mesh: MeshArrays, conforming: bool = False) -> list[Violation]:
-    """Hold a mesh against every invariant it should keep.
+    """Check a mesh against all invariants.
 
     ``finite``
-        every coordinate is a finite number;
+        every coordinate is finite;
     ``shape``, ``type``, ``index``
-        the arrays fit together, every index names a row (-1 only as a neighbour);
+        the arrays are consistent, and every index is in range (-1 only as a neighbour);
     ``corners``, ``orientation``
-        a triangle has three different corners, and positive area, exactly;
+        a triangle has three different corners, and exactly positive area;
     ``edge-use``, ``duplicate-triangle``
-        an edge has at most one triangle on each side; no triangle is there twice;
+        an edge has at most one triangle on each side; no triangle occurs twice;
     ``neighbour``
-        ``neighbors`` is symmetric, opposite the right corner, and -1 only at the hull;
+        ``neighbors`` is symmetric, opposite the correct corner, and -1 only at the hull;
     ``star``
-        the triangles around a point, whatever its rows, go round it at most once;
+        the triangles around a point, including its duplicates, wind around it at most once;
     ``overlap``
         hull edges meet at common ends only, and no part of the plane is covered twice, which
         together with all of the above makes the triangles a triangulation (see `overlap`);
     ``segment``, ``duplicate-segment``, ``hull``
-        segments are edges of the mesh, each once, and every hull edge is one;
+        segments are distinct edges of the mesh, and every hull edge is a segment;
     ``duplicate-point``
         no two points of triangles have the same coordinates;
     ``delaunay``
-        across an edge that is no segment, no corner lies inside the other triangle's circle;
+        across an edge that is not a segment, no corner lies inside the other triangle's circle;
     ``conforming``
-        nor across a segment; asked for by ``conforming``, see `refine`.
+        nor across a segment; only tested with ``conforming=True``, see `refine`.
 
     Returns
     -------
     list of Violation
-        Empty for a good mesh.  What has no meaning while another invariant is broken is not tried:
-        nothing without ``finite``, ``shape``, ``type`` and ``index``; ``star`` and ``overlap`` need
-        good triangles and neighbours, ``delaunay`` good segments and no overlap, too.
+        Empty for a valid mesh.  Invariants that presuppose a violated one are not tested: all
+        require ``finite``, ``shape``, ``type`` and ``index``; ``star`` and ``overlap`` require
+        valid triangles and neighbours; ``delaunay`` also requires valid segments and no overlap.
 
     Notes
     -----
-    Points of no triangle are allowed, wherever they lie: `morph.triangulate` merges points so.
+    Points that are in no triangle are allowed: `morph.triangulate` leaves merged points.
     """
     found = _arrays(mesh)
     if not found:
@@ -72,11 +72,11 @@ def violations(mesh: MeshArrays, conforming: bool = False) -> list[Violation]:
 
 
 def _report(
-    out: list[Violation], name: str, ids: Ids, what: Callable[[int], str], noun: str
+    out: list[Violation], name: str, ids: Ids, describe: Callable[[int], str], noun: str
 ) -> None:
     if len(ids):
         more = f" (and {len(ids) - 1} more {noun})" if len(ids) > 1 else ""
-        first = what(int(ids[0]))
+        first = describe(int(ids[0]))
         out.append(Violation(name, f"{first}{more}", np.asarray(ids, np.int64)))
 
 
@@ -101,9 +101,9 @@ def _arrays(mesh: MeshArrays) -> list[Violation]:
         kind = "f" if name == "points" or "attributes" in name else "i"
         dtype = getattr(mesh, name).dtype
         if dtype.kind != kind:
-            wanted = "integers" if kind == "i" else "floats"
+            expected = "integers" if kind == "i" else "floats"
             none = np.empty(0, np.int64)
-            out.append(Violation("type", f"{name} holds {dtype}, expected {wanted}", none))
+            out.append(Violation("type", f"{name} holds {dtype}, expected {expected}", none))
     if out:
         return out
     bad = np.flatnonzero(~np.isfinite(mesh.points).all(axis=1))
@@ -112,8 +112,8 @@ def _arrays(mesh: MeshArrays) -> list[Violation]:
         values = getattr(mesh, name)
         bad = np.flatnonzero(((values < low) | (values >= high)).any(axis=1))
         if len(bad):
-            what = f"{name}[{bad[0]}] = {values[bad[0]].tolist()} is outside {low}..{high - 1}"
-            out.append(Violation("index", what, bad))
+            message = f"{name}[{bad[0]}] = {values[bad[0]].tolist()} is outside {low}..{high - 1}"
+            out.append(Violation("index", message, bad))
     return out
 
 
@@ -140,7 +140,7 @@ def _triangles(mesh: MeshArrays) -> list[Violation]:
         _report(out, "edge-use", users, lambda i: f"{text}, triangle {i} among them", "triangles")
         corners = np.sort(t[users], axis=1)
         kinds, which = np.unique(corners, axis=0, return_inverse=True)
-        which = which.ravel()  # NumPy 2.0 gave it two dimensions
+        which = which.ravel()  # two-dimensional in NumPy 2.0
         same = users[np.bincount(which, minlength=len(kinds))[which] > 1]
         _report(
             out, "duplicate-triangle", same, lambda i: f"triangle {i} is there twice", "triangles"
@@ -279,14 +279,14 @@ def _points(mesh: MeshArrays) -> list[Violation]:
 
 
 def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Find points whose coordinates an earlier one has.
+    """Find points with the coordinates of an earlier point.
 
     Returns
     -------
     (k, 2) int64 array
         Earlier and later row, ordered by the later.
     """
-    bits = (points + 0.0).view(np.uint64)  # + 0.0 makes one zero of two
+    bits = (points + 0.0).view(np.uint64)  # + 0.0 converts -0 to 0
     mixed = bits[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ (bits[:, 1] >> np.uint64(29))
     mixed = (mixed ^ bits[:, 1]) * np.uint64(0xD6E8FEB86659FD93)
     ordered = np.sort(mixed)
@@ -300,7 +300,7 @@ def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _delaunay(mesh: MeshArrays, segments: bool) -> list[Violation]:
-    """Corners in the circle of a triangle behind a segment, or behind any other edge."""
+    """Corners inside the circle of the triangle across a segment, or across any other edge."""
     out: list[Violation] = []
     t, n = mesh.triangles, len(mesh.points)
     fixed = _undirected(mesh.segments[:, 0], mesh.segments[:, 1], n)
@@ -312,9 +312,9 @@ def _delaunay(mesh: MeshArrays, segments: bool) -> list[Violation]:
         rows = np.flatnonzero(mesh.neighbors[:, k] > np.arange(len(t)))
         a, b = t[rows, (k + 1) % 3], t[rows, (k + 2) % 3]
         maybe = np.flatnonzero(touched[a] & touched[b])
-        wanted = np.full(len(rows), not segments)
-        wanted[maybe] = _among(_undirected(a[maybe], b[maybe], n), fixed) == segments
-        rows, a, b = rows[wanted], a[wanted], b[wanted]
+        tested = np.full(len(rows), not segments)
+        tested[maybe] = _among(_undirected(a[maybe], b[maybe], n), fixed) == segments
+        rows, a, b = rows[tested], a[tested], b[tested]
         apex = total[mesh.neighbors[rows, k]] - a - b
         sign = incircle(mesh.points, t[rows, 0], t[rows, 1], t[rows, 2], apex)
         guilty.append(rows[sign > 0])

@@ -1,7 +1,7 @@
 """The dual of a triangulation: circumcentres of triangles, joined across edges.
 
-Array code for NumPy and CuPy alike.  Where a triangle is so thin that its determinant loses digits,
-its circumcentre is computed in exact arithmetic, one by one; such triangles are few.
+The code runs on NumPy and CuPy.  Circumcentres of triangles that are so thin that their determinant
+loses digits are computed in exact arithmetic, one by one; such triangles are rare.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from morph.mesh.arrays import MeshArrays
 from morph.runtime.device import Array, Device
 
-THIN = 2.0**-20  # part of its two products that the determinant of a thin triangle is at most
+THIN = 2.0**-20  # a triangle is thin if its determinant is at most this part of its two products
 
 
 class Voronoi(NamedTuple):
@@ -23,17 +23,17 @@ class Voronoi(NamedTuple):
     Attributes
     ----------
     vertices : (m, 2) float64 array
-        The circumcentre of each triangle, row by row; of four or more points on one circle, several
-        are equal.  nan for a triangle without area, inf for what a double does not hold.
+        The circumcentre of each triangle; equal for triangles with a common circumcircle.  nan for
+        a degenerate triangle, inf if a coordinate overflows.
     edges : (e, 2) int32 array
         Rows of ``vertices``: the triangles left and right of each edge of the mesh, in the order of
-        `morph.io.mesh_edges`.  The second is -1 for a ray, which crosses the hull.
+        `morph.io.mesh_edges`.  The second is -1 for a ray, which crosses a hull edge.
     directions : (e, 2) float64 array
-        Direction of each ray, outward and as long as the edge of the mesh; 0 for other edges.
+        Outward direction of each ray, as long as the edge of the mesh; 0 for other edges.
     sites : (e, 2) int32 array
-        The edge of the mesh that each edge is the dual of: the two points whose cells it separates.
+        The dual edge of the mesh: the two points whose cells the edge separates.
     attributes : (m, k) float64 array
-        The points' attributes, continued linearly from each triangle to its circumcentre.
+        The point attributes, extrapolated linearly from each triangle to its circumcentre.
     """
 
     vertices: Array
@@ -44,7 +44,7 @@ class Voronoi(NamedTuple):
 
 
 def voronoi(mesh: MeshArrays) -> Voronoi:
-    """Work out the dual of a mesh, where its arrays lie."""
+    """Compute the dual of a mesh on the device of its arrays."""
     where = mesh.device
     xp, t, neighbors = where.xp, mesh.triangles, mesh.neighbors
     with where.active():
@@ -66,7 +66,7 @@ def voronoi(mesh: MeshArrays) -> Voronoi:
 
 
 def _circumcentres(mesh: MeshArrays, where: Device) -> tuple[Array, Array]:
-    """Circumcentres of all triangles, and the points' attributes there."""
+    """Circumcentres of all triangles, and the point attributes there."""
     xp, t, points = where.xp, mesh.triangles, mesh.points
     with np.errstate(all="ignore"):
         half = 0.5 * points  # differences of halves are finite
@@ -95,7 +95,7 @@ def _circumcentres(mesh: MeshArrays, where: Device) -> tuple[Array, Array]:
 
 
 def _exact(corners: list[list[float]]) -> list[float]:
-    """The circumcentre of one triangle, and its coordinates along two sides, each rounded once."""
+    """Circumcentre of one triangle, and its coordinates along two sides, correctly rounded."""
     if not all(math.isfinite(x) for corner in corners for x in corner):
         return [math.nan] * 4
     ratios = [x.as_integer_ratio() for corner in corners for x in corner]
@@ -117,7 +117,7 @@ def _exact(corners: list[list[float]]) -> list[float]:
 
 
 def _divided(p: int, q: int) -> float:
-    """The quotient of integers, rounded once; inf if it is too large."""
+    """Correctly rounded quotient of integers; inf on overflow."""
     try:
         return p / q
     except OverflowError:

@@ -1,9 +1,9 @@
 """The NetworkX backend ``morph``: NetworkX loads this module by an entry point of the package.
 
 ``nx.pagerank(graph, backend="morph")`` runs Morph's algorithm on a NetworkX graph, and
-``nx.config.backend_priority = ["morph"]`` does so for all large graphs.  What Morph cannot answer
-as NetworkX does (weights by a function, graphs of subclasses, ...) raises `NotImplementedError`;
-NetworkX then runs its own function, unless the call names the backend.
+``nx.config.backend_priority = ["morph"]`` does so for all large graphs.  Calls with unsupported
+semantics (weights by a function, graphs of subclasses, ...) raise `NotImplementedError`; NetworkX
+then runs its own function, unless the call names the backend.
 """
 
 from morph.networkx_backend.converted import Converted, convert_from_nx, convert_to_nx

@@ -1,4 +1,4 @@
-"""NetworkX graphs as the backend holds them: graphs of Morph, one for each weight asked for."""
+"""Converted NetworkX graphs: one graph of Morph for each weight attribute in use."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 from morph.graph import Graph
 from morph.graph.interop import networkx_arcs, networkx_values
 
-NUMBERS = {bool, int, float, np.int64, np.float64}  # types with which Python adds up as Morph does
-EXACT = 2**53  # integers below are exact as floating-point numbers
+NUMBERS = {bool, int, float, np.int64, np.float64}  # types with the same sums in Python and Morph
+EXACT = 2**53  # smaller integers are exact as doubles
 
 
 class Converted:
-    """A NetworkX graph and the graphs of Morph made of it, each when it is first needed.
+    """A NetworkX graph and its conversions to graphs of Morph, made on first use.
 
     Attributes
     ----------
     original : networkx graph
-        NetworkX keeps the conversion in the cache of this graph, and drops it when that changes.
+        NetworkX caches the conversion in this graph, and drops it when the graph changes.
     nodes : array of object, shape (n,)
-        The nodes in their order; point i is ``nodes[i]``.
+        The nodes in order; point i is ``nodes[i]``.
     index : dict
-        The points by node.
+        The point of each node.
     device : str or None
-        Where Morph calculates: ``nx.config.backends.morph.device``; None: see `morph.set_device`.
+        Device: ``nx.config.backends.morph.device``; None: see `morph.set_device`.
     """
 
     __networkx_backend__ = "morph"
@@ -59,28 +59,28 @@ class Converted:
 
     @property
     def arcs(self) -> tuple[Any, Any]:
-        """Sources and targets of the arcs by source; an undirected edge has two, a loop one."""
+        """Sources and targets of the arcs by source; two per undirected edge, one per self-loop."""
         if self._arcs is None:
             self._arcs = networkx_arcs(self.original, self.index)
         src, dst = self._arcs
         return src, dst
 
     def graph(self, weight: Hashable = None, reverse: bool = False, simple: bool = False) -> Graph:
-        """Give the graph with edge attribute ``weight`` as weights, None for a graph without.
+        """Return the graph with edge attribute ``weight`` as weights, or without weights if None.
 
         Parameters
         ----------
         weight : hashable
-            1 where an edge does not have it.
+            Edges without this attribute have weight 1.
         reverse : bool
-            With each edge reversed.
+            Reverse each edge.
         simple : bool
-            Without parallel edges; their weights are left out.
+            Merge parallel edges, and drop weights.
 
         Raises
         ------
         NotImplementedError
-            If Morph would not calculate with the weights as NetworkX does; see `exact`.
+            If results with these weights could differ from NetworkX; see `exact`.
         """
         reverse = reverse and self.is_directed()
         simple = simple and self.is_multigraph()
@@ -92,7 +92,7 @@ class Converted:
                 src, dst = dst, src
             if simple:
                 n = max(len(self), 1)
-                pairs = np.sort(src * n + dst)  # np.unique takes far longer
+                pairs = np.sort(src * n + dst)  # np.unique is much slower
                 src, dst = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)
             self._graphs[key] = Graph.from_edges(
                 src, dst, values, len(self), symmetric=not self.is_directed(), device=self.device
@@ -100,33 +100,33 @@ class Converted:
         return self._graphs[key]
 
     def values(self, weight: Hashable) -> list[Any]:
-        """Give an attribute of the edges in the order of `arcs`, 1 where there is none."""
+        """Return an attribute of the edges in the order of `arcs`, by default 1."""
         return networkx_values(self.original, weight, 1)
 
     def point(self, node: Any, message: str) -> int:
-        """Give the point of a node; a message, with ``{}`` for the node, if there is none."""
+        """Return the point of a node; raises NetworkX's error with ``message`` if absent."""
         try:
             return self.index[node]
         except (KeyError, TypeError):
             raise nx.NodeNotFound(message.format(node)) from None
 
     def by_node(self, values: Any) -> dict[Any, Any]:
-        """Give an array with one value a point as a dict of Python numbers by node."""
+        """Convert an array with one value per point to a dict of Python numbers by node."""
         return dict(zip(self.nodes.tolist(), self.host(values).tolist(), strict=True))
 
     def host(self, values: Any) -> Any:
-        """Give an array of a result on the host."""
+        """Copy an array of a result to the host."""
         return values if type(values) is np.ndarray else values.get()
 
 
 def exact(values: list[Any], n: int) -> Any:
-    """Make an array of weights with which Morph calculates as Python does, or refuse.
+    """Make an array of weights for which Morph's sums equal Python's, or raise an error.
 
     Parameters
     ----------
     values : list
     n : int
-        The number of nodes, a bound on the edges of a path.
+        Number of nodes, an upper bound of the number of edges of a path.
 
     Returns
     -------
@@ -135,8 +135,8 @@ def exact(values: list[Any], n: int) -> Any:
     Raises
     ------
     NotImplementedError
-        If one is not a number of these types (None, Decimal, NaN, infinity, ...), or if a path can
-        be too long for the type.
+        If a value is not a number of these types (None, Decimal, NaN, infinity, ...), or the length
+        of a path may overflow.
     """
     if not set(map(type, values)) <= NUMBERS:
         raise NotImplementedError("a weight is not a number of Python or of 64 bits")
@@ -148,7 +148,7 @@ def exact(values: list[Any], n: int) -> Any:
     if not found.size:
         return found
     most = max(abs(found.min().item()), abs(found.max().item()))
-    if found.dtype == np.float64 and not most < EXACT:  # or NaN
+    if found.dtype == np.float64 and not most < EXACT:  # also NaN
         raise NotImplementedError("a weight is NaN, infinite or too large to be exact")
     if found.dtype == np.int64 and most * n >= 2**62:
         raise NotImplementedError("the weight of a path may exceed 64 bits")
@@ -156,10 +156,10 @@ def exact(values: list[Any], n: int) -> Any:
 
 
 def convert_from_nx(graph: Any, **options: Any) -> Converted:
-    """Convert a NetworkX graph; which attributes are needed is seen when they are."""
+    """Convert a NetworkX graph; attributes are converted on first use."""
     return Converted(graph, nx.config.backends.morph.device)
 
 
 def convert_to_nx(result: Any, **options: Any) -> Any:
-    """Give the NetworkX graph of a conversion, and anything else as it is."""
+    """Return the NetworkX graph of a conversion; other results are returned unchanged."""
     return result.original if isinstance(result, Converted) else result

@@ -1,4 +1,4 @@
-"""Which calls the backend can answer, and for which it is worth converting the graph."""
+"""`can_run` and `should_run`: which calls the backend supports, and accelerates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import networkx as nx
 
 from morph.networkx_backend.converted import Converted
 
-LARGE = 20_000  # nodes and edges: from here on converting takes less time than most searches
-LARGE_FOR_ALL_PAIRS = 500  # a search from each node
+LARGE = 20_000  # nodes and edges from which the conversion is cheaper than most searches
+LARGE_FOR_ALL_PAIRS = 500  # the same for a search from each node
 ALL_PAIRS = {
     "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
     "average_shortest_path_length", "betweenness_centrality",
@@ -17,9 +17,9 @@ ALL_PAIRS = {
 
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
-    """Whether the backend answers a call, or the reason why not.
+    """Return whether the backend supports a call, or the reason why not.
 
-    Weights are judged when the graph is converted, see `morph.networkx_backend.converted.exact`.
+    Weights are checked by the conversion, see `morph.networkx_backend.converted.exact`.
     """
     graph = _graph(args, kwargs)
     kinds = Converted, nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph
@@ -35,7 +35,7 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
 
 
 def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
-    """Whether a call is faster here, the conversion of the graph included."""
+    """Return whether the backend is faster, including the conversion of the graph."""
     graph = _graph(args, kwargs)
     if isinstance(graph, Converted):
         return True

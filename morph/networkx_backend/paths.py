@@ -1,7 +1,7 @@
-"""Shortest paths, as NetworkX calls them.
+"""Shortest paths, with NetworkX's interface.
 
-Arguments, results and errors are those of NetworkX's functions of the same names; of several
-shortest paths another one may be given.
+Arguments, results and errors are those of NetworkX's functions of the same names; the choice among
+several shortest paths may differ.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "single_target_shortest_path", "single_target_shortest_path_length",
 ]  # fmt: skip
 
-BLOCK = 1 << 22  # distances of all pairs that are held at once
+BLOCK = 1 << 22  # distances of all pairs in memory at once
 SOURCE_MISSING = "Node {} not found in graph"
 Lengths = dict[Any, Any]
 Paths = dict[Any, list[Any]]
@@ -47,22 +47,22 @@ class _Tree:
 
     @property
     def reached(self) -> Any:
-        """The points reached, the nearest first."""
+        """The reached points, by ascending distance."""
         return _reached(self.distance)
 
     def lengths(self) -> Lengths:
-        """Give the distances of the nodes reached."""
+        """Return the distances of the reached nodes."""
         return _lengths(self.G, self.distance)
 
     def length(self, target: Any, message: str) -> Any:
-        """Give the distance of a node, or raise `NetworkXNoPath`."""
+        """Return the distance of a node, or raise `NetworkXNoPath`."""
         t = self.G.index.get(target)
         if t is None or not _is_reached(self.distance[t : t + 1])[0]:
             raise nx.NetworkXNoPath(message)
         return self.distance[t].item()
 
     def path(self, target: Any) -> list[Any]:
-        """Give the nodes of the path to a node that is reached."""
+        """Return the nodes of the path to a reached node."""
         p, steps = self.G.index[target], []
         while p >= 0:
             steps.append(p)
@@ -70,7 +70,7 @@ class _Tree:
         return self.G.nodes[steps[::-1]].tolist()  # type: ignore[no-any-return]
 
     def paths(self) -> Paths:
-        """Give the paths to all nodes reached."""
+        """Return the paths to all reached nodes."""
         reached, nodes = self.reached.tolist(), self.G.nodes
         before = self.predecessor.tolist()
         found: dict[int, list[Any]] = {}
@@ -101,7 +101,7 @@ def _lengths(G: Converted, distance: Any) -> Lengths:
 
 
 def _cutoff(cutoff: Any) -> Any:
-    """Give a limit that means the same here: None, or a number from 0 on."""
+    """Return the equivalent cutoff of Morph: None, or a number from 0 on."""
     if cutoff is None:
         return None
     if not isinstance(cutoff, int | float) or not cutoff >= 0:
@@ -110,7 +110,7 @@ def _cutoff(cutoff: Any) -> Any:
 
 
 def _levels(cutoff: Any) -> Any:
-    """Give a limit of the number of edges; NetworkX gives the level beyond a fraction, too."""
+    """Return a limit of the number of edges; NetworkX rounds fractions up."""
     cutoff = _cutoff(cutoff)
     return None if cutoff is None else math.ceil(cutoff)
 
@@ -129,7 +129,7 @@ def _weighted(
         found = sssp(
             G.graph(weight, reverse), sources, targets=t, cutoff=_cutoff(cutoff), predecessors=paths
         )
-    except ValueError as error:  # Dijkstra's algorithm may end with negative weights, too
+    except ValueError as error:  # NetworkX may succeed with negative weights
         raise NotImplementedError(str(error)) from error
     return _Tree(G, found.distance, found.predecessor)
 
@@ -145,22 +145,22 @@ def _negative(
 
 
 def single_source_shortest_path_length(G: Converted, source: Any, cutoff: Any = None) -> Lengths:
-    """Give the number of edges to each node that is reached."""
+    """Return the number of edges to each reachable node."""
     return _hops(G, G.point(source, "Source {} is not in G"), cutoff).lengths()
 
 
 def single_target_shortest_path_length(G: Converted, target: Any, cutoff: Any = None) -> Lengths:
-    """Give the number of edges from each node that reaches the target."""
+    """Return the number of edges from each node that reaches the target."""
     return _hops(G, G.point(target, "Target {} is not in G"), cutoff, reverse=True).lengths()
 
 
 def single_source_shortest_path(G: Converted, source: Any, cutoff: Any = None) -> Paths:
-    """Give a path of the fewest edges to each node that is reached."""
+    """Return a path with the fewest edges to each reachable node."""
     return _hops(G, G.point(source, "Source {} not in G"), cutoff).paths()
 
 
 def single_target_shortest_path(G: Converted, target: Any, cutoff: Any = None) -> Paths:
-    """Give a path of the fewest edges from each node that reaches the target."""
+    """Return a path with the fewest edges from each node that reaches the target."""
     found = _hops(G, G.point(target, "Target {} not in G"), cutoff, reverse=True).paths()
     return {v: path[::-1] for v, path in found.items()}
 
@@ -180,7 +180,7 @@ def _rows(G: Converted, search: Any) -> Iterator[tuple[Any, Lengths]]:
 
 
 def _blocks(G: Converted, search: Any) -> Iterator[tuple[Any, Any]]:
-    """Give the distances from all points, those from some at a time."""
+    """Yield the distances from all points, in blocks of sources."""
     n = len(G)
     step = min(max(BLOCK // max(n, 1), 1), 1024)
     for first in range(0, n, step):
@@ -189,12 +189,12 @@ def _blocks(G: Converted, search: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def descendants(G: Converted, source: Any) -> set[Any]:
-    """Give the nodes that a node reaches, without itself."""
+    """Return the nodes that are reachable from a node, without the node."""
     return set(_others(G, source, False))
 
 
 def ancestors(G: Converted, source: Any) -> set[Any]:
-    """Give the nodes that reach a node, without itself."""
+    """Return the nodes that reach a node, without the node."""
     return set(_others(G, source, True))
 
 
@@ -219,7 +219,7 @@ def _ends(G: Converted, source: Any, target: Any) -> tuple[int, int]:
 def multi_source_dijkstra(
     G: Converted, sources: Any, target: Any = None, cutoff: Any = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """Give the distances from the nearest source and the paths, or those of a target."""
+    """Return the distances and paths from the nearest source, to all nodes or to a target."""
     points = _sources(G, sources)
     if target in sources:
         return 0, [target]
@@ -239,46 +239,46 @@ def _sources(G: Converted, sources: Any) -> list[int]:
 def multi_source_dijkstra_path(
     G: Converted, sources: Any, cutoff: Any = None, weight: Any = "weight"
 ) -> Paths:
-    """Give the paths from the nearest source."""
+    """Return the paths from the nearest source."""
     return _weighted(G, _sources(G, sources), weight, cutoff, paths=True).paths()
 
 
 def multi_source_dijkstra_path_length(
     G: Converted, sources: Any, cutoff: Any = None, weight: Any = "weight"
 ) -> Lengths:
-    """Give the distances from the nearest source."""
+    """Return the distances from the nearest source."""
     return _weighted(G, _sources(G, sources), weight, cutoff).lengths()
 
 
 def single_source_dijkstra(
     G: Converted, source: Any, target: Any = None, cutoff: Any = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """Give the distances and paths from a node, or those of a target."""
+    """Return the distances and paths from a node, to all nodes or to a target."""
     return multi_source_dijkstra(G, {source}, target, cutoff, weight)
 
 
 def single_source_dijkstra_path(
     G: Converted, source: Any, cutoff: Any = None, weight: Any = "weight"
 ) -> Paths:
-    """Give the shortest paths from a node."""
+    """Return the shortest paths from a node."""
     return multi_source_dijkstra_path(G, {source}, cutoff, weight)
 
 
 def single_source_dijkstra_path_length(
     G: Converted, source: Any, cutoff: Any = None, weight: Any = "weight"
 ) -> Lengths:
-    """Give the distances from a node."""
+    """Return the distances from a node."""
     return multi_source_dijkstra_path_length(G, {source}, cutoff, weight)
 
 
 def dijkstra_path(G: Converted, source: Any, target: Any, weight: Any = "weight") -> list[Any]:
-    """Give a shortest path from one node to another."""
+    """Return a shortest path from one node to another."""
     path: list[Any] = _required(G, source, target, single_source_dijkstra, weight)[1]
     return path
 
 
 def dijkstra_path_length(G: Converted, source: Any, target: Any, weight: Any = "weight") -> Any:
-    """Give the distance from one node to another."""
+    """Return the distance from one node to another."""
     s = G.point(source, SOURCE_MISSING)
     if source == target:
         return 0
@@ -296,7 +296,7 @@ def all_pairs_dijkstra_path_length(
 
 
 def _require_nonnegative(graph: Any) -> None:
-    """Refuse negative weights before a generator begins, which cannot fall back any more."""
+    """Reject negative weights before a generator starts, when NetworkX can still fall back."""
     if (
         len(graph.edges)
         and "weight" in graph.edges.columns
@@ -308,7 +308,7 @@ def _require_nonnegative(graph: Any) -> None:
 def single_source_bellman_ford(
     G: Converted, source: Any, target: Any = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """Give the distances and paths from a node, or those of a target."""
+    """Return the distances and paths from a node, to all nodes or to a target."""
     s = G.point(source, SOURCE_MISSING)
     if source == target:
         return 0, [source]
@@ -320,25 +320,25 @@ def single_source_bellman_ford(
 
 
 def single_source_bellman_ford_path(G: Converted, source: Any, weight: Any = "weight") -> Paths:
-    """Give the shortest paths from a node."""
+    """Return the shortest paths from a node."""
     return _negative(G, G.point(source, SOURCE_MISSING), weight, paths=True).paths()
 
 
 def single_source_bellman_ford_path_length(
     G: Converted, source: Any, weight: Any = "weight"
 ) -> Lengths:
-    """Give the distances from a node."""
+    """Return the distances from a node."""
     return _negative(G, G.point(source, SOURCE_MISSING), weight).lengths()
 
 
 def bellman_ford_path(G: Converted, source: Any, target: Any, weight: Any = "weight") -> list[Any]:
-    """Give a shortest path from one node to another."""
+    """Return a shortest path from one node to another."""
     path: list[Any] = _required(G, source, target, single_source_bellman_ford, weight)[1]
     return path
 
 
 def bellman_ford_path_length(G: Converted, source: Any, target: Any, weight: Any = "weight") -> Any:
-    """Give the distance from one node to another."""
+    """Return the distance from one node to another."""
     s = G.point(source, SOURCE_MISSING)
     if source == target:
         return 0
@@ -346,7 +346,7 @@ def bellman_ford_path_length(G: Converted, source: Any, target: Any, weight: Any
 
 
 def _required(G: Converted, source: Any, target: Any, search: Any, weight: Any) -> Any:
-    """Search for a target; None is no target to the search."""
+    """Search for a required target; None is not supported as a node."""
     if target is None:
         raise NotImplementedError("the target None")
     return search(G, source, target=target, weight=weight)
@@ -359,7 +359,7 @@ def _method(weight: Any, method: str) -> str:
 
 
 def _tree(G: Converted, source: Any, target: Any, weight: Any, method: str, paths: bool) -> _Tree:
-    """Search from the source, or backwards from the target if there is no source."""
+    """Search from the source, or, without a source, backwards from the target."""
     reverse = source is None
     start = target if reverse else source
     if start is None:
@@ -378,7 +378,7 @@ def shortest_path(
     G: Converted, source: Any = None, target: Any = None, weight: Any = None,
     method: str = "dijkstra",
 ) -> Any:  # fmt: skip
-    """Give a shortest path, or those from a source, or those to a target."""
+    """Return a shortest path, or the paths from a source, or the paths to a target."""
     found = _tree(G, source, target, weight, _method(weight, method), paths=True)
     if source is None:
         return {v: path[::-1] for v, path in found.paths().items()}
@@ -392,7 +392,7 @@ def shortest_path_length(
     G: Converted, source: Any = None, target: Any = None, weight: Any = None,
     method: str = "dijkstra",
 ) -> Any:  # fmt: skip
-    """Give the distance between two nodes, or those from a source, or those to a target."""
+    """Return the distance between two nodes, or the distances from a source or to a target."""
     found = _tree(G, source, target, weight, _method(weight, method), paths=False)
     if source is None or target is None:
         return found.lengths()
@@ -402,7 +402,7 @@ def shortest_path_length(
 def average_shortest_path_length(
     G: Converted, weight: Any = None, method: str | None = None
 ) -> float:
-    """Give the mean of the distances of all ordered pairs of nodes."""
+    """Return the mean of the distances of all ordered pairs of nodes."""
     if method not in (None, "unweighted", "dijkstra"):
         raise NotImplementedError("other methods")
     n = len(G)
@@ -425,7 +425,7 @@ def average_shortest_path_length(
 
 
 def _sum(distances: Any) -> Any:
-    """Add up, exactly if distances are integers, however large."""
+    """Return the sum, exact for integers of any size."""
     if distances.dtype.kind == "f" or int(distances.max()) * distances.size < 2**62:
         return distances.sum().item()
     return sum(distances.ravel().tolist())

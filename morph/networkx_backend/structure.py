@@ -1,8 +1,7 @@
-"""Components, cores, triangles, spanning trees, PageRank and betweenness, as NetworkX calls them.
+"""Components, cores, triangles, spanning trees, PageRank, betweenness, with NetworkX's interface.
 
-Arguments, results and errors are those of NetworkX's functions of the same names.  NetworkX itself
-refuses directed graphs, undirected ones or those with parallel edges where it refuses them by a
-decorator.
+Arguments, results and errors are those of NetworkX's functions of the same names.  Decorators of
+NetworkX reject directed, undirected and multigraphs before these functions are called.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = [
 
 
 def _sets(G: Converted, label: Any) -> Iterator[set[Any]]:
-    """Give the nodes of each label, in the order of the labels."""
+    """Yield the nodes of each label, in the order of the labels."""
     label = G.host(label)
     order = np.argsort(label, kind="stable")
     starts = np.flatnonzero(np.diff(label[order], prepend=-1))
@@ -59,12 +58,12 @@ def number_connected_components(G: Converted) -> int:
 
 
 def is_connected(G: Converted) -> bool:
-    """Whether there is one component."""
+    """Whether there is exactly one component."""
     return _one(G, find_components(G.graph()).components)
 
 
 def node_connected_component(G: Converted, n: Any) -> set[Any]:
-    """Give the nodes of the component of a node."""
+    """Return the nodes of the component of a node."""
     if n not in G.index:
         raise KeyError(n)
     label = G.host(find_components(G.graph()).label)
@@ -82,7 +81,7 @@ def number_weakly_connected_components(G: Converted) -> int:
 
 
 def is_weakly_connected(G: Converted) -> bool:
-    """Whether there is one weakly connected component."""
+    """Whether there is exactly one weakly connected component."""
     return _one(G, find_components(G.graph()).components)
 
 
@@ -97,12 +96,12 @@ def number_strongly_connected_components(G: Converted) -> int:
 
 
 def is_strongly_connected(G: Converted) -> bool:
-    """Whether there is one strongly connected component."""
+    """Whether there is exactly one strongly connected component."""
     return _one(G, find_strong(G.graph()).components)
 
 
 def core_number(G: Converted) -> dict[Any, int]:
-    """Give the core number of each node."""
+    """Return the core number of each node."""
     src, dst = G.arcs
     if (src == dst).any():
         raise nx.NetworkXNotImplemented(
@@ -113,7 +112,7 @@ def core_number(G: Converted) -> dict[Any, int]:
 
 
 def triangles(G: Converted, nodes: Any = None) -> Any:
-    """Give the number of triangles at each node, at some of them, or at one."""
+    """Return the number of triangles at each node, at some nodes, or at one."""
     if nodes is None:
         return G.by_node(triangle_count(G.graph()).triangles)
     _require_simple(G)
@@ -122,7 +121,7 @@ def triangles(G: Converted, nodes: Any = None) -> Any:
 
 
 def clustering(G: Converted, nodes: Any = None, weight: Any = None) -> Any:
-    """Give the clustering coefficient of each node, of some of them, or of one."""
+    """Return the clustering coefficient of each node, of some nodes, or of one."""
     _require_simple(G, weight)
     count, pairs = _triangles_and_pairs(G)
     found = np.divide(2 * count, pairs, out=np.zeros(len(G)), where=count > 0)
@@ -136,7 +135,7 @@ def clustering(G: Converted, nodes: Any = None, weight: Any = None) -> Any:
 def average_clustering(
     G: Converted, nodes: Any = None, weight: Any = None, count_zeros: bool = True
 ) -> float:
-    """Give the mean of the clustering coefficients."""
+    """Return the mean of the clustering coefficients."""
     found = list(clustering(G, nodes, weight).values())
     if not count_zeros:
         found = [c for c in found if c]
@@ -144,7 +143,7 @@ def average_clustering(
 
 
 def transitivity(G: Converted) -> float:
-    """Give the share of the pairs of edges at a node that a triangle closes."""
+    """Return the fraction of pairs of adjacent edges that a triangle closes."""
     _require_simple(G)
     count, pairs = _triangles_and_pairs(G)
     closed = int(count.sum())
@@ -157,7 +156,7 @@ def _require_simple(G: Converted, weight: Any = None) -> None:
 
 
 def _triangles_and_pairs(G: Converted) -> tuple[Any, Any]:
-    """Give each point's triangles, and ordered pairs of neighbours."""
+    """Return each point's triangles, and ordered pairs of neighbours."""
     src, dst = G.arcs
     degree = np.bincount(src[src != dst], minlength=len(G))
     return G.host(triangle_count(G.graph()).triangles), degree * (degree - 1)
@@ -167,7 +166,7 @@ def betweenness_centrality(
     G: Converted, k: int | None = None, normalized: bool = True, weight: Any = None,
     endpoints: bool = False, seed: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
-    """Give the betweenness centrality of each node, of shortest paths by numbers of edges."""
+    """Return the betweenness centrality of each node, without weights."""
     if weight is not None:
         raise NotImplementedError("weights")
     if len(G) == 0:
@@ -187,7 +186,7 @@ def pagerank(
     G: Converted, alpha: float = 0.85, personalization: Any = None, max_iter: int = 100,
     tol: float = 1.0e-6, nstart: Any = None, weight: Any = "weight", dangling: Any = None,
 ) -> dict[Any, float]:  # fmt: skip
-    """Give the PageRank of each node; ranks change by less than ``n * tol`` in the last step."""
+    """Return the PageRank of each node; the last iteration's L1 change is below ``n * tol``."""
     if nstart is not None or dangling is not None:
         raise NotImplementedError("nstart and dangling")
     n = len(G)
@@ -213,9 +212,9 @@ def pagerank(
 def _spanning(
     G: Converted, weight: Any, algorithm: str, sign: int
 ) -> Iterator[tuple[Any, Any, Any, dict[Any, Any]]]:
-    """Give source, target, key and attributes of the edges of a spanning forest, lightest first.
+    """Yield source, target, key and attributes of the edges of a spanning forest, lightest first.
 
-    Of edges of one weight the first in ``G.edges`` is chosen, as by Kruskal's algorithm there.
+    Ties are broken by the order of ``G.edges``, as in NetworkX's Kruskal algorithm.
     """
     if algorithm != "kruskal":
         raise NotImplementedError("the order of the edges is that of Kruskal's algorithm")
@@ -258,14 +257,14 @@ def maximum_spanning_edges(
 def minimum_spanning_tree(
     G: Converted, weight: Any = "weight", algorithm: str = "kruskal", ignore_nan: bool = False
 ) -> Any:
-    """Give a minimum spanning forest as a NetworkX graph, with all attributes."""
+    """Return a minimum spanning forest as a NetworkX graph, with all attributes."""
     return _tree(G, minimum_spanning_edges(G, algorithm, weight))
 
 
 def maximum_spanning_tree(
     G: Converted, weight: Any = "weight", algorithm: str = "kruskal", ignore_nan: bool = False
 ) -> Any:
-    """Give a maximum spanning forest as a NetworkX graph, with all attributes."""
+    """Return a maximum spanning forest as a NetworkX graph, with all attributes."""
     return _tree(G, maximum_spanning_edges(G, algorithm, weight))
 
 

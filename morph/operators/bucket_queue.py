@@ -1,10 +1,10 @@
-"""Priority buckets: a kernel runs over entries in the order of a key, by near-far.
+"""Priority buckets: a kernel processes entries in the approximate order of a key, by near-far.
 
 Near-far is delta-stepping with two buckets (Davidson, Baxter, Garland, Owens, IPDPS 2014): entries
 whose key is at most a limit are in the near bucket, all others in the far bucket.  A kernel runs
-over the near bucket, and over what it adds there, until the bucket is empty; then the limit grows
-by delta, and the far bucket is split.  A small delta approaches the order of a priority queue, a
-large one that of a worklist.  Within a bucket, entries may run asynchronously.
+over the near bucket, and over the entries that it adds there, until the bucket is empty; then the
+limit grows by delta, and the far bucket is split.  A small delta approximates the order of a
+priority queue, a large one that of a worklist.  Within a bucket, entries may run asynchronously.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class BucketQueue(NamedTuple):
     near, far : Collection
         The entries with keys up to the limit, and the others.
     next_near, next_far : Collection
-        Their second buffers.  After a run that was stopped, either buffer has the entries.
+        The second buffers.  After a stopped run, either buffer has the entries.
     state : Table
         One row: ``limit``, the largest key of the near bucket, and ``least``, of the far bucket.
     delta, largest : number
-        By how much the limit grows, and up to where.
+        The increment of the limit, and its maximum.
     adaptive : bool
         Whether delta is doubled while there are few entries.
     """
@@ -67,11 +67,11 @@ class Visit(NamedTuple):
     ----------
     kernel : Kernel
         ``kernel(entry, data, limit, near, far)``: adds entries with keys up to ``limit`` to
-        ``near``, others to ``far``, as ``far.add(t, key=d)``.  Correct in any order.
+        ``near``, others to ``far``, as ``far.add(t, key=d)``.  It must be correct in any order.
     data : Graph, bundle, ...
         Passed to ``kernel`` and ``stop``.
     current : Function
-        ``current(entry)``: false if the entry is stale; it is then dropped.
+        ``current(entry)``: false if the entry is stale; stale entries are removed.
     stop : Program
         ``stop(data, near, limit)``, called before each step: true ends the run.
     """
@@ -97,7 +97,7 @@ def split(entry, limit, near, far, state):
     if entry.key > limit:
         far.add(entry.item, key=entry.key)
         atomic_min(state[0].least, entry.key)
-    else:  # NaN too: no limit would ever reach it
+    else:  # also NaN, which no limit reaches
         near.add(entry.item, key=entry.key)
 
 
@@ -135,7 +135,7 @@ def run_buckets(near, next_near, far, next_far, order, visit):
 
 @program
 def run_in_order(queue, visit):
-    """Run a kernel over the entries of a queue, and entries it adds; returns the number of steps.
+    """Run a kernel over the entries of a queue and those it adds; return the number of steps.
 
     Afterwards ``queue.state[0].limit`` is ``queue.largest`` unless ``visit.stop`` ended the run.
     """
@@ -165,13 +165,13 @@ def bucket_queue(
     table : Table
     key : dtype
     delta : number
-        Width of a bucket: entries whose keys differ by less count as equal.
+        Width of a bucket: entries whose keys differ by less are not ordered.
     largest : number, optional
         An upper bound of the keys; by default the largest of the type.
     adaptive : bool
         Whether delta is doubled while a bucket has few entries.
     capacity : int
-        Of each bucket; it grows.
+        Initial capacity of each bucket.
 
     Returns
     -------
@@ -213,21 +213,21 @@ def in_order(
     Parameters
     ----------
     items : Collection
-        Rows of a table with one column, of a real number type: the key.  Emptied.
+        Rows of a table with one column, of a real number type: the key.  It is empty afterwards.
     kernel : Kernel
         ``kernel(entry, graph, limit, near, far)``: an item has ``entry.item`` and ``entry.key``.
         It adds entries with keys up to ``limit`` to ``near``, others to ``far``, as
-        ``far.add(t, key=d)``.  It has to be correct in any order: the order only saves work.
+        ``far.add(t, key=d)``.  It must be correct in any order: the order only reduces the work.
     graph : Graph or named tuple
         Passed to the kernel: a graph, or a bundle of a graph and further arguments.
     key : str
         Name of the column in ``items``.
     delta : number, optional
-        Items whose keys differ by less count as equal.  By default it begins at
+        Items whose keys differ by less are not ordered.  By default it begins at
         the mean weight of the edges times 32 over the mean degree, if the graph has weights, else
         at 1, and is doubled while there are few items per step.
     where : Function, optional
-        A `func` of the entry: entries for which it is false are stale, and dropped.
+        A `func` of the entry: entries for which it is false are stale, and removed.
 
     Returns
     -------
@@ -267,7 +267,7 @@ def in_order(
 
 
 def _delta(graph: Any) -> float:
-    """Give near-far's width for a graph: the mean weight times 32 over the mean degree."""
+    """Return the bucket width for a graph: the mean weight times 32 over the mean degree."""
     graph = next(x for x in graph if hasattr(x, "edges")) if isinstance(graph, tuple) else graph
     edges = graph.edges
     if "weight" not in edges.columns or not len(edges):

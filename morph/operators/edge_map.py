@@ -22,19 +22,19 @@ DENSE = 14  # pull if the frontier has over a 14th of the edges that may be upda
 SPARSE = 256  # a frontier of fewer than a 256th of all vertices always pushes
 LAST = 126  # the largest number of a dense step; then the numbering restarts
 NUMBER = 127  # the bits of a mark that hold a number
-AGAIN = 128  # the bit of a vertex that is in the frontiers of this step and of the one before
+AGAIN = 128  # the bit of a vertex in the frontiers of this step and of the previous one
 
 
 class EdgeMap(NamedTuple):
     """The arguments of `edge_map` besides its two worklists, as a bundle made by `edge_mapping`.
 
     The vertices of a frontier are in a worklist, or, if a dense step found them, marked in the
-    column ``marks`` with the number of the step that is to expand them, and not in a worklist.
+    column ``marks`` with the number of the step that expands them.
     """
 
     graph: Any
     state: Any  # a table of one row, see `_state`
-    marks: Any  # a column of the points, of this mapping alone
+    marks: Any  # a column of the points, used only by this mapping
     update: Any  # functions, see `edge_mapping`
     assign: Any
     wanted: Any
@@ -91,7 +91,7 @@ def pull_all(p, state, marks, step, assign, args):
 
 @kernel
 def pull_none(p, state, marks, step, assign, args):
-    """For graphs in which no step pulls, so that they need no index of in-edges."""
+    """A placeholder if no step pulls, so that no index of in-edges is built."""
 
 
 @kernel
@@ -118,8 +118,8 @@ def unmark_all(s):
 
 @program
 def mark_frontier(s, now):
-    """Mark the vertices of a worklist with the number of the next step; counts their out-edges."""
-    if s.state[0].step > LAST // 2:  # so that numbers are left for the next dense steps
+    """Mark the vertices of a worklist with the number of the next step; count their out-edges."""
+    if s.state[0].step > LAST // 2:  # to have numbers for the next dense steps
         unmark_all(s)
     s.state[0].edges = 0
     s.state[0].step = s.state[0].step + 1
@@ -128,7 +128,7 @@ def mark_frontier(s, now):
 
 @program
 def as_list(s, now):
-    """Put the vertices of a dense frontier into the worklist."""
+    """Add the vertices of a dense frontier to the worklist."""
     if now.empty:
         step = u8(s.state[0].step)
         foreach(s.graph.points, list_marked, now, where=lambda p: s.marks[p] & u8(NUMBER) == step)
@@ -136,13 +136,13 @@ def as_list(s, now):
 
 @program
 def edge_map(s, now, then, size, args):
-    """Update the targets of the edges out of a frontier; returns the size of the next frontier.
+    """Update the targets of the edges out of a frontier; return the size of the next frontier.
 
     Parameters
     ----------
     s : EdgeMap
     now : collection of points
-        The frontier; empty if the previous step found it dense and marked it in ``s.marks``.
+        The frontier; empty if the previous step was dense and has marked it in ``s.marks``.
     then : collection of points
         Receives the next frontier if the step pushes; empty if it pulls.
     size : int
@@ -177,8 +177,8 @@ def edge_map(s, now, then, size, args):
 def _state(graph: Any) -> Table:
     """Make the row in which `edge_map` describes a frontier.
 
-    Columns: the number of the dense ``step``; the number of ``points`` in the frontier that the
-    step has found, and of their out-``edges``; edges ``left`` to vertices that may be updated.
+    Columns: the number of the dense ``step``; the number of ``points`` in the next frontier, and of
+    their out-``edges``; the number of edges (``left``) to vertices that may be updated.
     """
     table = Table("state", graph, step=i64, points=i64, edges=i64, left=i64)
     table.extend(1)
@@ -190,7 +190,7 @@ _marked: WeakMap[Table, dict[str, tuple[ref[Table], Any]]] = WeakMap()
 
 
 def _marks(points: Table, state: Table) -> Any:
-    """Find the column of marks of the mapping of ``state``; else reuse an old one, or add one."""
+    """Find the column of marks of the mapping of ``state``; else reuse or add a column."""
     owners = _marked.setdefault(points, {})
     for k in count(1):
         name = f"active_{k}" if k > 1 else "active"
@@ -224,12 +224,12 @@ def edge_mapping(
     graph : Graph
     update : func
         ``update(p, t, args)``, for the edges from a vertex ``p`` of the frontier to a vertex ``t``
-        that is wanted: changes ``t`` by atomics; true if ``t`` enters the next frontier (with
+        that is ``wanted``: changes ``t`` by atomics; true if ``t`` enters the next frontier (with
         ``once``: true for only one edge to ``t``).
     wanted : func
         ``wanted(t, args)``: whether an update may change ``t``.
     assign : func, optional
-        Like ``update`` without atomics: in a dense step one thread runs all edges to ``t``.
+        Like ``update`` without atomics: in a dense step one thread processes all edges to ``t``.
     once : bool
         Whether the first update of a vertex is the only one: ``wanted`` is then false for it, so
         that a dense step stops at the first edge.  Otherwise a vertex may get several updates, and
@@ -238,9 +238,9 @@ def edge_mapping(
         Whether steps may pull; by default if each edge is stored as two arcs.  In a directed graph
         a pull needs the index of in-edges.
     state : Table, optional
-        The ``state`` of an earlier `EdgeMap`, to be reused.
+        The ``state`` of an earlier `EdgeMap`, for reuse.
     marks : column of the points, optional
-        Of `u8`, all 0, or the ``marks`` of that `EdgeMap`, to be used instead of a new column.
+        A column of `u8` with zeros, or the ``marks`` of that `EdgeMap`, instead of a new column.
     """
     state = _state(graph) if state is None else state
     marks = _marks(graph.points, state) if marks is None else marks

@@ -1,4 +1,4 @@
-"""Finalisers of hash functions: bijections whose result bits each depend on all argument bits."""
+"""Finalisers of hash functions: bijections; each result bit depends on all argument bits."""
 
 from __future__ import annotations
 

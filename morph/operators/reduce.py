@@ -18,7 +18,7 @@ REDUCTIONS = ("sum", "prod", "min", "max", "any", "all")
 
 @kernel
 def fold(r: Any, values: Any, f: Any, half: Any) -> None:
-    """Combine a value of the first half with the value ``half`` rows behind."""
+    """Combine a value of the first half with the value ``half`` rows later."""
     if r.id < half and r.id + half < len(values):
         r.x = f(r.x, values[r.id + half].x)
 
@@ -31,7 +31,7 @@ def reduce(column: Any, op: str | Function) -> Any:
     column : ColumnView or array
         A column, as in ``g.points.x``, or numbers; a function takes only scalar columns.
     op : {"sum", "prod", "min", "max", "any", "all"} or Function
-        Or a ``@func`` of two values, associative and commutative, that gives one of their type.
+        An operation, or an associative, commutative ``@func`` of two values, with their type.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def reduce(column: Any, op: str | Function) -> Any:
 
 @kernel
 def least(found: Any, rows: Any, value: Any, *more: Any) -> None:
-    """Lower ``found.value`` to the least ``value(row, *more)``."""
+    """Set ``found.value`` to the minimum with ``value(row, *more)``."""
     low = found.value
     for r in rows:
         low = min(low, value(r, *more))
@@ -75,7 +75,7 @@ def least(found: Any, rows: Any, value: Any, *more: Any) -> None:
 
 @kernel
 def largest(found: Any, rows: Any, value: Any, *more: Any) -> None:
-    """Raise ``found.value`` to the largest ``value(row, *more)``."""
+    """Set ``found.value`` to the maximum with ``value(row, *more)``."""
     high = found.value
     for r in rows:
         high = max(high, value(r, *more))
@@ -84,7 +84,7 @@ def largest(found: Any, rows: Any, value: Any, *more: Any) -> None:
 
 @kernel
 def first_of_value(found: Any, rows: Any, value: Any, *more: Any) -> None:
-    """Give the first row whose value is ``found.value``."""
+    """Set ``found.row_id`` to the first row whose value is ``found.value``."""
     extreme, first = found.value, found.row_id
     for r in rows:
         first = min(first, r.id if value(r, *more) == extreme else NO_ROW)
@@ -93,10 +93,10 @@ def first_of_value(found: Any, rows: Any, value: Any, *more: Any) -> None:
 
 @program
 def find_least(found: Any, rows: Any, value: Any, *more: Any) -> None:
-    """Find the row with the least ``value(row, *more)``, in a program; of equal values the first.
+    """Find the first row with the smallest ``value(row, *more)``, in a program.
 
     ``found`` is `Scalars` with ``value``, initially larger than all values, and ``row_id``, which
-    is afterwards the id of the row, or `NO_ROW` if there are no rows.
+    receives the id of the row, or `NO_ROW` if there are no rows.
     """
     found.row_id = NO_ROW
     foreach(found, least, rows, value, *more)
@@ -105,19 +105,19 @@ def find_least(found: Any, rows: Any, value: Any, *more: Any) -> None:
 
 @program
 def find_largest(found: Any, rows: Any, value: Any, *more: Any) -> None:
-    """As `find_least`, of the largest value; ``found.value`` is initially less than all values."""
+    """Like `find_least` for the largest value; ``found.value`` is initially below all values."""
     found.row_id = NO_ROW
     foreach(found, largest, rows, value, *more)
     foreach(found, first_of_value, rows, value, *more)
 
 
 def argmin(column: Any) -> Any:
-    """Give the live row with the least value in a column; of equal values the first.
+    """Return the first live row with the smallest value in a column.
 
     Parameters
     ----------
     column : ColumnView or array
-        A scalar column, as in ``g.points.x``, or numbers.  NaN is less than all others.
+        A scalar column, as in ``g.points.x``, or numbers.  NaN is smaller than all numbers.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def argmin(column: Any) -> Any:
 
 
 def argmax(column: Any) -> Any:
-    """Give the live row with the greatest value in a column; as `argmin`, NaN being greatest."""
+    """Return the first live row with the largest value in a column; NaN is the largest."""
     return _extreme(column, "argmax")
 
 

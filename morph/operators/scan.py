@@ -2,9 +2,9 @@
 
 A program also selects rows by a prefix sum of the condition (`compact_rows`).
 
-A scan of ``n`` values has three levels, each of parts of about ``n ** (1 / 3)`` values: items scan
-parts of the values, then parts of the totals of these parts; one item scans the totals of the
-latter; at last each value is combined with the total of all values before its part.
+A scan of ``n`` values has three levels with parts of about ``n ** (1 / 3)`` values: items scan
+parts of the values, then parts of the totals of these parts; one item scans the totals of these;
+finally each value is combined with the total of all values before its part.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from morph.runtime.device import Array, Device
 
 @func
 def smaller(a, b):
-    """Give the lesser of two values."""
+    """Return the smaller of two values."""
     return min(a, b)
 
 
 @func
 def larger(a, b):
-    """Give the greater of two values."""
+    """Return the larger of two values."""
     return max(a, b)
 
 
@@ -72,7 +72,7 @@ def scan_last(t, x, end, f):
 
 @kernel
 def add_before(r, x, partial, parts, width, f):
-    """Combine a value with all those before its part."""
+    """Combine a value with the total of all values before its part."""
     part = r.id // width
     if part > 0:
         before = partial[part - 1]
@@ -84,10 +84,7 @@ def add_before(r, x, partial, parts, width, f):
 
 @program
 def scan_column(s, f):
-    """Combine each value of a column, in place, with those before it; ``s`` is a `Scan`.
-
-    The values of deleted rows count.
-    """
+    """Scan a column in place, including the values of deleted rows; ``s`` is a `Scan`."""
     n, width = len(s.rows), s.width
     parts = (n + width - 1) // width
     end = parts + (parts + width - 1) // width
@@ -102,7 +99,7 @@ def scan_column(s, f):
 
 
 def scan_space(column: ColumnView) -> Scan:
-    """Give the memory with which `scan_column` scans a column, also after its table has grown."""
+    """Allocate the memory of `scan_column`; it remains valid if the table grows."""
     n, width = max(column.store.capacity, 1), 16
     while width**3 < n:
         width *= 2
@@ -142,7 +139,7 @@ def select(r, count, wanted, *more):
 
 @kernel
 def enter(r, order):
-    """Write the id of a selected row to the place that its count gives."""
+    """Write the id of a selected row to the position given by its count."""
     before = 0
     if r.id > 0:
         before = order[r.id - 1].count
@@ -154,8 +151,8 @@ def enter(r, order):
 def compact_rows(s, wanted, *more):
     """Write the ids of the live rows for which ``wanted(row, *more)`` is true to ``s.order``.
 
-    They are in increasing order; the result is their number.  ``s`` is a `Compact`, and rows that
-    were made after `compact_space` are left out.
+    The ids are in increasing order; the result is their number.  ``s`` is a `Compact`; rows added
+    after `compact_space` are excluded.
     """
     n = len(s.places)
     foreach(s.places, clear_count)
@@ -169,7 +166,7 @@ def compact_rows(s, wanted, *more):
 
 
 def compact_space(rows: Table) -> Compact:
-    """Give the memory with which `compact_rows` selects rows of a table."""
+    """Allocate the memory of `compact_rows` for a table."""
     places = Table("places", rows.device, order=np.int32, count=np.int32)
     places.extend(len(rows))
     return Compact(rows, places.order, places, scan_space(places.count))
@@ -181,22 +178,22 @@ def scan(column: Any, op: str | Function = "sum", *, exclusive: bool = False) ->
     Parameters
     ----------
     column : ColumnView or array
-        A scalar column, as in ``g.points.x``, or numbers; deleted rows are left out.
+        A scalar column, as in ``g.points.x``, or numbers; deleted rows are excluded.
     op : {"sum", "prod", "min", "max", "any", "all"} or Function
-        Or an associative ``@func`` of two values that gives one of their type.
+        An operation, or an associative ``@func`` of two values, with their type.
     exclusive : bool
-        Leave each row's own value out: the first row has the neutral element.
+        Exclude the value of each row itself: the first row has the neutral element.
 
     Returns
     -------
     array, shape (len(column),)
-        On the device of the column, of the type that `reduce` gives; 0 for deleted rows.
+        On the device of the column, of the result type of `reduce`; 0 for deleted rows.
 
     Raises
     ------
     ValueError
-        If ``op`` is unknown, if the values are no numbers, or if ``op`` is a
-        function and ``exclusive``: it has no neutral element.
+        If ``op`` is unknown, if the values are not numbers, or if ``op`` is a function, which has
+        no neutral element, and ``exclusive`` is true.
     """
     where, values, rows = values_of(column)
     if values.dtype.kind not in "biuf":
@@ -232,7 +229,7 @@ def _scanned(where: Device, values: Array, f: Function) -> Array:
 
 
 def _neutral(op: str, dtype: Any) -> Any:
-    """Give the neutral element of an operation."""
+    """Return the neutral element of an operation."""
     if op in ("sum", "prod", "any", "all"):
         return op in ("prod", "all")
     if dtype.kind == "f":

@@ -18,7 +18,7 @@ from morph.operators.values import values_of
 from morph.prelude import i32, i64
 from morph.runtime.device import Array
 
-WIDTH = 32  # places that an item sorts, or merges, sequentially
+WIDTH = 32  # elements that an item sorts, or merges, sequentially
 
 
 class Sort(NamedTuple):
@@ -35,19 +35,19 @@ class Sort(NamedTuple):
 
 @func
 def same(x):
-    """Give a number."""
+    """Return the number: the key is compared itself."""
     return x
 
 
 @func
 def id_of(row):
-    """Give the id of a row, -1 for None."""
+    """Return the id of a row, -1 for None."""
     return row.id
 
 
 @func
 def is_less(x, y):
-    """Whether a number precedes another one; NaN is the greatest."""
+    """Whether a number is less than another one; NaN is the largest."""
     return x < y or (y != y and x == x)
 
 
@@ -68,12 +68,12 @@ def sort_part(r, key, value, keys, order, n):
 
 @kernel
 def merge_part(r, keys, order, merged_keys, merged, run, n):
-    """Compute `WIDTH` places of two merged runs: a search says where they begin in each run."""
+    """Compute `WIDTH` elements of two merged runs; a search finds their begin in each run."""
     begin = i64(r.id) * WIDTH
     first = begin // (2 * run) * (2 * run)
     middle = min(first + run, n)
     last = min(middle + run, n)
-    before = begin - first  # places, of which `low` are of the first run
+    before = begin - first  # elements, `low` of which are of the first run
     low, high = max(before - (last - middle), 0), min(before, middle - first)
     while low < high:
         i = (low + high) // 2
@@ -98,8 +98,8 @@ def merge_part(r, keys, order, merged_keys, merged, run, n):
 def sort_order(s):
     """Sort the ids of a table's rows in ``s.order`` by a column, stably; ``s`` is a `Sort`.
 
-    It sorts the rows that existed at `sort_space`, deleted ones too, NaN as the greatest key, and
-    rows by their ids.  A merge sort: for ``n`` rows the work is ``O(n * log(n))``.
+    It sorts the rows that existed at `sort_space`, including deleted ones; NaN is the largest key,
+    and references are ordered by id.  It is a merge sort: ``O(n * log(n))`` work for ``n`` rows.
     """
     n, run = min(len(s.places), len(s.key)), WIDTH
     parts = (n + WIDTH - 1) // WIDTH
@@ -111,7 +111,7 @@ def sort_order(s):
 
 
 def sort_space(column: ColumnView) -> Sort:
-    """Give the memory with which `sort_order` sorts the rows of a column's table."""
+    """Allocate the memory of `sort_order` for a column."""
     kind = column.dtype
     places = Table("places", column.store.device, order=i32, spare=i32, keys=kind, spare_keys=kind)
     places.extend(len(column))
@@ -127,15 +127,15 @@ def mark(p, marks):
 
 
 def argsort(keys: Any, *, descending: bool = False) -> Array:
-    """Give the rows in the order of their keys; rows of equal keys in their order.
+    """Return the rows in the order of their keys; the sort is stable.
 
     Parameters
     ----------
     keys : ColumnView or array
-        A scalar column, as in ``g.points.x``, or numbers; deleted rows are left out.  NaN counts as
-        the greatest.
+        A scalar column, as in ``g.points.x``, or numbers; deleted rows are excluded.  NaN is the
+        largest.
     descending : bool
-        The greatest first.
+        The largest first.
 
     Returns
     -------
@@ -155,10 +155,10 @@ def _order(xp: Any, values: Array, descending: bool) -> Array:
 
 
 def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> None:
-    """Sort the rows of a table, or the entries of a collection; equal keys stay in order.
+    """Sort the rows of a table, or the entries of a collection, stably.
 
-    The ids of a table's rows change: all references to them, anywhere in its graph, follow.
-    Deleted rows are squeezed out, as by `Table.compact`.
+    The ids of a table's rows change, and all references to them in its graph are renumbered.
+    Deleted rows are removed, as by `Table.compact`.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def sort(store: Table | Collection, by: Any, *, descending: bool = False) -> Non
         Name of a scalar column, or a key for each row or entry, as in
         ``sort(items, g.points.x[items.items])``.
     descending : bool
-        The greatest first.
+        The largest first.
 
     Raises
     ------
@@ -206,14 +206,14 @@ def compact(items: Table | Collection, where: Callable[[Any], Any] | Any) -> Col
     Parameters
     ----------
     items : Table or Collection
-        Of a table its live rows.
+        For a table, its live rows.
     where : lambda, Function, or array of bool, shape (len(items),)
         A condition of a row, or entry with columns, as in `foreach`; or a mask.
 
     Returns
     -------
     Collection
-        Of the same rows; of a collection with all its columns.
+        A collection of the same rows; for a collection, with all its columns.
     """
     if not isinstance(items, Table | Collection):
         raise TypeError(f"compact takes a table or collection on one device, not {shown(items)}")

@@ -13,10 +13,10 @@ from morph.runtime.device import Array, Device, device_of
 
 
 def values_of(x: Any, vectors: bool = False) -> tuple[Device, Array, Array | None]:
-    """Give the device of a column or an array, its live values, and the rows that have them.
+    """Return the device of a column or an array, its live values, and their rows.
 
-    Rows are None if all are live, and for an array.  A value may be a vector only if ``vectors``;
-    otherwise a `ValueError` is raised.
+    Rows are None if all are live, and for an array.  Vector values raise a `ValueError` unless
+    ``vectors`` is true.
     """
     rows = None
     if isinstance(x, ColumnView):

@@ -20,7 +20,7 @@ def advance(p, visit, into, *more):
 
 @kernel
 def advance_once(p, visit, into, *more):
-    """As `advance`, but each neighbour at most once a step, however many edges lead to it."""
+    """Like `advance`, but add each neighbour at most once in a step."""
     for t in p.outnbrs:
         if visit(p, t, *more):
             if single(t):
@@ -56,7 +56,7 @@ def keep(p, wanted, into, *more):
 
 @kernel
 def keep_once(p, wanted, into, *more):
-    """As `keep`, but each row at most once a step."""
+    """Like `keep`, but add each row at most once in a step."""
     if wanted(p, *more):
         if single(p):
             into.add(p)

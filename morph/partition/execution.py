@@ -72,16 +72,19 @@ def launch_on_parts(
     TypeError
         If an object is not in the same parts.
     """
+    if items is not None:
+        key = ("parts", key_of(items), *map(key_of, flat(args)), *options)
+        key = (*key, *filter_key_on_parts(where))
+        key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
+        known: Any = what.launches.get(key)
+        if known is not None and known.fits():
+            return known  # type: ignore[no-any-return]
     objects = (*(() if items is None else (items,)), *flat(args), *captured(where))
     graph = common_graph(what, objects)
     rows = any(map(is_divided, flat(args)))  # for the host only
     if what.kind == "program" and (rows or not options):  # it is only accepted
         lookup.accept(what, of_part(args, graph.here[0]))
         return None
-    if items is not None:
-        key = ("parts", key_of(items), *map(key_of, flat(args)), *options)
-        key = (*key, *filter_key_on_parts(where))
-        key = (*key, *(repr(args[i]) for i in what.statics if i < len(args)))
     with graph._lock:
         found: Any = what.launches.get(key)
         if found is None or not found.fits():
@@ -265,7 +268,7 @@ class PartitionedLaunch(LaunchOnParts):
             combined = [self._table(c.slot)._routes.at_mirrors(k, c.column) for c in found.combines]
             boxes = [(m, p.object(m.slot)) for m in found.messages]
             messages = [
-                sent_messages(graph, k, box.table.name, box, [c.name for c in m.columns])
+                sent_messages(graph, k, box.table.name, box, [c.name for c in m.columns], m.own)
                 for m, box in boxes
             ]
             sent[k] = [*combined, *messages]

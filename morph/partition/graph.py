@@ -102,13 +102,15 @@ class PartitionedGraph:
         its number.
     recorder : Recorder or None
         Of a `checkpoint`.
+    behind : callable or None
+        Enqueues what GPUs do behind the launch of a program on all parts, while it runs.
     """
 
     kind: ClassVar[str] = "graph"
     __slots__ = (
-        "__weakref__", "_lock", "_numbers", "_steps", "changes", "device", "devices", "directed",
-        "edges", "here", "kept", "made", "parts", "points", "recorder", "tables", "undoable",
-        "transport",
+        "__weakref__", "_lock", "_numbers", "_steps", "behind", "changes", "device", "devices",
+        "directed", "edges", "here", "kept", "made", "parts", "points", "recorder", "tables",
+        "transport", "undoable",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +128,7 @@ class PartitionedGraph:
         self.kept: dict[Any, Any] = {}  # what algorithms work with, for the next call
         self._numbers = count()
         self.recorder: Recorder | None = None
+        self.behind: Callable[[], None] | None = None
         self.made: WeakMap[Any, int] = WeakMap()
         self.transport = Local(devices) if transport is None else transport
         self.here = self.transport.here

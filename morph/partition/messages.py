@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from morph.data.collection import Collection
 from morph.data.table import Table
@@ -11,6 +14,9 @@ from morph.language.dtypes import vec
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Column
 from morph.runtime.device import Array
+
+OWN = (-(2**31), 0)  # the range of own rows, which come before the mirrors
+FEW = 16  # parts: on the host the messages to each are then found by comparing, else by sorting
 
 
 def message_box(table: Table, slot: str, columns: Sequence[Column]) -> Collection:
@@ -22,7 +28,7 @@ def message_box(table: Table, slot: str, columns: Sequence[Column]) -> Collectio
 
 
 def sent_messages(
-    graph: Any, k: int, table: str, box: Collection, names: Sequence[str]
+    graph: Any, k: int, table: str, box: Collection, names: Sequence[str], own: bool
 ) -> list[list[Array]]:
     """Divide the messages of part k by the owners of their items.
 
@@ -36,6 +42,8 @@ def sent_messages(
         Its items are local ids of mirrors, or of own rows.
     names : sequence of str
         The columns beside ``item``.
+    own : bool
+        Whether some items may be own rows.
 
     Returns
     -------
@@ -44,23 +52,48 @@ def sent_messages(
         receiver's rows; for part k itself it is the local id.
     """
     share, device = graph.tables[table]._share(k), box.device
-    xp, items = device.xp, box.items
+    xp, items, parts = device.xp, box.items, len(graph.parts)
+    columns = [items, *(getattr(box, name).array for name in names)]
     if not items.size:
-        none = [items, *(getattr(box, name).array for name in names)]
-        return [none] * len(graph.parts)
+        return [columns] * parts
+    routes = graph.tables[table]._routes
     with device.active():
-        bounds = device.asarray(share.mirrors_of)
-        mirror, positions = items - share.owned, graph.tables[table]._routes.positions(k)
+        mirror, positions = items - items.dtype.type(share.owned), routes.positions(k)
         if positions is not None and positions.size:
-            mirror = xp.where(mirror < 0, mirror, positions[xp.maximum(mirror, 0)])
-        owner = xp.where(mirror < 0, k, xp.searchsorted(bounds, mirror, side="right") - 1)
-        position = xp.where(mirror < 0, items, mirror - bounds[owner]).astype(items.dtype)
+            at = positions[xp.maximum(mirror, 0)].astype(items.dtype)
+            mirror = xp.where(mirror < 0, mirror, at) if own else at
+        if parts == 2 and not own:  # all are for the other part
+            columns = [mirror, *(a.copy() for a in columns[1:])]
+            none = [a[:0] for a in columns]  # copies, as the box receives the other part's
+            return [none, columns] if k == 0 else [columns, none]
+        if device.on_host and parts <= FEW:
+            cuts = share.mirrors_of.tolist()
+            ranges = [*pairwise(cuts)]
+            if own:
+                ranges[k] = OWN
+            return [_between(columns, mirror, *x) for x in ranges]
+        bounds = routes.bounds(k)
+        owner = xp.searchsorted(bounds, mirror, side="right") - 1
+        position = mirror - bounds[owner]
+        if own:
+            owner = xp.where(mirror < 0, k, owner)
+            position = xp.where(mirror < 0, items, position)
+        columns[0] = position.astype(items.dtype)
+        owner = owner.astype(np.uint8 if parts < 256 else np.int32)  # sorted in fewer passes
         order = xp.argsort(owner, kind="stable")
-        ends = xp.searchsorted(owner[order], xp.arange(len(graph.parts) + 1))
-        columns = [position, *(getattr(box, name).array for name in names)]
+        ends = xp.searchsorted(owner[order], xp.arange(parts + 1, dtype=owner.dtype))
         columns = [a[order] for a in columns]
         cuts = device.to_host(ends).tolist()
         return [[a[i:j] for a in columns] for i, j in zip(cuts[:-1], cuts[1:], strict=True)]
+
+
+def _between(columns: Sequence[Array], mirror: Array, first: int, end: int) -> list[Array]:
+    """Pick the messages to mirrors of a range, or to own rows."""
+    if first == end:
+        return [a[:0] for a in columns]
+    at = np.flatnonzero((mirror >= first) & (mirror < end))
+    item = columns[0][at] if first < 0 else mirror[at] - mirror.dtype.type(first)
+    return [item, *(a[at] for a in columns[1:])]
 
 
 def received_messages(
@@ -90,7 +123,10 @@ def received_messages(
         for j, columns in enumerate(pieces):
             if j != k:
                 columns[0] = sent[j][columns[0]]
-        items, *columns = map(device.xp.concatenate, zip(*pieces, strict=True))
+        filled = [x for x in pieces if x[0].size] or pieces[:1]
+        if len(filled) > 1:
+            filled = [[device.xp.concatenate(x) for x in zip(*filled, strict=True)]]
+        items, *columns = filled[0]
         for i, is_point in enumerate(points):
             if is_point:
                 columns[i] = device.asarray(_local_points(graph, k, device.to_host(columns[i])))

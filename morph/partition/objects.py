@@ -114,6 +114,8 @@ def filter_of_part(where: Where, k: int) -> Where:
 
 def filter_key_on_parts(where: Where) -> tuple[Any, ...]:
     """The property of a filter that a launch on parts depends on."""
+    if where is None:
+        return (None, 0)
     closure = zip(captured(where), closure_key(where), strict=True)
     return (*filter_key(where), *(key_of(x) if in_parts(x) else other for x, other in closure))
 

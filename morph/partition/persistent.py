@@ -8,8 +8,8 @@ started by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from time import perf_counter, sleep
 from typing import Any
@@ -31,6 +31,7 @@ from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
 from morph.launch.launcher import Launch
+from morph.launch.locks import Locks
 from morph.launch.scratch import STOP, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
@@ -121,6 +122,11 @@ class PersistentProgram(LaunchOnParts):
             ]
             for slot, column in layout.marks
         }
+        named = {slot for slot, _ in (*program.spreads, *program.writes)}
+        self.names = {slot: self._objects(slot)[0].name for slot in named}
+        own, memories = [p.lock for p in self.launches], {p.scratch for p in self.launches}
+        self.memories = sorted(memories | {scratch(d) for d in graph.devices}, key=id)
+        self.held = Locks.of([graph._lock, *own, *(memory.lock for memory in self.memories)])
         self.valid = False  # whether the arrays have what a launch needs
         self.crossings = 0  # since they were written
         steps = ir.walk(program.unit.blocks)
@@ -159,18 +165,13 @@ class PersistentProgram(LaunchOnParts):
             p._values((*args, *more), where)
             for p, more in zip(self.launches, self.sizes, strict=True)
         ]
-        memories = {p.scratch for p in self.launches} | {scratch(d) for d in graph.devices}
-        with ExitStack() as held:
-            for lock in (graph._lock, *(p.lock for p in self.launches)):
-                held.enter_context(lock)
-            for memory in sorted(memories, key=id):
-                held.enter_context(memory.lock)
-            if any(memory.running for memory in memories):
+        with self.held:
+            if any([memory.running for memory in self.memories]):
                 raise RuntimeError("a signal handler that interrupts a launch cannot launch")
             shared = shared_by(graph)
             shared.begin()
             self._prepare(graph)
-            busy: tuple[Any, ...] = (shared, *memories)
+            busy: tuple[Any, ...] = (shared, *self.memories)
             try:
                 for x in busy:
                     x.running = True
@@ -226,7 +227,7 @@ class PersistentProgram(LaunchOnParts):
                 self.valid = False
 
     def _table(self, graph: PartitionedGraph, slot: str) -> Any:
-        return graph.tables[self._objects(slot)[0].name]
+        return graph.tables[self.names[slot]]
 
     def _end(self, graph: PartitionedGraph, busy: tuple[Any, ...], failed: bool) -> None:
         """End the launches on the host; note which mirrors may differ from their rows."""
@@ -255,7 +256,7 @@ class PersistentProgram(LaunchOnParts):
             self._write(graph)
         self.valid = False  # an error may leave anything
         while True:
-            found = self._execute()
+            found = self._execute(graph.behind)
             self._refuse_lost()
             full = [bool(status[Status.FAILED]) for status in found]
             if not any(full):
@@ -291,8 +292,11 @@ class PersistentProgram(LaunchOnParts):
                     p._match_capacity(slot, max(capacities))
                     p._fill(running=True)
 
-    def _execute(self) -> list[memoryview]:
-        """Launch once on all parts; return the status of each."""
+    def _execute(self, behind: Callable[[], None] | None) -> list[memoryview]:
+        """Launch once on all parts; return the status of each.
+
+        ``behind`` enqueues what GPUs do after the launch, while it runs.
+        """
         first, *others = self.launches
         if first.on_host:  # signals are handled in the thread that called
             self.calls = []
@@ -306,6 +310,8 @@ class PersistentProgram(LaunchOnParts):
         else:
             for p in self.launches:  # no call in between may wait for a device
                 p.start()
+            if behind is not None:
+                behind()
             if first.compiled.interruptible:
                 return self._poll()
         return [p.wait() for p in self.launches]

@@ -43,7 +43,7 @@ class Routes:
         faster than to compare them, and nothing is known.
     """
 
-    __slots__ = ("_mirrors", "_picked", "_positions", "_sent", "known", "table")
+    __slots__ = ("_bounds", "_mirrors", "_picked", "_positions", "_sent", "known", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -55,6 +55,7 @@ class Routes:
         self._picked: dict[int, list[Array]] = {}
         self._mirrors: dict[int, list[slice | Array]] = {}
         self._positions: dict[int, Array | None] = {}
+        self._bounds: dict[int, Array] = {}
         self.known: dict[str, dict[int, list[Array]]] = {}
 
     def forget(self, *names: str) -> None:
@@ -91,7 +92,7 @@ class Routes:
         if j not in self._picked:
             kind = np.intp if table.device.on_host else np.int32
             self._picked[j] = [rows.astype(kind, copy=False) for rows in self.sent[j]]
-        return [array.take(rows, 0) for rows in self._picked[j]]
+        return [array.take(rows, 0) if rows.size else array[:0] for rows in self._picked[j]]
 
     def mirrors(self, k: int) -> list[slice | Array]:
         """Give for each part the rows of part k that are copies of its rows, on part k's device."""
@@ -108,6 +109,13 @@ class Routes:
             in_order = share.mirrors_at is None
             self._positions[k] = None if in_order else device.asarray(share.positions)
         return self._positions[k]
+
+    def bounds(self, k: int) -> Array:
+        """Give on part k's device where the mirrors of each owner begin, and the end: int32."""
+        if k not in self._bounds:
+            share, device = self.table._share(k), self.table.local(k).device
+            self._bounds[k] = device.asarray(share.mirrors_of.astype(np.int32))
+        return self._bounds[k]
 
     def spread(self, name: str) -> None:
         """Set the mirrors of a column to the values of the rows that they are copies of.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -379,6 +380,10 @@ class PartitionedTable(Columns):
             for i, c in enumerate(columns)
         ]
 
+    def early_results(self, where: Device, *names: str) -> EarlyResults:
+        """Copy columns as `results`, on GPUs behind a program while it runs."""
+        return EarlyResults(self, where, names)
+
     def _stays_on_parts(self, column: Column) -> bool:
         """Whether a result can stay on the parts, whose rows lie in order of ids.
 
@@ -549,6 +554,39 @@ class PartitionedTable(Columns):
             found = int(ids[outside].reshape(-1)[0])
             raise IndexError(f"index {found} is out of bounds for a column of {self._count} rows")
         return np.where(ids < 0, ids + self._count, ids)
+
+
+class EarlyResults:
+    """Copies of columns that GPUs make as soon as a program has ended, see `Columns.results`.
+
+    Within the ``with`` block runs the last program that changes the columns.
+    """
+
+    def __init__(self, table: PartitionedTable, where: Device, names: tuple[str, ...]) -> None:
+        self._table, self._where, self._names = table, where, names
+        self._made: list[Any] | None = None
+
+    def __enter__(self) -> EarlyResults:
+        self._table.graph.behind = self._copy
+        return self
+
+    def __exit__(self, problem: object, *rest: object) -> None:
+        self._table.graph.behind = None
+        if problem is not None:
+            self._made = None
+
+    def _copy(self) -> None:
+        """Enqueue the copies; if the launch is repeated, they are made again."""
+        self._made, table = None, self._table
+        if all(table._stays_on_parts(table.columns[name]) for name in self._names):
+            with suppress(MemoryError):  # `arrays` tries again when the program has ended
+                self._made = table.results(self._where, *self._names)
+
+    def arrays(self) -> list[Any]:
+        """Give the copies; makes those that no program has made."""
+        if self._made is None:
+            self._made = self._table.results(self._where, *self._names)
+        return self._made
 
 
 def _copies(pieces: Sequence[Piece]) -> list[Piece]:

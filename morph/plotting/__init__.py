@@ -1,4 +1,4 @@
-"""Plots of meshes and of the course of a decimation by matplotlib; fine meshes as pixels.
+"""Plots of meshes and of decimations by matplotlib; fine meshes are rasterised.
 
 Imports ``language``, ``mesh`` and ``io.text``.
 """

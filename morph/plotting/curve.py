@@ -1,4 +1,4 @@
-"""The course of a decimation, by matplotlib."""
+"""Plot of the progress of a decimation, by matplotlib."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ INK, PALE = "#12263f", "#8ecae6"
 
 
 def draw_decimation(rounds: Sequence[Any], variables: int, ax: Axes | None = None) -> Figure:
-    """Draw complexity and mean bias against the share of variables that are fixed.
+    """Draw complexity and mean bias against the fraction of fixed variables.
 
     Parameters
     ----------
     rounds : sequence
-        As of `morph.survey.Solution`: each has ``free``, ``complexity`` and ``bias``.
+        As in `morph.survey.Solution`: each has ``free``, ``complexity`` and ``bias``.
     variables : int
-        Of the whole formula.
+        Number of variables of the formula.
     ax : matplotlib Axes, optional
-        Where to draw; on a figure of its own unless given.
+        Axes to draw on; by default those of a new figure.
     """
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The picture of a mesh, by matplotlib."""
+"""Plots of meshes, by matplotlib."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from morph.mesh import Mesh
 
-FEW = 20_000  # more triangles, or segments, are painted as an image
-PIXELS = 1800  # of that image, along its longer side
-PREVIEWED = 500_000  # more triangles take longer to draw than a notebook should wait
+FEW = 20_000  # more triangles, or segments, are rasterised
+PIXELS = 1800  # pixels of the image along its longer side
+PREVIEWED = 500_000  # larger meshes take too long for a preview in a notebook
 PREVIEW_DPI = 70  # 630 pixels along the longer side, at most a megabyte
 INK = "#12263f"
 KINDS = ("angle", "area", "density", "region", "none")
-COUNTED = 16  # triangles, on average, in each square of a painted density
+COUNTED = 16  # mean number of triangles in each square of a rasterised density
 REGIONS = ("#8ecae6", "#f4a582", "#a6d96a", "#ffd166", "#b39ddb", "#e5989b", "#80cbc4", "#cfc5a5")
 
 
@@ -43,7 +43,7 @@ def draw(
     cmap: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a mesh that lies on the host.  See `morph.Mesh.plot`."""
+    """Draw a mesh on the host.  See `morph.Mesh.plot`."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415
         from matplotlib.patches import Patch  # noqa: PLC0415
@@ -86,7 +86,7 @@ def draw(
 
 
 def preview(mesh: Mesh) -> bytes | None:
-    """Draw a small PNG; None for meshes that are empty, large or not finite.  See `Mesh`."""
+    """Draw a small PNG; None for empty, large or non-finite meshes.  See `Mesh`."""
     if not 0 < len(mesh.triangles) <= PREVIEWED:
         return None
     try:
@@ -99,18 +99,18 @@ def preview(mesh: Mesh) -> bytes | None:
 
 
 def save(figure: Figure, path: StrPath) -> None:
-    """Save a figure as `write_figure` does; a name without a suffix gets ``.png``."""
+    """Save a figure like `write_figure`; the default suffix is ``.png``."""
     write_figure(figure, path if Path(path).suffix else f"{os.fspath(path)}.png")
 
 
 def write_figure(figure: Figure, path: StrPath) -> None:
-    """Write a figure in the format of the suffix, PNG without one; whole or not at all."""
+    """Write a figure atomically, in the format of the suffix, by default PNG."""
     with replacing(path) as (file,):
         figure.savefig(file, format=Path(path).suffix[1:].lower() or "png", dpi=200)
 
 
 def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Low and high corner of the drawing; never the same in either coordinate."""
+    """Low and high corner of the drawing; they differ in both coordinates."""
     used = mesh.points[np.unique(mesh.triangles)] if len(mesh.triangles) else mesh.points
     if not len(used):
         return np.zeros(2), np.ones(2)
@@ -121,14 +121,14 @@ def _corners(mesh: Mesh) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 @dataclass
 class _Coloring:
-    """Colouring: numbers of triangles or points, their colour map, their names."""
+    """Values of triangles or points, their colour map and labels."""
 
     values: NDArray[np.float64]
     cmap: Any
     norm: Any
-    label: str | None = None  # of the scale; without it there is none
-    kinds: NDArray[np.float64] | None = None  # the values behind 0, 1, 2, ...
-    counted: bool = False  # densities: an image counts triangles
+    label: str | None = None  # label of the scale; no scale if None
+    kinds: NDArray[np.float64] | None = None  # the categories 0, 1, 2, ...
+    counted: bool = False  # densities, for which an image counts triangles
     at_points: bool = False
 
 
@@ -160,7 +160,7 @@ def _coloring_of(
         return _Coloring(numbers, cmap or "YlGnBu_r", Normalize(0, 60), label)
     if color == "area":
         numbers = mesh.areas()
-        seen = np.sort(numbers[numbers > 0])  # those too small to see must not take all the colours
+        seen = np.sort(numbers[numbers > 0])  # invisibly small ones must not dominate the scale
         least = np.searchsorted(np.cumsum(seen), 0.01 * seen.sum())
         scale: Any = LogNorm(seen[least], max(seen[-1], 2 * seen[least])) if len(seen) else None
         return _Coloring(numbers, cmap or "YlGnBu", scale, label or "area")
@@ -173,7 +173,7 @@ def _coloring_of(
     if color == "region" and mesh.triangle_attributes.shape[1]:
         numbers = mesh.triangle_attributes[:, 0]
         kinds, which = np.unique(numbers, return_inverse=True)
-        if len(kinds) > len(REGIONS):  # numbers rather than names
+        if len(kinds) > len(REGIONS):  # a continuous scale
             norm = Normalize(kinds[0], kinds[-1])
             return _Coloring(numbers, cmap or "viridis", norm, label or "region")
         listed = ListedColormap(list(REGIONS[: len(kinds)]))
@@ -184,7 +184,7 @@ def _coloring_of(
 
 
 def _scale_of(densities: NDArray[np.float64]) -> Any:
-    """Give a logarithmic scale without the most extreme 1 % at each end."""
+    """Return a logarithmic scale between the quantiles of 1 % and 99 %."""
     from matplotlib.colors import LogNorm  # noqa: PLC0415
 
     if not len(densities):
@@ -194,7 +194,7 @@ def _scale_of(densities: NDArray[np.float64]) -> Any:
 
 
 def _densities(mesh: Mesh, low: Any, high: Any) -> NDArray[np.float64]:
-    """Count the triangles in squares of pixels, by the covered area of each; nan outside."""
+    """Count triangles per covered area in squares of pixels; nan outside."""
     shape, points = _pixels(mesh, low, high)
     m = len(mesh.triangles)
     covered = ~np.isnan(rasterize(points, mesh.triangles, np.ones(m), shape))
@@ -207,7 +207,7 @@ def _densities(mesh: Mesh, low: Any, high: Any) -> NDArray[np.float64]:
     at = np.minimum(middle[:, 1], rows - 1) * columns + np.minimum(middle[:, 0], columns - 1)
     count = np.bincount(at, minlength=rows * columns).reshape(rows, columns)
     pixel = float(np.prod((high - low) / shape[::-1]))
-    # a square with few covered pixels counts as one fourth at least: few triangles say little
+    # the covered area is at least one fourth of a square, as few triangles are not significant
     density = np.maximum(count, 1) / (np.maximum(inside, side * side / 4) * pixel)
     image = density.repeat(side, axis=0).repeat(side, axis=1)[: shape[0], : shape[1]]
     return np.where(covered, image, np.nan)
@@ -274,12 +274,12 @@ def _segments(mesh: Mesh, ax: Axes, low: Any, high: Any) -> None:
 
 
 def _fineness(ax: Axes) -> float:
-    """Line width: 1 for axes as wide as those of a figure made here."""
+    """Scale of line widths: 1 for axes as wide as those of a new figure."""
     box = ax.get_window_extent()
     return float(min(max(box.width, box.height) / ax.figure.dpi / 9, 1.0))
 
 
 def _pixels(mesh: Mesh, low: Any, high: Any) -> tuple[tuple[int, int], NDArray[np.float64]]:
-    """The shape of the image, and the points in its pixels."""
+    """The shape of the image, and the points in pixel coordinates."""
     wide, tall = np.maximum(np.ceil((high - low) * (PIXELS / (high - low).max())), 1).astype(int)
     return (int(tall), int(wide)), (mesh.points - low) / (high - low) * [wide, tall]

@@ -1,4 +1,4 @@
-"""Triangles as pixels: the mean in each, for meshes too fine to draw one by one."""
+"""Rasterisation of triangles and segments, for meshes too fine for vector graphics."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def rasterize(
     shape: tuple[int, int],
     mean: bool = True,
 ) -> Floats:
-    """Paint triangles by scan lines.
+    """Rasterise triangles by scan lines.
 
-    A pixel shows the mean over the triangle that holds its centre and over those that have their
-    centroid in it; so none is left out, however small.
+    A pixel shows the mean over the triangle that contains its centre and the triangles whose
+    centroid is in the pixel; so every triangle contributes.
 
     Parameters
     ----------
     points : (n, 2) float64 array
-        In pixels: pixel (row i, column j) spans [j, j + 1) x [i, i + 1).
+        In pixel coordinates: pixel (row i, column j) spans [j, j + 1) x [i, i + 1).
     triangles : (m, 3) int32 array
     values : (m,) float64 array
     shape : (height, width)
     mean : bool
-        Else a pixel shows one triangle alone: that which holds its centre, if there is one.
+        If False, a pixel shows one triangle, preferably the one that contains its centre.
 
     Returns
     -------
     (height, width) float64 array
-        nan where no triangle is.
+        nan in pixels without a triangle.
     """
     height, width = shape
     total, count = np.zeros(height * width), np.zeros(height * width)
@@ -57,7 +57,7 @@ def rasterize(
         corners, value = points[triangles[part]], values[part]
         middle = np.floor(corners.mean(axis=1)).astype(np.int64)
         paint(middle[:, 1], middle[:, 0], value)
-        # rows whose centre line the triangle crosses, then the pixels between two of its edges
+        # rows whose centre line the triangle crosses, then the pixels between its two edges
         low, high = corners[:, :, 1].min(axis=1), corners[:, :, 1].max(axis=1)
         first = np.clip(np.ceil(low - 0.5), 0, height).astype(np.int64)
         rows = np.clip(np.ceil(high - 0.5), 0, height).astype(np.int64) - first
@@ -73,7 +73,7 @@ def rasterize(
 
 
 def trace(points: Floats, segments: NDArray[np.int32], shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Find the pixels that segments pass through, at steps of a pixel along the longer side."""
+    """Find the pixels on segments, sampled at steps of a pixel along the longer side."""
     height, width = shape
     hit = np.zeros(shape, bool)
     for start in range(0, len(segments), _CHUNK):
@@ -87,7 +87,7 @@ def trace(points: Floats, segments: NDArray[np.int32], shape: tuple[int, int]) -
 
 
 def _span(corners: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Least and greatest x of triangles at the heights ``y``."""
+    """Smallest and largest x of triangles at height ``y``."""
     cuts = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for k in range(3):

@@ -1,4 +1,4 @@
-"""Arrays of any library as NumPy's, in host memory, or CuPy's, in GPU memory."""
+"""Conversion of arrays of any library to NumPy (host memory) or CuPy (GPU memory)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_host(x: Any) -> bool:
 
 
 def on_device_of(x: Array) -> AbstractContextManager[Any]:
-    """Make the GPU of an array current, where operations on it then run; nothing for others."""
+    """Make the GPU of an array current for operations on it; do nothing for host arrays."""
     return nullcontext() if is_host(x) else gpu_array(x).device
 
 
@@ -48,7 +48,7 @@ def any_true(x: Array) -> bool:
 def all_true(x: Array) -> bool:
     """Whether all elements of a bool array are true.
 
-    CuPy's reductions of bools are compiled for 3 s on their first use, those of bytes are in it.
+    The compilation of CuPy's reductions of bools takes 3 s; CuPy includes those of bytes.
     """
     return bool(_bytes(x).min()) if _is_gpu_bool(x) else bool(x.all())
 
@@ -61,7 +61,7 @@ def count_true(x: Array) -> int:
 def bincount(xp: Any, x: Array, minlength: int) -> Array:
     """Count the occurrences of each of the values from 0 on, as `numpy.bincount`.
 
-    CuPy checks the values by a reduction of bools, here without CUB, see `all_true`.
+    CuPy checks the values with a reduction of bools, here without CUB, see `all_true`.
     """
     if getattr(xp, "__name__", None) != "cupy":
         return xp.bincount(x, minlength=minlength)
@@ -70,14 +70,14 @@ def bincount(xp: Any, x: Array, minlength: int) -> Array:
 
 
 class _CubSwitch:
-    """How many threads have CUB switched off, and the accelerators of CuPy to restore."""
+    """The number of threads that have disabled CUB, and CuPy's accelerators to restore."""
 
     lock, threads, accelerators = threading.Lock(), 0, list[Any]()
 
 
 @contextmanager
 def _without_cub(core: Any) -> Iterator[None]:
-    """Have CuPy compile reductions without CUB, 0.1 s each."""
+    """Disable CUB: CuPy then compiles a reduction in 0.1 s."""
     with _CubSwitch.lock:
         if not _CubSwitch.threads:
             _CubSwitch.accelerators = core.get_reduction_accelerators()
@@ -106,7 +106,7 @@ def _bytes(x: Array) -> Array:
 
 
 def imported(x: Any) -> Any:
-    """Return an object known by ``__dlpack__`` alone as an array over the same memory."""
+    """Return an object that only has ``__dlpack__`` as an array over the same memory."""
     if not hasattr(x, "__dlpack__") or hasattr(x, "__array__"):
         return x
     if hasattr(x, "__array_interface__") or hasattr(x, "__cuda_array_interface__"):
@@ -116,11 +116,11 @@ def imported(x: Any) -> Any:
 
 
 def gpu_array(x: Any) -> Array:
-    """Return an array in GPU memory, of any library, as CuPy's, without a copy."""
+    """Return a GPU array of any library as a CuPy array, without a copy."""
     return x if hasattr(x, "get") else import_cupy().asarray(x)
 
 
 def to_host(x: Any) -> np.ndarray[Any, Any]:
-    """Return anything array-like, of any library and device, as a NumPy array."""
+    """Convert an array-like object of any library and device to a NumPy array."""
     x = imported(x)
     return np.asarray(x) if is_host(x) else _fetch(gpu_array(x))

@@ -1,4 +1,4 @@
-"""The interface of devices, which hold arrays and run kernels, and their registry.
+"""The interface of devices, which store arrays and run kernels, and their registry.
 
 A device is an object of a class that implements `Backend`.  A new kind of device is one package in
 `morph.runtime` with such a class, one target header in ``kernels/``, and one row of `BACKENDS`.
@@ -25,21 +25,21 @@ Write = tuple[Array, Any]
 Or `IOTA`, or an array of the device of the same type and size, both contiguous and 8-byte aligned.
 """
 
-IOTA = object()  # as a value of `Write`: each element's own index
-FEW = 16  # host values that `Backend.put` writes at less cost than a copy of an array
+IOTA = object()  # as a value of `Write`: the index of each element
+FEW = 16  # number of host values for which `Backend.put` is cheaper than a copy of an array
 
 
 class Seeds(NamedTuple):
-    """The rows of a table that an algorithm starts from: a list of them, and their columns.
+    """The initial rows of an algorithm: a list of them, and their columns.
 
     Attributes
     ----------
     counters, item : array
         The header counters and the row ids of the list.
     beside : list of Write
-        Further columns of the list's entries.
+        Other columns of the list's entries.
     columns : list of Write
-        Columns of the rows, each with the value that the rows get.
+        Columns of the rows, each with the value for the rows.
     """
 
     counters: Array
@@ -51,19 +51,18 @@ class Seeds(NamedTuple):
 class Launch(Protocol):
     """A compiled unit, ready to run on one device.
 
-    If a launch has a limit of concurrent threads (a GPU's cooperative launch), it is the attribute
-    ``threads``.
+    The attribute ``threads`` is the number of resident threads of a cooperative launch of a GPU.
     """
 
     def __call__(self, arguments: ArgumentBlock, items: int, alone: bool = False) -> None:
-        """Run the unit; may return before its end (see `Backend.synchronize`).
+        """Run the unit; the call may return before its end (see `Backend.synchronize`).
 
         Parameters
         ----------
         arguments : ndarray of uint64
             The argument block.  It may be changed as soon as the call returns.
         items : int
-            At least as many as any step of the unit has.
+            An upper bound of the items of any step.
         alone : bool
             Run by one CPU thread or one GPU block.
         """
@@ -75,9 +74,9 @@ class Report(Protocol):
     Attributes
     ----------
     address : int
-        Where the launch may write the values itself; 0 if the host reads the array in place.
+        The address to which the launch may write the values; 0 if the host reads the array.
     values : memoryview of int64
-        The values read last.
+        The latest values.
     """
 
     address: int
@@ -89,9 +88,15 @@ class Report(Protocol):
         Parameters
         ----------
         written : bool
-            The launch has written the values to ``address``, so that nothing is copied.
+            Whether the launch has written the values to ``address``, so that no copy is needed.
         interruptible : bool
             Whether signal handlers run while the host waits.
+        """
+
+    def poll(self, launch: int, interruptible: bool = True) -> memoryview:
+        """Wait for a launch that writes its number, too, and return the values.
+
+        As `wait` if it has ``written`` them, but sooner: the host polls the number.
         """
 
     def ended(self) -> bool:
@@ -105,12 +110,12 @@ class Report(Protocol):
 
 
 class Writer(Protocol):
-    """Writes the same values again and again, see `Backend.prepared`.
+    """Repeats the same writes, see `Backend.prepared`.
 
     Attributes
     ----------
     fits : bool
-        Whether one kernel makes all writes; if not, `write` must not be used.
+        Whether one kernel executes all writes; otherwise `write` must not be used.
     most : int
         Largest number of rows and copies that `write` accepts.
     """
@@ -119,51 +124,53 @@ class Writer(Protocol):
     most: int
 
     def write(self, rows: Any, copies: Any, counters: Any) -> None:
-        """Make the writes; then those of the seeds.
+        """Execute the writes, then those of the seeds.
 
-        The list gets ``rows`` and ``counters``; columns, the values of ``rows`` and ``copies``.
+        The list receives ``rows`` and ``counters``; the columns receive their values for ``rows``
+        and ``copies``.
         """
 
 
 class Backend(Protocol):
-    """Memory for arrays, and the means to run kernels on them.
+    """Memory for arrays, and the functions that run kernels on them.
 
-    Callers ask the attributes below and never compare ``kind``.
+    Callers test the attributes below and never compare ``kind``.
 
     Attributes
     ----------
     kind, name : str
-        The registered name, and with it the index of one device of several: ``"cuda:0"``.
+        The registered name; and this name with the index, if there may be several: ``"cuda:0"``.
     index : int
-        Which of the devices of this kind.
+        The index among the devices of this kind.
     xp : module
         The array module: ``numpy`` or one with its functions.
     on_host : bool
-        Arrays are NumPy arrays in host memory, so the host reads and writes them (header counters
-        too) at the cost of an assignment, and a launch has ended when the call returns.  Otherwise
-        a read waits for the device, launches have tens of thousands of threads, and a few values
-        are best written by `put`.
+        Arrays are NumPy arrays in host memory: the host accesses them (also header counters) at the
+        cost of an assignment, and a launch has ended when the call returns.  Otherwise a read
+        synchronises with the device, launches have tens of thousands of threads, and `put` is the
+        fastest way to write a few values.
     interprets : bool
-        Units are interpreted: `load` gives a function of host objects instead of addresses, of one
-        ``foreach``, and programs run as plain Python.
+        Units are interpreted: `load` returns a function of host objects instead of addresses, for a
+        single ``foreach``; programs run as plain Python.
     local_limit : int
-        Bytes that the local collections of one item may take.
+        Maximum bytes of the local collections of one item.
     host_array_limit : int
-        Arrays of fewer elements that come from the host, or go there, are processed on the host
-        (see `array_device`): CuPy compiles a kernel for each operation and type, for 0.1 s.
+        Smaller arrays, in elements, that come from the host or are copied to it are processed on
+        the host (see `array_device`), as CuPy compiles a kernel for each operation and type, in
+        0.1 s.
     bulk : int
-        Elements that array operations best process at once: temporaries of a device with its own
-        memory may be larger, but each operation costs a launch.
+        Preferred number of elements of an array operation: larger on a device with separate memory,
+        where each operation costs a launch.
     serial_items : int
-        Steps of at most so many items run fastest on one CPU thread or one GPU block.
+        Maximum number of items of steps that run fastest on one CPU thread or one GPU block.
     tiles : int
-        Blocks with `TILE_BYTES` of shared memory that run at once; 0 if sums over rows are not
-        taken by tiles.
+        Number of resident blocks with `TILE_BYTES` of shared memory; 0 if sums over rows do not
+        use tiles.
     cache_bytes : int
-        Size of the cache of all multiprocessors; 0 where ``tiles`` is.
+        Size of the cache of all multiprocessors; 0 if ``tiles`` is 0.
     throughput : int
-        Updates (an edge relaxed, a message computed) in a fraction of a second, for limits of time
-        only: an estimate that no result depends on.
+        Updates (relaxations of edges, computed messages) in a fraction of a second: an estimate,
+        used only for time limits.
     """
 
     kind: str
@@ -189,13 +196,13 @@ class Backend(Protocol):
     # --- memory ----------------------------------------------------------------------------------
 
     def array_device(self, *given: Any) -> Backend:
-        """Return the device on which to process arrays: the CPU if all are small, else this one.
+        """Return the device for processing arrays: the CPU if all are small, else this one.
 
         Parameters
         ----------
         *given : int, array or None
-            Each a number of elements, an array, or no array.  Small are those of fewer than
-            `host_array_limit` elements; an array that already lies on a GPU is never small.
+            Numbers of elements, arrays, or None.  Arrays with fewer than `host_array_limit`
+            elements are small, unless they lie on a GPU.
         """
 
     def active(self) -> AbstractContextManager[Any]:
@@ -211,10 +218,10 @@ class Backend(Protocol):
         """Allocate an array filled with ``value``."""
 
     def buffer(self, nbytes: int) -> Array:
-        """Allocate zeroed bytes that start on a cache line, shape (nbytes,), uint8."""
+        """Allocate zeroed bytes, aligned to a cache line, shape (nbytes,), uint8."""
 
     def free(self) -> int | None:
-        """Count the bytes that can still be allocated; None if the system does not tell."""
+        """Return the number of free bytes; None if it is unknown."""
 
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
@@ -225,26 +232,26 @@ class Backend(Protocol):
         """Return the address of the first element of an array of this device."""
 
     def reach(self, other: Any) -> bool:
-        """Let kernels of this device access the memory of another; return whether they can."""
+        """Enable access by kernels of this device to another's memory; return whether it works."""
 
     # --- copies ----------------------------------------------------------------------------------
 
     def asarray(self, x: Any, dtype: Any = None) -> Array:
-        """Return anything array-like as an array of this device.
+        """Convert an array-like object to an array of this device.
 
-        Copies only if ``x`` lies elsewhere or has another type.
+        Copies only if ``x`` lies on another device or has another type.
         """
 
     def copy(self, x: Any) -> Array:
-        """Return a contiguous copy of anything array-like on this device."""
+        """Return a contiguous copy of an array-like object on this device."""
 
     def copies(self, *sources: Array) -> list[Array]:
         """Copy contiguous one-dimensional arrays of this device."""
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
-        """Return anything array-like, of any device, as a NumPy array; waits for a GPU's array.
+        """Convert an array-like object of any device to a NumPy array; synchronises with a GPU.
 
-        A NumPy array is returned itself, not a copy.
+        A NumPy array is returned without a copy.
         """
 
     def write(self, array: Array, values: Any) -> None:
@@ -259,14 +266,14 @@ class Backend(Protocol):
     def put(self, *writes: Write) -> None:
         """Write values to arrays of this device; two writes may not overlap.
 
-        Does not wait.  Values of the host are copied before the call returns.
+        Asynchronous.  Host values are copied before the call returns.
         """
 
     def combine(self, arrays: Sequence[Array], rows: slice, op: str) -> bool:
         """Combine rows of several arrays elementwise, and write the result into all of them.
 
-        Kernels of this device can access the arrays, which have one shape and type.  Does not wait
-        for the kernel.  Returns whether the device has such a kernel; if not, nothing is done.
+        Kernels of this device can access the arrays, which have equal shapes and types.
+        Asynchronous.  Returns false, without an effect, if the device has no such kernel.
 
         Parameters
         ----------
@@ -274,7 +281,7 @@ class Backend(Protocol):
         """
 
     def prepared(self, writes: Sequence[Write], seeds: Sequence[Any] | None = None) -> Writer:
-        """Prepare writes that an algorithm makes at each of its calls.
+        """Prepare writes that each call of an algorithm executes.
 
         ``seeds`` are the fields of `Seeds`.
         """
@@ -288,22 +295,22 @@ class Backend(Protocol):
         ----------
         code : object
             ``code.outline`` and ``code.unit`` are the unit's outline and IR, ``code.text`` is its
-            C++ (both made when asked for); ``code.interruptible`` says
-            whether signal handlers run during a launch; ``code.rebuilt()`` is called by another
-            thread when a better binary can be loaded.
+            C++ (unit and text are made on demand); ``code.interruptible``: whether signal
+            handlers run during a launch; ``code.rebuilt()`` is called by another thread when a
+            faster binary can be loaded.
         faults : bool
             Compile in the injection of failing allocations (tests).
         seed : int
-            Order of the items, where it is arbitrary (tests).
+            Determines the order of items where it is arbitrary (tests).
 
         Returns
         -------
         Launch
-            Or, if the backend ``interprets``, what `morph.runtime.interpreter.launch.load` returns.
+            If the backend ``interprets``, the result of `morph.runtime.interpreter.launch.load`.
         """
 
     def build(self, code: Any) -> None:
-        """Compile a unit's C++ for the cache, and do not load it; ``code`` as in `load`."""
+        """Compile a unit's C++ into the cache, without loading it; ``code`` as in `load`."""
 
     def report(self, values: Array) -> Report:
         """Return a reader of an int64 array of this device, called after each launch."""

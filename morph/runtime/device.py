@@ -1,4 +1,4 @@
-"""Devices by name, and their common base; `morph.runtime.backend` has the whole interface."""
+"""Devices by name, and their base class; `morph.runtime.backend` has the whole interface."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ VARIABLE = "MORPH_DEVICE"
 
 
 class DeviceError(RuntimeError):
-    """The device asked for cannot be used here."""
+    """The requested device cannot be used here."""
 
 
 class Device(Backend):
-    """A place for arrays; get one from `device`.  Devices of the same name are equal.
+    """A device with memory for arrays, see `device`.  Devices of the same name are equal.
 
     See `morph.runtime.backend.Backend` for all attributes and methods.
 
@@ -35,9 +35,9 @@ class Device(Backend):
     name : str
         ``"cpu"``, ``"python"``, ``"cuda:0"``, ...
     kind : str
-        ``"cpu"``, ``"python"`` (host memory too, kernels interpreted) or ``"cuda"``.
+        ``"cpu"``, ``"python"`` (host memory, kernels interpreted) or ``"cuda"``.
     index : int
-        Which GPU; 0 on the host.
+        Index of the GPU; 0 on the host.
     xp : module
         ``numpy`` or ``cupy``.
     """
@@ -85,7 +85,7 @@ class Device(Backend):
 
     @property
     def tiles(self) -> int:
-        """Return 0: by default sums over rows are not taken by tiles."""
+        """Return 0: by default sums over rows do not use tiles."""
         return 0
 
     @property
@@ -102,7 +102,7 @@ class Device(Backend):
             return self.xp.where(x == old, np.dtype(dtype).type(new), x.astype(dtype, copy=False))
 
     def reach(self, other: Any) -> bool:
-        """Let kernels of this device access the memory of another; return whether they can."""
+        """Enable access by kernels of this device to another's memory; return whether it works."""
         return self.on_host and other.on_host
 
     def combine(self, arrays: Sequence[Array], rows: slice, op: str) -> bool:
@@ -121,7 +121,7 @@ def device(spec: str | Device | None = None) -> Device:
     ----------
     spec : str or Device, optional
         ``"cpu"``; ``"python"`` (host memory, kernels interpreted); ``"cuda"`` or ``"cuda:N"``;
-        ``"auto"``, which is ``"cuda:0"`` if CuPy imports and a GPU answers, else ``"cpu"``.  None
+        ``"auto"``: ``"cuda:0"`` if CuPy can be imported and there is a GPU, else ``"cpu"``.  None
         is the default device, see `set_device`, or ``"auto"`` if none is set.
 
     Raises
@@ -129,7 +129,7 @@ def device(spec: str | Device | None = None) -> Device:
     ValueError
         If ``spec`` names no device.
     DeviceError
-        If CuPy or the GPU asked for is missing.
+        If CuPy or the requested GPU is missing.
     """
     if isinstance(spec, Device):
         return spec
@@ -158,34 +158,34 @@ def device(spec: str | Device | None = None) -> Device:
 
 
 def set_device(spec: str | Device | None) -> None:
-    """Set the default device of this process: of all calls with ``device=None`` from the next one.
+    """Set the default device of this process, for all later calls with ``device=None``.
 
     Parameters
     ----------
     spec : str or Device or None
-        See `morph.device`; ``"auto"`` chooses now.  None for what it was: the environment variable
-        ``MORPH_DEVICE``, or none.
+        See `morph.device`; ``"auto"`` is resolved now.  None restores the default: the environment
+        variable ``MORPH_DEVICE``, or none.
 
     Raises
     ------
     ValueError, DeviceError
-        As by `morph.device`; the default stays as it was.
+        As by `morph.device`; the default is unchanged then.
 
     Notes
     -----
-    With ``device=None`` a call takes, in this order:
+    With ``device=None`` a call uses the first of:
 
-    1. the device on which its data lies: a `Graph`, `Table` or other object of Morph, an array in
-       the memory of a GPU, a mesh of such arrays.  Data of the host has no place in this order: it
-       is copied to wherever the call runs;
+    1. the device of its data: a `Graph`, `Table` or other object of Morph, an array in the memory
+       of a GPU, a mesh of such arrays.  Data in host memory do not count: they are copied to the
+       device of the call;
     2. the device of `set_device`;
-    3. that of ``MORPH_DEVICE``;
-    4. the CPU; but a GPU if one answers for `triangulate`, `refine`, `survey.solve`,
+    3. the device of ``MORPH_DEVICE``;
+    4. the CPU; but a GPU, if there is one, for `triangulate`, `refine`, `survey.solve`,
        `survey.walksat`, `survey.surveys`, `survey.beliefs`, `survey.Solver`, the option
        ``--device`` of the command line and ``morph.device()``.
 
     The default belongs to the process, not to a thread: a change affects calls of all threads.
-    Threads that want different devices pass ``device=``.
+    Threads that use different devices pass ``device=``.
     """
     global _default
     _default = None if spec is None else device(spec)
@@ -197,7 +197,7 @@ def get_device() -> Device | None:
     Raises
     ------
     ValueError, DeviceError
-        If ``MORPH_DEVICE`` names no device, or one that cannot be used here.
+        If ``MORPH_DEVICE`` names no device, or a device that cannot be used here.
     """
     if _default is not None:
         return _default
@@ -218,9 +218,9 @@ def device_for(spec: str | Device | None, *data: Any, otherwise: str = "cpu") ->
     spec : str or Device or None
         The call's argument ``device``.
     *data : object
-        What the call is given: the first that lies on a device decides.
+        The arguments of the call: the first that lies on a device decides.
     otherwise : str
-        If nothing else says where: ``"cpu"`` or ``"auto"``.
+        The default without other settings: ``"cpu"`` or ``"auto"``.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def device_for(spec: str | Device | None, *data: Any, otherwise: str = "cpu") ->
 
 
 def _home(x: Any) -> Device | None:
-    """Where an object lies; None of arrays and all else in host memory."""
+    """The device of an object; None for arrays and other objects in host memory."""
     found = getattr(x, "device", None)
     if isinstance(found, Device):
         return found
@@ -253,6 +253,6 @@ def device_of(x: Any) -> Device:
     """Return the device on which an array lies; lists lie on the CPU."""
     if is_host(x):
         return device("cpu")
-    if not hasattr(x, "get"):  # not CuPy's, which `asarray` would copy to the current GPU
+    if not hasattr(x, "get"):  # not a CuPy array, which `asarray` would copy to the current GPU
         x = device("cuda").xp.asarray(x)
     return device(f"cuda:{x.device.id}")

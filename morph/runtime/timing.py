@@ -1,4 +1,4 @@
-"""Seconds spent on compiling, on transfers between devices, and on the rest."""
+"""Time spent on compilation, on transfers between devices, and on the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from morph.runtime.device import Device
 
 spent = {"compile": 0.0, "transfer": 0.0}
-_within = threading.local()  # seconds of nested counting
+_within = threading.local()  # seconds of nested blocks
 used: dict[str, Device] = {}  # devices with launches, by name
 
 
@@ -30,7 +30,7 @@ def timing() -> Iterator[Timing]:
     Yields
     ------
     Timing
-        Filled in when the block ends: ``compile`` and ``transfer`` as they were counted, ``run``
+        Its fields are set when the block ends: ``compile`` and ``transfer`` as measured, ``run``
         the rest of the wall-clock time.
     """
     t, before = Timing(), dict(spent)
@@ -46,19 +46,19 @@ def timing() -> Iterator[Timing]:
 
 
 @contextlib.contextmanager
-def counting(what: str) -> Iterator[None]:
+def counting(kind: str) -> Iterator[None]:
     """Count the block as ``"compile"`` or ``"transfer"``; nested blocks are counted once."""
-    if what == "transfer":
+    if kind == "transfer":
         synchronize()
     outer, _within.seconds = getattr(_within, "seconds", 0.0), 0.0
     start = time.perf_counter()
     try:
         yield
     finally:
-        if what == "transfer":
+        if kind == "transfer":
             synchronize()
         wall = time.perf_counter() - start
-        spent[what] += wall - _within.seconds
+        spent[kind] += wall - _within.seconds
         _within.seconds = outer + wall
 
 

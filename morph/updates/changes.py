@@ -33,6 +33,12 @@ def apply(
 ) -> Applied:  # fmt: skip
     """Do what `Graph.apply` promises."""
     g.may_change()
+    if then is None and points is None and (singles := g.single_changes()) is not None:
+        change = singles.recognise(inserts, deletes, updates)
+        made = None if change is None else singles.apply(g, change, nonnegative)
+        if made is not None:
+            done: Applied = made[0]
+            return done
     then = None if then is None else _unchangeable(g, then)
     with g.device.active():
         fast = None
@@ -41,9 +47,11 @@ def apply(
         if fast is not None:
             moves = (fast.counts[0] + fast.counts[2]) * (1 if g.directed else 2)
             if follows(g, moves) and g._adjacency.has_out:
-                done = fast_path.carry_out(g, fast, nonnegative, then)
-                if done is not None:
-                    return done
+                applied = fast_path.carry_out(g, fast, nonnegative, then)
+                if applied is not None:
+                    if sum(fast.counts) == 1:
+                        g._adjacency.single_at = g.versions()
+                    return applied
         return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), then)
 
 

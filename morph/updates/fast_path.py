@@ -188,14 +188,14 @@ def carry_out(
     try:
         code = g._adjacency.change(table, counts, ids, back, ALL, flags, single)
         if code in (0, -REPEATED):
-            done = _publish(g, batch, run, code == -REPEATED, g._adjacency.moves != moves)
+            done = publish(g, batch.counts, run, code == -REPEATED, g._adjacency.moves != moves)
             if counts.arcs and len(edges.columns) > 2 + ("weight" in edges.columns):
                 _fill_others(edges, ids, counts.arcs, done)
             if then is not None:
                 then(done)
             return done
     except BaseException:
-        _put_back(g, table, before, batch.counts, back)
+        put_back(g, table, before, batch.counts, back)
         shrink(edges, capacity)
         raise
     shrink(edges, capacity)
@@ -226,8 +226,7 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
         _fill_in(table, batch)
     if loops is not None:
         table.columns["at"].array[deleted + updated : given, 1] = g.device.asarray(loops)
-    flags = WRITES_EDGES | (undirected * UNDIRECTED) | (nonnegative * NONNEGATIVE)
-    flags |= (edges.deletes * EDGES_DELETED) | (g.points.deletes * POINTS_DELETED)
+    flags = flags_of(g) | (nonnegative * NONNEGATIVE)
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not deleted or referred(edges))
     ids = EdgeIds(
@@ -235,6 +234,12 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
         min(before[HEAD], before[COMMITTED]), before[TAIL],
     )  # fmt: skip
     return Prepared(table, counts, ids, back, flags, single, before)
+
+
+def flags_of(g: Graph) -> int:
+    """Give the flags of all batches of a graph, see `resolve`."""
+    flags = WRITES_EDGES | (not g.directed) * UNDIRECTED
+    return flags | (g.edges.deletes * EDGES_DELETED) | (g.points.deletes * POINTS_DELETED)
 
 
 def _longer_reverses(g: Graph) -> Array:
@@ -245,17 +250,13 @@ def _longer_reverses(g: Graph) -> Array:
     return longer
 
 
-def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: bool) -> Applied:
+def publish(
+    g: Graph, counts: tuple[int, int, int], run: Prepared, repeated: bool, moved: bool
+) -> Applied:
     """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
-    edges, index, ids = g.edges, g._adjacency, run.ids
-    deleted, fresh, again = batch.counts[0], run.counts.arcs, ids.reused
-    spared, single, changes = 0, 0, 1
-    done = Applied.__new__(Applied)
-    done._graph, done._given, done._present, done._since = g, batch.counts[2], -1, g.changes
-    done.points, done.absent, done.repeated = none(g.device), 0, 0
-    if repeated:
-        out, spared, single, done.absent = index.left_out()
-        done.repeated, changes = out - done.absent, out < sum(batch.counts)
+    edges, ids = g.edges, run.ids
+    deleted, fresh, again = counts[0], run.counts.arcs, ids.reused
+    out, spared, single, absent = g._adjacency.left_out() if repeated else (0, 0, 0, 0)
     if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
         after = run.before.copy()
         after[COUNT] += fresh - again
@@ -265,14 +266,26 @@ def _publish(g: Graph, batch: FastBatch, run: Prepared, repeated: bool, moved: b
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
         edges._host_meta[:] = after
-    done._batch = kept = Kept(g, run, batch.counts, repeated)
-    index.kept = ref(kept)
-    if again or ids.edges < g._made:
+    total = run.counts.given * (1 if g.directed else 2)
+    kept = Kept(g, run.table, counts, repeated, ids.edges, again, fresh, total)
+    done = applied(g, kept, none(g.device), int(out < sum(counts)))
+    done.absent, done.repeated = absent, out - absent
+    if moved and (fresh or deleted):
+        g.moved()
+    return done
+
+
+def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
+    """Give what a launch has changed, which ``kept`` reads when it is asked for."""
+    done = Applied.__new__(Applied)
+    done._graph, done._given, done._present, done._since = g, kept.counts[2], -1, g.changes
+    done.points, done.absent, done.repeated = points, 0, 0
+    done._batch = kept
+    g._adjacency.kept = ref(kept)
+    if kept.again or kept.first < g._made:
         g._forget_order(done.inserted)
-    if fresh or deleted:
+    if kept.fresh or kept.counts[0]:
         g.out_identity = False
-        if moved:
-            g.moved()
     g.changes += changes
     done._changes = g.changes
     return done
@@ -377,7 +390,7 @@ def _fill_in(table: Table, batch: FastBatch) -> None:
         rec.buffer[: staged.size].set(staged)
 
 
-def _put_back(
+def put_back(
     g: Graph, table: Table, before: Any, counts: tuple[int, int, int], back: Array | None
 ) -> None:
     """Undo what has been done of a batch, if anything: the table of edges is as it was."""
@@ -416,11 +429,13 @@ class Kept:
         "table", "total",
     )  # fmt: skip
 
-    def __init__(self, g: Graph, run: Prepared, counts: tuple[int, int, int], holes: bool) -> None:
-        self.graph, self.table, self.counts, self.holes = g, run.table, counts, holes
-        self.first, self.again, self.fresh = run.ids.edges, run.ids.reused, run.counts.arcs
+    def __init__(
+        self, g: Graph, table: Table, counts: tuple[int, int, int], holes: bool, first: int,
+        again: int, fresh: int, total: int,
+    ) -> None:  # fmt: skip
+        self.graph, self.table, self.counts, self.holes = g, table, counts, holes
+        self.first, self.again, self.fresh, self.total = first, again, fresh, total
         self.stamp = g._adjacency.stamp
-        self.total = run.counts.given * (1 if g.directed else 2)
         self.raw: Array = None
         self.new: Array = None
 

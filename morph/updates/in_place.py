@@ -282,7 +282,8 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
     Returns 0, or -`REPEATED` if changes were left out (see `resolve_batch`).  Returns -`INVALID` or
     -`LOOP` if nothing was changed: a change is invalid, or a loop is inserted and ``at`` does not
     count loops.  Returns the number of entries that the arenas lack, if positive: all but the
-    inserts has been done.  ``report.stamp`` is set to ``stamp`` at the first change.
+    inserts has been done.  ``report.stamp`` is set to ``stamp`` at the first change, and
+    ``report.result`` to what is returned: a launch behind this one reads both.
     """
     named, deletes, reverses = counts.deletes + counts.updates, counts.deletes, counts.deletes
     left_out = False
@@ -290,6 +291,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
     if part == ALL:
         resolve_batch(tables, index, counts, ids, flags, stamp, single)
         if tables.report[0].reason != 0:
+            tables.report[0].result = -tables.report[0].reason
             return -tables.report[0].reason
         tables.report[0].stamp = stamp
     if tables.report[0].repeated == stamp:
@@ -312,6 +314,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         if short > 0:
             foreach(tables.batch, run_step, clear_counters, INSERTED, index, rows)
             index.arena[0].top, index.arena2[0].top = top, top2
+            tables.report[0].result = short
             return short
         foreach(tables.batch, write_inserts, tables, index, counts, rows, flags)
         if counts.given > 1:
@@ -326,6 +329,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         tables.arcs[COMMITTED].word = committed
         unused = tables.arcs[CAPACITY].word - ids.edges - counts.arcs
         tables.arcs[BUDGET].word = committed - ids.head + unused
+    tables.report[0].result = -REPEATED if left_out else 0
     return -REPEATED if left_out else 0
 
 

@@ -1,4 +1,4 @@
-"""Shared by the checkers: a graph as arrays on the host, and sweeps over them."""
+"""Helpers of the checkers: the edges of a graph as arrays on the host, and operations on them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Ints = NDArray[np.int64]
 
 
 class WrongAnswer(ValueError):
-    """An answer that is not right; the message names a vertex or an edge."""
+    """A result is wrong; the message names a vertex or an edge."""
 
 
 class Arcs:
-    """The edges between live points of a graph, or of one in parts, on the host.
+    """The edges between live points of a graph, or of a partitioned graph, on the host.
 
     Attributes
     ----------
     n : int
-        Points, deleted ones too.
+        Points, including deleted points.
     alive : array of bool, shape (n,)
     id, src, dst : array of int64, shape (m,)
-        Number and ends of each edge, sorted by source.
+        Id and ends of each edge, sorted by source.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -46,45 +46,45 @@ class Arcs:
         self.src, self.dst = (self.column(c)[self.id].astype(np.int64) for c in ("src", "dst"))
 
     def column(self, name: str) -> NDArray[Any]:
-        """Copy a column of the edges to the host; of a graph in parts the parts are gathered."""
+        """Copy a column of the edges to the host; gathers the parts of a partitioned graph."""
         column = getattr(self._graph.edges, name)
         return self.host(column.array if isinstance(self._graph, Graph) else column[:])  # type: ignore[no-any-return]
 
     def host(self, x: Any) -> Any:
-        """Give an array of an answer, which may lie on a GPU, or a list, as NumPy's."""
+        """Return an array, which may be on a GPU, or a list as a NumPy array."""
         return np.asarray(self._graph.device.to_host(x))
 
     @property
     def weight(self) -> NDArray[Any]:
-        """The weights, shape (m,); 1 where the graph has none."""
+        """The weights, shape (m,); 1 if the graph has no weights."""
         if "weight" not in self._graph.edges.columns:
             return np.ones(len(self.src), np.int32)
         return self.column("weight")[self.id]
 
-    def values(self, x: Any, what: str, kinds: str = "iu") -> NDArray[Any]:
-        """Check that an answer has one value for each point; deleted ones are not looked at.
+    def values(self, x: Any, name: str, kinds: str = "iu") -> NDArray[Any]:
+        """Check that a result has one value for each point; values of deleted points are ignored.
 
         Raises
         ------
         WrongAnswer
-            If its shape or type is another.
+            If its shape or type differs.
         """
         a: NDArray[Any] = self.host(x)
         if a.shape != (self.n,) or a.dtype.kind not in kinds:
             raise WrongAnswer(
-                f"{what} has shape {a.shape} and type {a.dtype}, for a graph of {self.n} vertices"
+                f"{name} has shape {a.shape} and type {a.dtype}, for a graph of {self.n} vertices"
             )
         return a
 
     def sources(self, source: Any) -> Ints:
-        """Give the ids of the sources, which are ids or labels.
+        """Return the ids of the sources, which are given as ids or labels.
 
         Raises
         ------
         ValueError
-            If one is not a live point.
+            If a source is not a live point.
         """
-        in_parts = not isinstance(self._graph, Graph)  # it has no labels
+        in_parts = not isinstance(self._graph, Graph)  # a partitioned graph has no labels
         ids = self.host(source).ravel() if in_parts else self._graph.ids_of(source, "source")
         if ids.size and ids.dtype.kind not in "iu":
             raise ValueError(f"source is an id or an array of ids, not {reprlib.repr(source)}")
@@ -99,7 +99,7 @@ class Arcs:
 
 
 def refuse(wrong: NDArray[np.bool_], message: Any) -> None:
-    """Raise the message of the first place that is wrong, if any is.
+    """Raise the message of the first element of ``wrong`` that is true, if any.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def refuse(wrong: NDArray[np.bool_], message: Any) -> None:
 
 
 def rows(offsets: Ints, points: Ints) -> Ints:
-    """Give the positions of all entries of these rows, one row after another."""
+    """Return the positions of all entries of these rows, row by row."""
     first, count = offsets[points], offsets[points + 1] - offsets[points]
     ends = np.cumsum(count)
     within = np.arange(ends[-1] if ends.size else 0) - np.repeat(ends - count, count)
@@ -119,17 +119,17 @@ def rows(offsets: Ints, points: Ints) -> Ints:
 
 
 def grouped(n: int, keys: Ints, values: Ints) -> tuple[Ints, Ints]:
-    """Give values by key, as offsets and values in rows."""
+    """Group values by key; returns row offsets and the values, row by row."""
     offsets = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(keys, minlength=n), out=offsets[1:])
     return offsets, values[np.argsort(keys, kind="stable")]
 
 
 def parts(n: int, src: Ints, dst: Ints) -> Ints:
-    """Give the smallest point that each is connected with, shape (n,).
+    """Return the smallest point of each point's connected component, shape (n,).
 
-    Roots hook onto the smallest root that an edge leads to, and paths are halved until they are
-    short: a few rounds over the edges that still join different trees.
+    Union-find by rounds: each root is hooked onto the smallest root that an edge joins it with,
+    paths are compressed by pointer jumping, and edges within one tree are dropped.
     """
     root = np.arange(n)
     while src.size:

@@ -1,4 +1,4 @@
-"""Checkers of PageRank and of betweenness."""
+"""Checkers of PageRank and betweenness."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def pagerank(
     personalization: Any = None,
     weighted: bool = False,
 ) -> None:
-    """Check ranks: none is negative, their sum is 1, and one more iteration changes little.
+    """Check ranks: none is negative, their sum is 1, and one more power iteration changes little.
 
-    The distance to the true ranks is at most the change over ``1 - damping``.  One iteration:
-    O(n + m).
+    The L1 distance to the exact ranks is at most the L1 change of one iteration divided by
+    ``1 - damping``.  Cost: one iteration, O(n + m).
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ def pagerank(
     damping, personalization, weighted
         As in `morph.pagerank`.
     tolerance : float
-        The change allowed, in sum.
+        Largest accepted change of one iteration, in the L1 norm.
 
     Raises
     ------
     WrongAnswer
-        Naming the vertex that changes most.
+        Naming the vertex whose rank changes most.
     """
     arcs = Arcs(graph)
     found = np.where(arcs.alive, arcs.values(rank, "rank", "f").astype(np.float64), 0.0)
@@ -76,20 +76,20 @@ def betweenness(
     tolerance: float = 1e-9,
     seed: int = 0,
 ) -> None:
-    """Check betweenness centralities by sums that hold whatever numbers the points are given.
+    """Check betweenness centralities by random weighted sums (a Freivalds-type check).
 
-    Give the points random numbers.  The sum of number times betweenness is that, over all pairs of
-    a source and a point, of the mean over their shortest paths of the numbers on the way.  (With
-    all numbers 1 it is the sum of distance less one.)  These means come from one sweep forwards
-    for a source, with nothing to carry back: O(n + m) for each.  A wrong answer passes only by an
-    accident of rounding.
+    Each point gets a random number.  The sum over the points of number times betweenness equals
+    the sum over all pairs of a source and a point of the mean, over their shortest paths, of the
+    sum of the numbers at the inner points.  (With all numbers 1, it is the sum of distance minus
+    one.)  These means need one forward sweep for each source and no backward accumulation:
+    O(n + m) each.  The probability that a wrong result passes is negligible.
 
     Parameters
     ----------
     graph : Graph
     centrality : array of float, shape (n,)
     sources : array of int, optional
-        Those that were used, if not all points.
+        The sources that were used, if not all points.
     weighted, normalized, endpoints
         As in `morph.betweenness`.
     tolerance : float
@@ -98,7 +98,7 @@ def betweenness(
     Raises
     ------
     WrongAnswer
-        Naming the vertex, if one alone is wrong.
+        Naming the vertex, if exactly one value is wrong.
     """
     arcs = Arcs(graph)
     found = arcs.values(centrality, "centrality", "f").astype(np.float64)
@@ -110,15 +110,15 @@ def betweenness(
     numbers = np.where(known, np.random.default_rng(seed).uniform(1, 2, arcs.n), 0.0)
     probes = np.stack([numbers, numbers * np.arange(arcs.n)])
     lengths = _lengths(arcs, weighted)
-    want = np.zeros(2)
+    expected = np.zeros(2)
     for s in starts.tolist():
-        want += _sweep(arcs, s, lengths, probes, np.zeros((2, len(arcs.src))), endpoints)
-    error = probes @ np.where(known, found, 0.0) - want
-    if (abs(error) > tolerance * (1 + abs(want))).any():
+        expected += _sweep(arcs, s, lengths, probes, np.zeros((2, len(arcs.src))), endpoints)
+    error = probes @ np.where(known, found, 0.0) - expected
+    if (abs(error) > tolerance * (1 + abs(expected))).any():
         v = _suspect(error, arcs.n)
-        who = f"vertex {v} is wrong" if v >= 0 else "several vertices are wrong"
-        off = f"{error[0]:.3g} beside {want[0]:.3g}"
-        raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {who}")
+        culprit = f"vertex {v} is wrong" if v >= 0 else "several vertices are wrong"
+        off = f"{error[0]:.3g} beside {expected[0]:.3g}"
+        raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {culprit}")
 
 
 def edge_betweenness(
@@ -131,18 +131,18 @@ def edge_betweenness(
     tolerance: float = 1e-9,
     seed: int = 0,
 ) -> None:
-    """Check betweenness centralities of edges by sums, as `betweenness`.
+    """Check betweenness centralities of edges by random weighted sums, as `betweenness`.
 
-    Parallel edges of one length, and both arcs of an edge of an undirected graph, must have one
-    value, and have one random number.
+    Parallel edges of equal length, and both arcs of an edge of an undirected graph, must have the
+    same value; they get the same random number.
 
     Parameters
     ----------
     graph : Graph
     centrality : array of float, shape (m,)
-        Deleted edges are not looked at.
+        Values of deleted edges are ignored.
     sources : array of int, optional
-        Those that were used, if not all points.
+        The sources that were used, if not all points.
     weighted, normalized
         As in `morph.edge_betweenness`.
     tolerance : float
@@ -151,7 +151,7 @@ def edge_betweenness(
     Raises
     ------
     WrongAnswer
-        Naming the edge, if one alone is wrong.
+        Naming the edge, if exactly one value is wrong.
     """
     arcs = Arcs(graph)
     by_id = np.asarray(graph.device.to_host(centrality))
@@ -171,7 +171,7 @@ def edge_betweenness(
     if not graph.directed:
         ends = np.minimum(*ends), np.maximum(*ends)
     order = np.lexsort((lengths, *ends))
-    new = np.zeros(len(order), bool)  # a class of edges begins
+    new = np.zeros(len(order), bool)  # first edge of each class of equivalent edges
     for x in (lengths, *ends):
         new[1:] |= x[order[1:]] != x[order[:-1]]
     kind = np.empty(len(order), np.int64)
@@ -185,27 +185,27 @@ def edge_betweenness(
     )
     numbers = np.random.default_rng(seed).uniform(1, 2, len(order) + 1)[kind]
     probes = np.stack([numbers, numbers * same])
-    want = np.zeros(2)
+    expected = np.zeros(2)
     for s in starts.tolist():
-        want += _sweep(arcs, s, lengths, np.zeros((2, arcs.n)), probes, False)
-    want *= 1 if graph.directed else 2
-    error = probes @ found - want
-    if (abs(error) > tolerance * (1 + abs(want))).any():
+        expected += _sweep(arcs, s, lengths, np.zeros((2, arcs.n)), probes, False)
+    expected *= 1 if graph.directed else 2
+    error = probes @ found - expected
+    if (abs(error) > tolerance * (1 + abs(expected))).any():
         k = _suspect(error, len(order))
-        who = f"{arcs.edge(k)}, is wrong" if k >= 0 else "several edges are wrong"
-        off = f"{error[0]:.3g} beside {want[0]:.3g}"
-        raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {who}")
+        culprit = f"{arcs.edge(k)}, is wrong" if k >= 0 else "several edges are wrong"
+        off = f"{error[0]:.3g} beside {expected[0]:.3g}"
+        raise WrongAnswer(f"betweenness, summed with random numbers, is off by {off}: {culprit}")
 
 
 def _suspect(error: Floats, count: int) -> int:
-    """Return the number of the only wrong value, by the errors of two sums; -1 of several."""
+    """Return the index of the only wrong value, from the errors of two sums; -1 if several."""
     at = error[1] / error[0] if error[0] else np.nan
     k = round(at) if np.isfinite(at) and abs(at - round(at)) < 1e-3 else -1
     return k if 0 <= k < count else -1
 
 
 def _lengths(arcs: Arcs, weighted: bool) -> NDArray[Any]:
-    """Give the lengths of edges in the type of distances."""
+    """Return the lengths of edges in the dtype of distances."""
     weight = arcs.weight
     if not weighted:
         return np.ones(len(weight), np.int64)
@@ -217,7 +217,7 @@ def _lengths(arcs: Arcs, weighted: bool) -> NDArray[Any]:
 
 
 def _scale(arcs: Arcs, starts: Ints, directed: bool, normalized: bool, endpoints: bool) -> Floats:
-    """Factor of the sums over the sources, for each point."""
+    """Return the normalisation factor of each point's sum over the sources."""
     live, k = int(arcs.alive.sum()), len(starts)
     passes = live if endpoints else live - 1
     if passes < 2 or not k:
@@ -232,7 +232,7 @@ def _scale(arcs: Arcs, starts: Ints, directed: bool, normalized: bool, endpoints
 
 
 def _distances(arcs: Arcs, source: int, lengths: NDArray[Any]) -> NDArray[Any]:
-    """Give the distances from a source, by rounds over the edges of points that came nearer."""
+    """Return the distances from a source, by Bellman-Ford rounds over a frontier."""
     far = np.inf if lengths.dtype.kind == "f" else np.iinfo(np.int64).max
     distance = np.full(arcs.n, far, lengths.dtype)
     distance[source] = 0
@@ -249,7 +249,7 @@ def _distances(arcs: Arcs, source: int, lengths: NDArray[Any]) -> NDArray[Any]:
 
 
 def _by_levels(arcs: Arcs, source: int, lengths: NDArray[Any]) -> list[Ints]:
-    """Give the edges of shortest paths, by the most such edges that lead to their ends."""
+    """Return the edges of shortest paths, grouped by topological level of their heads."""
     distance = _distances(arcs, source, lengths)
     far = np.inf if lengths.dtype.kind == "f" else np.iinfo(np.int64).max
     near, ends = distance[arcs.src], distance[arcs.dst]
@@ -272,8 +272,8 @@ def _sweep(
     arcs: Arcs, source: int, lengths: NDArray[Any], probes: Floats, on_edges: Floats,
     endpoints: bool,
 ) -> Floats:  # fmt: skip
-    """Sum, over all points, of the mean of each probe between the source and them."""
-    # of a point's paths, which may be more than float64 can count: paths * 2**power
+    """Return, for each probe, the sum over all points of its mean on shortest paths to them."""
+    # numbers of paths exceed the range of float64: paths * 2**power
     paths, power, mean = np.zeros(arcs.n), np.zeros(arcs.n, np.int64), np.zeros((2, arcs.n))
     paths[source] = 1.0
     total, reached = np.zeros(2), 0

@@ -1,4 +1,4 @@
-"""The checkers of cliques, by sets of neighbours and Python's integers as sets of bits."""
+"""Checkers of cliques and k-plexes, with Python sets and Python integers as bit sets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped
 
 
 def max_clique(graph: Graph, points: Any) -> None:
-    """Check a largest clique, edges counted as in `morph.max_clique`.
+    """Check a maximum clique, with edges as in `morph.max_clique`.
 
-    Below each vertex, in the order of degrees, another search finds that there is no clique of one
-    vertex more; of a hard graph that may take very long.
+    An independent branch-and-bound search, vertex by vertex in order of degree, proves that there
+    is no clique with one vertex more; for hard graphs that may take very long.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def max_clique(graph: Graph, points: Any) -> None:
 
 
 def cliques(graph: Graph, found: Iterable[Any]) -> None:
-    """Check that these are all maximal cliques, each once, as another search counts them.
+    """Check that these are all maximal cliques, each once, by an independent count.
 
     Parameters
     ----------
@@ -74,10 +74,10 @@ def cliques(graph: Graph, found: Iterable[Any]) -> None:
 
 
 def max_k_plex(graph: Graph, points: Any, k: int) -> None:
-    """Check a largest k-plex, edges counted as in `morph.max_k_plex`.
+    """Check a maximum k-plex, with edges as in `morph.max_k_plex`.
 
-    Another search, vertex by vertex, finds that there is none of one vertex more; of a hard graph
-    that may take very long.
+    An independent search, vertex by vertex, proves that there is no k-plex with one vertex more;
+    for hard graphs that may take very long.
 
     Parameters
     ----------
@@ -131,14 +131,14 @@ def _refuse_strangers(near: list[set[int]], ids: list[int]) -> None:
 
 
 def _roots(near: list[set[int]]) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Give each vertex, and its neighbours before and after it in the order of degrees."""
+    """Yield each vertex with its neighbours before and after it in order of degree."""
     rank = [(len(x), v) for v, x in enumerate(near)]
     for v, x in enumerate(near):
         yield v, [w for w in x if rank[w] < rank[v]], [w for w in x if rank[w] > rank[v]]
 
 
 def _masks(near: list[set[int]], vertices: list[int]) -> list[int]:
-    """Give the neighbours of each of some vertices among them, as the bits of an integer."""
+    """Return the adjacency of the subgraph that ``vertices`` induce, as a bit set each."""
     number = {v: i for i, v in enumerate(vertices)}
     return [sum(1 << number[w] for w in near[v] & number.keys()) for v in vertices]
 
@@ -167,7 +167,7 @@ def _count(near: list[int], rest: int, out: int) -> int:
 
 
 def _has_clique(near: list[int], size: int) -> bool:
-    """Tell whether there is a clique of ``size`` vertices."""
+    """Return whether there is a clique of ``size`` vertices."""
     nodes = [((1 << len(near)) - 1, size)]
     while nodes:
         rest, size = nodes.pop()
@@ -190,20 +190,20 @@ def _has_clique(near: list[int], size: int) -> bool:
 
 
 def _has_plex(near: list[int], k: int, size: int) -> bool:
-    """Tell whether there is a k-plex of ``size`` vertices."""
+    """Return whether there is a k-plex of ``size`` vertices."""
     nodes = [(0, (1 << len(near)) - 1)]
     while nodes:
         chosen, rest = nodes.pop()
         count = chosen.bit_count()
         if count >= size:
             return True
-        for v in _bits(chosen):  # those that lack k - 1 vertices, without themselves
+        for v in _bits(chosen):  # vertices that already have k - 1 non-neighbours
             if count - (near[v] & chosen).bit_count() == k:
                 rest &= near[v]
         for v in _bits(rest):
             if (near[v] & chosen).bit_count() < count + 1 - k:
                 rest &= ~(1 << v)
-        for v in _bits(rest):  # in ascending order: v and later ones
+        for v in _bits(rest):  # in ascending order: v and later vertices
             if count + rest.bit_count() < size:
                 break
             rest &= ~(1 << v)

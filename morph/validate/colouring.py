@@ -1,4 +1,4 @@
-"""The checker of colourings."""
+"""Checker of colourings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from morph.validate.arcs import Arcs, refuse
 
 
 def colouring(graph: Graph, color: Any) -> None:
-    """Check a colouring; directions, and edges from a point to itself, are ignored.
+    """Check a greedy colouring; directions and self-loops are ignored.
 
-    Points have colours from 0 on, the ends of an edge different ones, and each point has the
-    smallest colour that its neighbours leave: a point of colour k has neighbours of all below k.
+    Colours are at least 0, the two ends of an edge have different colours, and each point has the
+    smallest colour that none of its neighbours has among the lower ones: a point of colour k has
+    neighbours of all colours below k.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The checkers of divisions into communities."""
+"""Checkers of community detection."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from morph.graph import Graph
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, parts, refuse
 
-ROUNDING = 1e-12  # of a modularity
+ROUNDING = 1e-12  # tolerance of a modularity
 
 
 class _Edges:
-    """The edges of a graph, directions ignored, with weights of at most 1."""
+    """The edges of a graph, directions ignored, with weights scaled to at most 1."""
 
     def __init__(self, graph: Graph) -> None:
         self.arcs = arcs = Arcs(graph)
@@ -24,7 +24,7 @@ class _Edges:
         self.weight = weight[once] / max(weight.max(initial=0), np.finfo(float).tiny)
 
     def _both(self) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """Give each edge in both directions."""
+        """Return each edge in both directions."""
         src, dst = np.concatenate([self.src, self.dst]), np.concatenate([self.dst, self.src])
         return src, dst, np.concatenate([self.weight] * 2)
 
@@ -44,7 +44,7 @@ class _Edges:
         return found
 
     def modularity(self, label: Ints, resolution: float) -> float:
-        """Give the modularity, by its definition (Newman, Girvan 2004)."""
+        """Return the modularity, by its definition (Newman, Girvan 2004)."""
         src, _, weight = self._both()
         strength = np.bincount(src, weight, self.arcs.n)
         whole = float(strength.sum())
@@ -61,7 +61,7 @@ class _Edges:
             raise WrongAnswer(f"the modularity is {right}, not {modularity}")
 
     def check_majorities(self, label: Ints) -> None:
-        """Check that no vertex has edges of more weight to another label than to its own."""
+        """Check that no vertex has a larger edge weight to another label than to its own."""
         src, dst, weight = self._both()
         apart = src != dst
         src, to, weight = src[apart], label[dst[apart]], weight[apart]
@@ -75,7 +75,7 @@ class _Edges:
         own = np.zeros(self.arcs.n)
         kept = to == label[src]
         own[src[kept]] = sums[kept]
-        # weights are integers, or were rounded; so are their sums here
+        # weights are integers or rounded, so their sums are exact
         slack = degree[src] * (len(self.weight) * 2.0**-58 + (own[src] + sums) * 2.0**-53)
         refuse(
             sums > own[src] + slack,
@@ -86,8 +86,8 @@ class _Edges:
 def label_propagation(graph: Graph, label: Any, modularity: Any = None) -> None:
     """Check communities by label propagation; directions are ignored.
 
-    Each community is connected, and its label is its smallest point; no point has edges of more
-    weight to another community than to its own.
+    Each community is connected, and its label is its smallest point; no point has a larger total
+    edge weight to another community than to its own.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The checker of communities of bounded size."""
+"""Checker of communities of bounded size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from morph.validate.arcs import Arcs, WrongAnswer, parts
 
 
 def community(graph: Graph, found: Any, q: int, size: tuple[int, int]) -> None:
-    """Check a result of `morph.community`, but not that it is the best: that takes as long again.
+    """Check a result of `morph.community`, except its optimality, which costs another search.
 
     Parameters
     ----------
@@ -24,10 +24,10 @@ def community(graph: Graph, found: Any, q: int, size: tuple[int, int]) -> None:
     Raises
     ------
     WrongAnswer
-        If a subgraph is of another size or minimum degree, lacks ``q`` or is not connected, if its
-        vertices are not ascending and of the graph, if ``all`` or ``top`` are not distinct and in
-        order, if the bound is below the degree, or if there is no result although the component is
-        large enough.
+        If a subgraph has a wrong size or minimum degree, lacks ``q`` or is not connected, if its
+        vertices are not ascending vertices of the graph, if ``all`` or ``top`` are not distinct
+        and in order, if the bound is below the degree, or if there is no result although the
+        component is large enough.
     """
     arcs = Arcs(graph)
     apart = arcs.src != arcs.dst

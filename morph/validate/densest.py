@@ -1,4 +1,4 @@
-"""The checker of densest subgraphs, by augmenting paths in Python's integers."""
+"""Checker of densest subgraphs, by augmenting paths in Python integers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from morph.validate.arcs import Arcs, Ints, WrongAnswer
 
 
 def densest_subgraph(graph: Graph, points: Any, density: Any = None, exact: Any = True) -> None:
-    """Check a densest subgraph, edges counted as in `morph.densest_subgraph`.
+    """Check a densest subgraph, with edges as in `morph.densest_subgraph`.
 
-    Each edge is divided between its ends so that no vertex has more than the density: then no
-    subgraph is denser.  That takes long for more than 100,000 edges in a dense part.
+    The proof is the dual solution: each edge is divided between its ends so that the load of no
+    vertex exceeds the density.  Slow for more than 100,000 edges in a dense part.
 
     Parameters
     ----------
@@ -24,8 +24,8 @@ def densest_subgraph(graph: Graph, points: Any, density: Any = None, exact: Any 
     points : array of int
     density : Fraction, optional
     exact : bool
-        Whether these are the points of all densest subgraphs; else the density need only be half
-        of the largest or more.
+        Whether ``points`` must be the union of all densest subgraphs; else a density of at least
+        half the maximum is accepted.
 
     Raises
     ------
@@ -66,16 +66,16 @@ def _inside(arcs: Arcs, points: Any) -> Any:
 
 
 def _pairs(arcs: Arcs) -> Ints:
-    """Give the pairs of vertices that edges join, each once."""
+    """Return the pairs of adjacent vertices, each once."""
     ends = np.sort(np.stack([arcs.src, arcs.dst], axis=1).astype(np.int64), axis=1)
     pairs: Ints = np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
     return pairs
 
 
 def _tight(arcs: Arcs, edges: Ints, density: Fraction) -> Any:
-    """Give the largest set of vertices of this density or more, if no other is denser."""
+    """Return the largest set of vertices of at least this density, if none is denser."""
     left = arcs.alive.copy()
-    while True:  # a vertex of a densest subgraph has as many neighbours in it as the density
+    while True:  # a vertex of a densest subgraph has a degree in it of at least the density
         edges = edges[left[edges].all(axis=1)]
         degree = np.bincount(edges.ravel(), minlength=arcs.n)
         few = left & (degree * density.denominator < density.numerator)
@@ -88,12 +88,12 @@ def _tight(arcs: Arcs, edges: Ints, density: Fraction) -> Any:
 
 
 class _Division:
-    """Units of edges, divided between their ends; each vertex has capacity for so many."""
+    """Units of edges, divided between their ends; each vertex has a capacity in units."""
 
     def __init__(self, edges: list[list[int]], vertices: list[int], density: Fraction) -> None:
         self.units = density.denominator
         self.left = dict.fromkeys(vertices, density.numerator)
-        self.held: dict[int, dict[int, int]] = {v: {} for v in vertices}  # of each neighbour's edge
+        self.held: dict[int, dict[int, int]] = {v: {} for v in vertices}  # units, by neighbour
         for u, v in edges:
             few = min(max(self.left[u], 0), self.units)
             self._give(u, v, few)
@@ -106,7 +106,7 @@ class _Division:
         self.left[u] -= units
 
     def _height(self) -> dict[int, int]:
-        """Give the distance to capacity that is left, of each vertex that has a path there."""
+        """Return the distance of each vertex to free capacity, for those that have a path to it."""
         height = {v: 0 for v, left in self.left.items() if left > 0}
         queue = deque(height)
         while queue:
@@ -118,7 +118,7 @@ class _Division:
         return height
 
     def _improve(self) -> bool:
-        """Move units along shortest paths until none is left (Dinic 1970)."""
+        """Move units along shortest augmenting paths until there is none (Dinic 1970)."""
         height, improved = self._height(), False
         ways = {v: iter(self.held[v]) for v in height}
         for start in height:
@@ -147,5 +147,5 @@ class _Division:
             self._give(v, u, units)
 
     def full(self) -> set[int]:
-        """Give the vertices from which no path leads to capacity that is left."""
+        """Return the vertices without a path to free capacity."""
         return set(self.left) - set(self._height())

@@ -1,4 +1,4 @@
-"""The checker of maximum flows: capacities, conservation, and a cut of the same value."""
+"""Checker of maximum flows: capacities, conservation, and a cut of the same value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def max_flow(
 ) -> None:  # fmt: skip
     """Check a maximum flow, as of `morph.max_flow`.
 
-    No flow is larger than a cut, so a flow is a maximum one if a cut has its value.
+    A flow is maximum if there is a cut whose capacity equals its value (max-flow min-cut).
 
     Parameters
     ----------
@@ -25,10 +25,10 @@ def max_flow(
     source, sink : int
     value : int, optional
     cut : array of bool, shape (n,), optional
-        The source side of a minimum cut.  Without it, the vertices are found that the source
-        reaches in the residual network: the sink may not be one of them.
+        The source side of a minimum cut.  Without it, the set of vertices that are reachable from
+        the source in the residual network is used, and must not contain the sink.
     capacity : str
-        The column of edges; 1 if it is ``"weight"`` and there is none.
+        The column of edges; all capacities are 1 if it is ``"weight"`` and there is none.
 
     Raises
     ------
@@ -50,15 +50,15 @@ def max_flow(
     side = _reached(arcs, held, most, s) if cut is None else arcs.values(cut, "the cut", "b")
     refuse(side & ~arcs.alive, lambda v: f"the cut has vertex {v}, which is deleted")
     if side[t] or not side[s]:
-        what = f"a path of residual edges leads from {s} to {t}: more can flow"
-        raise WrongAnswer(what if cut is None else f"the cut does not divide {s} from {t}")
+        augmenting = f"a path of residual edges leads from {s} to {t}: more can flow"
+        raise WrongAnswer(augmenting if cut is None else f"the cut does not divide {s} from {t}")
     across = _sum(most[side[arcs.src] & ~side[arcs.dst]])
     if across != gained[1]:
         raise WrongAnswer(f"the cut has capacity {across}, but {gained[1]} flows")
 
 
 def _flows(graph: Graph, arcs: Arcs, flow: Any) -> Any:
-    """Give the flows of the live edges; those of other edges are 0."""
+    """Return the flows of the live edges; deleted edges must have flow 0."""
     flow = np.asarray(graph.device.to_host(flow))
     if flow.shape != (len(graph.edges),) or flow.dtype.kind not in "iu":
         raise WrongAnswer(
@@ -79,7 +79,7 @@ def _capacities(graph: Graph, arcs: Arcs, name: str) -> Any:
 
 
 def _halves(values: Any) -> tuple[Ints, Ints]:
-    """Give the upper and lower 32 bits, of which many can be added up in 64 bits."""
+    """Return the upper and lower 32 bits, whose sums do not overflow 64 bits."""
     words = values.astype(np.uint64)
     upper, lower = (words >> np.uint64(32)), words & np.uint64(2**32 - 1)
     return upper.astype(np.int64), lower.astype(np.int64)
@@ -91,7 +91,7 @@ def _sum(values: Any) -> int:
 
 
 def _balance(arcs: Arcs, held: Any) -> Any:
-    """Whether as much flows into each vertex as out of it, exactly: true where it does not."""
+    """Return for each vertex whether inflow and outflow differ; exact."""
     sums = np.zeros((2, arcs.n), np.int64)
     for total, part in zip(sums, _halves(held), strict=True):
         np.add.at(total, arcs.dst, part)
@@ -101,7 +101,7 @@ def _balance(arcs: Arcs, held: Any) -> Any:
 
 
 def _reached(arcs: Arcs, held: Any, most: Any, source: int) -> Any:
-    """Give the vertices that a path of edges with residual capacity leads to."""
+    """Return the vertices that are reachable over edges with residual capacity."""
     forwards, backwards = held < most, held > 0
     tail = np.concatenate([arcs.src[forwards], arcs.dst[backwards]])
     head = np.concatenate([arcs.dst[forwards], arcs.src[backwards]])

@@ -1,4 +1,4 @@
-"""Checkers of components, weak and strong, and of minimum spanning forests."""
+"""Checkers of weakly and strongly connected components and minimum spanning forests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, parts, refuse,
 def connected_components(graph: Graph, label: Any) -> None:
     """Check the labels of weakly connected components.
 
-    Edges join equal labels; a label is the smallest point that bears it; and the points that bear
-    it are connected.  Labels hold no proof of the last, so it is recomputed: O(m log n) at most.
+    The two ends of an edge have equal labels, a label is the smallest point with that label, and
+    the points of a label are connected.  Labels contain no certificate of the last property, so
+    components are recomputed: O(m log n) at most.
 
     Parameters
     ----------
@@ -47,8 +48,8 @@ def connected_components(graph: Graph, label: Any) -> None:
 def strongly_connected_components(graph: Graph, label: Any) -> None:
     """Check the labels of strongly connected components.
 
-    A label is the smallest point that bears it.  Edges between equal labels lead from it to all
-    that bear it, and back; other edges close no cycle of labels.  O(n + m).
+    A label is the smallest point with that label.  Within a label, this point reaches all points
+    and all points reach it; the edges between different labels form no cycle.  O(n + m).
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def strongly_connected_components(graph: Graph, label: Any) -> None:
 
 
 def _reached(n: int, src: Ints, dst: Ints, roots: Ints) -> NDArray[np.bool_]:
-    """Tell which points the roots reach, shape (n,)."""
+    """Return which points are reachable from the roots, shape (n,)."""
     offsets, targets = grouped(n, src, dst)
     seen = np.zeros(n, bool)
     front = roots
@@ -99,15 +100,15 @@ def _reached(n: int, src: Ints, dst: Ints, roots: Ints) -> NDArray[np.bool_]:
 
 
 def _on_cycles(n: int, src: Ints, dst: Ints) -> Ints:
-    """Give the edges that are left when points without edges in are removed, as often as may be."""
+    """Return the edges that remain when points without in-edges are removed repeatedly."""
     offsets, edges = grouped(n, src, np.arange(len(src)))
     into = np.bincount(dst, minlength=n)
     left = np.ones(len(src), bool)
     front = np.flatnonzero(into == 0)
     while front.size:
-        gone = edges[rows(offsets, front)]
-        left[gone] = False
-        points, count = np.unique(dst[gone], return_counts=True)
+        removed = edges[rows(offsets, front)]
+        left[removed] = False
+        points, count = np.unique(dst[removed], return_counts=True)
         into[points] -= count
         front = points[into[points] == 0]
     return np.flatnonzero(left)
@@ -116,10 +117,10 @@ def _on_cycles(n: int, src: Ints, dst: Ints) -> Ints:
 def mst(graph: Graph, edges: Any) -> None:
     """Check a minimum spanning forest.
 
-    Its edges close no circle, and join whatever an edge of the graph joins.  No other edge is
-    lighter than the heaviest on the forest's path between its ends (the cycle property): so no
-    forest is lighter.  That heaviest edge is read from the levels of Boruvka's method on the forest
-    alone (King 1997): O(n log n + m log n) at most, mostly little more than O(n + m).
+    Its edges form no cycle and span each component.  By the cycle property, it is minimum if no
+    other edge is lighter than the heaviest edge on the forest's path between its ends.  That edge
+    is computed from the Boruvka tree of the forest (King 1997): O(n log n + m log n) at most,
+    usually close to O(n + m).
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def mst(graph: Graph, edges: Any) -> None:
         lambda k: f"{arcs.edge(k)}, joins two parts that the forest does not",
     )
     heaviest = _heaviest_between(arcs.n, src[at], dst[at], weight[at], src, dst)
-    order = np.argsort(weight[at], kind="stable")  # heaviest tells places in this order
+    order = np.argsort(weight[at], kind="stable")  # `heaviest` has positions in this order
     apart = heaviest >= 0
     lighter = np.zeros(len(src), bool)
     lighter[apart] = weight[apart] < weight[at][order[heaviest[apart]]]
@@ -169,7 +170,7 @@ def mst(graph: Graph, edges: Any) -> None:
 
 
 def _name_circle(arcs: Arcs, at: Ints) -> None:
-    """Name an edge that closes a circle: the last of the shortest run that has one."""
+    """Report an edge that closes a cycle: the last one of the shortest prefix with a cycle."""
     low, high = 0, len(at)  # the first `low` edges are a forest, the first `high` are not
     while high - low > 1:
         half = (low + high) // 2
@@ -184,13 +185,14 @@ def _name_circle(arcs: Arcs, at: Ints) -> None:
 def _heaviest_between(n: int, src: Ints, dst: Ints, weight: NDArray[Any], u: Ints, v: Ints) -> Ints:
     """Find the heaviest edge on a forest's path from each u to v.
 
-    Boruvka's method on the forest: in each level every tree takes its lightest edge to another.  On
-    the way up from u and v to the tree that holds both, the heaviest edge taken is the one.
+    Boruvka's method on the forest: in each level every tree selects its lightest edge to another
+    tree.  The result is the heaviest edge selected on the two paths of the Boruvka tree from u and
+    v to their lowest common ancestor.
 
     Returns
     -------
     array of int64, shape (len(u),)
-        Its place in the order of weights; -1 where u is v.
+        Its position in the order of weights; -1 where u is v.
     """
     order = np.argsort(weight, kind="stable")
     src, dst, rank = src[order], dst[order], np.arange(len(order))
@@ -200,7 +202,7 @@ def _heaviest_between(n: int, src: Ints, dst: Ints, weight: NDArray[Any], u: Int
         taken = np.full(n, len(order))
         for end in (src, dst):
             np.minimum.at(taken, end, rank)
-        best = np.maximum(taken[u], taken[v])  # both have one: they are in one tree of the forest
+        best = np.maximum(taken[u], taken[v])  # defined for both, as u and v are in one tree
         heaviest[open_] = np.maximum(heaviest[open_], best)
         joins = np.unique(taken[taken < len(order)])
         at = np.searchsorted(rank, joins)

@@ -1,4 +1,4 @@
-"""The checker of maximal independent sets."""
+"""Checker of maximal independent sets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from morph.validate.arcs import Arcs, refuse
 
 
 def maximal_independent_set(graph: Graph, selected: Any) -> None:
-    """Check a maximal independent set; directions, and edges from a point to itself, are ignored.
+    """Check a maximal independent set; directions and self-loops are ignored.
 
-    No edge joins two selected points, and each other point has a selected neighbour: O(n + m).
+    No edge joins two selected points, and each point that is not selected has a selected
+    neighbour: O(n + m).
 
     Parameters
     ----------

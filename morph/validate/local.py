@@ -1,4 +1,4 @@
-"""Checkers of core numbers and of triangles."""
+"""Checkers of core numbers and triangle counts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, refuse, rows
 
 
 def core_number(graph: Graph, core: Any) -> None:
-    """Check core numbers, edges counted as in `morph.core_number`.
+    """Check core numbers, with edges as in `morph.core_number`.
 
-    They are not too large: every point has as many edges as its number says to points whose number
-    is no smaller.  They are not too small: of the points of each number alone, those with no more
-    edges than that to what is left can be taken away until none is left.  All numbers are checked
-    at once: O(n + m).
+    Upper bound: every point of core number k has at least k edges to points of core number at
+    least k.  Lower bound: for each k, the points of core number k can be peeled, i.e. points with
+    at most k edges to the remaining points can be removed until none is left.  All values of k are
+    checked at once: O(n + m).
 
     Parameters
     ----------
@@ -46,16 +46,16 @@ def core_number(graph: Graph, core: Any) -> None:
     )
     level = found[src] == found[dst]
     offsets, heads = grouped(arcs.n, src[level], dst[level])
-    left, gone = support, ~arcs.alive
-    front = np.flatnonzero(~gone & (left <= found))
+    left, removed = support, ~arcs.alive
+    front = np.flatnonzero(~removed & (left <= found))
     while front.size:
-        gone[front] = True
+        removed[front] = True
         hit = heads[rows(offsets, front)]
         np.subtract.at(left, hit, 1)
         hit = np.unique(hit)
-        front = hit[~gone[hit] & (left[hit] <= found[hit])]
+        front = hit[~removed[hit] & (left[hit] <= found[hit])]
     refuse(
-        ~gone,
+        ~removed,
         lambda v: (
             f"vertex {v} has the core number {found[v]}, but lies in a part of which each has more"
             " edges than that"
@@ -66,11 +66,12 @@ def core_number(graph: Graph, core: Any) -> None:
 def triangle_count(
     graph: Graph, triangles: Any, total: int | None = None, *, sample: int = 256, seed: int = 0
 ) -> None:
-    """Check how many triangles there are at each point.
+    """Check the number of triangles at each point.
 
-    The sum is three times the total, no point has more than pairs of neighbours, and at a
-    sample of points they are recounted, by the edges among the neighbours of each.  So one wrong
-    value is found for sure only if all points are in the sample, or if the sum betrays it.
+    The sum is three times the total, no count exceeds the number of pairs of neighbours, and the
+    triangles at a sample of points are recounted from the edges among their neighbours.  A single
+    wrong value is certain to be detected only if all points are in the sample, or if it changes
+    the sum.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def triangle_count(
     triangles : array of int, shape (n,)
     total : int, optional
     sample : int
-        How many points to count at, drawn with ``seed``.
+        Number of points to recount, drawn with ``seed``.
 
     Raises
     ------
@@ -114,7 +115,7 @@ def triangle_count(
 
 
 def _neighbours(arcs: Arcs) -> tuple[Ints, Ints]:
-    """Give the neighbours of each point, each once, as offsets and ids."""
+    """Return the neighbours of each point, without repetition, as offsets and ids."""
     low, high = np.minimum(arcs.src, arcs.dst), np.maximum(arcs.src, arcs.dst)
     keys = np.sort((low * arcs.n + high)[low != high])
     keys = keys[np.r_[True, keys[1:] != keys[:-1]]] if keys.size else keys

@@ -1,4 +1,4 @@
-"""The checker of point location in meshes."""
+"""Checker of point location in meshes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from morph.validate.arcs import WrongAnswer
 
 
 def find_simplex(mesh: Any, points: Any, found: Any) -> None:
-    """Check the triangles of points, in rational arithmetic; O(m) for each point.
+    """Check the triangles that contain points, in rational arithmetic; O(m) for each point.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def find_simplex(mesh: Any, points: Any, found: Any) -> None:
         On the host, with triangles counter-clockwise.
     points : (k, 2) array
     found : (k,) array of int
-        The least id of the triangles that contain each point, edges and corners included, or -1.
+        The least id of the (closed) triangles that contain each point, or -1.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def find_simplex(mesh: Any, points: Any, found: Any) -> None:
 
 
 def _contains(corners: Any, x: Any) -> bool:
-    """Whether a triangle contains a point, or has it on its border."""
+    """Whether a closed triangle contains a point."""
     at = [Fraction(c) for c in x.tolist()]
     a = [[Fraction(c) for c in corner] for corner in corners.tolist()]
     for p, q in ((0, 1), (1, 2), (2, 0)):

@@ -1,4 +1,4 @@
-"""The checker of matchings."""
+"""Checker of matchings."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from morph.validate.arcs import Arcs, WrongAnswer, refuse
 
 
 def matching(graph: Graph, partner: Any, edges: Any, weight: Any, weighted: bool = False) -> None:
-    """Check a maximal matching; directions, and edges from a point to itself, are ignored.
+    """Check a maximal matching; directions and self-loops are ignored.
 
-    An edge joins each point that is matched with its partner, and each other edge has a matched
-    end.  With weights, each edge of weight above 0 has an end that is matched by an edge at least
-    as heavy: so no matching has more than twice the weight.  O(n + m log m).
+    An edge joins each matched point with its partner, and each other edge has a matched end.  With
+    weights, each edge of positive weight has an end that is matched by an edge at least as heavy:
+    this proves a 1/2-approximation of the maximum weight.  O(n + m log m).
 
     Parameters
     ----------
     graph : Graph
     partner : array of int, shape (n,)
-        -1 where there is none.
+        -1 for unmatched points.
     edges : array of int, shape (size,)
         Ids, ascending.
     weight : number
@@ -66,12 +66,12 @@ def matching(graph: Graph, partner: Any, edges: Any, weight: Any, weighted: bool
 
 
 def _positions(arcs: Arcs, edges: Any) -> Any:
-    """Give the positions of edges among the arcs.
+    """Return the positions of edges among the arcs.
 
     Raises
     ------
     WrongAnswer
-        If they are not ids of edges, ascending.
+        If they are not ascending ids of edges.
     """
     ids = arcs.host(edges)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":

@@ -13,8 +13,8 @@ from morph.validate.arcs import Arcs, WrongAnswer, refuse
 def topological_order(graph: Graph, order: Any, level: Any = None) -> None:
     """Check that every edge leads forwards in an order of the points, and the levels if given.
 
-    The levels are right if every edge leads to a higher level, by 1 for some edge into each point
-    whose level is not 0.  O(n + m).
+    Levels are correct if every edge leads to a higher level, and each point of positive level has
+    an in-edge from the level below.  O(n + m).
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def topological_order(graph: Graph, order: Any, level: Any = None) -> None:
     order : array of int, shape (live,)
         Any topological order of the points.
     level : array of int, shape (n,), optional
-        The number of edges of the longest path to each point.
+        The number of edges on the longest path to each point.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def topological_order(graph: Graph, order: Any, level: Any = None) -> None:
 
 
 def _check_levels(arcs: Arcs, level: Any) -> None:
-    """Check the lengths of longest paths in a graph without cycles."""
+    """Check the lengths of longest paths in an acyclic graph."""
     refuse(arcs.alive & (level < 0), lambda v: f"vertex {v} has the level {level[v]}")
     rise = level[arcs.dst] - level[arcs.src]
     refuse(

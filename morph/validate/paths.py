@@ -1,9 +1,9 @@
 """Checkers of shortest paths (distances, trees and single paths), by the rules of Graph500.
 
-A distance is a lower bound if no edge from u to v has ``distance[v] > distance[u] + weight``.  A
-distance is attained if every reached vertex but the sources has a predecessor for which this is an
-equality, and the chain of predecessors ends at a source.  Without predecessors, such edges are
-searched for.  O(n + m), and O(n log n) more to detect cycles of predecessors.
+Distances are lower bounds if no edge from u to v has ``distance[v] > distance[u] + weight``.
+Distances are attained if every reached vertex except the sources has a predecessor with equality,
+and the chain of predecessors ends at a source.  Without predecessors, the checkers search for such
+tight edges.  O(n + m), plus O(n log n) to detect cycles of predecessors.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def sssp(
     graph : Graph
         With the weights that were used.
     distance : array, shape (n,), or (k, n) if ``rows``
-        If unreachable, the largest number of its type, or infinity.
+        Unreachable points have the largest value of the dtype, or infinity.
     predecessor : array of int, optional
         Of the same shape.
     source, cutoff, rows
@@ -127,7 +127,7 @@ def bellman_ford(
         ~(reached[starts] & (found[starts] <= 0)),
         lambda k: f"source {starts[k]} is at {found[starts[k]]}",
     )
-    roots = starts[found[starts] == 0]  # of several sources some may lie below others
+    roots = starts[found[starts] == 0]  # negative paths may lead from one source to another
     if len(starts) and not len(roots):
         raise WrongAnswer("no source is at distance 0")
     typed = found, reached, weight
@@ -170,7 +170,7 @@ def johnson(
 
 
 def _typed(arcs: Arcs, distance: Any) -> tuple[NDArray[Any], Bools, NDArray[Any]]:
-    """Give distances and weights in one type, and which vertices are reached."""
+    """Return distances, whether each vertex is reached, and weights in the same dtype."""
     found, weight = arcs.values(distance, "distance", "iuf"), arcs.weight
     if found.dtype.kind == "f":
         return found, found < np.inf, weight.astype(found.dtype)
@@ -191,9 +191,9 @@ def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
     graph : Graph
     vertices : array of int, shape (k + 1,)
     edges : array of int, shape (k,)
-        Their ids.
+        Ids of the edges.
     length : number, optional
-        The sum of the weights, added up from the first edge on.
+        The sum of the weights, added in the order of the path.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def path(graph: Graph, vertices: Any, edges: Any, length: Any = None) -> None:
 
 
 def _rows(distance: Any, predecessor: Any, source: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Give each row of distances and of predecessors, and its source."""
+    """Yield each row of distances and of predecessors with its source."""
     starts = np.asarray(source).ravel()
     if len(distance) != len(starts) or predecessor is not None and len(predecessor) != len(starts):
         raise WrongAnswer(f"{len(distance)} rows of distances for {len(starts)} sources")
@@ -237,9 +237,9 @@ def _check(
     negative: bool = False,
     floor: float = 0.0,
 ) -> None:
-    """Check distances, which vertices are reached, and weights, all of one type.
+    """Check distances, reachability and weights, as `_typed` returns them.
 
-    The tolerance is relative to a distance, or to ``floor`` if the distance is less.
+    The tolerance is relative to a distance, or to ``floor`` if the distance is smaller.
     """
     (found, reached, weight), src, dst = typed, arcs.src, arcs.dst
     starts = arcs.sources(source)
@@ -277,21 +277,21 @@ def _check(
         ),
     )
     tight_src, tight_dst = src[known[tight]], dst[known[tight]]
-    needy = reached & ~is_start
+    in_tree = reached & ~is_start
     if predecessor is None:
         rises = (found[tight_src] < found[tight_dst]) & (not negative)
-        _require_reasons(arcs, found, needy, is_start, (tight_src, tight_dst, rises))
+        _require_reasons(arcs, found, in_tree, is_start, (tight_src, tight_dst, rises))
     else:
         before = arcs.values(predecessor, "predecessor").astype(np.int64)
-        _require_chains(arcs, before, needy, tight_src, tight_dst)
+        _require_chains(arcs, before, in_tree, tight_src, tight_dst)
 
 
 def _require_reasons(
-    arcs: Arcs, found: NDArray[Any], needy: Bools, settled: Bools, tight: tuple[Ints, Ints, Bools]
+    arcs: Arcs, found: NDArray[Any], in_tree: Bools, settled: Bools, tight: tuple[Ints, Ints, Bools]
 ) -> None:
     """Require that every reached vertex has a path of tight edges from a source.
 
-    An edge that ``rises``, to a larger distance where no weight is negative, is reason enough.
+    A tight edge that ``rises`` to a larger distance, where no weight is negative, needs no path.
     """
     src, dst, rises = tight
     settled = settled.copy()
@@ -305,34 +305,36 @@ def _require_reasons(
             front = np.unique(after[~settled[after]])
             settled[front] = True
     refuse(
-        needy & ~settled,
+        in_tree & ~settled,
         lambda v: f"vertex {v} is at {found[v]}, but no path of that length leads to it",
     )
 
 
-def _require_chains(arcs: Arcs, before: Ints, needy: Bools, src: Ints, dst: Ints) -> None:
+def _require_chains(arcs: Arcs, before: Ints, in_tree: Bools, src: Ints, dst: Ints) -> None:
     """Require that the edge from each predecessor is tight, and that predecessors form no cycle."""
-    idle = arcs.alive & ~needy & (before != -1)
+    idle = arcs.alive & ~in_tree & (before != -1)
     refuse(
         idle, lambda v: f"vertex {v} is a source or unreachable, but has predecessor {before[v]}"
     )
     refuse(
-        needy & ((before < 0) | (before >= arcs.n)),
+        in_tree & ((before < 0) | (before >= arcs.n)),
         lambda v: f"vertex {v} has predecessor {before[v]}, which is not a vertex",
     )
     joined = np.zeros(arcs.n, bool)
     joined[dst[before[dst] == src]] = True
     refuse(
-        needy & ~joined,
+        in_tree & ~joined,
         lambda v: (
             f"vertex {v} has predecessor {before[v]}, but no edge from there is as long as the"
             " distances say"
         ),
     )
-    jump = np.where(needy, before, np.arange(arcs.n))
+    jump = np.where(in_tree, before, np.arange(arcs.n))
     for _ in range(arcs.n.bit_length()):
         jump = jump[jump]
-    refuse(needy[jump] & needy, lambda v: f"the predecessors of vertex {v} lead round in a circle")
+    refuse(
+        in_tree[jump] & in_tree, lambda v: f"the predecessors of vertex {v} lead round in a circle"
+    )
 
 
 __all__ = ["WrongAnswer", "bellman_ford", "bfs", "johnson", "path", "sssp"]

@@ -1,4 +1,4 @@
-"""Models of formulas, and refutations by unit propagation and by cycles of implications."""
+"""Checkers of models, and refutations by unit propagation and by cycles of implications."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from morph.data.formula import Formula
 from morph.runtime.device import device
 from morph.validate.arcs import WrongAnswer, grouped, rows
 
-_PART = 1 << 17  # clauses looked at together
-_FEW = 8  # literals whose implications are followed one by one, until they become eight times more
+_PART = 1 << 17  # clauses evaluated at once
+_FEW = 8  # up to this many literals are propagated one by one, until the queue is 8 times as long
 
 
 def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
-    """Tell which clauses a model satisfies.
+    """Return which clauses a model satisfies.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     Raises
     ------
     WrongAnswer
-        If the model is no such array.
+        If the model has another shape, dtype or other values.
     """
     given = device("cpu").to_host(model)
     if given.shape != (formula.variables,) or given.dtype.kind not in "biu":
@@ -70,7 +70,7 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
         for start in starts:
             check_part(start)
         return held
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # NumPy lets go of the lock
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # NumPy releases the GIL
         list(pool.map(check_part, starts))
     return held
 
@@ -82,12 +82,12 @@ def model(formula: Formula, model: Any) -> None:
     ----------
     formula : Formula
     model : (n,) array of bool or of 0 and 1
-        As of `satisfied`.
+        As in `satisfied`.
 
     Raises
     ------
     WrongAnswer
-        If a clause has no true literal; names the first.
+        If a clause has no true literal; the message names the first such clause.
     """
     held = satisfied(formula, model)
     if not held.all():
@@ -101,9 +101,9 @@ def model(formula: Formula, model: Any) -> None:
 
 
 def refuted(formula: Formula) -> bool:
-    """Tell whether a clause is empty, or comes to be so by unit propagation.
+    """Return whether a clause is empty, or becomes empty by unit propagation.
 
-    If so there is no model; if not, there may be one or not.
+    If so, the formula is unsatisfiable; if not, satisfiability is open.
 
     Parameters
     ----------
@@ -111,17 +111,17 @@ def refuted(formula: Formula) -> bool:
 
     Notes
     -----
-    A round looks at the clauses that hold what the last one has made false; a few literals are
-    followed one by one.
+    A round evaluates the clauses with literals that the last round made false; a few literals are
+    propagated one by one.
     """
     return _implied(_dense(formula)[0]) is None
 
 
 def implications(formula: Formula, cycle: Sequence[int]) -> None:
-    """Check a proof that a formula has no model: literals x, ..., -x, ..., x.
+    """Check a proof that a formula has no model: a cycle of literals x, ..., -x, ..., x.
 
-    Each literal must imply the next one: a clause, without the literals that unit propagation makes
-    false, holds no other literals than the negation of the first and the second.
+    Each literal a must imply the next one, b: some clause, without the literals that unit
+    propagation makes false, is a subset of {-a, b}.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ def implications(formula: Formula, cycle: Sequence[int]) -> None:
     Raises
     ------
     WrongAnswer
-        If the cycle does not begin and end with one literal, lacks its negation, or a step does not
-        follow from a clause; names the first such step.
+        If the cycle does not begin and end with the same literal, lacks its negation, or a step
+        does not follow from a clause; the message names the first such step.
     """
     path = np.asarray(cycle, np.int64)
     if path.size < 3 or path[0] != path[-1] or not (path == -path[0]).any():
@@ -168,7 +168,7 @@ def implications(formula: Formula, cycle: Sequence[int]) -> None:
 
 
 def _dense(formula: Formula) -> tuple[Formula, Any]:
-    """Give a formula over the variables that occur alone, and their names."""
+    """Renumber the variables that occur; returns the formula and their original numbers."""
     if formula.variables <= formula.literals.size:
         return formula, np.arange(1, formula.variables + 1)
     names, own = np.unique(np.abs(formula.literals), return_inverse=True)
@@ -177,7 +177,7 @@ def _dense(formula: Formula) -> tuple[Formula, Any]:
 
 
 def _implied(formula: Formula) -> Any:
-    """Literals that unit propagation makes true, by literal + n; None if a clause becomes empty."""
+    """Literals that unit propagation makes true, at literal + n; None if a clause becomes empty."""
     at, literals = formula.offsets, formula.literals.astype(np.int64)
     if (at[1:] == at[:-1]).any():
         return None
@@ -210,7 +210,7 @@ def _implied(formula: Formula) -> Any:
 
 
 def _followed(new: list[int], true: NDArray[np.bool_], rows_of: tuple[Any, ...]) -> Any:
-    """Follow the implications of a few literals; gives those not yet followed, None if broken."""
+    """Propagate a few literals one by one; returns the open ones, or None on a conflict."""
     at, literals, where, holders = rows_of
     n = true.size // 2
     while new and len(new) <= 8 * _FEW:

@@ -1,4 +1,4 @@
-"""Checks a graph's index against its edges: both are read and sorted."""
+"""Checker of a graph's adjacency index against its table of edges."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from morph.validate.arcs import WrongAnswer
 def index(graph: Graph) -> None:
     """Check the adjacency of a graph, in both directions, against its table of edges.
 
-    Each point's entries have to be its live edges, each once; no live edge may lead to a deleted
-    point.  Of a graph that is
-    not directed each edge's reverse has to lead back, with the same weight, and to be its own.
+    Each point's entries must be its live edges, each once; no live edge may lead to a deleted
+    point.  In an undirected graph, each edge must have a distinct reverse edge of equal weight.
 
     Raises
     ------
@@ -46,16 +45,17 @@ def index(graph: Graph) -> None:
         _reverses(graph, _host(graph, graph.reverses()), src, dst, present)
 
 
-def _same(direction: str, near: Any, found: NDArray[Any], wanted: NDArray[Any]) -> None:
+def _same(direction: str, near: Any, found: NDArray[Any], expected: NDArray[Any]) -> None:
     """Compare (point, edge) pairs."""
-    found, wanted = (a[:, np.lexsort(a[::-1])] for a in (found, wanted))
-    if found.shape == wanted.shape and (found == wanted).all():
+    found, expected = (a[:, np.lexsort(a[::-1])] for a in (found, expected))
+    if found.shape == expected.shape and (found == expected).all():
         return
-    least = min(found.shape[1], wanted.shape[1])
-    differing = np.flatnonzero((found[:, :least] != wanted[:, :least]).any(axis=0))
+    least = min(found.shape[1], expected.shape[1])
+    differing = np.flatnonzero((found[:, :least] != expected[:, :least]).any(axis=0))
     k = int(differing[0]) if differing.size else least
     has = f"edge {found[1, k]} at point {found[0, k]}" if k < found.shape[1] else "nothing"
-    needs = f"edge {wanted[1, k]} at point {wanted[0, k]}" if k < wanted.shape[1] else "nothing"
+    needs = f"edge {expected[1, k]} at point {expected[0, k]}"
+    needs = needs if k < expected.shape[1] else "nothing"
     raise WrongAnswer(f"{direction}: the index has {has} where the edges have {needs}")
 
 
@@ -73,7 +73,7 @@ def _leads_back(back: Any, src: Any, dst: Any, values: Any, present: Any) -> Any
     if values is None:
         return right
     one, two = values[b], values[present]
-    like = (one == two) | (one != one) & (two != two)  # NaN is like NaN
+    like = (one == two) | (one != one) & (two != two)  # NaN equals NaN here
     return right & (like if like.ndim == 1 else like.all(axis=1))
 
 

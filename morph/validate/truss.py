@@ -1,4 +1,4 @@
-"""The checker of truss numbers."""
+"""Checker of truss numbers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from morph.graph import Graph
 from morph.validate.arcs import Arcs, Ints, WrongAnswer, grouped, refuse, rows
 
-PIECE = 1 << 22  # paths of two edges that are looked at together
+PIECE = 1 << 22  # wedges (paths of two edges) tested at once
 
 
 def truss_number(graph: Graph, number: Any) -> None:
-    """Check truss numbers, edges counted as in `morph.truss_number`.
+    """Check truss numbers, with edges as in `morph.truss_number`.
 
-    They are not too large: every edge of number k is in k - 2 triangles whose edges have numbers of
-    k or more.  They are not too small: of the edges of each number k alone, those in no more than
-    k - 2 triangles of what is left can be taken away until none is left.  All numbers are checked
-    at once, in time and memory proportional to the number of triangles.
+    Upper bound: every edge of truss number k is in k - 2 triangles whose edges have truss numbers
+    of at least k.  Lower bound: for each k, the edges of truss number k can be peeled, i.e. edges
+    in at most k - 2 remaining triangles can be removed until none is left.  All values of k are
+    checked at once, in time and memory proportional to the number of triangles.
 
     Parameters
     ----------
     graph : Graph
     number : array of int, shape (m,)
-        By the ids of edges; those of deleted edges are not looked at.
+        Indexed by edge id; values of deleted edges are ignored.
 
     Raises
     ------
@@ -38,25 +38,25 @@ def truss_number(graph: Graph, number: Any) -> None:
             f"number has shape {given.shape} and type {given.dtype}, for a graph of"
             f" {len(graph.edges)} edges"
         )
-    told = given[arcs.id].astype(np.int64)
+    truss = given[arcs.id].astype(np.int64)
     loop = arcs.src == arcs.dst
     refuse(
-        np.where(loop, told != -1, told < 2),
-        lambda k: f"{arcs.edge(k)}, has the truss number {told[k]}",
+        np.where(loop, truss != -1, truss < 2),
+        lambda k: f"{arcs.edge(k)}, has the truss number {truss[k]}",
     )
     degree = np.bincount(arcs.src, minlength=arcs.n) + np.bincount(arcs.dst, minlength=arcs.n)
-    rank = np.argsort(np.argsort(degree, kind="stable"))  # fewer paths from the end of lower rank
+    rank = np.argsort(np.argsort(degree, kind="stable"))  # fewer wedges at the end of lower rank
     src, dst = rank[arcs.src[~loop]], rank[arcs.dst[~loop]]
     low, high = np.minimum(src, dst), np.maximum(src, dst)
     keys, first, which = np.unique(
         low * max(arcs.n, 1) + high, return_index=True, return_inverse=True
     )
-    at = np.flatnonzero(~loop)  # of each edge that is no loop, and of the first of each pair
-    found = told[at[first]]
+    at = np.flatnonzero(~loop)  # position of each edge that is no loop
+    found = truss[at[first]]
     refuse(
-        told[at] != found[which],
+        truss[at] != found[which],
         lambda k: (
-            f"{arcs.edge(at[k])}, has the truss number {told[at[k]]}, but a parallel edge has"
+            f"{arcs.edge(at[k])}, has the truss number {truss[at[k]]}, but a parallel edge has"
             f" {found[which[k]]}"
         ),
     )
@@ -76,13 +76,13 @@ def truss_number(graph: Graph, number: Any) -> None:
 
 
 def _triangles(n: int, low: Ints, high: Ints, keys: Ints, found: Ints) -> tuple[Ints, Ints]:
-    """Count the triangles of each pair whose pairs have its number or more.
+    """Count, for each pair, the triangles whose pairs have at least its truss number.
 
     Returns
     -------
     support : array of int64, shape (m,)
     sides : array of int64, shape (count, 3)
-        The pairs of the triangles two of whose pairs or more have the least number of the three.
+        The pairs of each triangle in which the least truss number occurs at least twice.
     """
     support, kept = np.zeros(len(low), np.int64), [np.zeros((0, 3), np.int64)]
     offsets = np.searchsorted(low, np.arange(n + 1))  # pairs are sorted by their lower ends
@@ -95,9 +95,9 @@ def _triangles(n: int, low: Ints, high: Ints, keys: Ints, found: Ints) -> tuple[
         count = wedges[begin:end]
         one = np.repeat(np.arange(begin, end), count)
         two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
-        wanted = high[one] * n + high[two]
-        three = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        closed = keys[three] == wanted
+        closing = high[one] * n + high[two]
+        three = np.minimum(np.searchsorted(keys, closing), len(keys) - 1)
+        closed = keys[three] == closing
         sides = np.stack([one, two, three], axis=1)[closed]
         numbers = found[sides]
         equal = numbers == numbers.min(axis=1, keepdims=True)
@@ -108,7 +108,7 @@ def _triangles(n: int, low: Ints, high: Ints, keys: Ints, found: Ints) -> tuple[
 
 
 def _peeled(found: Ints, support: Ints, sides: Ints) -> Any:
-    """Take away the pairs in no more triangles than their number says; tell which are left."""
+    """Peel pairs of truss number k in at most k - 2 triangles; returns which remain."""
     triangles = np.repeat(np.arange(len(sides)), 3)
     offsets, of = grouped(len(found), sides.ravel(), triangles)
     least = found[sides].min(axis=1) if len(sides) else np.zeros(0, np.int64)
@@ -117,7 +117,7 @@ def _peeled(found: Ints, support: Ints, sides: Ints) -> Any:
     while front.size:
         left[front] = False
         hit = np.unique(of[rows(offsets, front)])
-        # a pair of a larger number is no side that falls, nor may its triangles be taken away
+        # only the removal of a pair with the least truss number destroys a triangle
         hit = hit[whole[hit] & (~left[sides[hit]] & (found[sides[hit]] == least[hit, None])).any(1)]
         whole[hit] = False
         others = sides[hit]

@@ -25,7 +25,14 @@ from morph.algorithms.community.neighbourhood import (
     nearest,
     simple_graph,
 )
-from morph.algorithms.community.tasks import ListSearch, Search, Tasks, search_tables
+from morph.algorithms.community.one import ROWS
+from morph.algorithms.community.tasks import (
+    ListSearch,
+    Search,
+    Tasks,
+    one_query_tables,
+    search_tables,
+)
 from morph.algorithms.graph.arguments import of_graph_on_one_device, source_rows
 from morph.data.conversion import as_integer, number, truth
 from morph.graph import Graph
@@ -266,6 +273,8 @@ class Run:
         on_host, level = self.tables.device.on_host, self.queries.level
         most, nodes = (MAX_BATCH_CPU, NODES_CPU) if on_host else (MAX_BATCH, NODES)
         most_degrees = MAX_DEGREES_CPU if on_host else MAX_DEGREES
+        if len(left := self.queries.undecided) == 1:
+            self.decide_one(int(left[0]), most_degrees)
         while len(left := self.queries.undecided) and self.in_time:
             least = int(level[left].min())
             most_nodes = np.inf if len(left) == 1 else nodes << 4 * least
@@ -274,6 +283,23 @@ class Run:
                 if self.in_time:
                     some = left[start : start + most]
                     self.decide(*self.queries.degrees(some, most_degrees), most_nodes)
+
+    def decide_one(self, i: int, most_degrees: int) -> None:
+        """Find the best subgraph of a query, unless it has many candidates."""
+        x = self.queries
+        if x.max_size[i] > ROWS or not self.in_time:
+            return
+        self.report()
+        sizes = int(x.min_size[i]), int(x.max_size[i])
+        degrees = int(x.best[i]), int(x.bound[i])
+        tables = one_query_tables(self.tables, max(most_degrees, 1))
+        best, bound, nodes, members = tables.search(
+            int(x.vertex[i]), sizes, degrees, most_degrees, self.end, self.report
+        )
+        x.nodes[i] += nodes
+        x.bound[i] = bound
+        if len(members):
+            x.best[i], x.members[i] = best, members
 
     def decide(self, at: Ints, degree: Ints, most_nodes: float) -> None:
         """Search for subgraphs of some degrees of queries, until so many nodes are visited."""

@@ -19,6 +19,7 @@ from morph.algorithms.community.candidates import (
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
+from morph.algorithms.community.one import OUTCOME, ROWS, VISIT, OneQuery, decide
 from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
 from morph.algorithms.community.search import (
     STANDARD_WORDS,
@@ -136,6 +137,7 @@ class SearchTables:
             "candidate_queries", self.device, vertex=i32, degree=i32, distance=i32, min_common=i32,
         )  # fmt: skip
         self.set_tables_by_words: dict[int, SetTables] = {}
+        self.one_query: OneQueryTables | None = None
         self.slots = Table("slots", self.device)
         self.max_direct = MAX_DIRECT_CPU if self.device.on_host else MAX_SLOTS
         self.grow(FIRST_SLOTS_CPU if self.device.on_host else FIRST_SLOTS)
@@ -254,6 +256,117 @@ class SetTables:
         self.solutions = Table("solutions", device, bits=u64)
         self.counters = Scalars(device, nodes=0, solutions=0, open=0)
 
+    def visit(
+        self, words: int, max_depth: int, end: float, report: Callable[[int], object],
+        capacity: int = 0, most_nodes: float = np.inf,
+    ) -> None:  # fmt: skip
+        """Visit the nodes of the queue and those below, see `Search.run`.
+
+        Sets have ``words`` words, or up to so many, if these are more than `STANDARD_WORDS`.
+        """
+        queue, deferred, counters = self.queue, self.deferred, self.counters
+        fixed_words = words if words <= STANDARD_WORDS else 0
+        limit = least = self.node_limit(words)
+        while not queue.empty and clock.monotonic() < end and most_nodes > 0:
+            start, counters.nodes = clock.monotonic(), 0
+            limit = int(min(limit, most_nodes))
+            state = SearchState(
+                self.queries, self.adjacency.bits, max_depth, words, counters, self.few_items,
+                self.target_items, limit, self.solutions.bits, capacity,
+            )  # fmt: skip
+            statics = int(capacity > 0), fixed_words
+            foreach(queue, search_sets, state, queue, deferred, *statics, until_empty=True)
+            queue, deferred = deferred, queue
+            nodes = int(counters.nodes)
+            report(nodes)
+            most_nodes -= nodes
+            limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
+
+    @property
+    def few_items(self) -> int:
+        """Open items of the queue below which an item visits one node."""
+        return FEW_ITEMS_CPU if self.device.on_host else FEW_ITEMS
+
+    @property
+    def target_items(self) -> int:
+        """Open items of the queue that occupy all threads."""
+        return 4 * get_num_threads() if self.device.on_host else TARGET_ITEMS
+
+    def node_limit(self, words: int) -> int:
+        """Nodes of the first launch: fewer of larger sets, which take longer."""
+        most = INITIAL_NODE_LIMIT_CPU if self.device.on_host else INITIAL_NODE_LIMIT
+        return most * STANDARD_WORDS**2 // words**2 + 1
+
+
+class OneQueryTables(SetTables):
+    """The tables of the search for one query in one launch, see `one`."""
+
+    def __init__(self, tables: SearchTables, degrees: int) -> None:
+        super().__init__(tables.device, STANDARD_WORDS)
+        for name in ("vertex", "distance", "min_common"):
+            self.queries.add(name, i32)
+        self.rows.add("key", i64)
+        names = "nodes", "solutions", "open", "best", "bound", "kept", "total", "wide", "size"
+        self.counters = Scalars(self.device, **dict.fromkeys(names, 0))
+        self.queries.extend(degrees)
+        self.rows.extend(degrees * ROWS)
+        self.adjacency.extend(degrees * ROWS * STANDARD_WORDS)
+        self.solutions.extend(1)
+        self.tables, self.degrees = tables, degrees
+        self.active = Collection(self.queries)
+        self.outcome = Table("outcome", self.device, value=i64)
+        self.outcome.extend(OUTCOME + ROWS)
+        n = len(tables.graph.points)
+        self.words = min(STANDARD_WORDS, -(-n // WORD))  # that the sets need, of a small graph
+
+    def arguments(self) -> OneQuery:
+        """Return the arguments of `decide`."""
+        t = self.tables
+        table = t.candidate_table(self.degrees)._replace(queries=self.queries)
+        return OneQuery(
+            self.queries, self.active, self.rows, self.adjacency.bits, self.counters, self.queue,
+            self.deferred, table, t.entries, t.alive, t.remaining, t.frontier, t.next_frontier,
+            self.outcome.value,
+        )  # fmt: skip
+
+    def search(
+        self, vertex: int, sizes: tuple[int, int], degrees: tuple[int, int], most_degrees: int,
+        end: float, report: Callable[[int], object],
+    ) -> tuple[int, int, int, Ints]:  # fmt: skip
+        """Search for a subgraph around a vertex, until the time is up or sets are too large.
+
+        Parameters
+        ----------
+        vertex : int
+        sizes : (int, int)
+        degrees : (int, int)
+            The best one so far, and a bound.
+        most_degrees : int
+            See `decide`.
+
+        Returns
+        -------
+        best, bound, nodes : int
+        members : array of int64
+            The vertices, ascending; empty if the degree is that of before.
+        """
+        given, most = self.arguments(), most_degrees
+        while decide(given, vertex, *sizes, *degrees, self.words, most) == VISIT:
+            self.visit(self.words, sizes[1] + 1, end, report)
+            degrees = -1, 0
+            if not self.queue.empty or not self.deferred.empty:  # the time is up
+                most = -1
+        found = np.asarray(self.device.to_host(self.outcome.value[:]))
+        _, best, bound, nodes, size = found[:OUTCOME].tolist()
+        return best, bound, nodes, np.sort(found[OUTCOME : OUTCOME + size])
+
+
+def one_query_tables(tables: SearchTables, degrees: int) -> OneQueryTables:
+    """Return the tables of the search for one query, of so many degrees at the same time."""
+    if tables.one_query is None or tables.one_query.degrees != degrees:
+        tables.one_query = OneQueryTables(tables, degrees)
+    return tables.one_query
+
 
 class Search:
     """The search for the subgraphs of a batch of tasks, on a device."""
@@ -263,8 +376,9 @@ class Search:
         sizes = tasks.sizes
         self.words = -(-int(sizes.max()) // WORD)  # that the largest set needs
         self.sets = sets = tables.set_tables(int(tasks.words.max()))
-        self.fixed_words = self.words if self.words <= STANDARD_WORDS else 0
-        words = np.full(len(tasks), self.fixed_words) if self.fixed_words else -(-sizes // WORD)
+        words = -(-sizes // WORD)
+        if self.words <= STANDARD_WORDS:
+            words[:] = self.words
         lengths = sizes * words
         sets.queue.clear()
         sets.deferred.clear()
@@ -340,46 +454,15 @@ class Search:
         solutions are counted, and up to ``capacity`` stored.
         """
         sets, counters = self.sets, self.sets.counters
-        queue, deferred = sets.queue, sets.deferred
         find_all = int(capacity > 0)
         counters.open = counters.solutions = 0
         begin_searches(
-            sets.queries, sets.rows, sets.adjacency.bits, counters, queue, self.words, find_all
+            sets.queries, sets.rows, sets.adjacency.bits, counters, sets.queue, self.words, find_all
         )
         if (more := max(capacity * self.words, 1) - len(sets.solutions)) > 0:
             sets.solutions.extend(more)
-        limit = least = self.node_limit
-        while not queue.empty and clock.monotonic() < end and most_nodes > 0:
-            start, counters.nodes = clock.monotonic(), 0
-            limit = int(min(limit, most_nodes))
-            state = SearchState(
-                sets.queries, sets.adjacency.bits, self.max_depth, self.words, counters,
-                self.few_items, self.target_items, limit, sets.solutions.bits, capacity,
-            )  # fmt: skip
-            statics = find_all, self.fixed_words
-            foreach(queue, search_sets, state, queue, deferred, *statics, until_empty=True)
-            queue, deferred = deferred, queue
-            nodes = int(counters.nodes)
-            report(nodes)
-            most_nodes -= nodes
-            limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
+        sets.visit(self.words, self.max_depth, end, report, capacity, most_nodes)
         return int(counters.solutions) if find_all else 0
-
-    @property
-    def few_items(self) -> int:
-        """Open items of the queue below which an item visits one node."""
-        return FEW_ITEMS_CPU if self.sets.device.on_host else FEW_ITEMS
-
-    @property
-    def target_items(self) -> int:
-        """Open items of the queue that occupy all threads."""
-        return 4 * get_num_threads() if self.sets.device.on_host else TARGET_ITEMS
-
-    @property
-    def node_limit(self) -> int:
-        """Nodes of the first launch: fewer of larger sets, which take longer."""
-        most = INITIAL_NODE_LIMIT_CPU if self.sets.device.on_host else INITIAL_NODE_LIMIT
-        return most * STANDARD_WORDS**2 // self.words**2 + 1
 
     def value(self, name: str) -> Any:
         """Return a column of the queries on the host."""

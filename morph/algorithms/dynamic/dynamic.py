@@ -160,6 +160,9 @@ class DynamicSSSP(Dynamic):
         self._require_weight()
         _keep_sources(self, applied)
 
+    def _require(self) -> None:
+        self._require_weight()
+
     def _require_weight(self) -> None:
         """Raise an error if the column ``weight`` was added, removed or replaced."""
         weight = self.graph.edges.columns.get("weight")

@@ -45,7 +45,8 @@ class Update(NamedTuple):
     rounds : int
         Relaxation steps of the repair, or of the attempt to repair.
     graph_seconds, repair_seconds : float
-        For changing the graph, and for repairing the values.
+        For changing the graph, and for repairing the values; of a batch of one change, for both
+        together, and 0.
     applied : Applied
         What the batch did to the graph, as `Graph.apply` gives it.
     """
@@ -100,12 +101,15 @@ class Maintained:
         """Roll back the result after a batch that failed."""
         raise NotImplementedError
 
+    def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
+        """Apply a batch of one change, and repair the result; None if `apply` is to do so."""
+        return None
+
     def _check_weights(self, applied: Any) -> None:
         """Raise an error for weights that `Graph.apply` accepts, but the algorithm does not."""
 
     # --- changes ---------------------------------------------------------------------------------
 
-    @exclusive
     def apply(
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
         delete_points: Any = None, *, then: Callable[[Any], object] | None = None,
@@ -127,6 +131,23 @@ class Maintained:
             If the batch is not right (see `Graph.apply`), or, of `DynamicSSSP`, a weight negative
             or NaN.
         """
+        with self._lock:
+            if then is None and delete_points is None and self._seen == self.graph.changes:
+                try:
+                    done = self._apply_single(inserts, deletes, updates)
+                except BaseException as error:
+                    self._fail(error, changed=True)
+                    raise
+                if done is not None:
+                    self._commit()
+                    return done
+            return self._apply(inserts, deletes, updates, delete_points, then)
+
+    def _apply(
+        self, inserts: Any, deletes: Any, updates: Any, delete_points: Any,
+        then: Callable[[Any], object] | None,
+    ) -> Update:  # fmt: skip
+        """Apply a batch of any size."""
         self._follow_others()
         begin = perf_counter()
         report: list[Any] = []
@@ -144,15 +165,19 @@ class Maintained:
                 nonnegative=self._nonnegative, then=repair_values,
             )  # fmt: skip
         except BaseException as error:
-            self._seen = -1
-            self._put_back()
-            # an interrupt may come when the graph has changed
-            if isinstance(error, Exception) and (self._rolls_back or not report):
-                self._seen = self.graph.changes
+            self._fail(error, changed=bool(report))
             raise
         self._commit()
         middle, (decision, affected, rounds), end = report
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
+
+    def _fail(self, error: BaseException, changed: bool) -> None:
+        """Roll back the result after a batch that failed, maybe when the graph had ``changed``."""
+        self._seen = -1
+        self._put_back()
+        # an interrupt may come when the graph has changed
+        if isinstance(error, Exception) and (self._rolls_back or not changed):
+            self._seen = self.graph.changes
 
     @exclusive
     def update(self, applied: Any) -> Update:
@@ -204,6 +229,39 @@ class Maintained:
             self.refresh()
 
 
+class Follower:
+    """The program that repairs values, bound to be launched behind that of a single change.
+
+    Attributes
+    ----------
+    program : morph.launch.prepared.Prepared
+    most : int
+        Points that may be affected before all values are recomputed.
+    pause_at : int
+        Entries of the log after which the program returns.
+    """
+
+    __slots__ = ("_before", "_behind", "_made_of", "_points", "most", "pause_at", "program")
+
+    def __init__(self, values: Dynamic, program: Any, rows: int, most: int, pause_at: int) -> None:
+        self.program, self.most, self.pause_at = program, most, min(pause_at, most)
+        far, largest, queue = values._far.item(), values._most.item(), values._queue
+        self._before = far, largest, self.pause_at, rows, 0, most  # in phase 0
+        self._behind = queue.delta.item(), queue.largest.item(), queue.adaptive
+        self._made_of, self._points = (queue, values.share), len(values._tree)
+
+    def fits(self, values: Dynamic, points: int) -> bool:
+        """Whether the program would be bound in the same way now."""
+        queue, share = self._made_of
+        same = values._queue is queue and values.share == share and points == self._points
+        return same and self.program.current()
+
+    def numbers(self, batch: int, stamp: int, outcome: int) -> tuple[Any, ...]:
+        """The numbers among the arguments of the program."""
+        changed = outcome != repair.INSERTED, outcome != repair.DELETED
+        return *self._before, batch, stamp, *changed, *self._behind
+
+
 class Dynamic(Maintained):
     """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
 
@@ -231,9 +289,12 @@ class Dynamic(Maintained):
         )
         tree = self._tree
         self._state: Any = Table(
-            "state", where, least=dtype, limit=dtype, ready=i32, batch=i64, invalid=i64
-        )
+            "state", where, least=dtype, limit=dtype, ready=i32, batch=i64, invalid=i64,
+            stamp=i64, result=i64,
+        )  # fmt: skip
         self._state.extend(1)
+        # of a graph in parts it is not read
+        self._report = self._state if self._in_parts else graph._adjacency.report()
         self._now, self._following = Collection(tree), Collection(tree)
         buckets = (Collection(tree, key=dtype) for _ in range(4))
         self._queue = BucketQueue._make([*buckets, self._state, self._most, self._most, False])
@@ -244,6 +305,7 @@ class Dynamic(Maintained):
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
+        self._follower: Follower | None = None
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
@@ -295,7 +357,7 @@ class Dynamic(Maintained):
 
     def _commit(self) -> None:
         self._touched, self._saved = False, None
-        super()._commit()
+        self._seen = self.graph.changes
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         """Repair the values; returns decision, affected points, rounds."""
@@ -307,14 +369,23 @@ class Dynamic(Maintained):
         self._touched = True
         if count > 8 * most:
             return self._recompute(0)
+        return self._run_repair(changes, count, most, min(self._pause_at(count), most))
+
+    def _run_repair(
+        self, changes: Any, count: int, most: int, pause_at: int, result: int | None = None
+    ) -> tuple[str, int, int]:
+        """Run the program, as often as it pauses; ``result`` is that of its first run, if known."""
         lists, queue = (self._now, self._following), self._queue
-        rounds, phase, pause_at = 0, 0, min(self._pause_at(count), most)
+        rounds = phase = 0
         while True:
-            run = repair.repair.alone if pause_at < most else repair.repair
-            if self._problem.pause_at != pause_at:
-                self._problem = self._problem._replace(pause_at=pause_at)
-            batch = repair.Batch(changes, count, phase, most, self._batch)
-            result = run(self._problem, batch, *lists, queue)
+            if result is None:
+                run = repair.repair.alone if pause_at < most else repair.repair
+                if self._problem.pause_at != pause_at:
+                    self._problem = self._problem._replace(pause_at=pause_at)
+                batch = repair.Batch(
+                    changes, self._report, count, phase, most, self._batch, -1, True, True
+                )
+                result = run(self._problem, batch, *lists, queue)
             if result >= 0:
                 result, affected = divmod(result, repair.ABOVE)
                 rounds += result // 4
@@ -326,10 +397,62 @@ class Dynamic(Maintained):
             lists = _filled_first(*lists)
             buckets = *_filled_first(near, next_near), *_filled_first(far, next_far)
             queue = BucketQueue._make([*buckets, *others])
-            pause_at, phase = most, -result % 4
+            pause_at, phase, result = most, -result % 4, None
         if result % 4:
             self._refuse_overflow()
         return "repaired", affected, rounds
+
+    def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
+        """See `Maintained`: the repair is launched behind the change; both are waited for once."""
+        graph = self.graph
+        if self._in_parts or (singles := graph.single_changes()) is None:
+            return None
+        change = singles.recognise(inserts, deletes, updates)
+        follower = self._follower
+        if (
+            change is None
+            or (follower is None or not follower.fits(self, singles.points(graph)))
+            and (follower := self._bind(singles)) is None
+        ):
+            return None
+        begin, outcome, rows = perf_counter(), change[0], singles.rows
+        self._batch += 1
+        self._touched = True
+        numbers = follower.numbers(self._batch, singles.next_stamp(graph), outcome)
+        applied = singles.apply(graph, change, self._nonnegative, follower.program, numbers)
+        if applied is None:
+            return None
+        done, result = applied
+        try:
+            if 0 <= result < repair.ABOVE:  # no relaxation steps
+                found: tuple[str, int, int] = "repaired", result, 0
+            elif result == repair.NOT_APPLIED:
+                found = self._repair(done)
+            else:
+                limits = follower.most, follower.pause_at
+                found = self._run_repair(singles.table, rows, *limits, result)
+        except BaseException:
+            singles.put_back(graph)
+            raise
+        return Update(*found, perf_counter() - begin, 0.0, done)
+
+    def _bind(self, singles: Any) -> Follower | None:
+        """Bind the program that repairs the values after a single change."""
+        self._follower = None
+        self._require()
+        n, rows = len(self._tree), singles.rows
+        most = int(self.share * n)
+        if n != singles.points(self.graph) or rows > 8 * most:
+            return None
+        batch = repair.Batch(singles.table, self._report, rows, 0, most, 0, 0, True, True)
+        args = self._problem, batch, self._now, self._following, self._queue
+        program = singles.bind(repair.repair, *args)
+        if program is not None:
+            self._follower = Follower(self, program, rows, most, self._pause_at(rows))
+        return self._follower
+
+    def _require(self) -> None:
+        """Raise an error if the graph's columns are no longer those that the values depend on."""
 
     def _pause_at(self, count: int) -> int:
         """Return the log length up to which one thread or block repairs a batch of ``count``."""
@@ -350,6 +473,7 @@ class Dynamic(Maintained):
                 "the graph's points were renumbered by compact: make a new object for it"
             )
         if more > 0:
+            self._follower = None
             ids = self.graph.device.xp.arange(n, n + more)
             first = self._first(ids)
             self._tree.extend(

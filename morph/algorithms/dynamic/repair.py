@@ -30,6 +30,7 @@ from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, 
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
+NOT_APPLIED = Applied.NOT_APPLIED  # result
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
 
@@ -53,10 +54,14 @@ class Batch(NamedTuple):
     """A batch of changes, and the limits of its repair."""
 
     changes: Any  # see `Applied.rows`
+    report: Any  # that of the program that applies the batch, see `stamp`
     rows: int  # the number of valid rows in ``changes``
     phase: int  # 0, or the phase that the previous call returned
     recompute_at: int  # entries of the log after which recomputing all values costs less
     number: int  # of the batch; written to ``state`` when its repair begins
+    stamp: int  # repair only if this batch has been applied as it was given; -1: it has been
+    invalidates: bool  # whether edges are deleted or have new weights
+    relaxes: bool  # whether edges are inserted or have new weights
 
 
 @kernel
@@ -224,16 +229,21 @@ def repair(problem, batch, now, following, queue):
     ``entries`` is the length of the log.  If the log exceeds ``problem.pause_at``, returns ``-4 *
     rounds - phase`` instead: call again with that ``batch.phase`` (1 or 2) and a larger limit.  If
     the log exceeds ``batch.recompute_at``, returns ``-4 * rounds - 3``: recompute all values.
+    Returns ``NOT_APPLIED`` if the batch ``batch.stamp`` has not been applied, or not all of it.
     """
     rounds, count, recompute_at = 0, batch.rows, batch.recompute_at
+    if batch.stamp >= 0:
+        if batch.report[0].stamp != batch.stamp or batch.report[0].result != 0:
+            return NOT_APPLIED
     if batch.phase == 0:
         problem.log.clear()
         problem.state[0].ready = 0
         problem.state[0].batch = batch.number
         problem.state[0].invalid = 0
-        foreach(batch.changes, invalidate_end, problem, now,
-                where=lambda c: c.id < count
-                and (c.outcome == DELETED or c.outcome == UPDATED))  # fmt: skip
+        if batch.invalidates:
+            foreach(batch.changes, invalidate_end, problem, now,
+                    where=lambda c: c.id < count
+                    and (c.outcome == DELETED or c.outcome == UPDATED))  # fmt: skip
     if batch.phase < 2:
         while not now.empty:
             foreach(now, invalidate_children, problem, following, recompute_at, ahead=following)
@@ -245,17 +255,20 @@ def repair(problem, batch, now, following, queue):
             if len(problem.log) > problem.pause_at:
                 return -4 * rounds - 1
         problem.state[0].least = problem.far
-        foreach(problem.log, recompute, problem, queue.far)
-        foreach(batch.changes, relax_changed, problem, queue.far,
-                where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
+        if not problem.log.empty:
+            foreach(problem.log, recompute, problem, queue.far)
+        if batch.relaxes:
+            foreach(batch.changes, relax_changed, problem, queue.far,
+                    where=lambda c: c.id < count and c.outcome > DELETED)  # fmt: skip
         problem.state[0].limit = problem.state[0].least
-    steps = run_in_order(queue, Visit(relax, problem, is_current, log_is_long))
-    rounds += steps
-    if len(problem.log) > problem.pause_at:
-        return -4 * rounds - 2
-    set_parents(problem, now, following)
-    problem.state[0].ready = 1
-    foreach(problem.log, record_value)
+    if not problem.log.empty:  # else no value changes, and no entry waits
+        steps = run_in_order(queue, Visit(relax, problem, is_current, log_is_long))
+        rounds += steps
+        if len(problem.log) > problem.pause_at:
+            return -4 * rounds - 2
+        set_parents(problem, now, following)
+        problem.state[0].ready = 1
+        foreach(problem.log, record_value)
     if problem.overflowed.take():
         return (4 * rounds + 1) * ABOVE + len(problem.log)
     return 4 * rounds * ABOVE + len(problem.log)

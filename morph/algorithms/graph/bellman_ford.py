@@ -1,13 +1,12 @@
 """Shortest paths with weights that may be negative: Bellman-Ford, on a worklist.
 
-In each round the vertices whose distance fell in the round before relax their out-edges, from the
-distances at the begin of the round; so distances and predecessors depend on neither the device nor
-the number of threads.  A cycle of predecessors has negative weight, and one arises within ``n``
-rounds if the sources reach a cycle of negative weight (Cherkassky, Goldberg, Math. Programming
-1999).  Cycles are searched for after 32, 64, 128 ... rounds; unless predecessors are wanted, the
-first `UNTRACKED` rounds set none.
-
-Work: O(n m) at most, O(n + m) times a few rounds on most graphs.
+In each round, the vertices whose distance decreased in the previous round relax their out-edges
+with the distances from the start of the round; so distances and predecessors depend on neither the
+device nor the number of threads.  A cycle of predecessors has negative weight, and arises within
+``n`` rounds if the sources reach a cycle of negative weight (Cherkassky, Goldberg, Math.
+Programming 1999).  Cycles are searched for after 32, 64, 128 ... rounds; the first `UNTRACKED`
+rounds set no predecessors unless they are requested.
+Work: O(n m) at most; O(n + m) times a few rounds on most graphs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
 
 UNTRACKED = 32  # rounds without predecessors
-CHECKED = 32  # rounds until the first search for a cycle; then twice as many
+CHECKED = 32  # rounds until the first search for a cycle, then doubled
 
 
 class BellmanFord(NamedTuple):
@@ -79,31 +78,31 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
-        In parts only if no weight is negative.
+    graph : Graph, or an argument of `Graph.of`
+        On any device, with edge weights of any real type, by default 1; paths follow out-edges.
+        Partitioned graphs only if no weight is negative.
     source : int or array of int
-        Id or label of a vertex, or several: distances are the least of those from each source.
+        Id or label of a vertex, or several: distances are the minimum over the sources.
     predecessors : bool
-        Whether to find ``predecessor``.
+        Whether to compute ``predecessor``.
 
     Returns
     -------
     BellmanFord
-        As `sssp`, which is used if no weight is negative.  A source among several may have a
+        As in `sssp`, which is used if no weight is negative.  One of several sources may have a
         negative distance, and then has a predecessor.
 
     Raises
     ------
     NegativeCycle
         If a source reaches a cycle of negative weight; a `ValueError` with its ``vertices`` and
-        ``edges``.  Weights that are not integers are added up as they come, and rounded.
+        ``edges``.  Sums of floating-point weights are rounded in the order of the path.
     TypeError
         If a source is not an integer, or the graph is in parts and has negative weights.
     ValueError
         If a source is not a vertex, or a weight is NaN or minus infinity.
     OverflowError
-        If distances might not fit int64, or one does not fit the floating-point type.
+        If distances might not fit int64, or a distance overflows its floating-point type.
     """
     predecessors = truth(predecessors, "predecessors")
     starts = source_ids(graph, source)
@@ -129,7 +128,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
 
 
 def _least_weight(graph: Graph) -> Any:
-    """Return the least weight; refuses weights whose sums are undefined or may not fit."""
+    """Return the least weight; rejects weights whose sums are undefined or may overflow."""
     if "weight" not in graph.edges.columns or not graph.edges.live:
         return 1
     live = live_edges(graph)
@@ -151,7 +150,7 @@ def _least_weight(graph: Graph) -> Any:
 
 
 def _solve(graph: Graph, lists: list[Any], untracked: int) -> None:
-    """Relax until no distance falls, or a cycle of predecessors arises."""
+    """Relax until no distance decreases, or a cycle of predecessors arises."""
     now, then = lists
     done, step = i64(0), untracked + CHECKED
     while not now.empty:

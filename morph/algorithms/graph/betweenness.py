@@ -1,15 +1,15 @@
-"""Betweenness centrality: the share of shortest paths that pass through each point.
+"""Betweenness centrality: the fraction of shortest paths that pass through each point.
 
-Paths by numbers of edges: Brandes' algorithm, one source after another (Brandes 2001; Unnikrishnan
-et al., Falcon, figures 34 and 35).  Forwards, level by level, shortest paths are counted, and of
-each point how many edges lead to the next level.  Backwards, from points where none does, each
-gives its predecessors their part of what it carries, and is followed by those that have got all of
-theirs.  Both sweeps go by worklists: O(n + m) for a source.  A sample of sources estimates the rest
-(Brandes, Pich 2007).
+Unweighted paths: Brandes' algorithm, one source after another (Brandes 2001; Unnikrishnan et al.,
+Falcon, figures 34 and 35).  The forward sweep counts, level by level, shortest paths and the edges
+of each point to the next level.  The backward sweep accumulates dependencies: it begins at points
+without such edges, adds the contribution of each point to its predecessors, and continues with the
+predecessors that have all contributions.  Both sweeps use worklists: O(n + m) per source.  A sample
+of sources yields an estimate (Brandes, Pich 2007).
 
-A grid of 1000 x 1000 has more shortest paths than float64 can count.  From the first source where
-that is seen, a count is a float from 2**-256 to 2**256 and how often it is to be multiplied by
-2**512: ratios of counts are then as exact as before.
+The number of shortest paths in a grid of 1000 x 1000 overflows float64.  From the first source with
+an overflow on, counts are scaled: a float from 2**-256 to 2**256 and an exponent of 2**512, so that
+ratios of counts have the same precision.
 
 Paths by weights: `betweenness_weighted.py`.
 """
@@ -40,7 +40,7 @@ from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32
 INFINITY = 2**31 - 1
 MOST = np.finfo(np.float64).max
 LARGE = 2.0**256  # a scaled count is smaller than this
-UNIT = 2.0**-512  # what a scale of one less is multiplied by
+UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
 
 
 class Betweenness(NamedTuple):
@@ -135,7 +135,7 @@ def find_next(p, level, then, leaves):
 
 @kernel
 def count_scaled(p, level):
-    """Add up the counts of the level before; what is 2**512 times smaller than another is lost."""
+    """Add the counts of the previous level; terms 2**512 times smaller than others are lost."""
     total, scale = 0.0, i32(0)
     for t in p.innbrs:
         if t.dist + 1 == level:
@@ -176,7 +176,7 @@ def give_scaled(p, then, ends):
     for t in p.innbrs:
         if t.dist + 1 == p.dist:
             part = t.paths / p.paths
-            apart = p.scale - t.scale  # 0 or more: a predecessor has no more paths
+            apart = p.scale - t.scale  # at least 0: a predecessor has at most as many paths
             while apart > 0 and part > 0.0:
                 part *= UNIT
                 apart -= 1
@@ -204,44 +204,44 @@ def betweenness(
     endpoints: bool = False,
     seed: int = 0,
 ) -> Betweenness:
-    """Find the betweenness centrality of every point.
+    """Compute the betweenness centrality of every point.
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
-        On any device; edges are followed outwards.  Of parallel edges each makes a path of its own.
-        In parts only without ``weighted``.
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
+        On any device; paths follow out-edges.  Parallel edges belong to different paths.
+        Partitioned graphs only without ``weighted``.
     sources : int or array of int, optional
-        Start only from so many points, drawn with ``seed``, or from these, and scale the result to
-        all; by default from all points, which is exact.
+        Number of sources to draw with ``seed``, or ids of the sources; the result is scaled to all
+        points.  By default all points, which is exact.
     weighted : bool
-        The length of an edge is its weight, 1 if there are none; else it is 1.  Integers are added
-        up exactly, other weights from the source on, rounded to the type of `sssp`'s distances:
-        paths tie if these sums are equal.  An edge that does not change the sum is on no path.
+        Use weights, by default 1, as lengths of edges, else 1.  Sums of integers are exact; sums of
+        other weights are rounded from the source on, in the dtype of `sssp`'s distances, and paths
+        tie if these sums are equal.  An edge that does not change the sum is on no path.
     normalized : bool
-        Divide by the number of pairs of other points; else give the number of paths, those of a
-        pair adding up to 1, and both directions of an edge counting once unless ``graph.directed``.
+        Divide by the number of pairs of other points; else the paths of each pair have a total of
+        1, and unless ``graph.directed`` each unordered pair counts once.
     endpoints : bool
-        A path passes through its ends, too.
+        Whether paths also pass through their ends.
     seed : int
 
     Returns
     -------
     Betweenness
-        ``centrality``, shape (n,), float64, on the graph's device, as in NetworkX; NaN at the only
-        source there is.  ``sources``, shape (k,), int64.
+        ``centrality``, shape (n,), float64, on the graph's device, as in NetworkX; NaN at a single
+        source.  ``sources``, shape (k,), int64.
 
     Raises
     ------
     TypeError
-        If a source or the seed is not an integer, or a flag neither True nor False; or if
-        ``weighted``, of a graph in parts.
+        If a source or the seed is not an integer, or a flag is neither True nor False; or with
+        ``weighted`` for a partitioned graph.
     ValueError
-        If a source is not a point, a sample larger than the graph is asked for, the seed is
-        negative, or, if ``weighted``, a weight is not above 0, or so small that none of the edges
-        to a point lengthens a path.
+        If a source is not a point, the sample is larger than the graph, the seed is negative, or,
+        with ``weighted``, a weight is not positive, or so small that no edge to some point
+        lengthens a path.
     OverflowError
-        If ``weighted``, and a distance does not fit the type.
+        With ``weighted``, if a distance overflows.
     """
     normalized, endpoints = truth(normalized, "normalized"), truth(endpoints, "endpoints")
     weighted = truth(weighted, "weighted")
@@ -254,7 +254,7 @@ def betweenness(
 
 
 def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
-    """Give the ids of the sources that are asked for, or drawn; as `betweenness`."""
+    """Return the ids of the given or drawn sources, see `betweenness`."""
     seed = checked_seed(seed)
     live = graph.device.to_host(graph.points.ids())
     if sources is None:
@@ -270,10 +270,10 @@ def chosen_sources(graph: Graph, sources: Any, seed: Any) -> Any:
 def carriers(
     graph: Graph, sources: Any, ends: float, weighted: bool, each: Callable[[bool], Any] = bool
 ) -> Iterator[None]:
-    """Add up in the column ``share`` what the points carry for each source.
+    """Add the dependencies of the points for each source to the column ``share``.
 
-    After each source ``each(scaled)`` is called, where the columns ``dist`` or ``distance``,
-    ``paths``, ``carried`` and, if ``scaled``, ``scale`` are those of the source.
+    Calls ``each(scaled)`` after each source, when the columns ``dist`` or ``distance``, ``paths``,
+    ``carried`` and, if ``scaled``, ``scale`` have the values for this source.
     """
     by_weights = weighted and "weight" in graph.edges.columns
     if by_weights:
@@ -292,7 +292,7 @@ def carriers(
 def _sweep(
     graph: Graph, sources: list[int], ends: float, added: ExitStack, each: Callable[[bool], Any]
 ) -> None:
-    """Add up what the points carry for each source; a column is added where counts need scales."""
+    """Add the dependencies for each source; adds the column for scales when counts overflow."""
     n, lost, scaled = len(graph.points), Flag(graph), False
     now, then, leaves = lists = [Collection(graph.points, capacity=n) for _ in range(3)]
 
@@ -317,12 +317,12 @@ def _sweep(
 
 
 def _scale(graph: Graph, sources: Any, endpoints: bool, normalized: bool) -> Any:
-    """What the sums over ``sources`` are to be multiplied by: a number, or an array of them.
+    """Return the factor of the sums over ``sources``: a number, or an array with one per point.
 
-    A source is on no path from itself unless its ends count: it has one source fewer.
+    Without ``endpoints``, a source is on no path from itself, so it has one source fewer.
     """
     xp, live, k = results_device(graph).xp, graph.points.live, len(sources)
-    others = live if endpoints else live - 1  # points that can be the end of a path through one
+    others = live if endpoints else live - 1  # possible ends of a path through a point
     if others < 2 or k == 0:
         return 1.0
     whole = 1 / (others - 1) if normalized else others / (1 if graph.directed else 2)

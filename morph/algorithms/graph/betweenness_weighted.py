@@ -1,11 +1,11 @@
-"""Betweenness by weights: the search from a source, and what edges carry.
+"""Betweenness by weights: counts of shortest paths from a source, and dependencies.
 
-`sssp` finds the distances.  An edge is tight if the distance of its end is that of its begin and
-its weight; the shortest paths are the paths of tight edges, which form no cycle as weights are
-positive.  A point is visited when all its tight in-edges come from visited points: then the counts
-of its predecessors are final.  Backwards, in the reverse order, each point gathers from its tight
-out-edges.  All sums are pulled: there are no atomics on floating-point numbers.  Counts have
-scales, as in `betweenness`.  O(n + m) for a source, beside that of `sssp`.
+`sssp` computes the distances.  An edge is tight if the distance of its target equals that of its
+source plus its weight; shortest paths consist of tight edges, which form no cycle as weights are
+positive.  A point is visited when all its tight in-edges come from visited points, so that the
+counts of its predecessors are final.  In reverse order, each point gathers the dependencies of its
+tight out-edges.  All sums are pulled: there are no atomics on floating-point numbers.  Counts are
+scaled, as in `betweenness`.  O(n + m) per source, in addition to `sssp`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_sub, f64, i32, i64
 
 LARGE = 2.0**256  # a scaled count is smaller than this
-UNIT = 2.0**-512  # what a scale of one less is multiplied by
+UNIT = 2.0**-512  # factor of a count whose scale is smaller by 1
 
 
 class Work(NamedTuple):
-    """What a search uses, as a bundle."""
+    """The objects of a search, as a bundle."""
 
     graph: Any
-    levels: Any  # table: where in the order of visits each level begins
-    unreachable: Any  # the distance of points that are
+    levels: Any  # table: offset of each level in the order of visits
+    unreachable: Any  # the distance of unreachable points
     lost: Any  # flag: a reached point has no tight edge to it
 
 
@@ -43,9 +43,9 @@ def is_tight(u, e, v):
 
 @func
 def scaled_part(u, v):
-    """Give the share of the paths to ``v`` that are those to ``u``."""
+    """Return the number of paths to ``u`` divided by the number of paths to ``v``."""
     part = u.paths / v.paths
-    apart = v.scale - u.scale  # 0 or more: a predecessor has no more paths
+    apart = v.scale - u.scale  # at least 0: a predecessor has at most as many paths
     while apart > 0 and part > 0.0:
         part *= UNIT
         apart -= 1
@@ -87,7 +87,7 @@ def find_scale(p):
 
 @kernel
 def count(p):
-    """Add up the counts of predecessors; what is 2**512 times smaller than another is lost."""
+    """Add the counts of predecessors; terms 2**512 times smaller than others are lost."""
     scale, total = p.scale, 0.0
     for e in p.inedges:
         t = e.src
@@ -141,12 +141,12 @@ def carry_by_weights(w, now, then, order, source, ends):
 
 
 def positive_lengths(graph: Graph) -> Any:
-    """Give the weights in the type of distances; an infinite one is NaN, which no path has.
+    """Return the weights in the dtype of distances; NaN replaces infinity, to exclude the edge.
 
     Raises
     ------
     ValueError
-        If a weight is not above 0.
+        If a weight is not positive.
     """
     with graph.device.active():
         weight, xp = graph.edges.weight[:], graph.device.xp
@@ -168,7 +168,7 @@ def positive_lengths(graph: Graph) -> Any:
 def sweep_by_weights(
     graph: Graph, sources: list[int], ends: float, each: Callable[[bool], Any]
 ) -> None:
-    """Add up what the points carry for each source; after each, ``each(True)`` is called."""
+    """Add the dependencies for each source; calls ``each(True)`` after each source."""
     length, n = positive_lengths(graph), len(graph.points)
     real, dtype = length.dtype.kind == "f", length.dtype
     unreachable = dtype.type(np.inf if real else np.iinfo(dtype).max)

@@ -1,13 +1,13 @@
-"""Breadth-first search: direction-optimising, with several levels at once on deep graphs.
+"""Breadth-first search: direction-optimising, asynchronous on high-diameter graphs.
 
-A level is a step of `edge_map`, which chooses the direction.  If every edge is stored as two arcs
-and the frontier has many edges, each unvisited vertex looks for a neighbour in the frontier.
+A level is a step of `edge_map`, which selects the direction.  If every edge is stored as two arcs
+and the frontier has many edges, each unvisited vertex searches for a neighbour in the frontier.
 
-High-diameter graphs have small levels, whose time is that of the barriers.  There up to 32 levels
-are relaxed asynchronously (label-correcting, ``ahead``), until the distances of all of them are
-exact; the vertices of the last of them are the next frontier.  Predecessors may then be
-inconsistent; if so, a last pass over the edges sets them.  One launch.  Work: O(n + m), with dense
-levels often less than m.
+High-diameter graphs have small levels, whose time is dominated by barriers.  On these, up to 32
+levels are relaxed asynchronously (label correction, ``ahead``) until all their distances are exact;
+the vertices of the last level are the next frontier.  If predecessors are then inconsistent, a
+final pass over the edges recomputes them.  One launch.  Work: O(n + m), with dense levels often
+less than m.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import (
     batch_size,
+    early_results,
     of_graph,
-    results,
     results_device,
     source_ids,
     source_rows,
@@ -42,13 +42,13 @@ NONE = 2**31 - 1  # longer than any shortest path
 DEEP = 32  # beyond this level, frontiers of at most a 32nd (WIDE) of all vertices
 WIDE = 32  # are expanded asynchronously,
 AT_ONCE = 32  # this many levels between barriers
-SMALL = 4  # sources share a search if a batch that fills the device has this many words of them
+SMALL = 4  # sources share searches if a batch to fill the device has at least this many words
 
 
 class Bfs(NamedTuple):
     """Result of `bfs`: ``distance`` and ``predecessor``, int32; ``levels``, an int.
 
-    Shape (n,); (k, n) of ``rows``.
+    Shape (n,), or (k, n) with ``rows``.
     """
 
     distance: Any
@@ -58,9 +58,9 @@ class Bfs(NamedTuple):
 
 @func
 def visit(p, t, level):
-    """Set the distance of ``t`` to ``level`` if that is less."""
+    """Lower the distance of ``t`` to ``level`` if it is larger."""
     if atomic_min(t.dist, level) > level:
-        # race: of several levels at once, the last writer may not have the least: `check_parent`
+        # race: the last writer may not have the least distance, see `check_parent`
         t.predecessor = p.id
         return True
     return False
@@ -100,7 +100,7 @@ def check_parent(p, g, conflict):
 def set_parent(p):
     for t in p.outnbrs:
         if t.dist == p.dist + 1:
-            t.predecessor = p.id  # race: any neighbour one level nearer is valid
+            t.predecessor = p.id  # race: any neighbour in the previous level is valid
 
 
 @program
@@ -129,7 +129,7 @@ def search(s, now, then, far, conflict, cutoff):
 
 @program
 def search_by_levels(s, now, then, cutoff):
-    """Expand a level in each step: for graphs in parts, which exchange messages after a step."""
+    """Expand one level per step: for partitioned graphs, which exchange messages after a step."""
     level, size = u32(0), len(now)
     while level < cutoff and size > 0:
         level += 1
@@ -141,7 +141,7 @@ def search_by_levels(s, now, then, cutoff):
 def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
     """Make the edge map that expands a level; it marks points in their column ``active``.
 
-    In parts distances change by `atomic_min` alone, so that mirrors keep those that were offered.
+    With parts, only `atomic_min` changes distances, so that mirrors retain received values.
     """
     marks, once = graph.points.active, None if isinstance(graph, PartitionedGraph) else assign
     return edge_mapping(graph, visit, is_farther, assign=once, once=True, state=state, marks=marks)
@@ -149,32 +149,31 @@ def level_map(graph: Graph, state: Table | None = None) -> EdgeMap:
 
 @of_graph
 def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool = False) -> Bfs:
-    """Find the number of edges from ``source`` to every point.
+    """Compute the number of edges from ``source`` to every point.
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
-        On any device; out-edges are followed.
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
+        On any device; paths follow out-edges.
     source : int or array of int
-        Id or label of a vertex, or several: distances are those from the nearest source, or, if
-        ``rows``, from each of them.
+        Id or label of a vertex, or several: distances are from the nearest source, or, with
+        ``rows``, from each source.
     cutoff : int, optional
-        Vertices farther than this count as unreachable.
+        Vertices at larger distances count as unreachable.
     rows : bool
-        Find the distances from each of the ``k`` sources: row ``i`` is that of ``source[i]``.
+        Compute the distances from each of the ``k`` sources: row ``i`` is for ``source[i]``.
 
     Returns
     -------
     Bfs
-        Int32, shape (n,), on the graph's device, of a graph in parts in a `PartitionedArray`; or
-        (k, n) if ``rows``.  ``distance``: -1 if unreachable; ``predecessor``: the parent in
-        a BFS tree, -1 at sources and unreachable vertices; ``levels``, how many levels were
-        expanded.
+        Int32, shape (n,), on the graph's device (with parts, a `PartitionedArray`); or (k, n) with
+        ``rows``.  ``distance``: -1 if unreachable; ``predecessor``: the parent in a BFS tree, -1
+        for sources and unreachable vertices; ``levels``: the number of expanded levels.
 
     Raises
     ------
     TypeError
-        If a source is not an integer, ``cutoff`` not a number, or ``rows`` not a truth value.
+        If a source is not an integer, ``cutoff`` not a number, or ``rows`` not a bool.
     ValueError
         If a source is not a vertex, or ``cutoff`` is negative.
     """
@@ -198,11 +197,12 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
     with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
         now, then, far, conflict, state = objects
         levels_of = level_map(graph, state)
-        if isinstance(graph, PartitionedGraph):
-            levels = search_by_levels(levels_of, now, then, most)
-        else:
-            levels = search(levels_of, now, then, far, conflict, most)
-        distance, predecessor = results(graph, "dist", "predecessor")
+        with early_results(graph, "dist", "predecessor") as found:
+            if isinstance(graph, PartitionedGraph):
+                levels = search_by_levels(levels_of, now, then, most)
+            else:
+                levels = search(levels_of, now, then, far, conflict, most)
+        distance, predecessor = found.arrays()
         distance = distance.view(np.int32)
         if levels > DEEP:  # some were expanded asynchronously
             with results_device(graph).active():
@@ -211,7 +211,7 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
 
 
 def _rows(graph: Graph, starts: Any, most: Any) -> Bfs:
-    """Search from each of several sources, in one search where a batch of them fills the device."""
+    """Search from each of several sources, in batches if those fill the device."""
     if not len(starts):
         none = bfs(graph, starts)
         return Bfs(none.distance[None][:0], none.predecessor[None][:0], 0)

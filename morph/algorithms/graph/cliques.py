@@ -2,20 +2,20 @@
 
 Vertices are ranked by core number, then by degree, so that few neighbours of a vertex have a higher
 rank (Eppstein, Loffler, Strash 2010).  A clique is searched below its vertex of lowest rank, the
-root: the neighbours of higher rank are the candidates, and each has a row of bits, its neighbours
-among the candidates.  A node of the search has four sets: the chosen vertices; the candidates left,
-which all are neighbours of all chosen ones; candidates that were excluded because cliques with them
-are found elsewhere; and the branches, of which a clique must have at least one.
+root: the neighbours of higher rank are the candidates, and each has a bit row of its neighbours
+among the candidates.  A search node has four sets: the chosen vertices; the remaining candidates,
+all of which are neighbours of all chosen vertices; candidates excluded because cliques with them
+are found in other branches; and the branching vertices, of which a clique must contain one.
 
-Maximal cliques (Bron, Kerbosch 1973): the branches are the candidates that are no neighbours of a
+Maximal cliques (Bron, Kerbosch 1973): the branching vertices are the candidates not adjacent to a
 pivot, the vertex with the most neighbours among the candidates (Tomita, Tanaka, Takahashi 2006).
-Whether a neighbour of lower rank extends a clique is decided when it is found.  Maximum clique: the
-branches are the candidates that a greedy colouring does not fit in as many colours as more vertices
-would only equal the largest clique so far (Tomita et al. 2010; San Segundo et al., BBMC, 2011).
+A clique is tested for extension by a neighbour of lower rank when it is found.  Maximum clique: the
+branching vertices are the candidates outside the first colour classes of a greedy colouring, which
+cannot exceed the largest clique so far (Tomita et al. 2010; San Segundo et al., BBMC, 2011).
 
 The open nodes of all roots are in one queue.  An item searches depth first for a number of nodes;
-nodes that stay open are returned to the queue.  An item that has no room for more returns only the
-deepest, and the others wait for the next launch: else the search would be breadth first.
+remaining open nodes return to the queue.  If the stack of an item is full, only the deepest nodes
+return, and the others are deferred to the next launch: else the search would be breadth first.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -53,13 +53,13 @@ from morph.prelude import (
 
 Ints = NDArray[np.int64]
 WORD = 64
-NODES = 256  # nodes below an item of the queue, in the first generation
-OLDEST = 3  # the generation from which on the number is not doubled
+NODES = 256  # nodes searched per item of the queue, in the first generation
+OLDEST = 3  # the number doubles up to this generation
 FOUND = 64  # cliques after which an item ends
-FIRST, MOST = 1 << 12, 1 << 20  # nodes after which a launch ends, of the first one and at most
-BITS = 1 << 28  # of the rows of the roots that are searched at once
+FIRST, MOST = 1 << 12, 1 << 20  # nodes after which a launch ends: of the first launch, maximum
+BITS = 1 << 28  # size of the rows of roots that are searched at once
 ROOTS = 1 << 17
-DEEPEST = 24  # open nodes of an item
+DEEPEST = 24  # capacity of an item's stack, in open nodes
 
 
 class MaxClique(NamedTuple):
@@ -75,24 +75,24 @@ class Pool(NamedTuple):
     graph: Any
     ends: Any  # column of arcs: the number of the neighbour
     near: Any  # bit words
-    deepest: int  # how many open nodes an item has room for
-    words: int  # the most of a set
+    deepest: int  # capacity of an item's stack, in open nodes
+    words: int  # largest number of words of a set
     spent: Any  # scalars: nodes visited in this launch; the size of the largest clique
-    limit: int  # of nodes, after which a launch ends soon
-    found: Any  # entries of the roots and chosen vertices of cliques
+    limit: int  # number of nodes after which a launch ends soon
+    found: Any  # entries: roots and chosen vertices of cliques
 
 
 @struct
 class Node:
-    """A node of the search; all but the last two are a set of bit words."""
+    """A search node; all fields except the last two are sets of bit words."""
 
     chosen: local(u64, 4)
     rest: local(u64, 4)  # the candidates
-    out: local(u64, 4)  # the excluded ones
+    out: local(u64, 4)  # the excluded candidates
     branch: local(u64, 4)
-    free: local(u64, 4)  # what may have the colour
-    stack: local(u64, 384)  # open nodes, 24 of four sets
-    depth: local(i32, 1)  # words of these in use
+    free: local(u64, 4)  # the candidates for the current colour
+    stack: local(u64, 384)  # 24 open nodes of four sets
+    depth: local(i32, 1)  # words of the stack in use
 
 
 @func
@@ -128,9 +128,9 @@ def is_of_root(a):
 
 @kernel
 def set_bits(a, pool):
-    """Set the bits of the triangles of a root and two candidates, one of them the end of the arc.
+    """Set the bits for triangles of a root and two candidates, one of them the arc's target.
 
-    The candidates of higher rank have the lower numbers.
+    Candidates are numbered by descending rank.
     """
     p, u = a.src, a.dst
     end, words = end_of(p), words_of(p)
@@ -145,7 +145,7 @@ def set_bits(a, pool):
 
 @func
 def fill(node, pool):
-    """Have zeros in all sets of a new node."""
+    """Clear all sets of a new node."""
     for _ in range(pool.words):
         node.chosen.add(u64(0))
         node.rest.add(u64(0))
@@ -181,7 +181,7 @@ def pop(node, words):
 
 @func
 def branch_beyond_colours(node, p, near, colours, words):
-    """Have the candidates as branches that are in none of the first colour classes."""
+    """Branch on the candidates that are in none of the first colour classes."""
     for j in range(words):
         node.branch[j] = node.rest[j]
     while colours > 0 and not is_empty(node.branch, words):
@@ -200,7 +200,7 @@ def branch_beyond_colours(node, p, near, colours, words):
 
 @func
 def branch_beside_pivot(node, p, near, words):
-    """Have the candidates as branches that are no neighbours of a pivot."""
+    """Branch on the candidates that are not adjacent to a pivot."""
     pivot, most = i64(0), i32(-1)
     for j in range(words):
         bits = node.rest[j] | node.out[j]
@@ -230,7 +230,7 @@ def find_branches(node, p, pool, words, every):
 
 @func
 def are_joined(node, pool, p, w, words):
-    """Whether a vertex is a neighbour of all chosen ones."""
+    """Whether a vertex is a neighbour of all chosen vertices."""
     end, joined = end_of(p), True
     for j in range(words):
         bits = node.chosen[j]
@@ -244,7 +244,7 @@ def are_joined(node, pool, p, w, words):
 
 @func
 def is_maximal(node, pool, p, words):
-    """Whether no neighbour of the root of lower rank is a neighbour of all chosen vertices."""
+    """Whether no lower-ranked neighbour of the root is a neighbour of all chosen vertices."""
     i, maximal = p.first, True
     while maximal and i < p.first + p.below:
         maximal = not are_joined(node, pool, p, pool.ends[i], words)
@@ -254,7 +254,7 @@ def is_maximal(node, pool, p, words):
 
 @func
 def is_wanted(node, pool, p, words, every):
-    """Whether a node without candidates is a clique to note."""
+    """Whether a node without candidates is a clique to report."""
     if every:
         return is_empty(node.out, words) and is_maximal(node, pool, p, words)
     size = size_of(node.chosen, words) + 1
@@ -263,7 +263,7 @@ def is_wanted(node, pool, p, words, every):
 
 @func
 def take_branch(node, p, near, words):
-    """Choose the last branch; push the node without this branch, if others are left."""
+    """Choose the last branching vertex; push the node with the other ones, if any."""
     v = i64(-1)
     for j in range(words):
         if node.branch[j] != u64(0):
@@ -290,7 +290,7 @@ def as_vector(s, like, words):
 
 @func
 def open_root(node, p, words):
-    """Have all candidates of a root."""
+    """Initialise the node of a root with all its candidates."""
     for j in range(words):
         node.rest[j] = ~u64(0)
     candidates = i64(p.out_degree) - p.below
@@ -300,7 +300,7 @@ def open_root(node, p, words):
 
 @kernel
 def dive(e, pool):
-    """Find a first clique of a root: choose the candidate of highest rank while there is one."""
+    """Find a first clique of a root greedily, by the candidates of highest rank."""
     node = Node()
     fill(node, pool)
     pool.found.reserve(1)
@@ -323,7 +323,7 @@ def dive(e, pool):
 
 @kernel
 def work(e, pool, queue, later, every: static):
-    """Search below a node; return nodes that stay open to the queue, or keep them for later."""
+    """Search below a node; return remaining open nodes to the queue, or defer them."""
     node = Node()
     fill(node, pool)
     queue.reserve(pool.deepest + 1)
@@ -350,7 +350,7 @@ def work(e, pool, queue, later, every: static):
         while 0 < node.depth[0] < room and nodes < limit and found < FOUND:
             nodes += 1
             pop(node, words)
-            if not every and atomic_max(pool.spent.size, 0) > size:  # fewer branches are left
+            if not every and atomic_max(pool.spent.size, 0) > size:  # fewer branching vertices
                 find_branches(node, p, pool, words, every)
             if not is_empty(node.branch, words):
                 take_branch(node, p, pool.near, words)
@@ -377,11 +377,11 @@ def work(e, pool, queue, later, every: static):
             later.add(
                 p, generation=e.generation + 1, chosen=chosen, rest=rest, out=out, branch=branch
             )
-        open_now = open_now and not dives  # the others wait for the clique that the deepest finds
+        open_now = open_now and not dives  # deferred: the deepest nodes may improve the bound
 
 
 class Search:
-    """The search for cliques in a graph, of which it keeps a copy."""
+    """The search for cliques in a copy of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.device = graph.device
@@ -406,12 +406,12 @@ class Search:
         self.size = min(len(self.alone), 1)
 
     def batches(self) -> Iterator[tuple[int, Ints]]:
-        """Give roots that may have a clique of more than ``size`` vertices, highest ranks first.
+        """Yield roots that may have a clique of more than ``size`` vertices, highest ranks first.
 
         Yields
         ------
         words : int
-            That hold a set of candidates: few numbers, for few kernels.
+            Words per set of candidates, rounded up to few values, for few kernels.
         roots : array of int64
         """
         words = 4
@@ -427,7 +427,7 @@ class Search:
             narrow, words = WORD * words, 4 * words
 
     def rows_of(self, roots: Ints) -> Ints:
-        """Give how many words the rows of each root's candidates have."""
+        """Return the number of words in the rows of each root's candidates."""
         counts: Ints = self.later[roots] * -(-self.later[roots] // WORD)
         return counts
 
@@ -444,10 +444,10 @@ class Search:
         return near
 
     def cliques(self, every: bool) -> Iterator[tuple[Ints, Any]]:
-        """Give roots and bit words of the other vertices: of all maximal cliques, or ever larger.
+        """Yield roots and bit words of the other vertices of all maximal or of larger cliques.
 
-        With ``every`` as False, ``size`` is the size of the largest, and only larger ones are
-        searched.
+        If ``every`` is False, ``size`` is the size of the largest clique so far, and only larger
+        cliques are searched.
         """
         spent, limit = Scalars(self.graph, nodes=i64(0), size=i32(self.size)), FIRST
         for words, roots in self.batches():
@@ -462,7 +462,7 @@ class Search:
             now.extend(roots)
             most = int(self.later[roots].max())
             deepest, used = min(most + 2, DEEPEST), -(-most // WORD)
-            if not every:  # a first bound, else all roots at once are searched in vain
+            if not every:  # a first bound, before all roots are searched at once
                 pool = Pool(self.graph, self.graph.edges.end, near.bits, 0, used, spent, 0, found)
                 foreach(now, dive, pool)
             while not now.empty:
@@ -482,7 +482,7 @@ class Search:
                     found.clear()
 
     def members(self, roots: Ints, chosen: Any) -> list[Ints]:
-        """Give the vertices of cliques, each ascending."""
+        """Return the ascending vertices of each clique."""
         bits = np.unpackbits(chosen.view(np.uint8), axis=1, bitorder="little")
         which, number = np.nonzero(bits)
         ranks = np.concatenate([roots, self.ends[self.end[roots[which]] - 1 - number]])
@@ -495,22 +495,22 @@ class Search:
 
 @of_graph_on_one_device
 def max_clique(graph: Graph) -> MaxClique:
-    """Find a largest clique: points of which any two are joined by an edge, in any direction.
+    """Find a maximum clique: a largest set of pairwise adjacent points.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Directions, parallel edges and edges from a point to itself are ignored.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  Directions, parallel edges and self-loops are ignored.
 
     Returns
     -------
     MaxClique
-        ``points``, shape (size,), int64, ascending, on the host: of several largest cliques any.
+        ``points``, shape (size,), int64, ascending, on the host: one of the maximum cliques.
         ``size``, 0 if the graph has no points.
 
     Notes
     -----
-    The problem is NP-hard; large sparse graphs take little time nevertheless, as a rule.
+    The problem is NP-hard; large sparse graphs usually take little time.
     """
     search = Search(graph)
     best = search.alone[:1]
@@ -520,18 +520,18 @@ def max_clique(graph: Graph) -> MaxClique:
 
 
 def cliques(graph: Any) -> Iterator[Any]:
-    """Find all maximal cliques: those that are part of no other clique.
+    """Find all maximal cliques, i.e. cliques that are part of no other clique.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        As in `max_clique`.  The iterator has a copy, so that the graph may be changed.
+    graph : Graph, or an argument of `Graph.of`
+        As in `max_clique`.  The iterator uses a copy, so that the graph may be changed.
 
     Returns
     -------
     iterator of array of int64
-        The points of each clique once, ascending, on the host; the cliques in any order.  They are
-        searched while they are asked for: there may be as many as 3**(n / 3).
+        The ascending points of each clique, on the host; cliques in any order, without duplicates.
+        The search is lazy, as there may be up to 3**(n / 3) cliques.
     """
     return _iterate(_search_of(graph))
 

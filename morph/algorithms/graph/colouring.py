@@ -1,13 +1,13 @@
 """Vertex colouring, by rounds in order of degree.
 
 Jones, Plassmann (1993), with the vertices of largest degree first (Welsh, Powell 1967; Hasenplaugh,
-Kaler, Schardl, Leiserson, SPAA 2014): the result is that of the greedy algorithm that takes the
-vertices by falling degree, of equal degree by a random priority, and gives each the smallest colour
-that none of its neighbours has.  A round colours every vertex that comes before all its neighbours
-without a colour.  A vertex stops at the first neighbour that blocks it and continues there in its
-next round.  At most one colour more than the largest degree.  One launch.
+Kaler, Schardl, Leiserson, SPAA 2014): the result is that of the greedy algorithm that processes the
+vertices by descending degree, ties by a random priority, and assigns the smallest colour that no
+neighbour has.  A round colours every vertex that precedes all its uncoloured neighbours.  A blocked
+vertex stops at the first neighbour that precedes it and continues there in the next round.  At most
+one colour more than the largest degree.  One launch.
 Work: O(n + m), plus the blocked vertices of each round, plus a pass over the adjacency of a vertex
-for each 64 colours that its neighbours use up; a clique of k vertices takes k rounds.
+for each 64 colours that its neighbours exhaust; a clique of k vertices takes k rounds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import ctz, i32, i64, random_u32, u32, u64
 
-WINDOW = 64  # colours that are looked at together: bits of a word
+WINDOW = 64  # colours tested at once: bits of a word
 ALL = 2**64 - 1
 
 
@@ -44,7 +44,7 @@ def draw(p, seed):
 
 @func
 def before(t, p):
-    """Whether a vertex comes before another one; none comes before itself."""
+    """Whether vertex ``t`` precedes ``p``; irreflexive."""
     if t.near != p.near:
         return t.near > p.near
     return t.priority < p.priority or (t.priority == p.priority and t.id < p.id)
@@ -67,7 +67,7 @@ def find_blocker(p, rest, ready):
 
 @kernel
 def take_color(p):
-    """Give a vertex the smallest free colour; those that are coloured with it are no neighbours."""
+    """Assign the smallest free colour; vertices of one round are not adjacent."""
     base, used = i32(0), u64(ALL)
     while used == u64(ALL):
         used = u64(0)
@@ -95,29 +95,29 @@ def color_rounds(g, seed, left, rest, ready):
 
 @of_graph_on_one_device
 def colouring(graph: Graph, seed: int = 0) -> Colouring:
-    """Colour the points so that neighbours differ, with few colours.
+    """Colour the points such that neighbours have different colours; uses few colours.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Directions of edges, and edges from a point to itself, are ignored.  Each of
-        several parallel edges counts in the degrees that order the points.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  Directions and self-loops are ignored.  Each parallel edge counts in the
+        degrees that order the points.
     seed : int, default 0
-        Of the priorities of points of equal degree, 0 or more.  The result depends on the edges and
-        the seed alone; it is the same on all devices, for any number of threads.
+        Seed of the priorities of points of equal degree, 0 or more.  The result depends only on the
+        edges and the seed; it is the same on all devices and for any number of threads.
 
     Returns
     -------
     Colouring
         ``color``, shape (n,), int32, on the graph's device, counted from 0, -1 for deleted points;
-        ``number``, how many colours there are, at most one more than the largest degree.
+        ``number``, the number of colours, at most one more than the largest degree.
 
     Raises
     ------
     TypeError
         If ``seed`` is not an integer.
     ValueError
-        If it is negative.
+        If ``seed`` is negative.
     """
     seed = checked_seed(seed)
     n = len(graph.points)

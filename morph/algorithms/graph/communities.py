@@ -1,8 +1,8 @@
-"""Shared by community detection: merged edges, weights of neighbouring communities, modularity.
+"""Common parts of community detection: merged edges, hash tables of communities, modularity.
 
-All sums are of integers, so they depend on no order: the weights of a graph are scaled by a power
-of 2 such that their sum is below 2**62.  A vertex has a hash table of the communities of its
-neighbours, with linear probing, in its arcs: two places each, so at most half of them are taken.
+All sums are integers and thus independent of the order: weights are scaled by a power of 2 such
+that their sum is below 2**62.  Each vertex has a hash table of the communities of its neighbours,
+with linear probing; its arcs store two slots each, so the load factor is at most one half.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from morph.prelude import atomic_add, atomic_cas, i32, i64, u32
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 
-BITS = 61  # the sum of all weights is below 2**BITS, that of all arcs below twice as much
+BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
 
 
@@ -30,10 +30,10 @@ class Communities(NamedTuple):
     Attributes
     ----------
     label : array of int32, shape (n,)
-        The smallest point of each one's community, -1 for deleted points.
+        The smallest point of each point's community, -1 for deleted points.
     modularity : float
     number : int
-        Communities, counting single points.
+        Number of communities, including singletons.
     """
 
     label: Any
@@ -56,7 +56,7 @@ def add_arc(a):
 
 @kernel
 def tabulate(p, g):
-    """Add up the weights of a vertex's arcs by the labels of their ends."""
+    """Add the weights of a vertex's arcs by the labels of their targets."""
     first, size = p.first, i64(2) * p.out_degree
     for a in p.outedges:
         label = a.dst.label
@@ -70,7 +70,7 @@ def tabulate(p, g):
 
 @func
 def clear_places(a):
-    """Empty the two places of the hash table that an arc holds."""
+    """Clear the two slots of the hash table in an arc."""
     for k in range(2):
         a.key[k] = i32(-1)
         a.sum[k] = i64(0)
@@ -78,14 +78,14 @@ def clear_places(a):
 
 @kernel
 def unite(a, sets):
-    """Unite the ends of an arc that have one label."""
+    """Unite the ends of an arc if they have the same label."""
     if a.src.label == a.dst.label:
         sets.union(a.src, a.dst)
 
 
 @kernel
 def take_root(p, sets):
-    """Label a vertex by the smallest one of its set."""
+    """Label a vertex by the smallest vertex of its set."""
     p.label = sets.find(p).id
 
 
@@ -101,7 +101,7 @@ def add_inside(a, found):
 
 
 def integer_weights(graph: Graph, pick: Any) -> Any:
-    """Give the weights of these edges as integers, in a unit of a power of 2.
+    """Return the weights of these edges as integers, scaled by a power of 2.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def integer_weights(graph: Graph, pick: Any) -> Any:
 
 
 def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
-    """Give each pair that edges join once, and the sum of their weights."""
+    """Return each pair of adjacent points once, with the sum of its weights."""
     keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
     order = argsort(keys)
     keys, sums = keys[order], xp.cumsum(weight[order])
@@ -141,9 +141,9 @@ def merged(xp: Any, a: Any, b: Any, weight: Any) -> Pairs:
 
 
 def integer_pairs(graph: Graph) -> Pairs:
-    """Give the pairs of points that edges join, directions ignored, with integer weights.
+    """Return the pairs of adjacent points, directions ignored, with integer weights.
 
-    Of the two arcs of an edge of an undirected graph only one is taken.
+    The two arcs of an edge of an undirected graph count once.
     """
     m, pick = len(graph.edges), live_edges(graph)
     weight = integer_weights(graph, pick)
@@ -155,9 +155,9 @@ def integer_pairs(graph: Graph) -> Pairs:
 
 
 def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
-    """Make the graph of both arcs of these pairs, with the columns of hash tables.
+    """Make the graph with both arcs of these pairs, with the columns of hash tables.
 
-    A pair of a vertex and itself has no arc; its weight counts twice in the vertex's ``strength``.
+    A self-loop has no arc; its weight counts twice in the vertex's ``strength``.
     """
     xp, apart = device.xp, pairs.low != pairs.high
     low, high, weight = (x[apart] for x in pairs)
@@ -174,14 +174,14 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
 
 
 def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
-    """Give the modularity of a division.
+    """Return the modularity of a partition into communities.
 
     Parameters
     ----------
     inside : int
-        The weight of arcs within communities, of an edge twice.
+        Total weight of arcs within communities (twice the weight of edges).
     total : array of int64, on the host
-        The strengths of each community's vertices added up.
+        Total strength of the vertices of each community.
     resolution : float
     """
     whole = int(total.sum())
@@ -192,7 +192,7 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
 
 
 def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> float:
-    """Give the modularity of single vertices."""
+    """Return the modularity of the partition into single vertices."""
     low, high, weight = (np.asarray(device.to_host(x)) for x in pairs)
     total = np.zeros(n, np.int64)
     for end in (low, high):
@@ -201,7 +201,7 @@ def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> fl
 
 
 def communities(graph: Graph, label: Any, value: float) -> Communities:
-    """Give the result by the labels of all vertices and the modularity."""
+    """Return the result for given labels and modularity."""
     if graph.points.deletes:
         label[~graph.points.alive[: len(label)]] = -1
     number = int((label == graph.device.xp.arange(len(label))).sum())

@@ -1,18 +1,18 @@
 """Weakly connected components, by Afforest on a concurrent union-find.
 
-Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018); the representative of a set is its smallest id.  The
-first two edges of each vertex are united, which finds most of each component.  The largest
-component so far, estimated by a sample, then skips its other edges: if every edge is stored as two
-arcs, an edge that leaves this component is seen from its other end.  One launch.  About O(n + m),
-often little more than O(n).  Of a graph in parts: label propagation, O(m) a step, as many steps as
-the longest of the shortest paths to a component's least vertex has edges.
+Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018); the representative of a set is its smallest id.
+Uniting the first two edges of each vertex connects most of each component.  The largest component
+so far, estimated from a sample, then skips its other edges: if every edge is stored as two arcs,
+an edge that leaves this component is processed at its other end.  One launch.  About O(n + m),
+often little more than O(n).  Partitioned graphs use label propagation: O(m) per step; the number of
+steps is the largest distance from the least vertex of a component.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph, results
+from morph.algorithms.graph.arguments import early_results, of_graph, results
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.data.scalars import Scalars
@@ -23,7 +23,7 @@ from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_add, atomic_max, atomic_min, i32, i64, u64
 
 FIRST = 2  # edges of each vertex that are united before the largest component is estimated
-SAMPLE = 1024  # vertices that are sampled for this estimate, and counters
+SAMPLE = 1024  # sampled vertices for this estimate, and counters
 SALT = 0x9E3779B97F4A7C15
 ABOVE = 2**32  # packs a count and a label: count * ABOVE + label
 
@@ -75,13 +75,13 @@ def forget(v):
 
 @kernel
 def vote(v, g, votes):
-    """Count a point, taken as by chance, among those of its label; few labels share a counter."""
+    """Count a pseudo-random point for its label; few labels share a counter."""
     k = (u64(v.id) * u64(SALT) >> u64(20)) % u64(len(g.points))
     p = g.points[i64(k)]
     if not p.deleted:
         label = p.label
         atomic_add(votes[label % SAMPLE].count, 1)
-        # race: of the labels that share a counter any will do
+        # race: any of the labels that share a counter is valid
         votes[label % SAMPLE].label = label
 
 
@@ -102,7 +102,7 @@ def join(g, sets, votes, both):
     foreach(votes, forget)
     foreach(g.points, link, sets)
     largest = i64(-1)
-    if both and len(g.points) > 0:  # else an edge is met from its source only
+    if both and len(g.points) > 0:  # otherwise an edge is processed at its source only
         foreach(g.points, mark, sets)
         foreach(votes, vote, g, votes)
         foreach(votes, elect, found)
@@ -135,7 +135,7 @@ def count_least(p, found):
 
 @program
 def propagate(g, changed, found):
-    """Spread the least labels: for graphs in parts, which have no disjoint sets."""
+    """Propagate the least labels: for partitioned graphs, which have no disjoint sets."""
     foreach(g.points, label_itself)
     changed.set()
     while changed.take():
@@ -148,27 +148,27 @@ def _components_of_parts(graph: PartitionedGraph) -> Components:
         return [Flag(graph), Scalars(graph, components=0)]
 
     with workspace(graph, "components", make, label=(i32, -1)) as (changed, found):
-        propagate(graph, changed, found)
-        (label,) = results(graph, "label")
+        with early_results(graph, "label") as copied:
+            propagate(graph, changed, found)
+        (label,) = copied.arrays()
         return Components(label, int(found.components))
 
 
 @of_graph
 def connected_components(graph: Graph) -> Components:
-    """Find the weakly connected components.
+    """Compute the weakly connected components.
 
     Parameters
     ----------
-    graph : Graph, graph in parts, or what `Graph.of` takes
-        On any device.  In parts labels spread by one edge in a step.
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
+        On any device.  With parts, labels propagate along one edge per step.
 
     Returns
     -------
     Components
-        ``label``, shape (n,), int32, on the graph's device, of parts in a
-        `PartitionedArray`: the
-        smallest point that a point is connected with, -1 for deleted points; ``components``, how
-        many there are.
+        ``label``, shape (n,), int32, on the graph's device (with parts, a `PartitionedArray`): the
+        smallest point of each point's component, -1 for deleted points; ``components``, the number
+        of components.
     """
     if isinstance(graph, PartitionedGraph):
         return _components_of_parts(graph)

@@ -1,9 +1,9 @@
-"""Statistics of edge weights: mean, largest, and whether they are symmetric.
+"""Statistics of edge weights: mean, maximum, and symmetry.
 
-Whether each arc has a reverse of equal weight is tested by a salted hash of the ends and the
-weight, which is added for arcs from the smaller id and subtracted for others: the sum is 0 if
-weights are symmetric.  If they are not, it is 0 for about one in 2**64 salts, and the salt is
-random.  A later call tests only whether the weights are the same, by a hash of weights and ids of
+Symmetry (each arc has a reverse of equal weight) is tested by a salted hash of the ends and the
+weight, which is added for arcs from the smaller to the larger id and subtracted for the others: the
+sum is 0 if weights are symmetric; otherwise it is 0 for about one in 2**64 salts, and the salt is
+random.  Later calls only test whether the weights are unchanged, by a hash of weights and ids of
 edges.
 """
 
@@ -27,7 +27,7 @@ from morph.runtime.arrays import all_true, rough_mean
 EDGES = 32  # delta is the mean weight times this over the mean degree
 NARROW = frozenset("i1 i2 i4 u1 u2 u4 f4 f8".split())  # types that `measure` handles
 NONE = 2**31 - 1  # all 32-bit distances are below it
-FAR = 2**16  # an estimate: most likely no shortest path has as many edges
+FAR = 2**16  # estimate of the largest number of edges of a shortest path
 HALF = 2**32  # a sum of 64 bits is returned as two numbers below this, exact in float64
 SALT = random.SystemRandom().getrandbits(63)
 
@@ -46,7 +46,7 @@ def signed_hash(a, b, w, salt):
 
 @func
 def skew_term(e, w, salt):
-    """Return an arc's term of the skew, which is 0 if each arc has a reverse of equal weight."""
+    """Return an arc's term of the skew, whose sum is 0 if weights are symmetric."""
     return signed_hash(u64(e.src.id), u64(e.dst.id), w, salt)
 
 
@@ -59,17 +59,17 @@ def skew_term_in_parts(e, w, salt):
 def hash_term(e, w, salt):
     """Return an arc's term of a hash of all weights and the ids of their edges.
 
-    A linear function of the weights, of at most 32 bits, by pseudo-random coefficients.  These are
-    odd, so that one changed weight always changes the hash.
+    A linear function of the weights, which have at most 32 bits, with pseudo-random coefficients.
+    These are odd, so that a change of one weight always changes the hash.
     """
     x = u64(e.id) * 0xD6E8FEB86659FD93 + salt
-    x = (x ^ x >> 32) * 0x9E3779B97F4A7C15  # else changes in a regular pattern can cancel
+    x = (x ^ x >> 32) * 0x9E3779B97F4A7C15  # prevents cancellation of regular changes
     return (x ^ x >> 29 | 1) * w
 
 
 @func
 def no_term(e, w, salt):
-    """Return 0, for real weights: whether these are symmetric is not tested."""
+    """Return 0: the symmetry of floating-point weights is not tested."""
     return u64(0)
 
 
@@ -94,13 +94,13 @@ class Weights(NamedTuple):
     Attributes
     ----------
     weight : list of array, or None
-        The weights of each of the `pieces`, converted to the type of distances; None if no
+        The weights of each of the `pieces`, converted to the dtype of distances; None if no
         conversion is needed.
     dtype : dtype
-        The type of distances: 32 bits if no path can exceed it.
+        The dtype of distances: 32 bits if no path can overflow it.
     delta : float
     equal : bool
-        Whether each arc has a reverse of the same weight; false if that is not known.
+        Whether weights are symmetric; false if unknown.
     """
 
     weight: Any
@@ -110,7 +110,7 @@ class Weights(NamedTuple):
 
 
 def likely_32_bits(graph: Graph, delta: float) -> bool:
-    """Whether distances most likely fit 32 bits, though the longest possible path does not."""
+    """Whether distances probably fit 32 bits, although the longest possible path does not."""
     kind = graph.edges.columns["weight"].dtype
     mean = delta * len(graph.edges) / (EDGES * max(len(graph.points), 1))
     return np.result_type(kind, np.int32) == np.int32 and mean * FAR < NONE
@@ -140,10 +140,10 @@ def measured(graph: Graph) -> Weights:
         largest = sums[:, 2].max()
     else:
         m, total, largest, bad, high, low = _sums(graph, skew_term)
-    # summed over the parts, as the two arcs of an edge may lie on different ones
+    # sums over the parts, as the two arcs of an edge may be in different parts
     skew = (int(high) * HALF + int(low)) % 2**64
     if bad:
-        _measured_by_arrays(graph)  # raises, and names the edge
+        _measured_by_arrays(graph)  # raises an error that names the edge
     delta = total / m * EDGES * n / m
     if real:
         return Weights(None, np.result_type(kind, np.float32), delta, False)
@@ -154,16 +154,16 @@ def measured(graph: Graph) -> Weights:
 
 
 class KnownSums(NamedTuple):
-    """The sums of earlier weights, as the skew takes longest: the ends of arcs are random reads."""
+    """Cached sums; the skew is most expensive, because the ends of arcs are random reads."""
 
-    found: Scalars  # of `measure`
-    changes: tuple[int, ...]  # counters of changes of the edges: of all parts, and of the graph
+    found: Scalars  # results of `measure`
+    changes: tuple[int, ...]  # modification counters of the edges: of all parts, and of the graph
     terms: list[float]  # the hash, in two halves
-    skew: list[float]  # that of the hashed weights, in two halves
+    skew: list[float]  # the skew of the hashed weights, in two halves
 
 
 def _sums(graph: Graph, term: Any, changes: int = 0) -> list[float]:
-    """Return the number of edges of a graph, or of a part, and the sums of `measure`."""
+    """Return the number of edges of a graph or a part, and the sums of `measure`."""
     known: KnownSums | None = graph.kept.pop(WEIGHT_SUMS, None)  # removed while in use
     found = known.found if known else Scalars(graph, weights=np.zeros(5))
     real = graph.edges.columns["weight"].dtype.kind == "f"
@@ -186,7 +186,7 @@ def _integer(kind: np.dtype[Any], longest: float) -> np.dtype[Any]:
 
 
 def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
-    """The weights of each piece as signed numbers."""
+    """Return the weights of each piece in a signed dtype."""
     found, largest = [], np.uint64(np.iinfo(np.int64).max)
     for g in pieces(graph):
         with g.device.active():
@@ -196,7 +196,7 @@ def _unsigned(graph: Graph, dtype: np.dtype[Any]) -> list[Any]:
 
 
 def refuse_negative(weight: Any, edges: Any, ids: Any) -> None:
-    """Refuse weights of edges, those named by ``ids``, that are negative or NaN."""
+    """Raise an error if the weight of one of the edges ``ids`` is negative or NaN."""
     if not all_true(weight >= 0):
         k = int((~(weight >= 0)).argmax())
         u, v = (int(end[ids][k]) for end in (edges.src, edges.dst))
@@ -207,7 +207,7 @@ def refuse_negative(weight: Any, edges: Any, ids: Any) -> None:
 
 
 def _measured_by_arrays(graph: Graph) -> tuple[Any, np.dtype[Any], float]:
-    """Measure weights of any type by array operations; symmetry is not tested."""
+    """Measure weights of any dtype by array operations; symmetry is not tested."""
     live, n = live_edges(graph), len(graph.points)
     work = graph.device.array_device(4 * len(graph.edges))
     xp = work.xp

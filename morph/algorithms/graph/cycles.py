@@ -1,4 +1,4 @@
-"""Cycles of predecessors, and the errors that name them."""
+"""Cycles of predecessors, and errors with their vertices and edges."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from morph.algorithms.graph.path import edges_along
 from morph.graph import Graph
 
 NONE = 2**31 - 1  # no predecessor
-SHOWN = 8  # vertices of a cycle in an error
+SHOWN = 8  # vertices of a cycle in an error message
 
 
 class CycleError(ValueError):
-    """A cycle in a graph that must have none.
+    """A graph that must be acyclic has a cycle.
 
     Attributes
     ----------
     vertices, edges : array of int
-        Of the cycle, on the host: edge ``i`` leads from vertex ``i`` to the next, the last one to
-        the first.
+        Of the cycle, on the host: edge ``i`` leads from vertex ``i`` to the next vertex, the last
+        edge to the first vertex.
     """
 
     _what = "a cycle"
@@ -35,7 +35,7 @@ class CycleError(ValueError):
 
 
 class NegativeCycle(CycleError):
-    """A cycle of negative weight that a source reaches; there are no shortest paths.
+    """A source reaches a cycle of negative weight, so there are no shortest paths.
 
     Attributes
     ----------

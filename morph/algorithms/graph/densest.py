@@ -1,21 +1,21 @@
 """Densest subgraph: the subgraph with the most edges per vertex.
 
 Approximation (Charikar 2000, in the parallel form of Fang et al. 2019): vertices are ordered by
-core number, then by degree, and the densest of all sets of last vertices is taken.  The k-core of
-the largest k is one of these sets.  Its density is k / 2 or more, and no subgraph's is above k.
+core number, then by degree, and the densest suffix of this order is selected.  The k-core of the
+largest k is one of these suffixes; its density is at least k / 2, and no subgraph's exceeds k.
 
 Exact, as a maximum flow on the graph itself (after Goldberg 1984): for a density of p / q, each
-edge has q units that it divides between its ends, and each vertex has a capacity of p.  If all
-vertices can keep to it, no subgraph is denser: p * vertices >= q * edges in each.  The excess of a
-vertex moves along its edges, to vertices below their capacity, by push-relabel (Goldberg, Tarjan
-1988) with exact heights: a breadth-first search from the vertices below their capacity gives the
-distances, then each vertex pushes its excess down, after all above it have.  In the end let T be
-the vertices from which no path leads to one below its capacity.  An edge that leaves T has no units
-at its end in T, so the edges within T hold all units of its vertices, which have p or more each.
-If some have more, T is denser than p / q and has every denser subgraph in it: the search goes on in
-T, with its density (Dinkelbach 1967).  If none has, T is the largest of the densest subgraphs.
+edge has q units, divided between its ends, and each vertex has capacity p.  If no vertex exceeds
+its capacity, no subgraph is denser: p * vertices >= q * edges in each.  The excess of a vertex
+moves along its edges to vertices below capacity, by push-relabel (Goldberg, Tarjan 1988) with exact
+heights: a breadth-first search from the vertices below capacity yields the distances, then vertices
+push their excess down in order of descending height.  At the end, let T be the set of vertices
+without a path to a vertex below capacity.  An edge that leaves T has no units at its end in T, so
+all units of the vertices in T, at least p each, belong to edges within T.  If a vertex has excess,
+T is denser than p / q and contains every denser subgraph: the search continues in T with its
+density (Dinkelbach 1967).  Otherwise T is the largest densest subgraph.
 
-The first density is that of the approximation, and only its k-core is searched, with k the density
+The initial density is that of the approximation, and only the k-core is searched for k the density
 rounded up.  All numbers are integers.
 """
 
@@ -53,7 +53,7 @@ def reset(p, capacity):
 
 @kernel
 def divide(e, units):
-    """Give each end of an edge half of the units."""
+    """Assign half of the units to each end of an edge."""
     e.held = units >> 1
     atomic_add(e.low.excess, e.held)
     atomic_add(e.high.excess, units - e.held)
@@ -61,7 +61,7 @@ def divide(e, units):
 
 @func
 def held_by(p, t, e, units):
-    """Give the units of edge ``e`` at its end ``p``; ``t`` is the other end."""
+    """Return the units of edge ``e`` at its end ``p``; ``t`` is the other end."""
     return e.held if p.id < t.id else units - e.held
 
 
@@ -75,7 +75,7 @@ def find_unfilled(p, front):
 
 @kernel
 def climb(p, height, units, then, top):
-    """Find the vertices that can push units to this one; count those that are one higher."""
+    """Find the vertices that can push units to this vertex; count those one level higher."""
     above = i32(0)
     for a in p.outedges:
         t = a.dst
@@ -92,7 +92,7 @@ def climb(p, height, units, then, top):
 
 @kernel
 def push(p, units, then, moves):
-    """Push the excess down; a vertex follows when all above it have pushed theirs."""
+    """Push the excess down; a vertex is enqueued when all higher neighbours have pushed."""
     for a in p.outedges:
         t, e = a.dst, a.pair
         if t.height + 1 == p.height:
@@ -101,7 +101,7 @@ def push(p, units, then, moves):
                 if p.excess > 0:
                     before = atomic_sub(p.excess, held)
                     moved = max(min(before, held), i64(0))
-                    if moved < held:  # other threads go on with other edges of this vertex
+                    if moved < held:  # other threads process other edges of this vertex
                         atomic_add(p.excess, held - moved)
                     if moved > 0:
                         e.held += -moved if p.id < t.id else moved
@@ -113,7 +113,7 @@ def push(p, units, then, moves):
 
 @program
 def balance(g, pairs, units, capacity, front, then, top, moves):
-    """Push excess until no path leads it further; vertices of T have infinite height."""
+    """Push excess until no path to free capacity is left; vertices of T have infinite height."""
     foreach(g.points, reset, capacity)
     foreach(pairs, divide, units)
     more = True
@@ -133,12 +133,12 @@ def balance(g, pairs, units, capacity, front, then, top, moves):
 
 
 def _unable(graph: Graph, n: int, ends: tuple[Any, Any], density: Fraction) -> Any:
-    """Give the set T of a density: a bool for each of ``n`` vertices."""
+    """Return the set T for a density, as a mask of ``n`` vertices."""
     made, m = sorted_rows(graph, n, *ends), len(ends[0])
     pairs = made.add_table("pairs", low=Ref("points"), high=Ref("points"), held=i64)
     pairs.extend(low=ends[0], high=ends[1], held=0)
     made.edges.add("pair", Ref("pairs"))
-    order: Any = made.edge_order  # no list of both arcs is sorted
+    order: Any = made.edge_order  # lists of both arcs are never sorted
     made.edges.pair.array[:] = order % m
     made.points.add("excess", i64)
     made.points.add("height", i32)
@@ -150,7 +150,7 @@ def _unable(graph: Graph, n: int, ends: tuple[Any, Any], density: Fraction) -> A
 
 
 def _approximation(xp: Any, n: int, low: Any) -> tuple[int, Fraction]:
-    """Give the first vertex of the densest set of last ones, by the lower ends of all edges."""
+    """Return the start and density of the densest suffix, from the lower ends of all edges."""
     edges = len(low) - xp.searchsorted(low, xp.arange(n))
     points = xp.arange(n, 0, -1)
     first = 0
@@ -169,12 +169,12 @@ def _densest(graph: Graph, exact: bool) -> DensestSubgraph:
     if not len(low):
         return DensestSubgraph(xp.asarray(graph.points.ids(), np.int64), Fraction(0))
     simple = sorted_rows(graph, n, low, high)
-    core = core_number(simple).core >> 1  # of both arcs of an edge each counts
+    core = core_number(simple).core >> 1  # both arcs of an edge count
     order, low, high = ranked_pairs(simple, core.astype(np.int64) << 32 | degrees(simple))
     first, density = _approximation(xp, n, low)
     if not exact:
         return DensestSubgraph(xp.sort(order[first:]).astype(np.int64), density)
-    # a vertex of a densest subgraph has as many neighbours in it as the density, or more
+    # a vertex of a densest subgraph has a degree in it of at least the density
     inside, found = core[order] >= -(-density.numerator // density.denominator), Fraction(-1)
     while True:
         number = xp.cumsum(inside) - 1
@@ -190,23 +190,22 @@ def _densest(graph: Graph, exact: bool) -> DensestSubgraph:
 
 @of_graph_on_one_device
 def densest_subgraph(graph: Graph, *, exact: bool = True) -> DensestSubgraph:
-    """Find the points of the densest subgraph, that with the most edges per point.
+    """Find the points of the densest subgraph, i.e. with the most edges per point.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Directions, weights, parallel edges and edges from a point to itself are
-        ignored.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  Directions, weights, parallel edges and self-loops are ignored.
     exact : bool
-        False stops at an approximation, whose density is half of the largest one or more.
+        If False, return an approximation with at least half of the maximum density.
 
     Returns
     -------
     DensestSubgraph
         ``points``, shape (size,), int64, ascending, on the graph's device: if exact, the union of
-        all densest subgraphs, which is one of them; all points of a graph without edges.
-        ``density``, a `fractions.Fraction`: the number of edges among them, divided by their
-        number; 0 if there are none.
+        all densest subgraphs, which is densest, too; all points of a graph without edges.
+        ``density``, a `fractions.Fraction`: the number of edges among the points divided by the
+        number of points; 0 without points.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Betweenness centrality of edges: the share of shortest paths that pass through each edge.
+"""Betweenness centrality of edges: the fraction of shortest paths that pass through each edge.
 
-An edge on shortest paths from a source carries the share of the paths to its end that come through
-it, of what the end carries and the path to the end itself (Brandes, Social Networks 2008).  The
-points carry as in `betweenness`; one pass over the edges for each source adds the rest.
+The dependency of an edge on a source is the fraction of the shortest paths to its target that use
+the edge, times 1 plus the dependency of the target (Brandes, Social Networks 2008).  Dependencies
+of points are computed as in `betweenness`; one pass over the edges per source adds the former.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ def edge_betweenness(
     normalized: bool = True,
     seed: int = 0,
 ) -> EdgeBetweenness:
-    """Find the betweenness centrality of every edge.
+    """Compute the betweenness centrality of every edge.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Of parallel edges each makes a path of its own.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  Parallel edges belong to different paths.
     sources : int or array of int, optional
         As in `betweenness`.
     weighted : bool
         As in `betweenness`.
     normalized : bool
-        Divide by the number of pairs of points; else give the number of paths, those of a pair
-        adding up to 1, and both directions of a pair counting once unless ``graph.directed``.
+        Divide by the number of pairs of points; else the paths of each pair have a total of 1, and
+        unless ``graph.directed`` each unordered pair counts once.
     seed : int
 
     Returns
     -------
     EdgeBetweenness
-        ``centrality``, shape (m,), float64, on the graph's device, by the ids of edges, as in
+        ``centrality``, shape (m,), float64, on the graph's device, indexed by edge id, as in
         NetworkX; both arcs of an edge of an undirected graph have its value, deleted edges NaN.
         ``sources``, shape (k,), int64.
 

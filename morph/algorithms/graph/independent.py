@@ -1,10 +1,10 @@
 """A maximal independent set, by random priorities in rounds.
 
 Luby (1986) in the form of Blelloch, Fineman, Shun (SPAA 2012): each vertex has one random priority,
-and the result is that of the greedy algorithm which takes the vertices in order of priority.  A
-round selects every undecided vertex that comes before all its undecided neighbours, and excludes
-the neighbours of the selected ones.  A vertex stops at the first neighbour that blocks it and
-continues there in its next round, so that its adjacency is read once.  One launch.
+and the result is that of the greedy algorithm which processes the vertices by priority.  A round
+selects every undecided vertex that precedes all its undecided neighbours, and excludes the
+neighbours of selected vertices.  A vertex stops at the first neighbour that precedes it and
+continues there in the next round, so that its adjacency is read once.  One launch.
 Work: O(n + m), plus the undecided vertices of each round; O(log n) rounds with high probability
 (Fischer, Noever, SODA 2018).
 """
@@ -40,7 +40,7 @@ def draw(p, seed):
 
 @func
 def before(t, p):
-    """Whether a vertex comes before another one in the order of priorities; none before itself."""
+    """Whether vertex ``t`` precedes ``p`` in the order of priorities; irreflexive."""
     return t.priority < p.priority or (t.priority == p.priority and t.id < p.id)
 
 
@@ -88,24 +88,24 @@ def maximal_independent_set(graph: Graph, seed: int = 0) -> IndependentSet:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Directions of edges, and edges from a point to itself, are ignored.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  Directions and self-loops are ignored.
     seed : int, default 0
-        Of the random priorities, 0 or more.  The result depends on the edges and the seed alone; it
-        is the same on all devices, for any number of threads.
+        Seed of the priorities, 0 or more.  The result depends only on the edges and the seed; it is
+        the same on all devices and for any number of threads.
 
     Returns
     -------
     IndependentSet
         ``selected``, shape (n,), bool, on the graph's device, false for deleted points; ``size``,
-        how many are selected.
+        the number of selected points.
 
     Raises
     ------
     TypeError
         If ``seed`` is not an integer.
     ValueError
-        If it is negative.
+        If ``seed`` is negative.
     """
     seed = checked_seed(seed)
     n = len(graph.points)

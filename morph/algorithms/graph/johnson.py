@@ -1,11 +1,10 @@
 """Distances between all points, with weights that may be negative: Johnson's algorithm.
 
-`bellman_ford` from all points at once gives each point a potential: the least length of a path that
-ends there, at most 0.  A weight plus the potential of the edge's source, less that of its target,
-is not negative (Johnson, JACM 1977), so `sssp` finds all rows in the changed weights, and the
-difference of two potentials corrects each distance.
-
-Work: O(n m) at most for the potentials, and a search for each source.
+`bellman_ford` from all points at once yields the potential of each point: the least length of a
+path that ends there, at most 0.  The reduced weight of an edge (weight plus potential of its source
+minus potential of its target) is not negative (Johnson, JACM 1977), so `sssp` computes all rows
+with reduced weights; the difference of two potentials corrects each distance.
+Work: O(n m) at most for the potentials, and one search per source.
 """
 
 from __future__ import annotations
@@ -35,31 +34,30 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
+    graph : Graph, or an argument of `Graph.of`
+        On any device, with edge weights of any real type, by default 1; paths follow out-edges.
     sources : int or array of int, optional
-        Ids or labels of the ``k`` vertices to start at; by default all live points, in order of
-        their ids.
+        Ids or labels of the ``k`` sources; by default all live points, in order of ids.
     predecessors : bool
-        Whether to find ``predecessor``.
+        Whether to compute ``predecessor``.
 
     Returns
     -------
     Johnson
-        Row ``i`` is as that of ``sssp(graph, sources, rows=True)``.  Exact for integer weights;
-        others are computed in float64, and are rounded in proportion to the longest path.
+        Row ``i`` is as in ``sssp(graph, sources, rows=True)``.  Exact for integer weights; for
+        other weights computed in float64, with rounding errors relative to the longest path.
 
     Raises
     ------
     NegativeCycle
-        If the graph has a cycle of negative weight, whether a source reaches it or not; it has the
-        cycle's ``vertices`` and ``edges``.
+        If the graph has a cycle of negative weight, reachable or not; the error has the cycle's
+        ``vertices`` and ``edges``.
     TypeError
-        If a source is not an integer, or the graph is in parts.
+        If a source is not an integer, or the graph is partitioned.
     ValueError
         If a source is not a vertex, or a weight is NaN or minus infinity.
     OverflowError
-        If distances might not fit int64, or one does not fit the floating-point type.
+        If distances might not fit int64, or a distance overflows its floating-point type.
     """
     predecessors = truth(predecessors, "predecessors")
     ids = graph.device.to_host(graph.points.ids())
@@ -69,7 +67,7 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
         has_negative = weight is not None and not all_true(weight >= 0)
     if not has_negative:
         return Johnson(*sssp(graph, starts, rows=True, predecessors=predecessors))
-    potential = bellman_ford(graph, ids).distance  # refuses what has no distances
+    potential = bellman_ford(graph, ids).distance  # raises the errors above
     kind = potential.dtype
     with graph.device.active():
         potential = potential.astype(np.float64 if kind.kind == "f" else np.int64)
@@ -79,18 +77,18 @@ def johnson(graph: Graph, sources: Any = None, *, predecessors: bool = False) ->
 
 
 def _changed(graph: Graph, weight: Any, potential: Any) -> Graph:
-    """Give a graph of the same points whose weights are not negative."""
+    """Return a graph with the reduced weights, which are not negative."""
     xp, pick = graph.device.xp, live_edges(graph)
     src, dst = graph.edges.src[pick], graph.edges.dst[pick]
     weight = weight.astype(potential.dtype) + potential[src] - potential[dst]
-    if weight.dtype.kind == "f":  # rounding may leave a little less than 0
+    if weight.dtype.kind == "f":  # rounding errors may be negative
         weight = xp.maximum(weight, 0)
     n = len(graph.points)
     return Graph.from_edges(src, dst, weight=weight, n=n, symmetric=False, device=graph.device)
 
 
 def _corrected(graph: Graph, distance: Any, starts: Any, potential: Any, kind: Any) -> Any:
-    """Give the distances in the weights of the graph, in the type of the result."""
+    """Return the distances with the original weights, in the dtype of the result."""
     xp = graph.device.xp
     with graph.device.active():
         real = distance.dtype.kind == "f"

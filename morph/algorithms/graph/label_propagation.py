@@ -1,18 +1,18 @@
 """Communities by label propagation, in rounds.
 
-Each vertex begins with a label of its own, and takes the label of the most weight among its
-neighbours (Raghavan, Albert, Kumara, Physical Review E 2007), of several such labels the first in
-an order drawn from the seed.  All decisions of a round are made from the labels before the round.
-In the first rounds those vertices move that a hash of the vertex and the round selects, about half
-of all that would.  From then on a vertex keeps its label while none has more weight, and moves only
-if it precedes, in a random order of the round, all neighbours that would move, too; no two
-neighbours move, so every move adds weight to the edges between equal labels.  That weight is an
-integer and bounded, so the rounds end (a parallel form of the semi-synchronous rounds of Cordasco,
-Gargano, 2010, without a colouring).
+Each vertex starts with a unique label, and adopts the label of largest total weight among its
+neighbours (Raghavan, Albert, Kumara, Physical Review E 2007); ties are broken by an order drawn
+from the seed.  All decisions of a round use the labels from before the round.  In the first rounds,
+a hash of the vertex and the round selects about half of the vertices that can move.  In later
+rounds a vertex keeps its label unless another has more weight, and moves only if it precedes, in a
+random order of the round, all neighbours that can move; as no two neighbours move, every move
+increases the weight of edges between equal labels.  This weight is an integer and bounded, so the
+rounds end (a parallel form of the semi-synchronous rounds of Cordasco, Gargano, 2010, without a
+colouring).
 
-In the end a label that is held by vertices apart from one another is divided into its connected
-components; the label of a vertex still has the most weight among its neighbours.  One launch.  A
-round takes time in proportion to the edges of vertices that would move or had a neighbour that did.
+At the end, labels whose vertices are not connected are divided into connected components; the label
+of a vertex still has the largest weight among its neighbours.  One launch.  The time of a round is
+proportional to the edges of vertices that can move or had a neighbour that moved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_max, bool_, i32, i64, random_u32, u64
 
-HALVES = 8  # rounds in which half of the vertices may move, neighbours at once, too
+HALVES = 8  # rounds in which half of the vertices may move, including neighbours of one another
 NONE = -1
 
 
@@ -50,7 +50,7 @@ def begin(p, now):
 
 @kernel
 def find_most(p):
-    """Find the largest weight of a label among the neighbours, and the weight of the own one."""
+    """Find the largest weight of a label among the neighbours, and that of the own label."""
     label, most, own = p.label, i64(0), i64(0)
     for a in p.outedges:
         for k in range(2):
@@ -65,7 +65,7 @@ def find_most(p):
 
 @kernel
 def choose(p, seed, round):
-    """Find the first of the labels of the largest weight; empty the hash table."""
+    """Find the first label of largest weight; clear the hash table."""
     most, best = p.most, i64(NONE)
     for a in p.outedges:
         for k in range(2):
@@ -73,13 +73,13 @@ def choose(p, seed, round):
                 best = max(best, i64(random_u32(seed, a.key[k]) >> 1) << 32 | i64(a.key[k]))
         clear_places(a)
     p.best = best
-    if round < HALVES:  # of equal weights, too
+    if round < HALVES:  # also with equal weight
         p.wants = most > 0 and i32(best & 0x7FFFFFFF) != p.label
 
 
 @func
 def precedes(t, p, seed, round):
-    """Whether a vertex comes before another one in the order of a round."""
+    """Whether vertex ``t`` precedes ``p`` in the order of a round."""
     a, b = random_u32(seed, t.id, round), random_u32(seed, p.id, round)
     return a < b or (a == b and t.id < p.id)
 
@@ -98,7 +98,7 @@ def is_selected(p, seed, round):
 
 @kernel
 def move(p, then, seed, round):
-    """Take the best label; the neighbours decide again, as do vertices that could not move."""
+    """Adopt the best label; enqueue the neighbours, and vertices that could not move."""
     if atomic_max(p.listed, i32(round + 1)) <= round:
         then.add(p)
     if is_selected(p, seed, round):
@@ -136,32 +136,32 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device, with edge weights that are finite and not negative, 1 if it has none.
-        Directions are ignored; the weights of parallel edges, and of both directions, are added up.
-        An edge from a point to itself counts in the modularity alone.
+    graph : Graph, or an argument of `Graph.of`
+        On any device, with finite non-negative edge weights, by default 1.  Directions are ignored;
+        the weights of parallel edges, and of both directions, are added.  Self-loops count in the
+        modularity only.
     seed : int, default 0
-        Of the random decisions, 0 or more.  The result depends on the graph and the seed alone; it
-        is the same on all devices, for any number of threads.
+        Seed of the random decisions, 0 or more.  The result depends only on the graph and the seed;
+        it is the same on all devices and for any number of threads.
 
     Returns
     -------
     Communities
-        ``label``, shape (n,), int32, on the graph's device: the smallest point of each one's
-        community, -1 for deleted points.  Communities are connected, and no point has edges of more
-        weight to another community than to its own.  ``modularity``, a float; 0 if there are no
-        weights.  ``number``, how many communities there are.
+        ``label``, shape (n,), int32, on the graph's device: the smallest point of each point's
+        community, -1 for deleted points.  Communities are connected, and no point has a larger edge
+        weight to another community than to its own.  ``modularity``, a float; 0 if the total weight
+        is 0.  ``number``, the number of communities.
 
     Raises
     ------
     TypeError
         If ``seed`` is not an integer.
     ValueError
-        If it is negative, or a weight is negative or not finite.
+        If ``seed`` is negative, or a weight is negative or not finite.
 
     Notes
     -----
-    Weights are rounded to multiples of a power of 2, at most 2**-59 of the largest weight times
+    Weights are rounded to multiples of a power of 2, at most 2**-59 times the largest weight times
     the number of edges.
     """
     seed = checked_seed(seed)

@@ -1,20 +1,21 @@
-"""Communities of large modularity, by the Louvain method in rounds, with connected communities.
+"""Communities of large modularity, by a parallel Louvain method, with connected communities.
 
-Vertices move to the neighbouring community that adds most to the modularity (Blondel, Guillaume,
-Lambiotte, Lefebvre 2008); then each community becomes a vertex of a smaller graph, and so on.  All
-moves of a round are chosen from the communities before the round, by a hash table for each vertex
-(as Naim, Manne, Halappanavar, Tumeo, 2017), and a share of them, selected by a hash of the vertex
-and the round, is made.  A vertex chooses again when it or a neighbour could have moved (pruning,
-Ozaki, Tezuka, Inaba 2016).  A round that does not raise the modularity is undone, and halves the
-share; a level ends after `HALVINGS` rounds of too little gain, so every run ends.
+Vertices move to the neighbouring community with the largest gain of modularity (Blondel, Guillaume,
+Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  All
+moves of a round are selected from the communities before the round, by a hash table per vertex
+(like Naim, Manne, Halappanavar, Tumeo, 2017); a hash of the vertex and the round selects the
+fraction of the moves that is executed.  A vertex is evaluated again if it or a neighbour could have
+moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the modularity is rolled
+back, and halves the fraction; a level ends after `HALVINGS` rounds of too little gain, so every run
+terminates.
 
-After each level a community whose vertices are not connected is divided into its connected
-components, which never lowers the modularity (Sahu, GSP-Louvain, 2024).  When no level joins
-communities any more, the vertices of the graph move once more from these communities, and the
-levels are repeated while that raises the modularity.
+After each level, communities whose vertices are not connected are divided into connected
+components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
+communities any more, moves of the original vertices start from these communities, and the levels
+are repeated as long as this increases the modularity.
 
-Sums of weights are integers, and squares of shares are in units of 2**-60, so the result is the
-same on all devices.  One launch a level; a round takes O(n + m) for the modularity.
+Sums of weights are integers, and squared fractions are in units of 2**-60, so the result is the
+same on all devices.  One launch per level; a round takes O(n + m) for the modularity.
 """
 
 from __future__ import annotations
@@ -48,16 +49,16 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_max, atomic_sub, bool_, f64, i32, i64, random_u32, u64
 from morph.runtime.device import Device
 
-ALL = 2**32  # the share of moves that are made is in units of 1 / ALL
+ALL = 2**32  # the fraction of executed moves is in units of 1 / ALL
 HALVINGS = 4
-GAIN = 1e-6  # of the modularity, that a round must have, and an iteration of all levels
+GAIN = 1e-6  # least gain of modularity of a round, and of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
 
 
 class Weight(NamedTuple):
-    """Of a level: 1 / the weight of all arcs, and that times the resolution."""
+    """Factors of a level: 1 / the total weight of arcs, and the resolution times this."""
 
     share: Any
     factor: Any
@@ -74,7 +75,7 @@ def begin(p, now):
 
 @func
 def gain(p, weight, total, factor):
-    """Give what a community adds to the modularity by a vertex, times half of all weight."""
+    """Return the gain of modularity of a vertex in a community, times half of the total weight."""
     return f64(weight) - factor * f64(p.strength) * f64(total)
 
 
@@ -95,7 +96,7 @@ def find_gain(p, g, factor):
 
 @kernel
 def choose(p, g, seed, factor):
-    """Find the first community of the largest gain, in an order drawn at random."""
+    """Find the first community of largest gain, in a random order."""
     label, most, best = p.label, p.most, i64(NONE)
     for a in p.outedges:
         for k in range(2):
@@ -109,7 +110,7 @@ def choose(p, g, seed, factor):
 
 @kernel
 def move(p, g, then, seed, round, share):
-    """Join the best community; neighbours choose again, as do vertices that could not move."""
+    """Join the best community; enqueue the neighbours, and vertices that could not move."""
     if atomic_max(p.listed, i32(round + 1)) <= round:
         then.add(p)
     if i64(random_u32(seed, p.id, round)) < share:
@@ -139,7 +140,7 @@ def add_square(p, found, share):
 
 @kernel
 def evaluate(found, weight):
-    """Give the modularity, of which the last one is kept."""
+    """Return the modularity; the previous one is saved."""
     found.before = found.value
     inside = f64(found.inside) * weight.share
     found.value = inside - weight.factor / weight.share * (f64(found.squares) / UNIT)
@@ -161,7 +162,7 @@ def measure(g, found, weight):
 
 @program
 def improve(g, sets, seed, weight, now, then):
-    """Move vertices between communities while the modularity rises."""
+    """Move vertices between communities while the modularity increases."""
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
     foreach(g.points, begin, now)
     foreach(g.points, add_to_community, g)
@@ -187,7 +188,7 @@ def improve(g, sets, seed, weight, now, then):
 
 
 def _improved(device: Device, pairs: Pairs, label: Any, resolution: float, seed: int) -> Any:
-    """Move the vertices of a level between communities; give the new labels."""
+    """Move the vertices of a level between communities; returns the new labels."""
     n = len(label)
     g = rows_of_pairs(device, n, pairs)
     for name, dtype in (("before", i32), ("moved", i32), ("listed", i32), ("most", f64),
@@ -204,11 +205,11 @@ def _improved(device: Device, pairs: Pairs, label: Any, resolution: float, seed:
 def _levels(
     device: Device, pairs: Pairs, label: Any, resolution: float, seed: int
 ) -> tuple[Any, float]:
-    """Move vertices from these communities, then join communities; give labels and modularity."""
+    """Move vertices from these communities, then merge; returns labels and modularity."""
     xp, first, of = device.xp, None, None
     part = _improved(device, pairs, label, resolution, seed)
     while True:
-        least, place = xp.unique(part, return_inverse=True)  # ascending, as their least vertices
+        least, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
         if first is not None and len(least) == len(part):
             return first[of], modularity_of(device, pairs, len(part), resolution)
         first, of = (least, place) if first is None else (first[least], place[of])
@@ -219,36 +220,36 @@ def _levels(
 
 @of_graph_on_one_device
 def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities:
-    """Find communities of large modularity by the Louvain method; they are connected.
+    """Find connected communities of large modularity by the Louvain method.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device, with edge weights that are finite and not negative, 1 if it has none.
-        Directions are ignored; the weights of parallel edges, and of both directions, are added up.
+    graph : Graph, or an argument of `Graph.of`
+        On any device, with finite non-negative edge weights, by default 1.  Directions are ignored;
+        the weights of parallel edges, and of both directions, are added.
     resolution : float
-        Of the modularity, 0 or more: with larger values communities are smaller.
+        Resolution of the modularity, 0 or more: larger values yield smaller communities.
     seed : int, default 0
-        Of the random decisions, 0 or more.  The result depends on the graph and the arguments
-        alone; it is the same on all devices, for any number of threads.
+        Seed of the random decisions, 0 or more.  The result depends only on the graph and the
+        arguments; it is the same on all devices and for any number of threads.
 
     Returns
     -------
     Communities
-        ``label``, shape (n,), int32, on the graph's device: the smallest point of each one's
-        community, -1 for deleted points; ``modularity``, a float; 0 if there are no weights;
-        ``number``, how many communities there are.  Each of them is connected.
+        ``label``, shape (n,), int32, on the graph's device: the smallest point of each point's
+        community, -1 for deleted points; ``modularity``, a float; 0 if the total weight is 0;
+        ``number``, the number of communities.  Communities are connected.
 
     Raises
     ------
     TypeError
         If ``resolution`` is not a number or ``seed`` not an integer.
     ValueError
-        If one is negative, ``resolution`` is not finite, or a weight is negative or not finite.
+        If ``resolution`` or a weight is negative or not finite, or ``seed`` is negative.
 
     Notes
     -----
-    Weights are rounded to multiples of a power of 2, at most 2**-59 of the largest weight times
+    Weights are rounded to multiples of a power of 2, at most 2**-59 times the largest weight times
     the number of edges.
     """
     number(resolution, "resolution")

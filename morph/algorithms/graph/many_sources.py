@@ -1,10 +1,10 @@
-"""Distances from many sources at once: one row of a matrix for each source.
+"""Distances from many sources at once: a matrix with one row per source.
 
-On small graphs, or on large devices, the time of a search from one source is that of its launch and
-its barriers.  Here a batch of sources shares each step.
+On small graphs, or on large devices, the launch and barriers dominate the time of a search from one
+source.  Here a batch of sources shares each step.
 
-`search_levels`, without weights, keeps one bit for each source in a word of each vertex (MS-BFS:
-Then et al., PVLDB 2014): a vertex that several searches reach in one level passes all their bits
+`search_levels`, without weights, stores one bit per source in a word of each vertex (MS-BFS: Then
+et al., PVLDB 2014): a vertex that several searches reach in the same level passes all their bits
 to a neighbour by one access.  `search_pairs`, with weights, is near-far over a table of *pairs* of
 a source and a vertex, in which the pair of source ``i`` and vertex ``v`` is row ``i * n + v``.
 """
@@ -28,14 +28,14 @@ WORD = 64  # searches that share a word of bits
 
 
 class Pairs(NamedTuple):
-    """What the kernels of `search_pairs` use, as a bundle."""
+    """The objects of `search_pairs`, as a bundle."""
 
     graph: Any
-    pairs: Any  # table of n rows for each source
-    targets: Any  # pairs; the search stops when all of these are settled
+    pairs: Any  # table with n rows per source
+    targets: Any  # pairs; the search stops when all of them are settled
     unsettled: Any  # flag: a target is not settled
     overflowed: Any  # flag: a distance overflowed or exceeded `most`
-    most: Any  # the largest distance allowed
+    most: Any  # the largest valid distance
 
 
 @kernel
@@ -114,16 +114,16 @@ def search_pairs(
     graph : Graph
     starts, targets : array of int32
     limits : tuple of scalars
-        Of the type of distances: the one of unreachable vertices, the largest one that is allowed,
+        In the dtype of distances: the distance of unreachable vertices, the largest valid distance,
         and the width of a bucket.
     predecessors : bool
 
     Returns
     -------
     distance, predecessor : array, shape (k, n)
-        Views of the table of pairs; no predecessor unless asked for.
+        Views of the table of pairs; predecessor is None unless requested.
     overflowed : bool
-        Whether a sum was larger than allowed.
+        Whether a sum exceeded the largest valid distance.
     """
     (far, most, delta), n, k = limits, len(graph.points), len(starts)
     columns = {"dist": far.dtype} | ({"predecessor": i32} if predecessors else {})
@@ -142,7 +142,7 @@ def search_pairs(
     limit = far.dtype.type(run_pairs(work, queue, delta))
     with graph.device.active():
         distance = pairs.dist[:]
-        if limit < most:  # stopped at the targets: larger distances are not final
+        if limit < most:  # stopped early at the targets: larger distances are not final
             distance[distance > limit] = far
         parent = _parents(work, sources, far) if predecessors else None
         return distance.reshape(k, n), parent, work.overflowed.take()
@@ -202,14 +202,14 @@ def run_levels(pairs, n, now, then, cutoff):
 
 
 def search_levels(graph: Graph, starts: Any, cutoff: Any) -> tuple[Any, Any, int]:
-    """Find the numbers of edges from each of at most `WORD` sources.
+    """Compute the numbers of edges from each of at most `WORD` sources.
 
     Returns
     -------
     distance, predecessor : array of int32, shape (k, n)
         -1 if unreachable; views of a table.
     levels : int
-        How many levels were expanded.
+        Number of expanded levels.
     """
     n, k = len(graph.points), len(starts)
     pairs = Table("pairs", graph.device, dist=u32, predecessor=i32)

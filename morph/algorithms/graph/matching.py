@@ -2,15 +2,14 @@
 
 Each vertex points to the free neighbour of its first edge in a total order of the edges, and two
 vertices that point to each other are matched (Preis, STACS 1999; Manne, Bisseling, 2007). So the
-result is that of the greedy algorithm that takes the edges in this order. The order is random by a
-hash of the ends (Blelloch, Fineman, Shun, SPAA 2012) or, with weights, by falling weight, of equal
-weights by the hash; then no matching has more than twice the weight. A vertex points elsewhere only
-when the vertex that it points to is matched, and each matched vertex tells so to its neighbours,
+result is that of the greedy algorithm that processes the edges in this order. The order is random,
+by a hash of the ends (Blelloch, Fineman, Shun, SPAA 2012), or, with weights, by descending weight,
+ties by the hash; then the weight is at least half of the maximum. A vertex selects another
+candidate only when its candidate has been matched, and each matched vertex notifies its neighbours
 once. One launch.
-Work: O(n + m), plus the adjacency of a vertex each time that it points elsewhere. O(log n) rounds
-with high probability in random order (Fischer, Noever, SODA 2018); up to n / 2 if weights rise
-along a path, where a round takes time in proportion to the edges of the vertices that point
-elsewhere.
+Work: O(n + m), plus the adjacency of a vertex for each new candidate. O(log n) rounds with high
+probability in random order (Fischer, Noever, SODA 2018); up to n / 2 if weights increase along a
+path, where the time of a round is proportional to the edges of the vertices with new candidates.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Matching(NamedTuple):
 
 @func
 def hash_of(p, t, seed):
-    """Give the place of a pair in the random order; no two pairs have one, as it is a bijection."""
+    """Return the position of a pair in the random order; injective, as `mix64` is bijective."""
     low, high = min(p.id, t.id), max(p.id, t.id)
     return mix64((u64(low) << 32 | u64(high)) ^ mix64(seed))
 
@@ -72,7 +71,7 @@ def point_to_first(p, seed, zero):
 
 @func
 def comes_before(w, key, edge, heaviest, best, first):
-    """Whether an edge precedes another one: by weight, hash of the ends, and id."""
+    """Whether an edge precedes another edge: by weight, hash of the ends, and id."""
     if w != heaviest:
         return w > heaviest
     return key > best or (key == best and edge < first)
@@ -80,7 +79,7 @@ def comes_before(w, key, edge, heaviest, best, first):
 
 @kernel
 def point_to_heaviest(p, seed, zero):
-    """Look at the arcs of both directions, whose weights may differ; none weighs 0 or less."""
+    """Consider arcs of both directions, whose weights may differ, with positive weights."""
     heaviest, best, to, edge = zero, u64(0), i32(NONE), i64(NONE)
     for e in p.outedges:
         w = zero + e.weight
@@ -104,7 +103,7 @@ def match(p, g, matched):
     if t.candidate == p.id:
         low = p if p.id < t.id else t
         high = t if p.id < t.id else p
-        if atomic_cas(low.partner, i32(NONE), i32(high.id)) == NONE:  # else the other one did
+        if atomic_cas(low.partner, i32(NONE), i32(high.id)) == NONE:  # else the other vertex did
             high.partner = i32(low.id)
             low.edge = min(low.edge, high.edge)
             matched.add(low)
@@ -115,7 +114,7 @@ def match(p, g, matched):
 def release(p, again):
     for t in p.nbrs:
         if t.partner < 0 and t.candidate == p.id:
-            if atomic_cas(t.candidate, i32(p.id), i32(NONE)) == p.id:  # of parallel edges one
+            if atomic_cas(t.candidate, i32(p.id), i32(NONE)) == p.id:  # once for parallel edges
                 again.add(t)
 
 
@@ -135,12 +134,12 @@ def match_rounds(g, point, seed, zero, again, matched):
 
 
 def _zero(graph: Graph) -> Any:
-    """Check the weights; give the number 0 of a type that holds them.
+    """Check the weights; returns a 0 of their dtype.
 
     Raises
     ------
     ValueError
-        If one is NaN.
+        If a weight is NaN.
     """
     dtype = np.dtype(graph.edges.weight.dtype)
     if dtype.kind == "f":
@@ -152,40 +151,39 @@ def _zero(graph: Graph) -> Any:
 
 @of_graph_on_one_device
 def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
-    """Find a maximal matching: edges without common ends, to which none can be added.
+    """Find a maximal matching: a set of edges without common ends, to which none can be added.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Directions of edges, and edges from a point to itself, are ignored.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  Directions and self-loops are ignored.
     weighted : bool, default False
-        Prefer heavy edges: the total weight is at least half of that of any matching.  The weights
-        are of any real type, 1 if there are none; edges of weight 0 or less are left out.
-        Otherwise edges are preferred at random, and there are at least half as many as in any
-        matching.
+        Prefer heavy edges: the total weight is at least half of the maximum.  Weights are of any
+        real type, by default 1; edges without positive weight are excluded.  If False, the order of
+        edges is random, and the number of edges is at least half of the maximum.
     seed : int, default 0
-        Of the random order of edges (of equal weight), 0 or more.  The result depends on the graph,
-        ``weighted`` and the seed alone; it is the same on all devices, for any number of threads.
+        Seed of the random order of edges (of equal weight), 0 or more.  The result depends only on
+        the arguments; it is the same on all devices and for any number of threads.
 
     Returns
     -------
     Matching
-        ``partner``, shape (n,), int32, on the graph's device, the point at the other end, -1 where
-        there is none.  ``edges``, shape (size,), int64 ids, ascending: of parallel edges, and the
-        arcs of both directions, the heaviest if ``weighted``, of those the one of smallest id.
-        ``size``, how many edges there are.  ``weight``, their total weight, a Python int or float;
-        their number if not ``weighted``.
+        ``partner``, shape (n,), int32, on the graph's device: the matched point, or -1.  ``edges``,
+        shape (size,), ascending int64 ids: of parallel edges, and of the arcs of both directions,
+        the heaviest if ``weighted``, ties by the smallest id.  ``size``, the number of edges.
+        ``weight``, their total weight, a Python int or float; the number of edges if not
+        ``weighted``.
 
     Raises
     ------
     TypeError
         If ``seed`` is not an integer.
     ValueError
-        If it is negative, or a weight is NaN.
+        If ``seed`` is negative, or a weight is NaN.
 
     Notes
     -----
-    Weights that rise along a path of k edges take k / 2 rounds, one after another.
+    Weights that increase along a path of k edges take k / 2 sequential rounds.
     """
     seed, n = checked_seed(seed), len(graph.points)
     heavy = weighted and "weight" in graph.edges.columns

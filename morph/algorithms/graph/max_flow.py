@@ -1,26 +1,26 @@
 """Maximum flow and minimum cut, by synchronous push-relabel.
 
 A vertex has a height, a lower bound of its distance to the target in the residual network, and an
-excess, which it pushes along residual arcs to vertices that are one lower (Goldberg, Tarjan 1988).
-A pulse is three steps: all active vertices push; those that keep some excess find the height above
-their lowest residual neighbour; the heights are set (after Baumstark, Blelloch, Shun, ESA 2015).
-Heights do not change while excess is pushed, so of an arc and its reverse only one is used, and the
-result depends neither on the device nor on the number of threads.
+excess, which it pushes along residual arcs to vertices one level lower (Goldberg, Tarjan 1988).  A
+pulse has three steps: all active vertices push; vertices with remaining excess find the height
+above their lowest residual neighbour; the heights are set (after Baumstark, Blelloch, Shun, ESA
+2015).  Heights are constant during the push step, so only one of an arc and its reverse is used,
+and the result depends neither on the device nor on the number of threads.
 
-Heights are replaced by exact distances, by a breadth-first search from the target, when the work
-since the last search is that of a search.  The work is the number of arcs read to raise heights,
-and some for each pulse, as in most pulses few vertices climb, which a search would lift at once.
-Vertices that do not reach the target then have no height, and are not active.  A test for heights
-without a vertex (the gap rule) would find some of these earlier, but saves few pulses.
+Global relabelling: a breadth-first search from the target replaces heights by exact distances when
+the work since the last search reaches the work of a search.  The work is the number of arcs read to
+raise heights, plus a constant per pulse, as few vertices rise in most pulses.  Vertices that do not
+reach the target then have no height, and are not active.  The gap rule would find some of them
+earlier, but saves few pulses.
 
-Flow is pushed twice.  First to the sink: in the end no vertex with excess reaches it, and the
-vertices that do not are the source side of a minimum cut, of all minimum cuts the one with the most
-vertices on that side.  Then the excess that is left is pushed back, to the source.
+Flow is pushed in two phases.  First to the sink: at the end, the vertices that do not reach the
+sink are the source side of a minimum cut, the largest of all minimum cuts.  Then the remaining
+excess is pushed back to the source.
 
-The network has an arc for each edge, and one for its reverse unless an edge of opposite direction,
-such as the other arc of an undirected edge, serves as that.  Edges into the source and out of the
-sink have no capacity, others at most one more than the flow can be, so that sums fit.  Work:
-O(n^2 m) at most.  One launch.
+The network has an arc for each edge, and a reverse arc unless an edge of opposite direction, such
+as the other arc of an undirected edge, serves as the reverse.  Edges into the source and out of the
+sink have capacity 0, others at most 1 more than the largest possible flow, to avoid overflow.
+Work: O(n^2 m) at most.  One launch.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from morph.prelude import atomic_add, atomic_min, bool_, i32, i64
 from morph.runtime.arrays import all_true
 
 INFINITY = 2**31 - 1
-LIMIT = 2**62 - 1  # flows are below it, so that an arc and its reverse together fit int64
-VISIT = 6  # the work for a vertex, in arcs
-PULSE = 2000  # the work for a pulse, which is mostly that of its barriers
+LIMIT = 2**62 - 1  # flows are smaller, so that the sum of an arc and its reverse fits int64
+VISIT = 6  # work per vertex, in arcs
+PULSE = 2000  # work per pulse, mostly of its barriers
 
 
 class Flow(NamedTuple):
     """Result of `max_flow`.
 
-    ``value``, an int; ``flow``, shape (m,), int64, of each edge; ``cut``, shape (n,), bool, the
-    source side of a minimum cut.
+    ``value``, an int; ``flow``, shape (m,), int64, per edge; ``cut``, shape (n,), bool, the source
+    side of a minimum cut.
     """
 
     value: int
@@ -78,7 +78,7 @@ def saturate(p):
 
 @kernel
 def climb(p, height, then):
-    """Find the vertices that can push to this one."""
+    """Find the vertices that can push to this vertex."""
     for a in p.outedges:
         t = a.dst
         if t.height > height and a.back.residual > 0:
@@ -94,7 +94,7 @@ def activate(p, active):
 
 @kernel
 def push(p, reached, kept):
-    """Push excess to lower vertices, beginning at the arc of the last push."""
+    """Push excess to lower vertices, starting at the arc of the last push."""
     x, k, lower = p.excess, p.current, p.height - 1
     for a in p.outedges[k:]:
         t = a.dst
@@ -128,8 +128,8 @@ def find_height(p, state):
 
 @kernel
 def gather(p, target, active):
-    """Add what was pushed here to the excess."""
-    if p.excess == 0 and p.id != target:  # a vertex that kept some is listed by `rise`
+    """Add the received flow to the excess."""
+    if p.excess == 0 and p.id != target:  # `rise` lists vertices with remaining excess
         active.add(p)
     p.excess += p.gain
     p.gain = 0
@@ -158,7 +158,7 @@ def relabel(g, target, now, then, active):
 
 @program
 def route(g, target, active, reached, kept, state, most):
-    """Push excess until none can reach the target."""
+    """Push excess until no active vertex reaches the target."""
     state.work = 0
     relabel(g, target, reached, kept, active)
     while not active.empty:
@@ -178,7 +178,7 @@ def route(g, target, active, reached, kept, state, most):
 
 @kernel
 def mark(p, unused):
-    """Mark the source side; list the vertices whose excess is to be returned."""
+    """Mark the source side; list the vertices whose excess must return to the source."""
     p.cut = p.height == INFINITY
     if p.cut and p.excess > 0:
         unused.add(p)
@@ -198,12 +198,12 @@ def find_flow(g, source, sink, active, reached, kept, state, most):
 
 
 def _capacities(graph: Graph, name: str, pick: Any) -> Any:
-    """Give the capacities of these edges as int64; 1 if the graph has no weights.
+    """Return the capacities of these edges as int64; 1 if the graph has no weights.
 
     Raises
     ------
     TypeError, ValueError
-        If they are no integers, or one is negative.
+        If they are not integers, or one is negative.
     """
     xp, columns = graph.device.xp, graph.edges.columns
     if not isinstance(name, str):
@@ -230,24 +230,24 @@ def _capacities(graph: Graph, name: str, pick: Any) -> Any:
 
 
 def _total(capacity: Any) -> int:
-    """Add up without overflow."""
+    """Return the sum as a Python integer."""
     return (int((capacity >> 32).sum()) << 32) + int((capacity & 0xFFFFFFFF).sum())
 
 
 def _reverses(xp: Any, n: int, src: Any, dst: Any) -> Any:
-    """Pair edges with edges of the opposite direction: the first ones, the second ones, and so on.
+    """Pair edges with edges of the opposite direction, parallel edges in order.
 
     Returns
     -------
     array of int64
-        The position of each edge's partner, -1 if it has none.
+        The position of each edge's partner, or -1.
     """
     keys = xp.minimum(src, dst).astype(np.int64) * (2 * n)
     keys += 2 * xp.maximum(src, dst).astype(np.int64) + (src > dst)
     order = argsort(keys)
     keys = keys[order]
     down = xp.flatnonzero(keys & 1)
-    behind = xp.searchsorted(keys, keys[down])  # the edges upwards of these ends are before it
+    behind = xp.searchsorted(keys, keys[down])  # end of the upward edges of these ends
     mate = xp.searchsorted(keys, keys[down] - 1) + down - behind
     paired = mate < behind
     up, down = order[mate[paired]], order[down[paired]]
@@ -257,7 +257,7 @@ def _reverses(xp: Any, n: int, src: Any, dst: Any) -> Any:
 
 
 def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, Any]:
-    """Make the residual network of edges; give it and the arcs of the edges."""
+    """Make the residual network of edges; returns it and the arcs of the edges."""
     xp, n, m = graph.device.xp, len(graph.points), len(src)
     back = _reverses(xp, n, src, dst)
     alone = xp.flatnonzero(back < 0)
@@ -286,12 +286,12 @@ def _network(graph: Graph, src: Any, dst: Any, capacity: Any) -> tuple[Graph, An
 
 
 def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> Any:
-    """Give capacities without those that no flow needs; all are above it by one at most.
+    """Limit capacities to at most 1 more than the largest possible flow; 0 for useless edges.
 
     Raises
     ------
     OverflowError
-        If the flow out of the source may be too large.
+        If the flow out of the source may overflow.
     """
     xp, (src, dst) = graph.device.xp, edges
     capacity = xp.where((dst == source) | (src == sink), 0, capacity)
@@ -302,7 +302,7 @@ def _useful(graph: Graph, source: int, sink: int, edges: Any, capacity: Any) -> 
             f"the edges from {source} and those to {sink} have capacities for a flow of"
             f" {LIMIT} or more: it may not fit int64"
         )
-    return xp.minimum(capacity, total + 1)  # no minimum cut has an edge of this capacity
+    return xp.minimum(capacity, total + 1)  # not in a minimum cut
 
 
 def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Flow:
@@ -327,40 +327,40 @@ def _solve(graph: Graph, source: int, sink: int, capacity: Any, pick: Any) -> Fl
 
 @of_graph_on_one_device
 def max_flow(graph: Graph, source: int, sink: int, *, capacity: str = "weight") -> Flow:
-    """Find a maximum flow from ``source`` to ``sink``, and a minimum cut between them.
+    """Compute a maximum flow from ``source`` to ``sink``, and a minimum cut between them.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.  Each edge carries flow along its direction, up to its capacity; an edge of
         an undirected graph (``directed=False``) in either direction.
     source, sink : int
         Ids or labels of two vertices.
     capacity : str
-        The column of the edges with their capacities: integers, 0 or more.  1 if this is
-        ``"weight"`` and edges have no weights.
+        Column of the edges with their capacities: integers, 0 or more.  With ``"weight"`` and no
+        weights, all capacities are 1.
 
     Returns
     -------
     Flow
-        ``value``, an int, exact: how much flows from ``source`` to ``sink``.  ``flow``, shape (m,),
-        int64, by the ids of edges: 0 or more, 0 for deleted edges and those from a point to itself;
-        an undirected edge without parallel edges has flow on one of its two arcs at most.
-        ``cut``, shape (n,), bool: the points that cannot reach the sink when this flow is used; the
-        capacities of the edges from them to the other points add up to ``value``.  Of all minimum
-        cuts this one has the most points on the side of the source.  Arrays are on the graph's
-        device.  The result does not depend on the number of threads.
+        ``value``, an int, exact: the flow from ``source`` to ``sink``.  ``flow``, shape (m,),
+        int64, indexed by edge id: 0 or more, 0 for deleted edges and self-loops; an undirected edge
+        without parallel edges has flow on at most one of its two arcs.  ``cut``, shape (n,), bool:
+        the points that do not reach the sink in the residual network; the total capacity of edges
+        from them to the other points is ``value``.  Of all minimum cuts, this one has the most
+        points on the source side.  Arrays are on the graph's device.  The result does not depend on
+        the number of threads.
 
     Raises
     ------
     TypeError
-        If a capacity or a vertex is not an integer; scale capacities that are fractions.
+        If a capacity or a vertex is not an integer; fractional capacities must be scaled.
     ValueError
         If a capacity is negative, there is no such column, ``source`` or ``sink`` is not a vertex,
-        or both are one.
+        or they are equal.
     OverflowError
-        If the edges from ``source``, each with the capacity of all edges to ``sink`` at most, have
-        capacities of 2**62 - 1 or more together.
+        If the capacities of the edges from ``source``, each limited to the total capacity into
+        ``sink``, have a sum of 2**62 - 1 or more.
     """
     start, end = vertex_id(graph, source, "source"), vertex_id(graph, sink, "sink")
     if start == end:

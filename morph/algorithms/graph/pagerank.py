@@ -1,10 +1,10 @@
-"""PageRank by pulling along in-edges.
+"""PageRank by power iteration, pulling along in-edges.
 
-``rank(v) = (1 - d) * jump(v) + d * (sum of rank(u) * w(u, v) / w(u) over edges u -> v + dangling *
-jump(v))``, where ``w(u)`` is the weight of all edges from u, ``dangling`` the rank of the points
-where that is 0, and ``jump``, of sum 1, tells where a walker goes who follows no edge (Page, Brin,
-Motwani, Winograd 1999; Unnikrishnan et al., Falcon, figure 33).  Each iteration reads every in-edge
-once: O(n + m).
+``rank(v) = d * sum of rank(u) * w(u, v) / out(u) over edges u -> v + (1 - d + d * dangling) *
+jump(v)``, where d is the damping, ``out(u)`` the out-strength of u (the weight of all its
+out-edges), ``dangling`` the rank of all points of out-strength 0, and ``jump`` the teleport vector,
+of sum 1 (Page, Brin, Motwani, Winograd 1999; Unnikrishnan et al., Falcon, figure 33).  An iteration
+reads every in-edge once: O(n + m).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph, results
+from morph.algorithms.graph.arguments import early_results, live_edges, of_graph
 from morph.algorithms.graph.workspace import workspace
 from morph.data.conversion import as_integer, number, truth
 from morph.data.scalars import Scalars
@@ -28,7 +28,7 @@ from morph.runtime.arrays import all_true
 
 
 class PageRank(NamedTuple):
-    """Result of `pagerank`: ``rank``, shape (n,), of sum 1; ``iterations``; ``error``."""
+    """Result of `pagerank`: ``rank``, shape (n,), with sum 1; ``iterations``; ``error``."""
 
     rank: Any
     iterations: int
@@ -41,33 +41,41 @@ class _Programs(NamedTuple):
     iterate_reversed: Any
 
 
+class _Variant(NamedTuple):
+    """A program, and the data that it needs in addition to ranks and contributions."""
+
+    program: Any
+    columns: Mapping[str, Any] = {}  # of the points: dtype and initial value
+    arriving: Any = None  # column of the edges: weight of the reverse edge
+
+
 def _kernels(real: Any, part: Any) -> Any:
-    """The kernels for types of ranks and of what edges get; sums are of double precision."""
+    """The kernels for dtypes of ranks and of contributions; sums are in double precision."""
 
     @func
-    def share(p, out, rank, before, totals):
-        """Return what a point gives along each out-edge; its rank if it has none.
+    def contribution(p, out, rank, before, totals):
+        """Return rank / out-strength, or the rank of a point of out-strength 0.
 
-        Adds to ``totals.moved`` the change of its rank (``before`` is what it gave before), and to
-        ``totals.loose`` the rank of a point without out-edges.
+        Adds the change of the rank to ``totals.change`` (``before`` is the last contribution), and
+        the rank of a point of out-strength 0 to ``totals.dangling``.
         """
         if out > 0.0:
             given = part(rank / out)
-            atomic_add(totals.moved, abs(f64(given) - before) * out)
+            atomic_add(totals.change, abs(f64(given) - before) * out)
             return given
         given = part(rank)
-        atomic_add(totals.moved, abs(f64(given) - before))
-        atomic_add(totals.loose, rank)
+        atomic_add(totals.change, abs(f64(given) - before))
+        atomic_add(totals.dangling, rank)
         return given
 
     @func
-    def jumped(p, base):
+    def teleport(p, base):
         if hasattr(p, "jump"):
             return base * p.jump
         return base
 
     @kernel
-    def begin(p, given, totals):
+    def initialise(p, given, totals):
         out = 0.0
         if hasattr(p, "out"):
             for e in p.outedges:
@@ -75,75 +83,77 @@ def _kernels(real: Any, part: Any) -> Any:
             p.out = out
         else:
             out = f64(p.out_degree)
-        given[p] = share(p, out, f64(p.rank), 0.0, totals)
+        given[p] = contribution(p, out, f64(p.rank), 0.0, totals)
 
     @kernel
     def pull(p, given, after, totals, base, damping):
         total = 0.0
         for t in p.innbrs:
             total += given[t]
-        rank = jumped(p, base) + damping * total
-        after[p] = share(p, f64(p.out_degree), rank, f64(given[p]), totals)
+        rank = teleport(p, base) + damping * total
+        after[p] = contribution(p, f64(p.out_degree), rank, f64(given[p]), totals)
 
     @kernel
     def pull_weighted(p, given, after, totals, base, damping):
         total = 0.0
         for e in p.inedges:
             total += given[e.src] * e.weight
-        after[p] = share(p, p.out, jumped(p, base) + damping * total, f64(given[p]), totals)
+        rank = teleport(p, base) + damping * total
+        after[p] = contribution(p, p.out, rank, f64(given[p]), totals)
 
     @kernel
     def pull_reversed(p, given, after, totals, base, damping):
         total = 0.0
         for e in p.outedges:
             total += given[e.dst] * e.arriving
-        after[p] = share(p, p.out, jumped(p, base) + damping * total, f64(given[p]), totals)
+        rank = teleport(p, base) + damping * total
+        after[p] = contribution(p, p.out, rank, f64(given[p]), totals)
 
     @kernel
-    def end(p, given):
+    def finish(p, given):
         out = p.out if hasattr(p, "out") else f64(p.out_degree)
         p.rank = real(f64(given[p]) * out if out > 0.0 else given[p])
 
-    return begin, (pull, pull_weighted, pull_reversed), end
+    return initialise, (pull, pull_weighted, pull_reversed), finish
 
 
-def _iterating(begin: Any, pull: Any, end: Any) -> Any:
-    """The program of all steps; a step replaces what points give, in the other of two columns."""
+def _iterating(initialise: Any, pull: Any, finish: Any) -> Any:
+    """The program of all iterations; contributions are double-buffered."""
 
     @program
     def step(g, given, after, totals, jump, damping):
-        base = (1 - damping + damping * totals.loose) * jump
-        totals.loose = 0.0
-        totals.moved = 0.0
+        base = (1 - damping + damping * totals.dangling) * jump
+        totals.dangling = 0.0
+        totals.change = 0.0
         foreach(g.points, pull, given, after, totals, base, damping)
 
     @program
     def iterate(g, totals, jump, damping, tolerance, most):
-        totals.loose = 0.0
-        foreach(g.points, begin, g.points.given, totals)
+        totals.dangling = 0.0
+        foreach(g.points, initialise, g.points.given, totals)
         done = 0
         while True:
             step(g, g.points.given, g.points.after, totals, jump, damping)
             done += 1
-            if done == most or totals.moved < tolerance:
-                foreach(g.points, end, g.points.after)
+            if done == most or totals.change < tolerance:
+                foreach(g.points, finish, g.points.after)
                 return done
             step(g, g.points.after, g.points.given, totals, jump, damping)
             done += 1
-            if done == most or totals.moved < tolerance:
-                foreach(g.points, end, g.points.given)
+            if done == most or totals.change < tolerance:
+                foreach(g.points, finish, g.points.given)
                 return done
 
     return iterate
 
 
 def _programs(real: Any, part: Any) -> _Programs:
-    """The programs for types of ranks and of what edges get."""
-    begin, pulls, end = _kernels(real, part)
-    return _Programs(*(_iterating(begin, pull, end) for pull in pulls))
+    """The programs for dtypes of ranks and of contributions."""
+    initialise, pulls, finish = _kernels(real, part)
+    return _Programs(*(_iterating(initialise, pull, finish) for pull in pulls))
 
 
-# by what single precision can hold: weights, and what is given for a unit of one, may be far from 1
+# with weights, contributions are doubles: out-strengths may exceed the range of single precision
 DOUBLE, SINGLE, MIXED = _programs(f64, f64), _programs(f32, f32), _programs(f32, f64)
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
@@ -159,42 +169,43 @@ def pagerank(
     weighted: bool = False,
     dtype: Any = np.float64,
 ) -> PageRank:
-    """Rank the points by the links into them.
+    """Compute the PageRank of every point.
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
-        On any device.  Parallel edges count each.
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
+        On any device.  Each parallel edge counts.
     damping : float
-        Probability of following a link, from 0 to 1.
+        Probability of following an edge, from 0 to 1.
     tolerance : float, optional
-        Stop when the ranks change by less than this in sum: 1e-9, or 1e-6 in single precision.
+        Stop when the L1 change of the ranks in an iteration is below this: by default 1e-9, or 1e-6
+        in single precision.
     iterations : int
-        Stop after this many.
+        Largest number of iterations.
     personalization : array, shape (n,), optional
-        Where a walker goes who follows no link, relative to the others; everywhere alike by
-        default.
+        Teleport vector up to a factor: relative probabilities of the points after a jump, by
+        default uniform.
     weighted : bool
-        Follow a link in proportion to its ``weight``, 1 if there are none, not all alike.
+        Follow an edge with a probability in proportion to its ``weight`` (1 without weights).
     dtype : dtype
-        Of the ranks: float64 or float32.  In single precision half as much memory is read; a rank
-        is then right to some 1e-6 of itself, and a tolerance below 1e-7 may never be met.
+        Of the ranks: float64 or float32.  Single precision halves the memory traffic; the relative
+        error of a rank is then about 1e-6, and a tolerance below 1e-7 may never be reached.
 
     Returns
     -------
     PageRank
-        ``rank``, of ``dtype``, on the graph's device, of parts in a `PartitionedArray`, 0 for
-        deleted points; ``error``, the last change in sum: ``tolerance`` or more if the iterations
-        did not suffice.
+        ``rank``, of ``dtype``, on the graph's device (with parts, a `PartitionedArray`), 0 for
+        deleted points; ``error``, the L1 change of the last iteration: at least ``tolerance`` if
+        the iterations did not suffice.
 
     Raises
     ------
     TypeError
-        If an argument is no number, or ``personalization`` no array of numbers.
+        If an argument is not a number, or ``personalization`` not an array of numbers.
     ValueError
-        If ``dtype`` is another, ``damping`` is outside 0 to 1, ``tolerance`` is negative,
-        ``iterations`` below 1, or if weights or ``personalization`` are missing, negative, not
-        finite, or not one for each.
+        If ``dtype`` is unsupported, ``damping`` is outside [0, 1], ``tolerance`` is negative,
+        ``iterations`` is below 1, or if weights or values of ``personalization`` are missing,
+        negative or not finite.
     """
     try:
         kind = np.dtype(dtype)
@@ -214,53 +225,50 @@ def pagerank(
         raise ValueError(f"damping is from 0 to 1, not {damping}")
     if not (tolerance >= 0 and iterations >= 1):
         raise ValueError(f"tolerance {tolerance} and iterations {iterations} must be positive")
-    jump = _jump(graph, personalization)
-    weighted = weighted and "weight" in graph.edges.columns
+    jump = _teleport_vector(graph, personalization)
     limits = float(damping), float(tolerance), iterations
-    if weighted:
-        return _weighted(graph, programs, kind, jump, limits)
-    return _iterate(graph, programs.iterate, kind, jump, limits)
+    if weighted and "weight" in graph.edges.columns:
+        return _iterate(graph, _weighted(graph, programs), kind, jump, limits)
+    return _iterate(graph, _Variant(programs.iterate), kind, jump, limits)
 
 
-def _weighted(graph: Any, programs: _Programs, kind: Any, jump: Any, limits: Any) -> PageRank:
-    """Rank by weights; undirected graphs in parts pull along out-edges, having no in-edges."""
+def _weighted(graph: Any, programs: _Programs) -> _Variant:
+    """Select the variant for weights; undirected partitioned graphs pull along out-edges."""
     _check_weights(graph)
-    arriving = _reverse_weights(graph)
     columns = dict.fromkeys(("out", "given", "after"), (f64, 0.0))
+    arriving = _reverse_weights(graph)
     if arriving is None:
-        return _iterate(graph, programs.iterate_weighted, kind, jump, limits, columns)
-    run = programs.iterate_reversed
-    return _iterate(graph, run, kind, jump, limits, columns, arriving)
+        return _Variant(programs.iterate_weighted, columns)
+    return _Variant(programs.iterate_reversed, columns, arriving)
 
 
-def _iterate(
-    graph: Any, run: Any, kind: Any, jump: Any, limits: Any,
-    columns: Mapping[str, Any] | None = None, arriving: Any = None,
-) -> PageRank:  # fmt: skip
-    """Run a program; ``limits`` are damping, tolerance, iterations; ``arriving`` is of edges."""
+def _iterate(graph: Any, variant: _Variant, kind: Any, jump: Any, limits: Any) -> PageRank:
+    """Run a variant; ``kind`` is the dtype, ``limits`` are damping, tolerance and iterations."""
+    arriving = variant.arriving
     edges = None if arriving is None else {"arriving": (arriving.dtype, 0)}
-    alike = isinstance(jump, float)
-    names = ["rank", "given", "after"] + ([] if alike else ["jump"])
-    points: dict[str, Any] = dict.fromkeys(names, (kind, 0.0)) | dict(columns or {})
-    if alike:
+    uniform = isinstance(jump, float)
+    names = ["rank", "given", "after"] + ([] if uniform else ["jump"])
+    points: dict[str, Any] = dict.fromkeys(names, (kind, 0.0)) | dict(variant.columns)
+    if uniform:
         points["rank"] = kind, jump
 
     def make() -> list[Any]:
-        return [Scalars(graph, loose=0.0, moved=0.0)]
+        return [Scalars(graph, dangling=0.0, change=0.0)]
 
     with workspace(graph, "pagerank", make, edges, **points) as (totals,):
         if arriving is not None:
             graph.edges.arriving[live_edges(graph)] = arriving
-        if not alike:
+        if not uniform:
             graph.points.jump[:] = graph.points.rank[:] = jump
-        with graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext():
-            done = run(graph, totals, jump if alike else 1.0, *limits)
-        (rank,) = results(graph, "rank")
-        return PageRank(rank, done, float(totals.moved))
+        by_tiles = graph.sums_by_tiles() if isinstance(graph, Graph) else nullcontext()
+        with by_tiles, early_results(graph, "rank") as found:
+            done = variant.program(graph, totals, jump if uniform else 1.0, *limits)
+        (rank,) = found.arrays()
+        return PageRank(rank, done, float(totals.change))
 
 
-def _jump(graph: Graph, personalization: Any) -> Any:
-    """Give where walkers jump, of sum 1 over the live points: shape (n,), or one number for all."""
+def _teleport_vector(graph: Graph, personalization: Any) -> Any:
+    """Return the teleport vector: shape (n,), sum 1 over the live points; a number if uniform."""
     n, live = len(graph.points), graph.points.live
     if personalization is None and live == n:
         return 1 / max(n, 1)
@@ -287,9 +295,9 @@ def _jump(graph: Graph, personalization: Any) -> Any:
 
 
 def _reverse_weights(graph: Graph | PartitionedGraph) -> Any:
-    """Give the weight of the reverse of each live edge, on the host.
+    """Return the weight of the reverse of each live edge, on the host.
 
-    None for graphs with in-edges, which parts that are not directed do not have.
+    None for graphs with in-edges, i.e. all except undirected partitioned graphs.
     """
     if not isinstance(graph, PartitionedGraph) or graph.directed:
         return None

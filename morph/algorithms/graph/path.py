@@ -1,7 +1,7 @@
-"""A path of a shortest-path tree, as the arrays of its vertices and edges.
+"""A path of a shortest-path tree, as arrays of its vertices and edges.
 
-One thread follows the predecessors from the target, first to count them.  Then every edge of the
-path is looked up at the same time.
+One thread follows the predecessors from the target, first to count them.  Then all edges of the
+path are looked up in parallel.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def list_vertices(scalars, target, before, steps):
 
 @kernel
 def find_edge(step, g, steps):
-    """Find the edge from the vertex before: the lightest of parallel edges, of these the first."""
+    """Find the edge from the previous vertex: the lightest of parallel edges, ties by order."""
     step.edge = -1
     if step.id > 0:
         found = None
@@ -64,18 +64,18 @@ def find_edge(step, g, steps):
 
 
 def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Path:
-    """Give the path to a vertex in a shortest-path tree, the result of `bfs` or `sssp`.
+    """Return the path to a vertex in a shortest-path tree, the result of `bfs` or `sssp`.
 
     Parameters
     ----------
     graph : Graph
-        On which the result was found; not in parts.
+        Graph of the result; not partitioned.
     found : Bfs, Sssp or any tuple with ``distance`` and ``predecessor``
-        `sssp` gives predecessors with ``predecessors=True``.
+        `sssp` computes predecessors with ``predecessors=True``.
     target : int
-        Id of a vertex, or its label.
+        Id or label of a vertex.
     row : int, optional
-        If the result has a row for each of several sources, the number of the row.
+        Row of the result, if it has one for each of several sources.
 
     Returns
     -------
@@ -84,10 +84,10 @@ def path(graph: Graph, found: Any, target: int, *, row: int | None = None) -> Pa
     Raises
     ------
     TypeError
-        If ``target`` or ``row`` is not an integer, or the graph is in parts.
+        If ``target`` or ``row`` is not an integer, or the graph is partitioned.
     ValueError
         If ``target`` is not a vertex or not reachable, if the result has no such row or no
-        predecessors, or is none of this graph.
+        predecessors, or does not belong to this graph.
     """
     graph = as_graph(graph)
     with graph._lock:
@@ -128,7 +128,7 @@ def _traced(graph: Graph, before: Any, end: int) -> Path:
 
 
 def edges_along(graph: Graph, vertices: Any) -> Any:
-    """Give the ids of edges that lead from each of these vertices to the next."""
+    """Return the ids of the edges between consecutive vertices."""
     steps = Table("steps", graph.device, vertex=i32, edge=i64)
     steps.extend(vertex=vertices)
     return _edges_of(graph, steps)

@@ -1,4 +1,4 @@
-"""Simple graphs with sorted rows, whose vertices are ranked: pairs of vertices, binary search."""
+"""Simple graphs of ranked vertices, with sorted rows: distinct pairs, binary search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def end_of(p):
 
 @func
 def find(ends, w, begin, end):
-    """Give the first place from ``begin`` to ``end`` whose value is ``w`` or more."""
+    """Return the first position in [begin, end) with a value of at least ``w``."""
     size = end - begin
     while size > 0:
         half = (size + 1) >> 1
@@ -30,20 +30,20 @@ def find(ends, w, begin, end):
 
 
 def live_ends(graph: Graph) -> tuple[Any, Any]:
-    """Give the ends of the edges between live points."""
+    """Return the ends of the edges between live points."""
     pick, m = live_edges(graph), len(graph.edges)
     return graph.edges.src.array[:m][pick], graph.edges.dst.array[:m][pick]
 
 
 def degrees(graph: Graph) -> Any:
-    """Give the degrees of all points, out and in together."""
+    """Return the total degrees (out plus in) of all points."""
     xp, n = graph.device.xp, len(graph.points)
     src, dst = live_ends(graph)
     return bincount(xp, src, n) + bincount(xp, dst, n)
 
 
 def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
-    """Give the order of vertices by a key; and the pairs of ranks that edges join, ascending.
+    """Return the order of vertices by a key, and the ascending pairs of ranks of adjacent vertices.
 
     Returns
     -------
@@ -67,11 +67,11 @@ def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
 
 
 def sorted_rows(graph: Graph, n: int, low: Any, high: Any) -> Graph:
-    """Make the graph of both arcs of these pairs.
+    """Make the graph with both arcs of these pairs.
 
-    A row has the neighbours of lower ranks, ascending, then those of higher ones.  A point has
-    the columns ``first``, the first arc of its row, and ``below``, the number of its neighbours of
-    lower ranks; an arc has ``end``, the number of its target.
+    A row has the neighbours of lower rank, ascending, then those of higher rank.  Points have the
+    columns ``first``, the first arc of the row, and ``below``, the number of neighbours of lower
+    rank; arcs have ``end``, the target.
     """
     xp = graph.device.xp
     ends = xp.concatenate([high, low]), xp.concatenate([low, high])

@@ -2,20 +2,19 @@
 
 Near-far, delta-stepping with two buckets (`morph.operators.bucket_queue`): the out-edges of the
 vertices in the near bucket are relaxed until it is empty; then all distances up to the limit are
-final, and the limit grows by delta.  The key of an entry is the distance at which it was enqueued:
-an entry is stale, and is dropped, if the distance of its vertex has fallen since; so a vertex is
-expanded once per distance.  Delta is 32 times the mean weight over the mean degree.  Below the
-limit relaxation is label-correcting.
+final, and the limit increases by delta.  The key of an entry is the distance at which it was
+enqueued: an entry is stale, and is dropped, if the distance of its vertex has decreased since; so a
+vertex is expanded once per distance.  Delta is 32 times the mean weight over the mean degree.
+Below the limit, relaxation is label-correcting.
 
-In dense graphs most edges are heavy: they lead beyond the limit.  There `dense_phase` comes first,
-with a smaller delta.  Its buckets relax only light edges; heavy edges are relaxed when their source
-is settled (Meyer, Sanders, J. Algorithms 2003), so that expanding a vertex too early reads the
-weight of a heavy edge, but not the distance of its target.  Heavy edges are relaxed by push from
-the settled vertices, or, if weights are symmetric and the unsettled vertices have fewer than twice
-as many edges, by pull into these (Chakaravarthy et al., IPDPS 2014).  Near-far continues when less
-than a 16th of the edges are left.
-
-Work: O(n + m), and the edges of vertices that are expanded more than once.
+In dense graphs most edges are heavy, i.e. lead beyond the limit.  For these, `dense_phase` runs
+first, with a smaller delta.  Its buckets relax only light edges; heavy edges are relaxed when their
+source is settled (Meyer, Sanders, J. Algorithms 2003), so that expanding a vertex too early reads
+the weight of a heavy edge, but not the distance of its target.  Heavy edges are pushed from the
+settled vertices, or, if weights are symmetric and the unsettled vertices have fewer than twice as
+many edges, pulled by the latter (Chakaravarthy et al., IPDPS 2014).  Near-far continues when less
+than a 16th of the edges remain.
+Work: O(n + m), plus the edges of vertices that are expanded more than once.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import (
     batch_size,
+    early_results,
     live_edges,
     of_graph,
     pieces,
@@ -64,7 +64,7 @@ NO_TARGETS = np.zeros(0, np.int32)
 class Sssp(NamedTuple):
     """Result of `sssp`: ``distance`` and ``predecessor`` (int32, or None).
 
-    Shape (n,); (k, n) of ``rows``.
+    Shape (n,), or (k, n) with ``rows``.
     """
 
     distance: Any
@@ -72,13 +72,13 @@ class Sssp(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What the kernels of a search use, as a bundle."""
+    """The objects of a search, as a bundle."""
 
     graph: Any
-    targets: Any  # vertices; the search stops when all of these are settled
+    targets: Any  # vertices; the search stops when all of them are settled
     unsettled: Any  # flag: a target is not settled
     overflowed: Any  # flag: a distance overflowed or exceeded `most`
-    most: Any  # the largest distance allowed: of the type, or the cutoff
+    most: Any  # the largest valid distance: of the dtype, or the cutoff
 
 
 @kernel
@@ -184,7 +184,7 @@ def enqueue(p, bucket):
 
 @program
 def dense_phase(s, queue, limit, buckets, pulls):
-    """Delta-stepping until few edges are left; returns the limit of the near bucket then."""
+    """Delta-stepping until few edges remain; returns the limit of the near bucket."""
     step, low, most, left = limit, limit - limit - 1, s.most, i64(len(s.graph.edges))
     while buckets > 0 and not queue.near.empty:
         relax_bucket(s, queue.near, queue.next_near, limit)
@@ -237,33 +237,33 @@ def sssp(
     predecessors: bool = False,
     rows: bool = False,
 ) -> Sssp:
-    """Find the length of a shortest path from ``source`` to every point.
+    """Compute the length of a shortest path from ``source`` to every point.
 
     Parameters
     ----------
-    graph : Graph or PartitionedGraph, or what `Graph.of` takes
-        On any device, with edge weights of any real type, 1 if it has none; out-edges are followed.
+    graph : Graph or PartitionedGraph, or an argument of `Graph.of`
+        On any device, with edge weights of any real type, by default 1; paths follow out-edges.
     source : int or array of int
-        Id or label of a vertex, or several: distances are those from the nearest source, or, if
-        ``rows``, from each of them.
+        Id or label of a vertex, or several: distances are from the nearest source, or, with
+        ``rows``, from each source.
     targets : int or array of int, optional
-        Stop when the distances of these vertices are final.  Vertices that are not settled by then
-        count as unreachable.
+        Stop when the distances of these vertices are final.  Vertices not settled by then count as
+        unreachable.
     cutoff : number, optional
-        Vertices farther than this count as unreachable.
+        Vertices at larger distances count as unreachable.
     predecessors : bool
-        Whether to find ``predecessor``, which takes one more pass over the edges.
+        Whether to compute ``predecessor``, by one more pass over the edges.
     rows : bool
-        Find the distances from each of the ``k`` sources: row ``i`` is that of ``source[i]``.
+        Compute the distances from each of the ``k`` sources: row ``i`` is for ``source[i]``.
 
     Returns
     -------
     Sssp
-        On the graph's device, shape (n,), or (k, n) if ``rows``; distances of a graph in parts in a
+        On the graph's device, shape (n,), or (k, n) with ``rows``; with parts, distances are a
         `PartitionedArray`, shape (n,).
-        ``distance``: int64 for integer weights, float32 for float16, else of the weights' type;
-        unreachable is the largest int64, or infinity.
-        ``predecessor``, int32: the parent in a shortest-path tree, -1 at sources and unreachable
+        ``distance``: int64 for integer weights, float32 for float16, else the dtype of the weights;
+        for unreachable vertices the largest int64, or infinity.
+        ``predecessor``, int32: the parent in a shortest-path tree, -1 for sources and unreachable
         vertices; None unless ``predecessors``.
 
     Raises
@@ -273,7 +273,7 @@ def sssp(
     ValueError
         If a source or target is not a vertex, or a weight is negative or NaN.
     OverflowError
-        If the distance of a reachable vertex does not fit its type.
+        If the distance of a reachable vertex overflows.
     """
     predecessors = truth(predecessors, "predecessors")
     rows = truth(rows, "rows")
@@ -300,7 +300,7 @@ def sssp(
 
 
 def _hops(graph: Graph, starts: Any, cutoff: float | None, predecessors: bool, rows: bool) -> Sssp:
-    """Solve with unit weights, by `bfs`; targets are ignored, all vertices are settled."""
+    """Solve with unit weights, by `bfs`; ignores targets and settles all vertices."""
     found = bfs(graph, starts, cutoff=None if cutoff is None else int(min(cutoff, NONE)), rows=rows)
     distance = _with_infinity(results_device(graph), found.distance, -1)
     return Sssp(distance, found.predecessor if predecessors else None)
@@ -310,7 +310,7 @@ def _solved(
     graph: Graph, starts: Any, target_ids: Any, cutoff: float | None, predecessors: bool,
     weights: Weights, hope: bool = False,
 ) -> Sssp | None:  # fmt: skip
-    """Solve with one type of distances; returns None if ``hope`` and they do not fit."""
+    """Solve with one dtype of distances; with ``hope``, returns None on overflow."""
     weight, dtype, delta, equal = weights
     far, most, cuts = _limits(dtype, cutoff, hope)
     real = dtype.kind == "f"
@@ -343,8 +343,9 @@ def _solved(
         if dense:
             pulls = equal and not graph.directed
             limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
-        limit = search(work, queue, limit)
-        if limit < last:  # stopped at the targets: larger distances are not final
+        with early_results(graph, "dist") as copied:
+            limit = search(work, queue, limit)
+        if limit < last:  # stopped early at the targets: larger distances are not final
             for g in pieces(graph):
                 with g.device.active():
                     dist = g.points.dist.array
@@ -354,12 +355,12 @@ def _solved(
                 return None
             refuse_overflow(graph, far)
         predecessor = _predecessors(graph, starts, far) if predecessors else None
-        (distance,) = results(graph, "dist")
+        (distance,) = results(graph, "dist") if limit < last else copied.arrays()
         return Sssp(_widened(results_device(graph), distance), predecessor)
 
 
 def _limits(dtype: np.dtype[Any], cutoff: float | None, hope: bool) -> tuple[Any, Any, bool]:
-    """Give the distance of unreachable vertices, the largest allowed, and whether that cuts off."""
+    """Return the distance of unreachable vertices, the largest valid one, and if it is a cutoff."""
     real = dtype.kind == "f"
     far = np.inf if real else int(np.iinfo(dtype).max)
     most = float(np.finfo(dtype).max) if real else far - 1
@@ -372,7 +373,7 @@ def _solved_rows(
     graph: Graph, starts: Any, target_ids: Any, cutoff: float | None, predecessors: bool,
     weights: Weights, hope: bool = False,
 ) -> Sssp | None:  # fmt: skip
-    """Solve for each source, in batches that fill the device; as `_solved`."""
+    """Solve for each source, in batches that fill the device, like `_solved`."""
     far, most, cuts = _limits(weights.dtype, cutoff, hope)
     delta = weights.dtype.type(min(weights.delta, most)) or weights.dtype.type(1)
     limits = weights.dtype.type(far), weights.dtype.type(most), delta
@@ -394,7 +395,7 @@ def _solved_rows(
                 with graph.device.active():
                     found.append(Sssp(_widened(graph.device, dist), parent))
                 continue
-        for start in some:  # of a batch whose sums overflowed, too: an error names the edge
+        for start in some:  # also after an overflow in a batch: the error names the edge
             one = _solved(graph, start[None], target_ids, cutoff, predecessors, weights, hope)
             if one is None:
                 return None
@@ -404,7 +405,7 @@ def _solved_rows(
 
 
 def refuse_overflow(graph: Graph, far: Any) -> None:
-    """Raise an error if an edge leads from a reached vertex to one not reached."""
+    """Raise an error if an edge leads from a reached to an unreached vertex."""
     pick = live_edges(graph)
     with graph.device.active():
         reached = graph.points.dist[:] < far
@@ -434,12 +435,12 @@ def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
 
 
 def _widened(where: Device, distance: Any) -> Any:
-    """Give distances in the type of the result."""
+    """Return distances in the dtype of the result."""
     if isinstance(distance, PartitionedArray):
         return distance.map(_widened)
     return distance if distance.dtype != np.int32 else _with_infinity(where, distance, NONE)
 
 
 def _with_infinity(where: Device, distance: Any, old: int) -> Any:
-    """Give distances as int64, with its largest value in place of ``old``."""
+    """Return distances as int64, with the largest int64 in place of ``old``."""
     return where.replaced(distance, old, int(np.iinfo(np.int64).max), np.int64)

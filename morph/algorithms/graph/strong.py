@@ -1,15 +1,15 @@
 """Strongly connected components, by trimming, a search from a pivot, and colouring.
 
-After Multistep (Slota, Rajamanickam, Madduri, IPDPS 2014).  A point without edges in or without
-edges out, to points that are left, is a component: it is trimmed (McLendon et al. 2005).  Then
-points have colours: a point takes the smallest of all that reach it.  A point that keeps its own is
-the root of a component: those of its colour that reach it (Orzan 2004).  In the first round only
-one point of many edges, the pivot, has a colour, which finds the largest component of most graphs
-in two searches (Fleischer, Hendrickson, Pinar 2000); then all have, hashed from their ids and the
-round: for random hashes the expected number of rounds is logarithmic in the length of the longest
-chain of components.  One launch.
-Work: O(n + m) a round, on what is left of the graph; a colour may travel over long paths in vain,
-so that chains of 10**5 components take several times the time of Tarjan's algorithm.
+After Multistep (Slota, Rajamanickam, Madduri, IPDPS 2014).  Trimming: a point without in-edges or
+without out-edges in the remaining graph is a component (McLendon et al. 2005).  Colouring: each
+point receives the smallest colour of all points that reach it; a point that keeps its own colour is
+the root of a component, which consists of the points of its colour that reach it (Orzan 2004).  In
+the first round only one point of high degree, the pivot, has a colour, which finds the largest
+component of most graphs in two searches (Fleischer, Hendrickson, Pinar 2000); later all points have
+colours, hashes of id and round: for random hashes the expected number of rounds is logarithmic in
+the length of the longest chain of components.  One launch.
+Work: O(n + m) per round, on the remaining graph; colours may be propagated along long paths without
+a result, so chains of 10**5 components take several times the time of Tarjan's algorithm.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_sub, i32, i64, u32
 
-NONE = 2**32 - 1  # the colour of points that have none, larger than all
-DONE = 0  # that of points whose component is found, smaller than all
-WIDE = 8  # a worklist of over an 8th of the points left is replaced by a pass over these points
+NONE = 2**32 - 1  # colour of points without a colour, larger than all colours
+DONE = 0  # colour of points in a component, smaller than all colours
+WIDE = 8  # a pass over the remaining points replaces a worklist of more than an 8th of them
 IDS = 2**31 - 1  # a mask: ids have 31 bits
 
 
@@ -49,7 +49,7 @@ def take_degrees(p):
 
 @kernel
 def count_left(p):
-    """Count the edges to and from other points that are left."""
+    """Count the edges to and from other remaining points."""
     outs, ins = i32(0), i32(0)
     for t in p.outnbrs:
         if t.label < 0 and t != p:
@@ -92,7 +92,7 @@ def keep_left(p, left, pivot):
 
 @func
 def colour_of(v, iteration):
-    """Give the colour of a point in a round: a permutation of the ids, one more than 0."""
+    """Return the colour of a point in a round: a permutation of the ids, plus 1."""
     x = (u32(v) + u32(iteration) * u32(0x9E3779B1)) & u32(IDS)
     x = x ^ (x >> u32(15))  # each step permutes the numbers of 31 bits
     x = (x * u32(0x85EBCA6B)) & u32(IDS)
@@ -103,7 +103,7 @@ def colour_of(v, iteration):
 
 @kernel
 def colour(p, iteration, pivot, now):
-    """Give a point its own colour: in the first round only to the pivot."""
+    """Assign the colour of a point to itself; in the first round only for the pivot."""
     if iteration > 0 or p.id == pivot.best % 2**32:
         p.colour = colour_of(p.id, iteration)
         now.add(p)
@@ -119,7 +119,7 @@ def spread_colour(p, then):
 
 @kernel
 def take_colour(p, then):
-    """Take the colour of a neighbour, where there is only one colour."""
+    """Adopt the colour of a neighbour, when there is only one colour."""
     for s in p.innbrs:
         if s.colour != NONE and s.colour != DONE:
             p.colour = s.colour
@@ -146,7 +146,7 @@ def collect(p, then):
 def join(p, then):
     for t in p.outnbrs:
         if t.colour == p.colour and t.label >= 0:
-            p.label = t.label  # race: all of this colour have the label of its root
+            p.label = t.label  # race: all points of this colour have the root's label
             then.add(p)
             break
 
@@ -212,18 +212,18 @@ def find(g, left, rest, now, then):
 
 @of_graph_on_one_device
 def strongly_connected_components(graph: Graph) -> StrongComponents:
-    """Find the strongly connected components: points of which each has a path to all others.
+    """Compute the strongly connected components: maximal sets of mutually reachable points.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Of one that is not directed, these are the connected components.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  For an undirected graph, these are the connected components.
 
     Returns
     -------
     StrongComponents
-        ``label``, shape (n,), int32, on the graph's device: the smallest point of each one's
-        component, -1 for deleted points; ``components``, how many there are.
+        ``label``, shape (n,), int32, on the graph's device: the smallest point of each point's
+        component, -1 for deleted points; ``components``, the number of components.
     """
     if not graph.directed:
         return StrongComponents(*connected_components(graph))

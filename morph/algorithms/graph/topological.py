@@ -1,11 +1,10 @@
-"""Topological order of a directed graph without cycles, level by level.
+"""Topological order of a directed acyclic graph, level by level.
 
-Points without in-edges have level 0.  When all points of a level are removed with their out-edges,
-those that have no in-edge left are the next level (Kahn, CACM 1962): a point's level is the number
-of edges of a longest path to it.  The in-edges are counted by one pass over the out-edges, so no
-index of in-edges is needed.  Of a graph with a cycle, points are left from which one finds a cycle
-by going back to predecessors that are left, too.  One launch.  Work: O(n + m), and the sort of the
-points by level.
+Points without in-edges have level 0.  After the points of a level and their out-edges are removed,
+the points without in-edges are the next level (Kahn, CACM 1962): a point's level is the number of
+edges on a longest path to it.  One pass over the out-edges counts in-edges, so no index of in-edges
+is needed.  If the graph has a cycle, some points remain, and following predecessors among them
+finds a cycle.  One launch.  Work: O(n + m), plus the sort of the points by level.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def find_predecessor(p):
 
 @program
 def find_levels(g, now, then, live):
-    """Return how many levels there are, or -1 if there is a cycle."""
+    """Return the number of levels, or -1 if there is a cycle."""
     foreach(g.points, count_in)
     foreach(g.points, start, now)
     level, done = i32(0), 0
@@ -82,25 +81,25 @@ def find_levels(g, now, then, live):
 
 @of_graph_on_one_device
 def topological_order(graph: Graph) -> TopologicalOrder:
-    """Order the points of a directed graph without cycles so that every edge leads forwards.
+    """Order the points of a directed acyclic graph such that every edge leads forwards.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         On any device.
 
     Returns
     -------
     TopologicalOrder
-        On the graph's device.  ``level``: how many edges the longest path to a point has, -1 for
-        deleted points.  ``order``: the points by level, those of one level by id; so neither
-        depends on the device or the number of threads.
+        On the graph's device.  ``level``: the number of edges on the longest path to a point, -1
+        for deleted points.  ``order``: the points by level, ties by id; so neither depends on the
+        device or the number of threads.
 
     Raises
     ------
     CycleError
-        If there is a cycle; a `ValueError` with its ``vertices`` and ``edges``.  A graph that is
-        not directed has one if it has an edge.
+        If there is a cycle; a `ValueError` with its ``vertices`` and ``edges``.  An undirected
+        graph with an edge has a cycle.
     """
     n = len(graph.points)
 

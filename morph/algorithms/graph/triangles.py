@@ -3,8 +3,8 @@
 Vertices are ranked by descending degree, and every edge becomes an arc to its end of lower rank, so
 that no row has more than sqrt(2 m) arcs.  A triangle of ranks u > v > w is found once, at the arc
 u -> v: w is in the rows of both (Chiba, Nishizeki 1985; Schank, Wagner 2005).  The row of u is read
-up to v, which is the fewest entries: sum of d(u)^2 / 2.  For v of high degree the row of v is a
-bitmap in a shared array, and an item is v with some of the arcs that enter v; a second shared array
+up to v, which minimises the number of entries: sum of d(u)^2 / 2.  For v of high degree, the row of
+v is a bitmap in shared memory, and an item is v with some of its in-arcs; a second shared array
 counts the triangles at each w in the row.  For other v, and in sparse graphs, both rows are merged.
 O(m^1.5) at most, after a sort of the arcs.
 """
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges, of_graph, results, results_device
+from morph.algorithms.graph.workspace import TRIANGLES
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
 from morph.data.table import Table
@@ -41,11 +42,11 @@ from morph.runtime.device import Device
 MERGED_DEGREE = 8  # mean out-degree up to which all rows are merged
 BITMAP_RANKS = 1 << 16  # a bitmap has a bit for each of the first ranks
 WORDS = BITMAP_RANKS // 32
-MIN_ARCS = 16  # a vertex with fewer entering arcs gets no bitmap
-ITEM_ARCS, ITEM_ROW = 1024, 1024  # arcs that enter v, and arcs in its row, of one item
+MIN_ARCS = 16  # a vertex with fewer in-arcs gets no bitmap
+ITEM_ARCS, ITEM_ROW = 1024, 1024  # in-arcs of v, and arcs in its row, per item
 LOW_32_BITS = 2**32 - 1
-MAX_KEPT_ARCS = 1 << 26  # largest number of arcs of a graph that keeps the tables
-SLACK = 1 << 21  # capacity that threads of a GPU reserve and do not use
+MAX_KEPT_ARCS = 1 << 26  # largest number of arcs for which a graph caches the tables
+SLACK = 1 << 21  # unused capacity that threads of a GPU reserve
 
 
 class TriangleCount(NamedTuple):
@@ -82,7 +83,7 @@ def unpack(e, corners, arcs, found):
 
 @func
 def is_counted(u):
-    """Whether triangles whose highest-ranked corner is u are counted: on a part, if u is own."""
+    """Whether triangles whose highest-ranked corner is u are counted: on a part, if it owns u."""
     if hasattr(u, "own"):
         return u.own
     return True
@@ -95,7 +96,7 @@ def is_merged(e):
 
 @kernel
 def merge(e, corners, head):
-    """Merge the row of u up to v with the row of v; each common entry is a triangle."""
+    """Intersect the row of u up to v with the row of v; each common entry is a triangle."""
     u, v = e.tail, e.head
     i, j, last, end = u.first, v.first, e.id, corners[v.id + 1].first
     found = i32(0)
@@ -124,7 +125,7 @@ def look_up(lookup, corners, arcs):
     for i in range(begin, end):
         w = arcs[i].head.id
         atomic_or(bits[w >> 5], u32(1) << u32(w & 31))
-        atomic_max(last_place[w >> 5], i32(i - begin))  # in the row, of the last w of this word
+        atomic_max(last_place[w >> 5], i32(i - begin))  # position of the word's last w in the row
     total = 0
     for k in range(lookup.first, lookup.last):
         arc, closed = i32(arcs[k].entering & LOW_32_BITS), i32(0)
@@ -160,11 +161,11 @@ def _order(device: Device, key: Any) -> tuple[Any, Any]:
 
 
 class Tables(NamedTuple):
-    """The tables of a call.  The graph keeps them for the next call, without the arcs."""
+    """The tables of a call.  The graph caches them, without arcs, for the next call."""
 
     ranks: Table  # by vertex
     keys: Collection  # arcs, ``tail << 32 | head``
-    corners: Table  # vertices by rank, and one row more; `first` is the first arc of the row
+    corners: Table  # vertices by rank, plus one row; `first` is the first arc of the row
     arcs: Table  # by tail, then by head; `entering` is ``head << 32 | arc``, sorted by `_parts`
     lookups: Table  # items of `look_up`
     found: Scalars
@@ -185,7 +186,7 @@ def _tables(device: Device, keys: int = 0) -> Tables:
 
 
 def _orient(t: Tables, device: Device, n: int, keys: Any) -> None:
-    """Sort the arcs ``tail << 32 | head``, where ``tail > head``, and make rows of them."""
+    """Sort the arcs ``tail << 32 | head``, where ``tail > head``, into rows."""
     keys.sort()
     m, xp = keys.size, device.xp
     corners = {"first": xp.full(n + 1, m, np.int32), "triangles": xp.zeros(n + 1, np.int64)}
@@ -201,10 +202,10 @@ def _orient(t: Tables, device: Device, n: int, keys: Any) -> None:
 
 
 def _divide(t: Tables, device: Device) -> None:
-    """Make the items of `look_up`, by rank of v."""
+    """Make the items of `look_up`, in order of the rank of v."""
     corners, heads, entering = t.corners, t.arcs.head.array, t.arcs.entering.array
     xp, limit = device.xp, min(BITMAP_RANKS, len(corners) - 1)
-    if len(corners) > 16 * BITMAP_RANKS:  # many arcs may lead to other ranks
+    if len(corners) > 16 * BITMAP_RANKS:  # many arcs may lead to ranks without a bit
         selected = entering[heads < limit]
         selected.sort()
         entering[: selected.size] = selected
@@ -230,7 +231,7 @@ def _divide(t: Tables, device: Device) -> None:
 
 
 def _count(t: Tables, device: Device) -> Any:
-    """Count the triangles at each corner, on a part those of `is_counted`."""
+    """Count the triangles at each corner; on a part, only those of `is_counted`."""
     n = len(t.corners) - 1
     dense, only_own = len(t.arcs) > MERGED_DEGREE * n, hasattr(t.corners, "own")
     if dense:
@@ -241,9 +242,9 @@ def _count(t: Tables, device: Device) -> Any:
 
 
 def _in_parts(graph: PartitionedGraph) -> TriangleCount:
-    """Count triangles on parts: each counts those whose least point, by degree, is its own.
+    """Count triangles on parts: a part counts the triangles whose least point, by degree, it owns.
 
-    A part gets the rows of its mirrors from the owners.
+    A part receives the rows of its mirrors from the owners.
     """
     columns: dict[str, Any] = {"order": (i64, 0), "triangles": (i64, 0)}
     with graph.points.temporary_columns(**columns):
@@ -259,7 +260,7 @@ def _in_parts(graph: PartitionedGraph) -> TriangleCount:
 
 
 def _own_rows(graph: PartitionedGraph, k: int) -> tuple[Any, Any]:
-    """Return the edges of part k from own points to larger ones, as local ids, each once."""
+    """Return the distinct edges of part k from owned points to larger ones, as local ids."""
     g, owned = graph.local(k), graph.points._share(k).owned
     with g.device.active():
         pick, order = live_edges(g), g.points.order.array
@@ -272,7 +273,7 @@ def _own_rows(graph: PartitionedGraph, k: int) -> tuple[Any, Any]:
 
 
 def _sent_rows(graph: PartitionedGraph, k: int, u: Any, v: Any) -> list[list[Any]]:
-    """Return, for each part, the edges from the points of part k that it mirrors, in its order."""
+    """Return, for each part, the edges of those points of part k that it mirrors, in its order."""
     g, found = graph.local(k), []
     with g.device.active():
         ids = g.points.global_id.array
@@ -285,7 +286,7 @@ def _sent_rows(graph: PartitionedGraph, k: int, u: Any, v: Any) -> list[list[Any
 
 
 def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) -> None:
-    """Count the triangles of part k whose least point is its own, at all of its points."""
+    """Count, at all points of part k, the triangles whose least point it owns."""
     g, share = graph.local(k), graph.points._share(k)
     device, n = g.device, len(g.points)
     with device.active():
@@ -308,18 +309,18 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
 
 @of_graph
 def triangle_count(graph: Graph) -> TriangleCount:
-    """Count the triangles at every point and in all, ignoring edge directions.
+    """Count the triangles at every point, and their total, ignoring edge directions.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Parallel edges, and both arcs of an edge, count once; edges from a point to
-        itself do not count.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  Parallel edges, and both arcs of an edge, count once; self-loops are
+        ignored.
 
     Returns
     -------
     TriangleCount
-        ``triangles``, shape (n,), int64, on the graph's device: how many have this point as a
+        ``triangles``, shape (n,), int64, on the graph's device: the number of triangles with this
         corner; ``total``, a third of their sum.
     """
     if isinstance(graph, PartitionedGraph):
@@ -332,7 +333,7 @@ def triangle_count(graph: Graph) -> TriangleCount:
             degree = degree + bincount(device.xp, heads, n)
         order, rank = _order(device, degree)
         most = m if graph.directed else m // 2
-        t = graph.kept.pop("triangles", None) or _tables(device, most + min(most, SLACK))
+        t = graph.kept.pop(TRIANGLES, None) or _tables(device, most + min(most, SLACK))
         t.ranks.adopt(n, {"rank": rank})
         t.keys.clear()
         foreach(graph.points, pack, t.ranks.rank, t.keys, graph.directed)
@@ -344,5 +345,5 @@ def triangle_count(graph: Graph) -> TriangleCount:
             t.arcs.adopt(
                 1, {c: device.xp.empty(1, x.array.dtype) for c, x in t.arcs.columns.items()}
             )
-            graph.kept["triangles"] = t
+            graph.kept[TRIANGLES] = t
         return TriangleCount(triangles, total)

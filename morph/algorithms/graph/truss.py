@@ -1,13 +1,13 @@
 """Truss numbers (k-truss decomposition), by parallel peeling of edges.
 
 A k-truss is a subgraph each of whose edges is in k - 2 of its triangles; the truss number of an
-edge is the largest k of a k-truss that has the edge (Cohen 2008).  The support of an edge, the
-number of its triangles, is counted first: vertices are ranked by degree, and each triangle is found
-at its edge of lowest ranks.  Then edges are deleted by rounds (Kabir, Madduri, PKT, 2017): a round
-deletes all edges whose support has fallen to the level.  A triangle ends with the first of its
-edges; of several in one round the edge of the lowest number lowers the support of the third one.
-Each time that half of the edges are deleted, their arcs are removed from the rows, which so stay
-sorted and short.  The neighbours of one end are looked up in the row of the other, by binary
+edge is the largest k of a k-truss with the edge (Cohen 2008).  The support of an edge, its number
+of triangles, is counted first: vertices are ranked by degree, and each triangle is found at its
+edge of lowest ranks.  Then edges are peeled in rounds (Kabir, Madduri, PKT, 2017): a round deletes
+all edges whose support has decreased to the level.  The first deleted edge destroys a triangle; of
+two edges deleted in the same round, the one of lower number decrements the support of the third.
+Whenever half of the edges are deleted, their arcs are removed from the rows, which thus remain
+sorted and short.  The neighbours of one end are looked up in the row of the other end by binary
 search: O(sum of min(degree u, degree v) over edges * log) at most.  One launch.
 """
 
@@ -28,8 +28,8 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_sub, i32, i64
 
 INFINITY = 2**31 - 1
-PACK = 2  # rows are packed when one in so many edges is deleted
-SOON = 15  # levels beyond the next one whose edges are in a worklist; at first fewer
+PACK = 2  # rows are packed when a fraction 1 / PACK of the edges is deleted
+SOON = 15  # levels beyond the next one whose edges are in a worklist; initially fewer
 
 
 class TrussNumber(NamedTuple):
@@ -46,9 +46,9 @@ class KTruss(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A simple graph: the rows of its vertices, in which both arcs of a pair have its number.
+    """A simple graph: the rows of its vertices; both arcs of a pair have the pair's number.
 
-    The arcs that are left of a vertex's row are the last ``size`` of its places.
+    The remaining arcs of a vertex's row are at its last ``size`` positions.
     """
 
     graph: Any
@@ -59,7 +59,7 @@ class Rows(NamedTuple):
 
 @kernel
 def count(a, rows):
-    """Find the triangles of which this arc is the first: the third vertex ranks above both."""
+    """Find the triangles of this arc whose third vertex has a higher rank than both ends."""
     u, v = a.src, a.dst
     near, far, skip, begin = u, v, i64(a.id) + 1 - u.first, v.first + v.below
     if u.out_degree - skip > v.out_degree - v.below:
@@ -102,7 +102,7 @@ def split(e, limit, soon, rest):
 
 @kernel
 def fall(e, round, falling):
-    if atomic_min(e.round, i32(round)) > round:  # it may be in the list twice
+    if atomic_min(e.round, i32(round)) > round:  # the list may contain it twice
         falling.add(e)
 
 
@@ -143,7 +143,7 @@ def drop(e, rows, k, limit, round, falling, soon):
 
 @kernel
 def pack(p, rows):
-    """Remove the arcs of deleted edges: move the others to the end of the row."""
+    """Remove the arcs of deleted edges; moves the others to the end of the row."""
     at = end_of(p)
     begin, i = at - p.size, at
     while i > begin:
@@ -196,7 +196,7 @@ def peel(k, last, rows, left, rest, soon, falling, then):
 
 @kernel
 def find_pair(e, rank, rows):
-    """Give an edge the number of its pair."""
+    """Assign the number of its pair to an edge."""
     u, v = rows.graph.points[rank[e.src]], rank[e.dst]
     if u.id != v:
         e.pair = rows.pair[find(rows.ends, v, u.first, end_of(u))].id
@@ -223,8 +223,8 @@ def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
     Returns
     -------
     number, pair : array of int32
-        Of each pair of vertices, its truss number, -1 if it was not deleted; of each edge, its
-        pair, -1 if it is deleted or joins a point with itself.
+        The truss number of each pair of vertices, -1 if it was not deleted; the pair of each edge,
+        -1 for deleted edges and self-loops.
     """
     with graph.device.active():
         order, *pairs = ranked_pairs(graph, degrees(graph))
@@ -245,19 +245,19 @@ def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
 
 @of_graph_on_one_device
 def truss_number(graph: Graph) -> TrussNumber:
-    """Find the truss number of every edge, ignoring edge directions.
+    """Compute the truss number of every edge, ignoring edge directions.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
-        On any device.  Parallel edges, and both arcs of an edge, count once and have one number.
+    graph : Graph, or an argument of `Graph.of`
+        On any device.  Parallel edges, and both arcs of an edge, count once and have equal numbers.
 
     Returns
     -------
     TrussNumber
-        ``number``, shape (m,), int32, on the graph's device, by the ids of edges: the largest k
-        such that the edge is in a k-truss, 2 or more; -1 for deleted edges and for those from a
-        point to itself.  ``largest``, the largest of them, 0 if there are none.
+        ``number``, shape (m,), int32, on the graph's device, indexed by edge id: the largest k such
+        that the edge is in a k-truss, at least 2; -1 for deleted edges and self-loops.
+        ``largest``, the largest number, 0 if there is none.
     """
     number, pair = _peel(graph, 0, len(graph.edges))
     with graph.device.active():
@@ -268,26 +268,25 @@ def truss_number(graph: Graph) -> TrussNumber:
 
 @of_graph_on_one_device
 def k_truss(graph: Graph, k: int) -> KTruss:
-    """Find the k-truss: the most edges of which each is in ``k - 2`` triangles among them or more.
+    """Find the k-truss: the largest set of edges each in at least ``k - 2`` of its triangles.
 
     Parameters
     ----------
-    graph : Graph, or what `Graph.of` takes
+    graph : Graph, or an argument of `Graph.of`
         As in `truss_number`.
     k : int
 
     Returns
     -------
     KTruss
-        ``edges``, shape (count,), int64, on the graph's device.  No edge from a point to itself is
-        one of them.
+        ``edges``, shape (count,), int64, on the graph's device, without self-loops.
 
     Raises
     ------
     TypeError
         If ``k`` is not an integer.
     ValueError
-        If it is negative.
+        If ``k`` is negative.
     """
     if (k := as_integer(k, "k")) < 0:
         raise ValueError(f"k is 0 or more, not {k}")

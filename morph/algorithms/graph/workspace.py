@@ -1,4 +1,4 @@
-"""Temporary columns and other objects of graph algorithms, on one device or in parts."""
+"""Temporary columns and objects of graph algorithms, on one device or in parts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from morph.data.temporary import detach
 from morph.graph import Graph
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
-# A search on several devices with more steps, and fewer edges per step, than these is slower than
-# on one device: in the time of an exchange a GPU reads more edges.
+# A search on several devices with more steps and fewer edges per step than these is slower than on
+# one device: an exchange takes longer than reading the edges.
 MANY_STEPS, SMALL_STEP = 500, 50000
-WEIGHT_SUMS = "weights"  # key in `Graph.kept` of the scalars of `costs.measure`
-# A graph keeps a workspace if it has at most so many points, or at least so many edges per point.
+# Keys in `Graph.kept`, beside those of workspaces: the scalars of `costs.measure`, the tables of
+# `triangles`.
+WEIGHT_SUMS, TRIANGLES = "weights", "triangles"
+# A graph caches a workspace with at most so many points, or at least so many edges per point.
 MAX_KEPT_POINTS, KEPT_DEGREE = 1 << 24, 8
 NO_STARTS = np.zeros(0, np.int32)
 Specs = dict[str, tuple[Any, Any]]
 
 
 class InitialWrites:
-    """The writes to one device before a call: fills, empty lists, start points and their values.
+    """The writes to one device before a call: fills, cleared lists, start points, their values.
 
     Parameters
     ----------
@@ -32,9 +34,9 @@ class InitialWrites:
         The graph, or a part of one.
     temporary : list of TemporaryColumns
     objects : list
-        The objects that ``make`` made; the first lists the start points, unless ``seed`` is None.
+        The result of ``make``; the first object lists the start points, unless ``seed`` is None.
     seed : mapping of str to number, or None
-        Values of columns for the start points.
+        Values of columns at the start points.
     """
 
     def __init__(
@@ -53,11 +55,11 @@ class InitialWrites:
         self.writer = self.device.prepared(writes, seeds)
 
     def is_current(self) -> bool:
-        """Whether columns and objects still have the memory that was prepared to be written."""
+        """Whether the memory of columns and objects is unchanged since preparation."""
         return self.known == self._versions()
 
     def accepts(self, rows: Any, mirrors: Any) -> bool:
-        """Whether list and kernel have space for so many start points."""
+        """Whether list and kernel have capacity for these start points."""
         if len(rows) and len(rows) > self.objects[0].capacity:
             return False
         return self.writer.fits and len(rows) + len(mirrors) <= self.writer.most
@@ -70,17 +72,17 @@ class InitialWrites:
         rows, mirrors : array of int32
             The start points: own rows, and on a part the mirrors of other parts' rows.
         count : int, or None
-            Number of start points of all parts; None if the graph is no part.
+            Number of start points of all parts; None for a graph that is not a part.
         """
         counters = None
         for x in reversed(self.objects):
-            if isinstance(x, Collection):  # in reverse: `counters` ends as the first one's
+            if isinstance(x, Collection):  # in reverse: `counters` are finally those of the first
                 first = x is self.objects[0]
                 counters = x.have(len(rows) if first else 0, count if first or count is None else 0)
         self.writer.write(rows, mirrors, counters)
 
     def clear(self) -> None:
-        """Write the fills and empty all lists."""
+        """Write the fills and clear all lists."""
         self.device.put(*self._fills(), *self._cleared(self.objects))
 
     def _versions(self) -> list[Any]:
@@ -94,9 +96,9 @@ class InitialWrites:
 
 
 class Workspace:
-    """Temporary columns and other objects of an algorithm, kept from one call to the next.
+    """Temporary columns and objects of an algorithm, cached between calls.
 
-    Later calls allocate no memory and bind no launches; a GPU makes all writes by one kernel.
+    Later calls allocate no memory and bind no launches; on a GPU one kernel makes all writes.
     """
 
     graph: Any
@@ -239,9 +241,9 @@ def workspace(
     edges: Specs | None = None, starts: Any = None, seed: Mapping[str, Any] | None = None,
     **points: Any,
 ) -> Workspace:  # fmt: skip
-    """Return a context manager that attaches temporary columns and gives the objects of ``make``.
+    """Return a context manager that attaches temporary columns and yields the objects of ``make``.
 
-    The graph keeps the workspace of its last algorithm for the next call.
+    The graph caches the workspace of its last algorithm for the next call.
 
     Parameters
     ----------
@@ -249,14 +251,14 @@ def workspace(
     name : str
         Name of the algorithm.
     make : callable
-        Makes a list of collections, sets, flags or tables.  In later calls its collections are
-        empty again, and each row of a `Set` is again a set of its own.
+        Makes a list of collections, sets, flags or tables.  In later calls, collections are empty
+        and all rows of a `Set` are singletons.
     edges : dict of str to (dtype, fill), optional
         Columns of the edges.
     starts : array of int32, optional
-        Points that are added to the first object, a collection.
+        Start points, which are appended to the first object, a collection.
     seed : dict of str to number, optional
-        Values of columns for these points; other columns of the collection get 0.
+        Values of columns at these points; other columns of the collection get 0.
     **points : (dtype, fill)
         Columns of the points.
     """

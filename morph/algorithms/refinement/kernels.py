@@ -27,6 +27,7 @@ from morph.algorithms.refinement.cavity import (
 )
 from morph.algorithms.refinement.quality import (
     BUCKETS,
+    EXCUSED,
     bucket_of,
     bucket_of_length,
     corner_of,
@@ -132,6 +133,8 @@ def find_bad(t, waiting, params):
     """Enqueue a triangle that is bad or has an encroached segment."""
     a, b, c = t.node
     bucket = bucket_of(corner_of(a), corner_of(b), corner_of(c), max_area_of(t, params), params)
+    if bucket == EXCUSED:
+        params.excused = 1  # race: the same value
     if encroached_side(t, params) >= 0:
         bucket = params.first_bucket
     if bucket < BUCKETS:
@@ -210,8 +213,9 @@ def refine_triangle(item, g, bucket, following, waiting, params):
     vertices = g.points.local(129)  # with the end of the last edge
     segments = local(i32, 128)
     x, split, second, met = plan_insertion(g, t, cavity, boundary, vertices, segments, params)
-    if met != NONE:
-        return  # no point can be inserted; `count_unmet` counts the reasons
+    if met != NONE:  # no point can be inserted; `count_unmet` counts the reasons
+        params.excused = 1  # race: the same value
+        return
     on = None
     if split >= 0:
         on = g.triangles[split >> 2].segment[split & 3]
@@ -248,6 +252,8 @@ def refine_triangle(item, g, bucket, following, waiting, params):
                 elif found < BUCKETS:
                     write_entry(late[n], s, p, i8(found), order_in_fan(item, i))
                     n += 1
+                elif found == EXCUSED:
+                    params.excused = 1  # race: the same value
             if stays:
                 write_entry(soon[m], t, item.stamp, item.bucket, order_of(item))
     else:

@@ -30,9 +30,10 @@ MAX_ANGLE = 34.0
 LEAST_WIDE = 180 - 2 * MAX_ANGLE  # a larger angle makes another one smaller than MAX_ANGLE
 LEAST_RATIO = 0.5 / math.sin(math.radians(MAX_ANGLE))
 PROVEN_ANGLE = 26.45  # up to here, refinement is proven to end (Miller, Pav, Walkington 2003)
-# encroached segments come first above this angle (3 to 10 % fewer triangles on a GPU), in small
-# meshes, which may be graded like a coast, and if at most so many triangles are there per segment
-STRICT_ANGLE = 30.0
+# encroached segments come first above this angle (1 to 2 % fewer triangles, but on a GPU a quarter
+# longer, as rounds are small), in small meshes, which may be graded like a coast, and if at most so
+# many triangles are there per segment
+STRICT_ANGLE = {"cuda": MAX_ANGLE, "cpu": 30.0, "python": 30.0}
 SMALL = 10_000
 MANY_SEGMENTS = 16
 FEW_BUCKETS = 24  # enough otherwise, and each costs a pass over the waiting triangles
@@ -109,10 +110,11 @@ def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Ta
         columns["wide"] = wide
         columns["proven_wide"] = max(wide, math.cos(math.radians(2 * PROVEN_ANGLE)) ** 2)
     types: dict[str, Any] = dict.fromkeys(columns, f64)
-    segments_first = _segments_first(mesh, asked)
-    most, portion = FEW["cpu" if asked.deterministic else where.kind]
-    for name, wanted, kind, value in (
+    kind = "cpu" if asked.deterministic else where.kind
+    segments_first, (most, portion) = _segments_first(mesh, asked, kind), FEW[kind]
+    for name, wanted, spec, value in (
         ("bucket", True, i32, -1),
+        ("excused", True, i32, 0),  # whether a triangle that is not as asked was given up
         ("first_bucket", True, i32, 0 if segments_first else BUCKETS - FEW_BUCKETS),
         ("most", True, i64, most),
         ("portion", True, i64, SEGMENTS_PORTION if segments_first else portion),
@@ -131,13 +133,13 @@ def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Ta
         ("waiting_capacity", asked.deterministic, i64, 0),
     ):
         if wanted:
-            types[name], columns[name] = kind, value
+            types[name], columns[name] = spec, value
     parameters = Table("parameters", where, **types)
     parameters.new(**columns)
     return parameters
 
 
-def _segments_first(mesh: Mesh, asked: Request) -> bool:
+def _segments_first(mesh: Mesh, asked: Request, kind: str) -> bool:
     """Whether encroached segments are split before all else, and the order is finer.
 
     In coasts, features differ by many octaves, and most triangles lie beside a segment.
@@ -145,7 +147,7 @@ def _segments_first(mesh: Mesh, asked: Request) -> bool:
     unlimited = math.isinf(asked.max_area) and not (asked.has_limits or asked.has_sizes)
     small = len(mesh.triangles) < SMALL and unlimited
     many = MANY_SEGMENTS * len(mesh.segments) > len(mesh.triangles)
-    return asked.lens_angle > STRICT_ANGLE or many or small
+    return asked.lens_angle > STRICT_ANGLE[kind] or many or small
 
 
 def angle_bounds(

@@ -13,6 +13,7 @@ from morph.prelude import exponent, f64, i32, sqrt, struct
 
 BUCKETS = 120  # priorities by the squared shortest edge, the last bucket for the longest edges:
 FINE_BUCKETS = 96  # the last so many are half an octave each, the others four octaves each
+EXCUSED = BUCKETS + 1
 DIGITS = 2.0**-53  # times a coordinate: one half to one unit in its last place
 
 
@@ -156,7 +157,10 @@ def is_flat(p, q, r, params):
 
 @func
 def bucket_of(a, b, c, max_area, params):
-    """The bucket of the triangle abc if an angle or its size is not as asked, or BUCKETS."""
+    """The bucket of the triangle abc if an angle or its size is not as asked, or BUCKETS.
+
+    EXCUSED if it is not as asked, but cannot be improved.
+    """
     ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
     lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
     d, product, least = dot(ab, ca), lab * lca, lbc  # at the corner opposite the shortest edge
@@ -164,10 +168,12 @@ def bucket_of(a, b, c, max_area, params):
         d, product, least = dot(ab, bc), lab * lbc, lca
     elif lab < lbc:
         d, product, least = dot(bc, ca), lbc * lca, lab
-    bad = d * d > params.cos2 * product
+    narrow = d * d > params.cos2 * product
+    bad = narrow
     if bad:
         bad = is_narrow(d, product, least, largest(a.xy, b.xy, c.xy), params)
     if hasattr(params, "wide"):
+        narrow = narrow or has_wide_angle(a.xy, b.xy, c.xy, params.wide)
         bad = bad or is_wide(a.xy, b.xy, c.xy, least, params)
     if bad:
         if least == lbc:
@@ -176,8 +182,11 @@ def bucket_of(a, b, c, max_area, params):
             bad = not spans_small_angle(c, a)
         else:
             bad = not spans_small_angle(a, b)
-    bad = (bad or too_large(a, b, c, max_area, params)) and not is_flat(a.xy, b.xy, c.xy, params)
-    return bucket_of_length(least, params) if bad else i32(BUCKETS)
+    large = too_large(a, b, c, max_area, params)
+    bad = (bad or large) and not is_flat(a.xy, b.xy, c.xy, params)
+    if bad:
+        return bucket_of_length(least, params)
+    return i32(EXCUSED) if narrow or large else i32(BUCKETS)
 
 
 # --- segments ------------------------------------------------------------------------------------

@@ -226,9 +226,10 @@ def _refined(
     """Refine a mesh, whose tables lie on the device ``where``."""
     if limits is sizes is None and len(devices) == 1 and asked.is_common:
         compile_ahead("refine", where)
-    scale = scale_of(mesh)
     with counting("transfer"):
-        g = to_tables(mesh, where, scale, limits, sizes)
+        near = mesh.to(where.array_device(3 * len(mesh.triangles)))
+        scale = scale_of(near)
+        g = to_tables(near, where, scale, limits, sizes)
     defect = Flag(g)
     foreach(g.triangles, find_defect, g, defect)
     if defect:
@@ -241,10 +242,10 @@ def _refined(
     if len(devices) > 1:
         rounds, left = refine_parts(g, mesh, asked, scale, devices, measured, progress)
     else:
-        params = parameters_of(mesh, asked, scale, where)[0]
+        params = parameters_of(near, asked, scale, where)[0]
         rounds, left = refine_tables(g, params, progress, lambda known: measured(g, known))
     with counting("transfer"):
-        fine = from_tables(g, mesh, scale)
+        fine = from_tables(g, near, scale, mesh.device)
     unmet = {reason: n for reason, n in zip(REASONS, left, strict=True) if n}
     return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
 

@@ -28,9 +28,9 @@ def refine_tables(
 ) -> tuple[int, list[int]]:
     """Refine until no triangle can be improved; return rounds, and what is left by reason.
 
-    A triangle may be given up because of its surroundings, which change: so all are examined again,
-    also when the sizes at new points, interpolated until then, are measured.  If that finds at most
-    ``few`` triangles, they are left.
+    A triangle may be given up because of its surroundings, which change: so all are examined again
+    if there was one, and when the sizes at new points, interpolated until then, are measured.  If
+    that finds at most ``few`` triangles, they are left.
     """
     m = len(g.triangles)
     deterministic = "next_id" in params.table.columns
@@ -39,6 +39,7 @@ def refine_tables(
         work.pack("item", "stamp", "bucket")
     ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
     rounds, known = 0, len(g.points)
+    always = "reason" in g.triangles.columns or "wanted" in g.points.columns
     foreach(g.triangles, find_bad, waiting, params)
     while True:
         if ordered is not None:
@@ -56,6 +57,8 @@ def refine_tables(
             if progress is not None:
                 left = len(active) + _count_waiting(waiting, params.bucket)
                 progress(rounds, left, len(g.triangles))
+        if not (params.excused or always) and _has_points(params):
+            return rounds, [0] * len(REASONS)
         known = measure(known)
         for work in (active, following, waiting):
             work.clear()

@@ -35,6 +35,7 @@ from morph.language.dtypes import Ref
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.hashing import mix32, mix64
+from morph.operators.sort import argsort
 from morph.prelude import (
     atomic_add,
     atomic_exch,
@@ -262,10 +263,7 @@ class Search:
         with work.active():
             literals, offsets = work.asarray(formula.literals), work.asarray(formula.offsets)
             if rows is None:
-                begins = bincount(xp, offsets[1:-1], literals.size + 1)
-                clause = xp.cumsum(begins[: literals.size]).astype(np.int32)
-                sign = xp.where(literals > 0, 1, -1).astype(np.int32)
-                ends = xp.abs(literals) - 1, clause, sign
+                ends = _edges(xp, literals, offsets)
                 self.graph = Graph.from_edges(*ends, n=max(n, m), copy=False, device=where)
             else:
                 self.graph = Graph.from_csr(*rows, copy=False, device=where)
@@ -357,12 +355,28 @@ class Search:
         points.at[ids] = np.arange(ids.size)
         self.run.unsatisfied, self.run.random = ids.size, seed
 
-    def on_host(self) -> Search:
-        """Give the same formula on the host; this one, if it lies there."""
-        if self.device.on_host:
-            return self
-        rows = (self.device.to_host(a) for a in self.graph.csr())
-        return Search(self.formula, device_of("cpu"), tuple(rows))
+    @classmethod
+    def on_host(cls, formula: Formula, where: Device) -> Search:
+        """Give a formula on the host; a GPU, if it has one, sorts its literals by variable."""
+        host = device_of("cpu")
+        work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
+        if work.on_host:
+            return cls(formula, host)
+        xp = work.xp
+        with work.active():
+            ends = _edges(xp, work.asarray(formula.literals), work.asarray(formula.offsets))
+            offsets = xp.zeros(max(formula.variables, formula.clauses) + 1, np.int64)
+            xp.cumsum(bincount(xp, ends[0].astype(np.int64), offsets.size - 1), out=offsets[1:])
+            order = argsort(ends[0])  # stable
+            rows = (work.to_host(a) for a in (offsets, ends[1][order], ends[2][order]))
+            return cls(formula, host, tuple(rows))
+
+
+def _edges(xp: Any, literals: Any, offsets: Any) -> tuple[Any, Any, Any]:
+    """The variable, the clause and the sign of each literal."""
+    begins = bincount(xp, offsets[1:-1], literals.size + 1)
+    clause = xp.cumsum(begins[: literals.size]).astype(np.int32)
+    return xp.abs(literals) - 1, clause, xp.where(literals > 0, 1, -1).astype(np.int32)
 
 
 def walksat(
@@ -484,8 +498,9 @@ class _Run:
 
     def queue(self, model: Any, seed: int) -> None:
         """Let one thread go on from a model on the host."""
-        if self.host is None:  # a GPU sorts the clauses faster
-            self.host = (self.wide or Search(self.formula, self.where)).on_host()
+        if self.host is None:
+            wide = self.wide if self.where.on_host else None
+            self.host = wide or Search.on_host(self.formula, self.where)
         self.side = self.host
         self.left, self.together = self.side.load(model), False
         self.side.line_up(seed)

@@ -280,7 +280,8 @@ class _Solver:
             return self._answer(UNSATISFIABLE, reason, None)
         for search, part in zip(searches, parts, strict=True):
             model[part.variables] = search.model
-        failed = self._failed(model)
+        checked = len(parts) == 1 and parts[0].formula is formula and not searches[0].unsatisfied
+        failed = np.empty(0, np.int64) if checked else self._failed(model)
         if not failed.size:
             return self._answer(
                 SATISFIABLE, "every clause of the formula holds a true literal", model

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.triangulation.half_edges import HULL, half_edge
-from morph.data.collection import Flag
+from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.data.collection import Collection, Flag
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
@@ -63,11 +64,37 @@ def find_missing(e, lines, missing):
         missing.set()
 
 
+@func
+def neighbour(opposite):
+    """The triangle behind a side, or -1."""
+    return i32(-1) if opposite == HULL else behind(opposite) >> 2
+
+
+@kernel
+def read_triangle(t, rows):
+    """Write the corners of t and the triangles behind its sides."""
+    a, b, c = t.node
+    opposite = t.opposite
+    row = rows[t.id]
+    row.node = vector(i32(a), i32(b), i32(c))
+    row.nbr = vector(neighbour(opposite[0]), neighbour(opposite[1]), neighbour(opposite[2]))
+
+
+@kernel
+def list_segments(t, sides):
+    """Enqueue the sides of t that are segments; of one between two triangles the higher row's."""
+    opposite = t.opposite
+    for k in range(3):
+        if opposite[k] < 0 and neighbour(opposite[k]) < i32(t):
+            sides.add(half_edge(t, k))
+
+
 def bounds(mesh: Mesh) -> NDArray[np.float64]:
     """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
     where = mesh.device
     with where.active():
-        x, y = mesh.points[:, 0], mesh.points[:, 1]  # one by one: NumPy is many times as fast then
+        # contiguous: reductions are many times as fast then, of CuPy, too
+        x, y = where.copies(mesh.points[:, 0], mesh.points[:, 1])
         ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
         return np.asarray(where.to_host(ends))
 
@@ -195,8 +222,8 @@ def segment_of_sides(mesh: Mesh) -> Any:
     return np.where(found, order[at], -1).astype(np.int32)
 
 
-def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
-    """Read a mesh back from its tables, to where the source lies.
+def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
+    """Read a mesh back from its tables, to the device ``home``.
 
     Points of the source keep their very bits.
     """
@@ -204,13 +231,12 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
     device = rows.device
     xp = device.xp
     with device.active():
-        node, nbr, opposite, segment = rows.node, rows.nbr, rows.opposite, rows.segment
-        t, k = xp.nonzero((opposite < 0) & (nbr < xp.arange(len(node))[:, None]))
+        node, nbr, t, k = rows.node, rows.nbr, rows.side // 4, rows.side % 4
         segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
         marker = device.asarray(g.segments.marker.array)
         on = device.asarray(g.points.on.array)[rows.point][len(source.points) :]
         added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
-        segment_markers = marker[segment[t, k]]
+        segment_markers = marker[rows.segment]
         point_markers = xp.concatenate([device.asarray(source.point_markers), added])
         _mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
         arrays: dict[str, Any] = {
@@ -220,11 +246,12 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
             "segments": xp.ascontiguousarray(segments, np.int32),
             "segment_markers": segment_markers,
             "point_markers": point_markers,
+            "holes": source.holes,
+            "regions": source.regions,
         }
         if _carries(source):
             origin = device.asarray(g.triangles.origin.array)[rows.triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
-    home = source.device
     arrays = {name: home.asarray(a) for name, a in arrays.items()}
     if source.point_attributes.shape[1]:
         host = device.to_host
@@ -232,7 +259,7 @@ def from_tables(g: Graph, source: Mesh, scale: float = 1.0) -> Mesh:
         old = host(source.point_attributes)
         new = interpolated(source.to("cpu"), old, *placed, len(source.points))
         arrays["point_attributes"] = home.asarray(np.concatenate([old, new]))
-    return Mesh.trusted(**arrays, holes=source.holes, regions=source.regions, base=source.base)
+    return Mesh.trusted(**arrays, base=source.base)
 
 
 def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any, xp: Any) -> None:
@@ -246,7 +273,8 @@ class Rows(NamedTuple):
     """Triangles, and the rows of points and triangles on their device.
 
     As they are, or, if points have a deterministic id, in the order that the ids define.  The
-    arrays lie on ``device``: that of the triangles, or the CPU if these are few.
+    arrays lie on ``device``: that of the triangles, or the CPU if these are few.  Each segment has
+    a half-edge in ``side``, and its row in ``segment``.
     """
 
     device: Device
@@ -254,27 +282,41 @@ class Rows(NamedTuple):
     triangle: Any
     node: Any
     nbr: Any
-    opposite: Any
+    side: Any
     segment: Any
 
 
 def rows_of(g: Graph) -> Rows:
-    """Give the triangles of a graph; ``opposite`` says only which sides are segments."""
-    device = g.device.array_device(3 * len(g.triangles), 2 * len(g.points))
+    """Give the triangles of a graph."""
+    m = len(g.triangles)
+    rows = Table("rows", g.device, node=(i32, 3), nbr=(i32, 3))
+    arrays = {name: g.device.empty((m, 3), np.int32) for name in ("node", "nbr")}
+    rows.adopt(m, arrays)
+    sides = Collection(i32, device=g.device, capacity=len(g.segments) + m // 256)
+    foreach(g.triangles, read_triangle, rows)
+    foreach(  # apart: each item reserves capacity of the list
+        g.triangles, list_segments, sides,
+        where=lambda t: t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0,
+    )  # fmt: skip
+    device = g.device.array_device(3 * m, 2 * len(g.points))
     xp = device.xp
     with device.active():
-        node, opposite, segment = (
-            device.asarray(getattr(g.triangles, name).array)
-            for name in ("node", "opposite", "segment")
-        )
-        nbr = xp.where(opposite >= 0, opposite >> 2, xp.where(opposite == HULL, -1, ~opposite >> 2))
+        node, nbr = (device.asarray(x) for x in arrays.values())
+        side = xp.sort(device.asarray(sides.items))
         if "stable_id" not in g.points.columns:
-            return Rows(device, slice(None), slice(None), node, nbr, opposite, segment)
+            segment = device.asarray(g.triangles.segment.array)[side // 4, side % 4]
+            return Rows(device, slice(None), slice(None), node, nbr, side, segment)
+        opposite, segment = (
+            device.asarray(getattr(g.triangles, name).array) for name in ("opposite", "segment")
+        )
         point = xp.argsort(device.asarray(g.points.stable_id.array))
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)
-        triangle, *sides = sorted_triangles(xp, number[node], nbr, opposite, segment)
-        return Rows(device, point, triangle, *sides)
+        triangle, node, nbr, opposite, segment = sorted_triangles(
+            xp, number[node], nbr, opposite, segment
+        )
+        t, k = xp.nonzero((opposite < 0) & (nbr < xp.arange(m)[:, None]))
+        return Rows(device, point, triangle, node, nbr, 4 * t + k, segment[t, k])
 
 
 def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:

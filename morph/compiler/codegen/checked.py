@@ -1,7 +1,7 @@
-"""A kernel of the checked mode as C++: every access asks `kernels/core/check.h` first.
+"""A kernel of the checked mode as C++: each access first calls a check of `kernels/core/check.h`.
 
-After a statement that may have violated a rule the item leaves, as it does when a local collection
-is full.
+An item that has violated a rule returns after the statement, as it does when a local collection is
+full.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from morph.compiler.codegen.statements import Body, heads
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import deaths, shadow
 from morph.compiler.ir.sites import Kind, Sites, ends
-from morph.compiler.passes.grouping import Make, Makes
+from morph.compiler.passes.grouping import Allocations, Make
 from morph.compiler.passes.plan import BodyPlan
 from morph.language.types import Handle, Local, Scalar, Vector
 
-SILENT = -1  # the site of what is computed in advance: there a violation is none
+SILENT = -1  # the site of expressions computed in advance: violations there are not reported
 WITH_CHECK = {"+": "check_add", "-": "check_sub", "*": "check_mul", "<<": "check_shift"}
 assert WITH_CHECK.keys() - {"<<"} == WRAPPING.keys() and len(Kind) == 7
 
 
 class Checked(Body):
-    """The text of one function body that checks what it does."""
+    """The text of one function body, with checks."""
 
-    loop: ir.ForEdges  # whose head is printed
+    loop: ir.ForEdges  # the loop whose head is being printed
 
     def __init__(self, names: Names, scope: Scope, body: BodyPlan) -> None:
         super().__init__(names, scope, body)
@@ -35,15 +35,15 @@ class Checked(Body):
         self.silent = False
         self.computed: set[str] = set()  # C++ locals that hold the value of an expression
 
-    # --- what every check is given ---------------------------------------------------------------
+    # --- arguments of checks ---------------------------------------------------------------------
 
     def _site(self, node: ir.Node) -> str:
-        """Where a check stands."""
+        """The argument that identifies the site of a check."""
         site = SILENT if self.silent else self.sites.number[id(node)]
         return f"at_site(a.check, it, {site})"
 
     def live(self, slot: str) -> str:
-        """The rows of a store that may be touched."""
+        """The argument that describes which rows of a store exist."""
         base, store = self.names.base(slot), self.names.stores[slot]
         dead = f"{base}_dead" if store.deletes and not self.silent else "nullptr"
         died = f"a.{deaths(self.names.prefix[slot])}" if slot in self.sites.deleting else "nullptr"
@@ -58,10 +58,10 @@ class Checked(Body):
         return f"Shadow{{{words}, {size}}}"
 
     def _access(self, node: ir.Node, p: ir.Place) -> str:
-        """What a check of a place is given, its row and index last."""
+        """The arguments of a check of a place; its row and index come last."""
         column = self.names.column(p.slot, p.column)
-        given = f"{self._site(node)}, {self.live(p.slot)}, {self._shadow(node, p)}, {column}"
-        return f"{given}, {self.place_args(p)}"
+        args = f"{self._site(node)}, {self.live(p.slot)}, {self._shadow(node, p)}, {column}"
+        return f"{args}, {self.place_args(p)}"
 
     # --- expressions -----------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class Checked(Body):
         return f"check_element({self._site(e)}, {self.resolve(e.name)}, {self.expr(e.index)})"
 
     def target(self, e: ir.Atomic) -> str:
-        """What an atomic changes."""
+        """The target of an atomic."""
         return f"check_at({self._access(e, e.place)})"
 
     def _expr_delete(self, e: ir.Delete) -> str:
@@ -155,10 +155,10 @@ class Checked(Body):
     # --- statements ------------------------------------------------------------------------------
 
     def body(self, body: ir.Body) -> None:
-        """Statements, one after another; an item that has violated a rule leaves."""
+        """Statements in order; an item that has violated a rule returns."""
         for s, group in zip(body, self.body_plan.groups[id(body)], strict=True):
             s = self._operands_first(s)
-            if isinstance(group, Makes):
+            if isinstance(group, Allocations):
                 assert isinstance(s, ir.Assign | ir.Eval) and isinstance(s.value, Make)
                 self._allocate([(s.name if isinstance(s, ir.Assign) else "", s.value)])
             else:
@@ -167,7 +167,7 @@ class Checked(Body):
                 self._return_if_failed()
 
     def _operands_first(self, s: ir.Stmt) -> ir.Stmt:
-        """A statement before which the item leaves if one of its operands violates a rule."""
+        """Print checked operands ahead of a statement, so that the item can return before it."""
         match s:
             case ir.Assign(value=e) | ir.Eval(value=e):
                 match e:
@@ -194,13 +194,13 @@ class Checked(Body):
         return ir.Var(name=name, type=x.type, pos=x.pos)
 
     def _grows(self, node: object) -> bool:
-        """Whether what a node computes may have the item leave."""
+        """Whether the evaluation of a node may end the item."""
         nodes = list(ir.walk(node))
         return super()._grows(node) or any(
             isinstance(n, ir.Call) or id(n) in self.sites.number for n in nodes
         )
 
-    def _unasked(self, e: ir.Atomic) -> str:
+    def _without_result(self, e: ir.Atomic) -> str:
         return ""
 
     def _stmt_setitem(self, s: ir.SetItem) -> None:
@@ -219,7 +219,7 @@ class Checked(Body):
             t = self.types[name]
             assert isinstance(t, Local) and isinstance(t.elem, Handle)
             claim = f"{self._site(s)}, {self.live(t.elem.slot)}, {self.resolve(name)}"
-            self.put(f"if (!check_claim({claim})) return{self.gives};")
+            self.put(f"if (!check_claim({claim})) return{self.default};")
         super()._stmt_claim(s)
 
     def _stmt_reserve(self, s: ir.Reserve) -> None:
@@ -240,7 +240,7 @@ class Checked(Body):
         point = self.temp("p")
         self.computed.add(point)
         self.put(f"const i32 {point} = {self.expr(s.point)};")
-        self.put(f"if (!has_row({self._point(s)}, {point})) return{self.gives};")
+        self.put(f"if (!has_row({self._point(s)}, {point})) return{self.default};")
         var = ir.Var(name=point, type=s.point.type, pos=s.pos)
         self.loop = s
         start = self._first(s.start) if s.start is not None else None

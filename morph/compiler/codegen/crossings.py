@@ -1,4 +1,4 @@
-"""What the parts of a graph exchange in a program: calls of ``kernels/schedule/parts.h``."""
+"""Data exchange between parts of a graph in a program: calls of ``kernels/schedule/parts.h``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ OPERATIONS = {
     "add": "Plus", "min": "Min", "max": "Max", "or": "Or", "and": "And", "sum": "Sum",
     "set": "Put", "first": "First",
 }  # fmt: skip
-STOPS = "if (stops(t)) return;"  # after each crossing, where all parts agree on it
+STOPS = "if (stops(t)) return;"  # after each crossing, at which all parts agree on it
 
 
 def agreement(e: Emission, s: StepPlan) -> list[str]:
-    """The crossing at the barrier of a step, where `failed` becomes that of any part."""
+    """The crossing at a step's barrier: `failed` becomes true if it is true on any part."""
     sent, received, totals = _agreement(e, s)
     return _crossing("failed = ", "failed", len(sent), sent, received + totals)
 
 
 def _agreement(e: Emission, s: StepPlan, first: int = 0) -> tuple[list[str], ...]:
-    """How the words from ``first`` on are set, and taken: flags and sizes, and totals."""
+    """Statements that set, and that read, the words from ``first`` on: flags, sizes, totals."""
     agree, sent, received, totals = s.agree, list[str](), list[str](), list[str]()
     if agree and agree.flags:
         flags = [f"a.{e.names.prefix[f]}_flag + t.{e.names.prefix[f]}_turn" for f in agree.flags]
@@ -53,7 +53,7 @@ def _crossing(
 
 
 def crossing_steps(e: Emission, s: StepPlan) -> list[str]:
-    """What all threads do in a step that exchanges rows of parts."""
+    """The statements, executed by all threads, of a step that exchanges rows between parts."""
     match s.node:
         case ir.FillMirrors(mirrors=mirrors):
             return [*(f"fill_mirrors<{_mirrors(e, m)});" for m in mirrors), "barrier(a, t);"]
@@ -65,7 +65,7 @@ def crossing_steps(e: Emission, s: StepPlan) -> list[str]:
 
 
 def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
-    """Own rows are combined with their mirrors, then sent to them; a crossing follows."""
+    """Combine owned rows with their mirrors, then send them to the mirrors; then a crossing."""
     lines = []
     for m in node.combines:
         lines.append(f"combine_mirrors<{OPERATIONS[m.op]}, {_mirrors(e, m)}, {_peers(e, m)});")
@@ -75,16 +75,16 @@ def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
 
 
 def _spread(e: Emission, m: ir.Mirrors) -> str:
-    """Own rows are sent to their mirrors: all, or those that are marked."""
-    given = f"{_mirrors(e, m)}, {_peers(e, m)}"
+    """Send owned rows to their mirrors: all rows, or the marked ones."""
+    args = f"{_mirrors(e, m)}, {_peers(e, m)}"
     if not m.marked:
-        return f"spread_column<{given});"
+        return f"spread_column<{args});"
     assert e.parts is not None
-    return f"spread_marked<{given}, {e.parts.marks[m.slot, m.column]});"
+    return f"spread_marked<{args}, {e.parts.marks[m.slot, m.column]});"
 
 
 def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
-    """The crossings of a delivery: numbers of messages, the messages, and points found here."""
+    """The crossings of a delivery: message counts, the messages, localised points."""
     inbox = f"{e.names.base(node.inbox)}_meta"
     lists, cleared, quiet = list[str](), list[str](), list[str]()
     for slot in s.sizes:
@@ -92,7 +92,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
             f"CollectionCounters {e.names.prefix[slot]}_counters({e.names.base(slot)}_meta, TO);"
         )
     sent, received, totals = _agreement(e, s, MOST_PARTS)
-    for slot in s.receiver.clears if s.receiver else ():  # which is left out if all are quiet
+    for slot in s.receiver.clears if s.receiver else ():  # the receiver is skipped if all are quiet
         meta = f"{e.names.base(slot)}_meta"
         cleared += [f"CollectionCounters({meta}, TO).clear();", f"store({meta} + GLOBAL, 0);"]
     if totals or cleared:
@@ -122,11 +122,11 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
 
 
 def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
-    """Messages go to the owners of their rows; where an inbox is too small, all parts leave."""
+    """Send messages to the owners of their rows; if an inbox is full, all parts return."""
     n, parts = e.names, e.parts
     assert parts is not None
     route = parts.routes[node.table]
-    given = f"a, t, {n.base(node.outbox)}_meta, {n.column(node.outbox, 'item')}, {route}"
+    args = f"a, t, {n.base(node.outbox)}_meta, {n.column(node.outbox, 'item')}, {route}"
     columns = [c for c in n.stores[node.inbox].columns if c.name != "item"]
     sent = [
         f"sent_column<{max(c.size, 1)}>({n.column(node.outbox, c.name)},"
@@ -134,7 +134,7 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
         for c in columns
     ]
     lines = [
-        f"push_messages({', '.join([given, str(parts.peers[node.inbox, 'item']), *sent])});",
+        f"push_messages({', '.join([args, str(parts.peers[node.inbox, 'item']), *sent])});",
         f"end{s.name}(a, t);",
         STOPS,
     ]
@@ -147,15 +147,15 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
             )
     if node.points:
         lines += [f"localised{s.name}(a, t);", STOPS]
-    again = s.sender or s
+    resumed = s.sender or s
     return [
-        f"count_messages({given});",
+        f"count_messages({args});",
         f"count{s.name}(a, t);",
         STOPS,
         "t.quiet = t.broadcast_value && load(a.parts + PARTS_QUIET);",
         "if (t.broadcast_value && !t.quiet) {",
         *(["    t.launch++;  // that of the step"] if s.sender and e.plan.locks else []),
-        f"    t.step = {again.number}, t.replay = true;",
+        f"    t.step = {resumed.number}, t.replay = true;",
         "    return;",
         "}",
         "t.replay = false;",
@@ -166,7 +166,7 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
 
 
 def _mirrors(e: Emission, m: ir.Mirrors) -> str:
-    """The values a row, and the arguments that are the column and its route."""
+    """The template argument (values per row), and the arguments for a column and its route."""
     column = e.names.stores[m.slot].column(m.column)
     assert column is not None and e.parts is not None
     at = e.names.column(m.slot, m.column)

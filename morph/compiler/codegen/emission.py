@@ -1,4 +1,4 @@
-"""What all parts of a unit's text share: plan, names, lines, and how a body is printed."""
+"""State shared by all parts of a unit's text: the plan, names, lines, and printing of bodies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import Local, Object, Shared, Type
 
-# What the fields of swapped collections are members of, in the permutation of an item or thread.
+# Declares the struct whose members are the fields of swapped collections, for an item or thread.
 PERMUTATION = "    const Permutation& permutation = a.permutations[{}.permutation];"
 
 
@@ -32,22 +32,22 @@ class Emission:
         self.lines += lines
 
     def with_permutation(self, lines: list[str], of: str, stores: Collection[str]) -> list[str]:
-        """Lines that name ``stores``; if some are swapped, after the current permutation."""
+        """Prefix lines with the current permutation if they name a swapped store."""
         uses = lines and not self.plan.swapped.isdisjoint(stores)
         return [PERMUTATION.format(of), *lines] if uses else lines
 
     def flag(self, slot: str) -> str:
-        """The word of a flag that an item raises, or looks at."""
+        """The address of a flag that an item raises or reads."""
         return f"{'it' if self.unit.fused else 'a'}.{self.names.prefix[slot]}_flag"
 
     def from_state(self, i: int, t: Type, kept: bool = False) -> str:
-        """A program's variable, from its word; ``kept`` if a launch may begin with it."""
+        """Load a program's variable from its state; ``kept``: also at the start of a launch."""
         ctype = self.names.type(t)
         word = f"kept(a, VARS + {i})" if kept else f"load(a.state + VARS + {i})"
         return f"from_bits<{ctype}>(Bits<{ctype}>({word}))"
 
     def signature(self, params: Collection[tuple[str, Type]]) -> str:
-        """Parameters of a function, each behind a comma; objects take no place."""
+        """Parameters of a function, each after a comma; objects are omitted."""
         return "".join(
             f", {self.names.type(t)}{'&' if isinstance(t, Local) else ''} {self.names.spell(n)}"
             for n, t in params
@@ -56,10 +56,10 @@ class Emission:
 
     def define(
         self, f: ir.Func, head: str, plan: BodyPlan,
-        live: Mapping[str, str] | None = None, gives: str = "",
+        live: Mapping[str, str] | None = None, default: str = "",
         make: Callable[..., Body] = Body,
     ) -> None:  # fmt: skip
-        """Add a function; each local in ``live`` is a member of the parameter named there."""
+        """Add a function; ``live`` maps a local to the parameter that has it as a member."""
         types = dict(f.params) | dict(f.locals)
         names, members = self.names, live or {}
 
@@ -70,7 +70,7 @@ class Emission:
             return f"a.{names.spell(name)}" if argument else names.spell(name)
 
         launch = "it.launch" if self.unit.fused else "i32(a.launch)"
-        scope = Scope(resolve, self.flag, launch, types, gives)
+        scope = Scope(resolve, self.flag, launch, types, default)
         b = (Checked if self.unit.checked else make)(names, scope, plan)
         for n, t in plan.locals:
             if isinstance(t, Shared):
@@ -82,17 +82,17 @@ class Emission:
             else:
                 b.put(f"{names.type(t)} {names.spell(n)}{{}};")
         b.body(plan.body)
-        if gives == " false" and plan.ends:
+        if default == " false" and plan.ends:
             b.put("return false;")
         permutation = [PERMUTATION.format("it")] if plan.swapped else []
         self.put("", f"{head} {{", *permutation, *b.lines, "}")
 
     def uniform(self) -> Body:
-        """A body that every thread runs alike."""
+        """A body that all threads execute with the same values."""
         return Body(self.names, self._uniform_scope(), self.plan.uniform)
 
     def one_thread(self) -> Body:
-        """A body that one thread of a program runs, as an item."""
+        """A body that one thread of a program executes as an item."""
         scope = replace(self._uniform_scope(), flag=self.flag, launch="it.launch")
         return Body(self.names, scope, self.plan.uniform)
 
@@ -110,10 +110,10 @@ class Emission:
     # --- steps -----------------------------------------------------------------------------------
 
     def step_args(self, s: ir.Foreach) -> str:
-        """What a step is made of: its kernel's numbers and its filter's."""
+        """The initialiser of a step: the numeric arguments of its kernel and filter."""
         b = self.uniform()
-        given = (x for x in (*s.args, *s.where_args) if not isinstance(x.type, Object))
-        return f"{{{', '.join(b.expr(x) for x in given)}}}"
+        numbers = (x for x in (*s.args, *s.where_args) if not isinstance(x.type, Object))
+        return f"{{{', '.join(b.expr(x) for x in numbers)}}}"
 
     def step_call(self, function: str, s: ir.Foreach, made: str) -> str:
         """A call of a function of `kernels/schedule/launch.h` with a step and its extent."""
@@ -126,7 +126,7 @@ class Emission:
         return f"{function}(a, t, {made}, {begin}, {end})"
 
     def runs(self, s: ir.Foreach, made: str) -> str:
-        """The statement that runs a foreach."""
+        """The statement that executes a foreach."""
         kernel = self.plan.functions[s.kernel].func
         if s.until_empty:
             made += f", {self.names.base(s.slot)}_meta"

@@ -1,7 +1,7 @@
 """Expressions of the IR as C++.
 
-The text reads like the user's function.  What a name stands for differs by where it is used (a
-local, a value that lives from gather to commit, a program's variable): each body resolves its own.
+The text resembles the user's function.  A name is printed as a local, as a value that is live from
+the gather to the commit phase, or as a program's variable: each body resolves its names.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ELEMENT = {  # the operations on elements of shared arrays
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names mean where a body is printed."""
+    """Resolution of names in the body that is printed."""
 
     resolve: Callable[[str], str]  # a local
     flag: Callable[[str], str]  # a flag's slot: the address of the word to write, or read
-    launch: str  # what single(row) compares
+    launch: str  # the launch number that single(row) compares
     types: Mapping[str, Type]
-    gives: str = ""  # what a bare return gives back
+    default: str = ""  # the value of a bare return, after a space
 
 
 class Expressions:
@@ -42,7 +42,7 @@ class Expressions:
     def __init__(self, names: Names, scope: Scope, body: BodyPlan) -> None:
         self.names, self.plan, self.body_plan = names, names.plan, body
         self.resolve, self.flag, self.launch = scope.resolve, scope.flag, scope.launch
-        self.types, self.gives = scope.types, scope.gives
+        self.types, self.default = scope.types, scope.default
 
     def sub(self, e: ir.Expr) -> str:
         """An operand."""
@@ -58,26 +58,26 @@ class Expressions:
         return f"({self.expr(e)})" if compound else self.expr(e)
 
     def args(self, args: Iterable[ir.Expr]) -> str:
-        """Arguments, objects left out."""
+        """Arguments without objects."""
         return "".join(f", {self.expr(x)}" for x in args if not isinstance(x.type, Object))
 
     def number(self, text: str, t: Type, native: str) -> str:
-        """A count, in the type that the expression has."""
-        want = self.names.type(t)
-        return text if want == native else f"{want}({text})"
+        """A count, cast to the type of the expression."""
+        wanted = self.names.type(t)
+        return text if wanted == native else f"{wanted}({text})"
 
     def place_args(self, p: ir.Place) -> str:
         """Row and index."""
         return self.expr(p.row) + (f", {self.expr(p.index)}" if p.index is not None else "")
 
     def is_stable(self, p: ir.Place) -> bool:
-        """Whether no other thread changes a place while the body runs."""
+        """Whether no other thread changes a place while the body is executed."""
         one = self.body_plan.single_threaded
         return one or (p.slot, p.column) not in self.body_plan.unstable or self._at_item(p)
 
     def _at_item(self, p: ir.Place) -> bool:
-        mine = isinstance(p.row, ir.Var) and p.row.name == self.body_plan.item
-        return mine and (p.slot, p.column) in self.body_plan.stable
+        of_item = isinstance(p.row, ir.Var) and p.row.name == self.body_plan.item
+        return of_item and (p.slot, p.column) in self.body_plan.stable
 
     def load(self, p: ir.Place) -> str:
         """The value at a place."""
@@ -91,7 +91,7 @@ class Expressions:
         return f"{column}.get({self.place_args(p)})"
 
     def skipped(self, x: ir.Expr) -> str:
-        """How many entries ``[x:]`` leaves out; so few that a sum with it does not overflow."""
+        """The number of entries that ``[x:]`` skips, limited so that sums do not overflow."""
         text = f"max_of(i64({self.expr(x)}), i64(0))"
         return text if is_small(x) else f"min_of({text}, i64(1) << 40)"
 
@@ -100,7 +100,7 @@ class Expressions:
         return f"{self.names.column(p.slot, p.column)}.at({self.place_args(p)})"
 
     def target(self, e: ir.Atomic) -> str:
-        """What an atomic changes: an address, or a place for a plain read and write."""
+        """The target of an atomic: an address, or a place for a non-atomic update."""
         how, p = "nonatomic" if self.body_plan.single_threaded else "at", e.place
         return f"{self.names.column(p.slot, p.column)}.{how}({self.place_args(p)})"
 
@@ -265,14 +265,14 @@ class Expressions:
 
 
 def wraps(e: ir.Binary | ir.Unary) -> bool:
-    """Whether C++ leaves open what becomes of an overflow: that of signed integers."""
+    """Whether an overflow is undefined in C++: the operands are signed integers."""
     t = e.type
     signed = isinstance(t, Scalar) and (t.kind == "i" or (t.name == "u16" and e.op == "*"))
     return e.op in WRAPPING and signed
 
 
 def truncates(e: ir.Cast) -> bool:
-    """Whether a cast is of a float to an integer."""
+    """Whether a cast converts a float to an integer."""
     a, b = e.x.type, e.type
     return isinstance(a, Scalar) and isinstance(b, Scalar) and a.kind == "f" and b.kind in "iu"
 
@@ -293,5 +293,5 @@ def ends_before(s: ir.ForRange) -> bool:
 
 
 def narrow(t: Type) -> bool:
-    """Whether C++ computes with this type in another, int or f32, so that a result is cast back."""
+    """Whether C++ promotes this type, to int or f32, so that results are cast back."""
     return isinstance(t, Scalar) and t.bits < 32

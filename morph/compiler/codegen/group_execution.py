@@ -1,4 +1,4 @@
-"""The C++ text of a kernel whose items are executed by groups of threads; all run this text.
+"""The C++ text of a kernel whose items are executed by groups of threads, each running the text.
 
 See `passes.group_execution` for the division of loops; ``kernels/schedule/group.h`` assigns items.
 """
@@ -39,7 +39,7 @@ class GroupBody(Body):
         self.loops = group_plan.loops
         self.level = ""  # how the loop around the statement is divided
         self.loaded: tuple[str, dict[tuple[str, str], str]] = "", {}  # by column, see `_unrolled`
-        self.unsynced = False  # threads may not see yet what others have changed
+        self.unsynced = False  # whether changes by other threads may not be visible yet
 
     def array(self, name: str, t: Shared) -> str:
         """Declare a shared array: one for each group of the block."""
@@ -52,17 +52,17 @@ class GroupBody(Body):
         self.put(f"{array}.clear(group_);")
 
     def stmt(self, s: ir.Stmt) -> None:
-        """One statement; a barrier comes first if it may read what other threads have changed."""
+        """One statement; after a barrier if it may read a change by another thread."""
         if not self.level and self.unsynced and not _is_private(s):
             self.put("group_.sync();")
             self.unsynced = False
         super().stmt(s)
-        made = isinstance(s, ir.Assign) and isinstance(s.value, ir.MakeShared)
-        if not self.level and (made or isinstance(s, ir.Eval | ir.Write | ir.SetItem)):
+        allocates = isinstance(s, ir.Assign) and isinstance(s.value, ir.MakeShared)
+        if not self.level and (allocates or isinstance(s, ir.Eval | ir.Write | ir.SetItem)):
             self.unsynced = True
 
     def _by_leader(self, change: Callable[[], None]) -> None:
-        """Have one of the threads that execute a statement change memory."""
+        """Print a change of memory for one of the threads that execute the statement."""
         if self.level not in LEADER:
             change()
             return
@@ -119,7 +119,7 @@ class GroupBody(Body):
             self._bound(s.body, [(s.var, f"{first} + {kind}({k})")])
 
     def _hoisted(self, s: ir.ForRange) -> list[ir.Place]:
-        """Return the elements of const columns that every iteration loads at its own index."""
+        """Return the elements of const columns that each iteration loads at its own index."""
         first = list[ir.Node]()
         for x in s.body:
             first += ir.walk(x.cond if isinstance(x, ir.If) else x)
@@ -211,9 +211,9 @@ class GroupBody(Body):
         self.level = outer
         for name, how, saved, identity in reductions:
             x, combine = self.resolve(name), COMBINE[how]
-            given = f"group_.lane() == 0 ? {x} : {identity}" if loop.by == TILES else x
+            value = f"group_.lane() == 0 ? {x} : {identity}" if loop.by == TILES else x
             over = "reduce_lanes" if loop.by == LANES and outer else "reduce_threads"
-            every = f"group_.{over}({given}, [](auto p, auto q) {{ return {combine}(p, q); }})"
+            every = f"group_.{over}({value}, [](auto p, auto q) {{ return {combine}(p, q); }})"
             self.put(f"{x} = {combine}({saved}, {every});")
         self.unsynced = self.unsynced or not outer
 
@@ -237,7 +237,7 @@ def _fits(x: ir.Expr) -> bool:
 
 
 def _is_private(s: ir.Stmt) -> bool:
-    """Whether a statement is no loop, and other threads of the group change nothing it reads."""
+    """Whether a statement has no loop, and reads nothing that other threads of the group change."""
     nodes = list(ir.walk(s))
     commute = isinstance(s, ir.Eval) and isinstance(s.value, ir.Atomic)
     arrays = any(

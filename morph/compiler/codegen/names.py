@@ -26,11 +26,11 @@ from morph.language.types import (
     Weak,
 )
 
-OWN = frozenset(  # what the printer calls things inside functions
+OWN = frozenset(  # names of the printer inside functions
     """a it permutation Args BLOCKS Item PHASES PREPARES Permutation Run PUBLISHES SlotCaches
     end_item heavy member prepare publish_counters run""".split()
 )
-MEMBERS = frozenset(  # of the structs that the printer makes
+MEMBERS = frozenset(  # members of the structs that the printer makes
     """ASYNCHRONOUS AT BATCHED Buffers FETCH_ADDS FILTERS FLOAT_TOTALS HAS_EPILOGUE KNOWS_ROWS LIMIT
     LiveIn LiveOut PLACES REPLAYS Reach Reductions SWEEPS Searches SlotCache TOTALS Tiled
     WHICH WORK_SHARING
@@ -42,7 +42,7 @@ MEMBERS = frozenset(  # of the structs that the printer makes
 )
 SUFFIXED = frozenset(
     "group live_in live_out reductions row".split()
-)  # the printer's own, as in ``row_``
+)  # names of the printer with a trailing underscore
 PARTS = [
     "commit",
     "abort",
@@ -68,7 +68,7 @@ CALL = re.compile(r"\b([A-Za-z_]\w*)[(<]")
 
 @cache
 def prelude_names(prelude: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What the prelude declares or calls at namespace scope; and all identifiers in it."""
+    """The names that the prelude declares or calls at namespace scope; all its identifiers."""
     text = re.sub(r"//.*", "", prelude)
     found = set(re.findall(r"# *define (\w+)", text)) | set(CALL.findall(text))
     declared = re.sub(r"#.*|\"[^\"\n]*\"", "", re.sub(r"\\\n", " ", text))
@@ -86,7 +86,7 @@ def prelude_names(prelude: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 class Names:
-    """The C++ spelling of everything that the functions of one unit name."""
+    """The C++ spelling of all names in the functions of one unit."""
 
     def __init__(self, plan: Plan, prelude: str) -> None:
         unit = plan.unit
@@ -109,7 +109,7 @@ class Names:
         self.structs: dict[str, str] = {}  # name -> definition, in the order of use
 
     def _function(self, f: ir.Func) -> str:
-        """A name for a function such that it and the names of its parts are no others'."""
+        """A name for a function that is unique, and whose parts have unique names."""
         base = spell_global(f.name, self.taken)
         ends = [*PARTS, *(f"to_{p}" for p in self.prefix.values())]
         n, name = 1, base
@@ -123,7 +123,7 @@ class Names:
             name = f"{base}_{n}"
 
     def _struct_names(self) -> list[str]:
-        """What structs of the user may be called; those of one name are numbered."""
+        """The names of the user's structs; several structs of one name are numbered."""
         used = {n.type for n in ir.walk(self.unit.funcs) if isinstance(n, ir.Expr)}
         used |= {t for f in self.unit.funcs for _, t in (*f.params, *f.locals)}
         todo, found = list(used), set[Struct]()
@@ -145,11 +145,11 @@ class Names:
         return f"{name}_struct_" if hidden else name
 
     def spell(self, name: str) -> str:
-        """A user's name, out of the way of C++ and the prelude."""
+        """A user's name, changed if it collides with C++ or the prelude."""
         return spell(name, self.reserved)
 
     def member(self, name: str) -> str:
-        """A user's name among the members of what an item or a thread carries."""
+        """A user's name as a member of the struct of an item or thread."""
         return f"{name}_" if name in self.members else self.spell(name)
 
     def type(self, t: Type) -> str:
@@ -180,7 +180,7 @@ class Names:
         raise AssertionError(f"{t} is no value")
 
     def _word(self, t: Type) -> str:
-        """A type as part of the name of a tuple."""
+        """A type as a part of the name of a tuple."""
         if isinstance(t, Vector):
             return f"Vec_{self._word(t.elem)}_{t.size}"
         return self.type(t).strip("_")
@@ -192,7 +192,7 @@ class Names:
         )
 
     def buffer(self, t: Local, name: str) -> str:
-        """The memory of a local collection, apart from it: its size can then be in a register."""
+        """The buffer of a local collection; separate, so that its size can be in a register."""
         return f"{self.type(t.elem)} {name}[{t.capacity * self.unit.local_scale}];"
 
     def _struct(self, name: str, parts: Sequence[tuple[str, Type]]) -> str:
@@ -207,15 +207,15 @@ class Names:
         return self.spell(t.fields[index][0]) if isinstance(t, Struct) else f"_{index}"
 
     def column(self, slot: str, column: str) -> str:
-        """The argument that is a column."""
+        """The expression for a column in the argument block."""
         return f"{self.base(slot)}_{column_part(column)}"
 
     def base(self, slot: str) -> str:
-        """What the names of all other words of a slot begin with."""
+        """The prefix of the other arguments of a slot."""
         return f"{'permutation' if slot in self.plan.swapped else 'a'}.{self.prefix[slot]}"
 
     def extent(self, slot: str) -> tuple[str, str]:
-        """Where the rows or items of a store begin and end, as of the last barrier."""
+        """The begin and end of a store's rows or items, as of the last barrier."""
         meta = f"{self.base(slot)}_meta"
         first, last = ("FROM", "TO") if self.plan.snapshot else ("HEAD", "COUNT")
         load = "load_stable" if self.plan.snapshot else "load"
@@ -229,7 +229,7 @@ class Names:
         return f"edge_at(a.{self.prefix[graph]}_{direction}_edge, {k})"
 
     def ends(self, graph: str, direction: str) -> str:
-        """What holds the other ends of edges: a column, or of gapped rows a word by entry."""
+        """The array of the other ends of edges: a column, or for gapped rows an array by entry."""
         if self.graphs[graph].gapped:
             return f"a.{self.prefix[graph]}_{direction}_end"
         edges = dict(self.graphs[graph].tables)["edges"]
@@ -241,7 +241,7 @@ class Names:
         return f"edge_at({ends}, {k})" if self.graphs[graph].gapped else f"{ends}.get({edge})"
 
     def lists_rows(self, slot: str) -> bool:
-        """Whether an item of the store is the ``item`` of a collection, not its own row."""
+        """Whether the store is a collection of rows: its column ``item`` has the row of an item."""
         return self.stores[slot].lists_rows
 
 

@@ -13,14 +13,14 @@ HEADERS = """core/scalars layout target core/types core/half core/math core/atom
              schedule/reservation schedule/search schedule/balance schedule/asynchronous
              schedule/sweep schedule/tiles schedule/launch schedule/queue
              schedule/deterministic""".split()
-# in place of "target"
+# replaces "target"
 TARGETS = "#ifdef __CUDACC__\n{target_cuda}#else\n{target_cpu}{slot_caches_cpu}#endif\n"
 
 
 @cache
 def files() -> list[Path]:
     """Return the headers, sorted."""
-    package = Path(__file__).parents[2]  # a wheel has them inside, a checkout beside the package
+    package = Path(__file__).parents[2]  # the headers are in it, or beside it in a checkout
     folder = next(f for f in (package / "kernels", package.parent / "kernels") if f.is_dir())
     return sorted(folder.rglob("*.h"))
 
@@ -32,9 +32,9 @@ def prelude(
 ) -> str:  # fmt: skip
     """The device runtime: the headers of ``kernels/``, in order.
 
-    There is one header more for a unit that is ``checked``, that ``rebuilds`` adjacency, that all
-    ``parts`` of a graph execute together, or that has shared arrays (``groups``).  In a ``wide``
-    unit a table has 2^31 rows or more.
+    An additional header is included for a unit that is ``checked``, that ``rebuilds`` adjacency,
+    that all ``parts`` of a graph execute together, or that has shared arrays (``groups``).  In a
+    ``wide`` unit a table has 2^31 rows or more.
     """
     texts = {h.stem: h.read_text() for h in files()}
     texts["layout"] = layout.header(checked, rebuilds, parts)

@@ -1,8 +1,8 @@
-"""A program as one launch: blocks as the cases of a switch that every thread runs alike.
+"""A program as one launch: blocks are the cases of a switch that all threads execute.
 
-Each step ends at a barrier; what is cleared right after it is cleared there.  If items were left
-untouched, all threads return; the last thread at the barrier saves where, and the host grows what
-was too small and launches again from that very step.
+Each step ends at a barrier.  The last thread at the barrier clears the collections that the program
+clears next.  If items were deferred, this thread saves the position in the program and all threads
+return; the host grows the full stores and launches again from that step.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def emit_program(e: Emission) -> None:
 
 
 def publish_lines(e: Emission, s: StepPlan, failed: str) -> tuple[list[str], list[str]]:
-    """What the last thread at the barrier after a step loads, and does unless ``failed``."""
+    """For the last thread at a step's barrier: its loads, and its actions if not ``failed``."""
     resized, clears = s.resized, s.clears
     lines = [x for slot in resized for x in close_gaps(e, slot)]
     for slot in (*resized, *(s for s in clears if s not in resized)):
@@ -67,34 +67,34 @@ def publish_lines(e: Emission, s: StepPlan, failed: str) -> tuple[list[str], lis
         lines.append(f"bool failed = {failed};")
     # the items of a queue that a failed step adds are items of its re-execution
     queue = s.node.slot if isinstance(s.node, ir.Foreach) and s.node.until_empty else ""
-    given = {x: "failed" if failed and x != queue else "" for x in resized}
-    does = [f"{e.names.prefix[x]}_counters.publish_counters({y});" for x, y in given.items()]
+    arguments = {x: "failed" if failed and x != queue else "" for x in resized}
+    actions = [f"{e.names.prefix[x]}_counters.publish_counters({y});" for x, y in arguments.items()]
     unless = "if (!failed) " if failed else ""
-    does += [f"{unless}{e.names.prefix[s]}_counters.clear();" for s in clears]
+    actions += [f"{unless}{e.names.prefix[s]}_counters.clear();" for s in clears]
     if e.parts:
         lists = [s for s in clears if e.names.stores[s].kind == "collection"]
-        does += [f"{unless}store({e.names.base(s)}_meta + GLOBAL, 0);" for s in lists]
-    return lines, does
+        actions += [f"{unless}store({e.names.base(s)}_meta + GLOBAL, 0);" for s in lists]
+    return lines, actions
 
 
 def _end(e: Emission, s: StepPlan) -> None:
-    """The barrier after a step at which the last thread has work to do."""
+    """The barrier after a step at which the last thread publishes counters or other state."""
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
-    lines, does = publish_lines(e, s, failed)
+    lines, actions = publish_lines(e, s, failed)
     if s.agree or isinstance(s.node, ir.Exchange):
         lines += [] if failed else ["bool failed = false;"]
-        does = [*agreement(e, s), *does]
-    does += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
-    does += ["broadcast(t, failed);"] if s.can_fail and not s.waits else []
-    does += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
-    if s.lists_rows and s.sharing:  # listed rows come first; then all threads meet here again
-        does = ["} else {", *(f"    {x}" for x in does)] if does else []
+        actions = [*agreement(e, s), *actions]
+    actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
+    actions += ["broadcast(t, failed);"] if s.can_fail and not s.waits else []
+    actions += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
+    if s.lists_rows and s.sharing:  # listed rows come first; then this barrier again
+        actions = ["} else {", *(f"    {x}" for x in actions)] if actions else []
         waits = s.can_fail and s.sharing.loop.batched
         took = f"take_high_degree_list(a, {'failed' if waits else 'false'})"
-        does = [f"if ({took}) {{", "    broadcast(t, true);", *does, "}"]
+        actions = [f"if ({took}) {{", "    broadcast(t, true);", *actions, "}"]
     lines = [
         *lines,
-        *does,
+        *actions,
         f"rewind_sections(a, {s.sections});" if s.sections > 1 else "rewind(a);",
     ]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
@@ -105,7 +105,7 @@ def _end(e: Emission, s: StepPlan) -> None:
 
 
 def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:
-    """What one thread does; its variables reach the others through the state."""
+    """The statements of one thread; it passes variables to the other threads in the state."""
     b = e.one_thread()
     b.put("Item it(a, t, -1);")
     b.body(node.body)
@@ -143,7 +143,7 @@ def _block(e: Emission, number: int, block: BlockPlan) -> None:
 
 
 def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
-    """A step; ``parts`` are its sections, of which it is the last, or itself."""
+    """A step; ``parts`` are its sections, the last of which is ``s``."""
     guard = "if (t.has_read) barrier(a, t);" if e.plan.varies else ""
     match s.node:
         case ir.Assign(name=name, value=value):
@@ -178,7 +178,7 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
     if any(p.reads_memory for p in parts):
         b.put("t.has_read = true;")
     early = bool(guard) and any(p.varies for p in parts)
-    if early:  # in braces: no case may jump over it
+    if early:  # in braces, as a case must not jump past an initialisation
         b.put("{")
         b.depth += 1
         for k, (p, n) in enumerate(zip(parts, nodes, strict=True)):
@@ -215,7 +215,7 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
 def _leaves(
     e: Emission, parts: Sequence[StepPlan], nodes: Sequence[ir.Foreach], made: Sequence[str]
 ) -> str:
-    """Whether a team of another size is to run the step."""
+    """The test whether a team of another size should execute the step."""
     if e.plan.full_team:
         return "resizes(a, t)"
     if len(nodes) == 1:
@@ -258,7 +258,7 @@ def _jump(e: Emission, block: BlockPlan) -> None:
 
 
 def _publish(e: Emission) -> None:
-    """At the end of the launch, by the last thread: where the program stands."""
+    """At the end of the launch the last thread stores the state of the program."""
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
     for word in ("block", "step", "replay", "launch"):
         e.put(f"    store(a.state + {word.upper()}, t.{word});")

@@ -1,6 +1,6 @@
-"""A loop that several threads share, as C++: the head of its kernel, and what one entry does.
+"""A loop that several threads share, as C++: prologue, body and epilogue of its kernel.
 
-See `work_sharing` for which loops these are; ``kernels/schedule/balance.h`` assigns the items.
+`work_sharing` selects these loops; ``kernels/schedule/balance.h`` assigns entries to threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIMITS = {"auto": "HIGH_DEGREE", "warp": "NO_LIST", "grid": "0"}
 
 
 class Prologue(Body):
-    """A kernel up to its last loop: of that, only which entries it runs over."""
+    """A kernel up to its last loop; of the loop, only the range of entries."""
 
     def __init__(
         self, names: Names, scope: Scope, body: BodyPlan, shared: SharedLoop | SharedSearch
@@ -40,16 +40,16 @@ class Prologue(Body):
             super()._stmt_foredges(s)
             return
         row = f"a.{self.names.prefix[s.graph]}_{s.direction}_offset, {self.expr(s.point)}"
-        self._hand_on(f"{{row_begin({row}), row_end({row})}}", s.start)
+        self._store_live_in(f"{{row_begin({row}), row_end({row})}}", s.start)
 
     def _stmt_forrows(self, s: ir.ForRows) -> None:
         if s is not self.shared.loop:
             super()._stmt_forrows(s)
             return
-        self._hand_on(f"{{{', '.join(self.names.extent(s.slot))}}}", s.start)
+        self._store_live_in(f"{{{', '.join(self.names.extent(s.slot))}}}", s.start)
 
-    def _hand_on(self, row: str, start: ir.Expr | None) -> None:
-        """Give the entries of the loop and the locals that the other parts read."""
+    def _store_live_in(self, row: str, start: ir.Expr | None) -> None:
+        """Store the entries of the loop and the locals that body and epilogue read."""
         self.put(f"row_ = {row};")
         if start is not None:
             self.put(f"row_.begin = min_of(row_.begin + {self.skipped(start)}, row_.end);")
@@ -59,9 +59,8 @@ class Prologue(Body):
         ):
             for n in locals_:
                 self.put(f"{name}.{self.names.member(n)} = {self.resolve(n)};")
-        for slot, count in (
-            () if self.shared.batched else self.shared.capacity
-        ):  # goes with the entries
+        # the capacity for entries is transferred with them
+        for slot, count in () if self.shared.batched else self.shared.capacity:
             each = "" if count == 1 else f"{count} * "
             self.put(
                 f"it.{self.names.prefix[slot]}_reservation -= {each}i32(row_.end - row_.begin);"
@@ -69,18 +68,18 @@ class Prologue(Body):
         self.put("return true;")
 
     def _stmt_reserve(self, s: ir.Reserve) -> None:
-        """Reserve for all but the entries, if these do so themselves."""
+        """Reserve the capacity; without that for entries, if it is reserved in batches."""
         taken = [slot for slot, _ in self.shared.capacity] if self.shared.batched else []
         rest = tuple(n for n in s.needs if n.local or n.slot not in taken)
         if rest or not taken:
             super()._stmt_reserve(replace(s, needs=rest))
-        else:  # in tests it can fail all the same
+        else:  # fault injection may still fail here
             blame = self.names.index[taken[0]]
-            self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.gives};")
+            self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.default};")
 
 
 class LoopBody(Body):
-    """The inside of the loop."""
+    """The body of the loop."""
 
     def __init__(
         self, names: Names, scope: Scope, body: BodyPlan, sharing: Sharing, kernel: str
@@ -95,19 +94,19 @@ class LoopBody(Body):
             self.put(f"if (is_dead({names.base(self.loop.slot)}_dead, {row})) return;")
 
     def load(self, p: ir.Place) -> str:
-        """A value, which may have been read before."""
+        """The value at a place; a preloaded column is a local."""
         if of_edge(p, self.loop, self.preloaded):
             return f"{ascii_name(p.column)}_preloaded_"
         return super().load(p)
 
     def target(self, e: ir.Atomic) -> str:
-        """What an atomic changes: a place that few may want, while few items are run."""
+        """The target of an atomic; min and max skip the test load in asynchronous execution."""
         place = super().target(e)
-        few = self.body_plan.ahead is not None and e.op in ("min", "max")
-        return f"untested(it.asynchronous, {place})" if few else place
+        skips_test = self.body_plan.ahead is not None and e.op in ("min", "max")
+        return f"untested(it.asynchronous, {place})" if skips_test else place
 
     def _allocate(self, makes: list[tuple[str, ir.New | ir.NewRows | ir.Add]]) -> None:
-        """Lay down what can wait; the rest as ever."""
+        """Put new items into staging buffers; allocate other items and rows at once."""
         for name, e in makes:
             if not isinstance(e, ir.Add) or e.slot not in self.stage:
                 super()._allocate([(name, e)])
@@ -119,15 +118,15 @@ class LoopBody(Body):
                 f"{CTYPE[c.dtype.name]}({given.get(c.name, -1 if c.ref else 0)})" for c in columns
             ]
             entry = f"{self.stage[e.slot]}{{{', '.join(values)}}}"
-            later = f"stage(a, it, it.{self.names.prefix[e.slot]}_reservation, {entry});"
+            staged = f"stage(a, it, it.{self.names.prefix[e.slot]}_reservation, {entry});"
             if not self._may_run_ahead(e):
-                self.put(later)
+                self.put(staged)
                 continue
             ahead = self.body_plan.ahead
             assert ahead is not None
             row = self.temp("r")
             self.put(f"const i32 {row} = it.asynchronous.place();")
-            self.put(f"if ({row} < 0) {later}")
+            self.put(f"if ({row} < 0) {staged}")
             to = ahead[1]
             sets = [f"{self.names.column(to, c)}.set({row}, {x});" for c, x in given.items()]
             sets += [
@@ -139,25 +138,25 @@ class LoopBody(Body):
 
 
 def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
-    """What the parts of a kernel hand on."""
+    """The structs of live-in, live-out and reduction variables of a kernel's parts."""
     k, shared, n, name = plan.func, sharing.loop, e.names, e.names.funcs[plan.func.name]
     types = dict(k.params) | dict(k.locals)
     parts = [("live_in", "its entries read of the item", shared.live_in)]
     if shared.completes:
         parts.append(("live_out", "is read behind its loop", shared.live_out))
-    for part, what, names in parts:
-        e.put("", f"struct {name}_{part} {{  // what {what}")
+    for part, purpose, names in parts:
+        e.put("", f"struct {name}_{part} {{  // what {purpose}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in names), "};")
     if first := sharing.preloaded:
         e.put("", f"struct {name}_reach {{  // where an entry leads, and what is read of its edge")
         edge = n.type(bound_types(shared.loop)[0])
         e.put(*(["    i32 edge, end;"] if edge == "i32" else [f"    {edge} edge;", "    i32 end;"]))
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(x)};" for x, c in first.items()), "};")
-    for which, (slot, (at, places)) in enumerate(sharing.staged.items()):
+    for number, (slot, (at, places)) in enumerate(sharing.staged.items()):
         columns, base = n.stores[slot].columns, n.base(slot)
         made = [f"{n.column(slot, c.name)}.set(row, {n.member(c.name)});" for c in columns]
         e.put("", f"struct {name}_to_{e.names.prefix[slot]} {{  // an entry on its way")
-        e.put(f"    enum {{ AT = {at}, PLACES = {places}, WHICH = {which} }};")
+        e.put(f"    enum {{ AT = {at}, PLACES = {places}, WHICH = {number} }};")
         e.put(*(f"    {CTYPE[c.dtype.name]} {n.member(c.name)};" for c in columns))
         e.put("    static MORPH_FN i64* meta(const Args& a, const Item& it) {")
         e.put(
@@ -184,7 +183,7 @@ def shared_structs(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
 
 
 def neutral(how: str, t: Type) -> float:
-    """What changes nothing when it is added, or a minimum or maximum is taken with it."""
+    """The identity of a reduction: addition, minimum or maximum."""
     assert isinstance(t, Scalar)
     if how == "+":
         return -0.0 if t.kind == "f" else 0
@@ -197,7 +196,7 @@ def neutral(how: str, t: Type) -> float:
 
 
 def _adds(e: Emission, shared: SharedLoop, to: str = "") -> str:
-    """The statements that add sums ``x`` to those of ``to``."""
+    """The statements that combine the reductions ``x`` with those of ``to``."""
     done = []
     for name, how in shared.reductions:
         m = e.names.member(name)
@@ -217,7 +216,7 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
     )
     head = f"{head}, {name}_live_in& live_in_{rest})"
     first = partial(Prologue, shared=shared)
-    e.define(k, head, sharing.prologue, gives=" false", make=first)
+    e.define(k, head, sharing.prologue, default=" false", make=first)
     around = list(zip(bound(shared.loop), bound_types(shared.loop), strict=False))
     sums = f", {name}_reductions& reductions_" if shared.completes else ""
     head = (
@@ -240,7 +239,7 @@ def shared_functions(e: Emission, plan: FunctionPlan, sharing: Sharing) -> None:
 
 
 def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
-    """What the step of a shared loop has beside the others."""
+    """The members that the step of a shared loop has in addition to those of all steps."""
     sharing, s = step.sharing, step.node
     if sharing is None:
         return [
@@ -300,7 +299,7 @@ def step_members(e: Emission, step: StepPlan, args: str) -> list[str]:
 
 
 def _epilogue(e: Emission, shared: SharedLoop, kernel: str, args: str) -> list[str]:
-    """The sum of the reductions, and the call of the statements after the loop."""
+    """Members that add the reductions, and that call the statements after the loop."""
     return [
         "    MORPH_FN void add(LiveOut& live_out, const Reductions& x) const {",
         f"        {_adds(e, shared, 'live_out.')}",
@@ -312,34 +311,34 @@ def _epilogue(e: Emission, shared: SharedLoop, kernel: str, args: str) -> list[s
 
 
 def bound_types(loop: ir.ForEdges | ir.ForRows) -> tuple[Type, ...]:
-    """The types of what a loop binds, see `bound`."""
+    """The types of the variables that a loop binds, see `bound`."""
     if isinstance(loop, ir.ForEdges):
         return Handle(f"{loop.graph}.edges"), Handle(f"{loop.graph}.points")
     return (Handle(loop.slot),)
 
 
 def _structs(names: Names, kernel: str, sharing: Sharing) -> dict[str, str]:
-    """By collection, the struct of an entry in its staging buffer."""
+    """The struct of a staging buffer's entry, by collection."""
     return {slot: f"{kernel}_to_{names.prefix[slot]}" for slot in sharing.staged}
 
 
 def _capacity(e: Emission, kernel: str, sharing: Sharing) -> list[str]:
-    """The stores in which the body takes capacity in batches, and what is in staging buffers."""
+    """Members for the stores whose capacity is reserved in batches, and for staging buffers."""
     shared = sharing.loop
     if not shared.batched:
         return ["    static constexpr bool BATCHED = false;"]
     base, prefix, index = e.names.base, e.names.prefix, e.names.index
-    asks = [
+    requests = [
         f"    f({base(slot)}_meta, it.{prefix[slot]}_reservation, {n}, {index[slot]});"
         for slot, n in shared.capacity
     ]
-    given, each = "const Args& a, I& it, F f", dict(shared.capacity)
+    params, each = "const Args& a, I& it, F f", dict(shared.capacity)
     structs = _structs(e.names, e.names.funcs[kernel], sharing)
     return [
         "    static constexpr bool BATCHED = true;",
         f"    static constexpr bool SHARES = {'true' if e.plan.snapshot else 'false'};",
-        f"    template <class F> MORPH_FN void reservations({given}) const {{",
-        *(f"    {x}" for x in e.with_permutation(asks, "it", each)),
+        f"    template <class F> MORPH_FN void reservations({params}) const {{",
+        *(f"    {x}" for x in e.with_permutation(requests, "it", each)),
         "    }",
         "    MORPH_FN void clear_staged() const {",
         *(f"        clear_buffer<{x}>();" for x in structs.values()),
@@ -354,7 +353,7 @@ def _capacity(e: Emission, kernel: str, sharing: Sharing) -> list[str]:
 
 
 def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[str]:
-    """Where an asynchronous step finds its list, the free capacity behind it, and rows of items."""
+    """Members of an asynchronous step: its list, the free capacity behind it, rows of items."""
     s = step.node
     assert isinstance(s, ir.Foreach)
     if e.plan.functions[s.kernel].main.ahead is None:
@@ -384,11 +383,11 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
 
 
 def _sweeps(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[str]:
-    """Where the packed rows of points begin whose reductions are all that the step does."""
+    """Members of a step that only reduces over the packed rows of all points."""
     if not step.sweeps:
         return ["    static constexpr bool SWEEPS = false, REPLAYS = true;"]
     assert isinstance(loop, ir.ForEdges)
-    replays = "true" if step.can_fail else "false"  # items may have to be run again, one by one
+    replays = "true" if step.can_fail else "false"  # deferred items are executed one by one
     row = f"row_begin({_offset(e, loop)}, i)"
     lines = [
         f"    static constexpr bool SWEEPS = true, REPLAYS = {replays};",
@@ -405,7 +404,7 @@ def _sweeps(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list
 
 
 def _entries(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> str:
-    """How many entries item ``i`` has, as far as that is known before it runs."""
+    """The number of entries of item ``i``, or 0 if only the prologue computes them."""
     s = step.node
     assert isinstance(s, ir.Foreach)
     if isinstance(loop, ir.ForRows):
@@ -424,5 +423,5 @@ def _offset(e: Emission, loop: ir.ForEdges) -> str:
 
 
 def values(f: ir.Func) -> list[Any]:
-    """The parameters of a function that are no objects."""
+    """The parameters of a function that are not objects."""
     return [(n, t) for n, t in f.params if not isinstance(t, Object)]

@@ -1,6 +1,6 @@
 """A search that a GPU's warp shares, as C++: the parts of its kernel, and the members of its step.
 
-`passes.search` says which loops are shared; ``kernels/schedule/search.h`` runs them.
+`passes.search` selects the loops; ``kernels/schedule/search.h`` runs them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def search_structs(e: Emission, plan: FunctionPlan, searching: Searching) -> Non
     """Add the structs of the locals that are live between the parts of a kernel."""
     k, shared, n, name = plan.func, searching.search, e.names, e.names.funcs[plan.func.name]
     types = dict(k.params) | dict(k.locals)
-    for part, what, live in (
+    for part, purpose, live in (
         ("live_in", "the locals that its test reads", shared.live_in),
         ("live_out", "the locals that are read after its search", shared.live_out),
     ):
-        e.put("", f"struct {name}_{part} {{  // {what}")
+        e.put("", f"struct {name}_{part} {{  // {purpose}")
         e.put(*(f"    {n.type(types[x])} {n.member(x)};" for x in live), "};")
 
 
@@ -53,7 +53,7 @@ def search_functions(e: Emission, plan: FunctionPlan, searching: Searching) -> N
     head += f"{e.signature([item, *given])}, Entries& row_"
     head += f", {name}_live_in& live_in_, {name}_live_out& live_out_)"
     first = partial(Prologue, shared=shared)
-    e.define(k, head, searching.prologue, gives=" false", make=first)
+    e.define(k, head, searching.prologue, default=" false", make=first)
     around = list(zip(bound(shared.loop), bound_types(shared.loop), strict=False))
     head = f"MORPH_BODY bool {name}_test(const Args& a, Item& it, const {name}_live_in& live_in_"
     members = dict.fromkeys(shared.live_in, "live_in_")

@@ -1,4 +1,4 @@
-"""Slot caches: free slots of collections that a CPU thread takes at once; see slot_caches_cpu.h."""
+"""Slot caches: a CPU thread reserves several slots of a collection at once; slot_caches_cpu.h."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from morph.compiler.passes.plan import StepPlan
 
 
 def cache_name(e: Emission, slot: str) -> str:
-    """The member that is the slot cache of a collection."""
+    """The name of the member that is the slot cache of a collection."""
     return e.names.member(e.names.prefix[slot])
 
 
@@ -29,7 +29,7 @@ def slot_caches(e: Emission) -> None:
 
 
 def take_all(e: Emission, s: StepPlan) -> list[str]:
-    """Of a step: a thread that is alone takes all there is of the lists that it adds to."""
+    """Member of a step: a single thread reserves all free slots of the lists that it adds to."""
     takes = [f"    caches.{cache_name(e, x)}.take_all({e.names.base(x)}_meta);" for x in s.fills]
     body = [f"    {x}" for x in e.with_permutation(takes, "t", s.fills)]
     return [
@@ -40,7 +40,7 @@ def take_all(e: Emission, s: StepPlan) -> list[str]:
 
 
 def close_gaps(e: Emission, slot: str) -> list[str]:
-    """At a barrier, before a list is published: its last items move to its unused slots."""
+    """At a barrier, before a list is published: move its last items to its unused slots."""
     if slot not in e.plan.cached:
         return []
     moves = []

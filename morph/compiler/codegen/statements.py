@@ -1,4 +1,4 @@
-"""Statements of the IR as C++, each behind a ``#line`` that names the user's own line."""
+"""Statements of the IR as C++, each after a ``#line`` directive with the user's line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE, parts_of
-from morph.compiler.passes.grouping import Make, Makes, Reads, Writes, column_of, extent
+from morph.compiler.passes.grouping import Allocations, Make, Reads, Writes, column_of, extent
 from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import I64, Column, Handle, Local, Shared, Store, Vector
 
@@ -21,7 +21,7 @@ class Body(Expressions):
         self.lines: list[str] = []
         self.depth = 1
         self.count = 0
-        self.at: tuple[str, int] | None = None  # the user's line that the next line stands for
+        self.at: tuple[str, int] | None = None  # the user's line of the next line
 
     def put(self, line: str) -> None:
         """Add a line."""
@@ -30,13 +30,13 @@ class Body(Expressions):
             self.at = self.at[0], self.at[1] + 1
 
     def place(self, pos: ir.Pos) -> None:
-        """Let the next line stand for the user's line."""
+        """Set the user's line of the next line."""
         if self.at != (pos.file, pos.line):
             self.lines.append(f"#line {pos.line} {json.dumps(pos.file)}")
             self.at = pos.file, pos.line
 
     def temp(self, stem: str) -> str:
-        """A name that no user's name can be."""
+        """A name that differs from all users' names."""
         self.count += 1
         assert TEMPORARY.fullmatch(f"{stem}{self.count}_"), stem
         return f"{stem}{self.count}_"
@@ -64,7 +64,7 @@ class Body(Expressions):
                     self._read(reads)
                 case Writes(writes):
                     self._write(writes)
-                case Makes(makes):
+                case Allocations(makes):
                     self._allocate(makes)
                 case s:
                     self.stmt(s)
@@ -72,8 +72,8 @@ class Body(Expressions):
                         self._return_if_failed()
 
     def _return_if_failed(self) -> None:
-        """What the item has is not whole if a local collection was full: it goes no further."""
-        self.put(f"if (it.failed) return{self.gives};")
+        """End the item if a local collection was full, as its data are incomplete."""
+        self.put(f"if (it.failed) return{self.default};")
 
     def _column(self, p: ir.Place) -> Column:
         return column_of(p, self.names.stores)
@@ -112,16 +112,16 @@ class Body(Expressions):
 
     def _allocate(self, makes: list[tuple[str, Make]]) -> None:
         """Request rows of every store before the first result is used: the requests overlap."""
-        asked = []
+        requested = []
         for name, e in makes:
             slots, count = self.temp("s"), "1"
             self.place(e.pos)
             if isinstance(e, ir.NewRows):
                 count = self.temp("n")
-                given = self.expr(e.count)
+                number = self.expr(e.count)
                 if not (isinstance(e.count, ir.Const) and int(e.count.value) >= 0):
-                    given = f"max_of(i64({given}), i64(0))"
-                self.put(f"const i32 {count} = i32({given});")
+                    number = f"max_of(i64({number}), i64(0))"
+                self.put(f"const i32 {count} = i32({number});")
             meta, reservation = (
                 f"{self.names.base(e.slot)}_meta",
                 f"it.{self.names.prefix[e.slot]}_reservation",
@@ -130,8 +130,8 @@ class Body(Expressions):
             if self._may_run_ahead(e):
                 kind, given = "Place", f"it.asynchronous, {meta}, {reservation}"
             self.put(f"const {kind} {slots}({given});")
-            asked.append((name, e, slots, count))
-        for name, e, slots, count in asked:
+            requested.append((name, e, slots, count))
+        for name, e, slots, count in requested:
             target = self.resolve(name) if name else ""
             if isinstance(e, ir.NewRows):
                 self._new_rows(target, e, slots, count)
@@ -152,7 +152,7 @@ class Body(Expressions):
 
     def _stmt_eval(self, s: ir.Eval) -> None:
         if isinstance(s.value, ir.LocalAdd):
-            self.put(f"if (!{self.expr(s.value)}) return{self.gives};")
+            self.put(f"if (!{self.expr(s.value)}) return{self.default};")
         else:
             self._value("", s.value)
 
@@ -184,7 +184,7 @@ class Body(Expressions):
         self.put("continue;")
 
     def _stmt_return(self, s: ir.Return) -> None:
-        value = f" {self.expr(s.value)}" if s.value is not None else self.gives
+        value = f" {self.expr(s.value)}" if s.value is not None else self.default
         self.put(f"return{value};")
 
     def _stmt_claim(self, s: ir.Claim) -> None:
@@ -192,8 +192,8 @@ class Body(Expressions):
             self.put(f"it.priority = clamp_priority({self.expr(s.priority)});")
         self.put("return true;")
 
-    def _unasked(self, e: ir.Atomic) -> str:
-        """How a place changes whose value before is not used; nothing if in no special way."""
+    def _without_result(self, e: ir.Atomic) -> str:
+        """The function for an atomic without a return value; empty for an ordinary atomic."""
         if e.op != "add":
             monotone = (e.place.slot, e.place.column) in self.body_plan.monotone
             return f"move_to({e.op.capitalize()}(), " if monotone else ""
@@ -221,13 +221,13 @@ class Body(Expressions):
         return grows(node, self.plan)
 
     def _value(self, target: str, e: ir.Expr) -> None:
-        give = f"{target} = " if target else ""
+        assign = f"{target} = " if target else ""
         match e:
             case ir.MakeShared():
                 self._clear(target)
             case ir.MakeLocal():
                 self.put(f"{target}.n = 0;")
-            case ir.New():  # the others are made together
+            case ir.New():  # `_allocate` prints the others
                 s, reservation = (
                     self.names.base(e.slot),
                     f"it.{self.names.prefix[e.slot]}_reservation",
@@ -236,15 +236,15 @@ class Body(Expressions):
             case ir.Take():
                 k, s = self.temp("k"), self.names.base(e.slot)
                 end = "TO" if self.plan.snapshot else "COUNT"
-                plain = self.names.lists_rows(e.slot)
-                item = f"{k} < 0 ? -1 : {s}_item.get({k})" if plain else f"i32({k})"
+                has_rows = self.names.lists_rows(e.slot)
+                item = f"{k} < 0 ? -1 : {s}_item.get({k})" if has_rows else f"i32({k})"
                 self.put(f"i64 {k} = take({s}_meta, {end});")
                 if target:
-                    self.put(f"{give}{item};")
-            case ir.Atomic(flag=None) if not target and (how := self._unasked(e)):
+                    self.put(f"{assign}{item};")
+            case ir.Atomic(flag=None) if not target and (how := self._without_result(e)):
                 self.put(f"{how}{self.address(e.place)}{self.args(e.args)});")
             case _:
-                self.put(f"{give}{self.expr(e)};")
+                self.put(f"{assign}{self.expr(e)};")
 
     def _new(self, target: str, e: ir.New | ir.Add, made: str, ahead: str = "") -> None:
         n = self.names
@@ -271,7 +271,7 @@ class Body(Expressions):
         for c in store.columns:
             offset = -(-offset // 8) * 8
             at = self.names.column(store.slot, c.name)
-            if c.name not in given and store.kind == "collection":  # an entry: no rows, zeros
+            if c.name not in given and store.kind == "collection":  # no row, or 0
                 for j in range(max(c.size, 1)):
                     self.put(f"{at}.set({row}, {f'{j}, ' if c.size else ''}{-1 if c.ref else 0});")
             elif c.name not in given:
@@ -299,18 +299,18 @@ class Body(Expressions):
     def _stmt_reserve(self, s: ir.Reserve) -> None:
         stores = [n.slot for n in s.needs if not n.local]
         blame = self.names.index[stores[0]] if stores else -2
-        self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.gives};")
+        self.put(f"if (!may_reserve(a.status, it, {blame})) return{self.default};")
         for need in s.needs:
             if need.local:
                 test = f"{self.resolve(need.slot)}.fits({self.expr(need.count)}, it)"
-                self.put(f"if (!{test}) return{self.gives};")
+                self.put(f"if (!{test}) return{self.default};")
         requests = [self._request(need) for need in s.needs if not need.local]
         if requests:
-            self.put(f"if (!reserve(it, {', '.join(requests)})) return{self.gives};")
+            self.put(f"if (!reserve(it, {', '.join(requests)})) return{self.default};")
 
     def _stmt_exceed(self, s: ir.Exceed) -> None:
         self.put(f"exceed(a.status, it, {ir.exceeds(self.plan.unit).index(s)});")
-        self.put(f"return{self.gives};")
+        self.put(f"return{self.default};")
 
     def _request(self, need: ir.Need) -> str:
         """The request for capacity in a store."""
@@ -329,9 +329,9 @@ class Body(Expressions):
         k = self._counted(s, first, last)
         if self.names.stores[s.slot].deletes:
             self.put(f"if (is_dead({self.names.base(s.slot)}_dead, {k})) continue;")
-        plain = self.names.lists_rows(s.slot)
+        has_rows = self.names.lists_rows(s.slot)
         row = self.names.type(Handle(s.slot))
-        item = f"{self.names.column(s.slot, 'item')}.get({k})" if plain else f"{row}({k})"
+        item = f"{self.names.column(s.slot, 'item')}.get({k})" if has_rows else f"{row}({k})"
         self._bound(s.body, [(s.var, item)])
 
     def _stmt_foritems(self, s: ir.ForItems) -> None:
@@ -344,7 +344,7 @@ class Body(Expressions):
         self._bound(s.body, [(s.var, f"{x}[{k}]")])
 
     def _bound(self, body: ir.Body, names: list[tuple[str | None, str]]) -> None:
-        """The inside of a loop whose head is open, its variables first."""
+        """The body of a loop whose head is printed, after its variables."""
         for name, value in names:
             if name is not None:
                 self.put(f"{self.resolve(name)} = {value};")
@@ -355,7 +355,7 @@ class Body(Expressions):
     def _counted(
         self, s: ir.ForRows | ir.ForEdges | ir.ForItems, first: str, last: str, live: bool = False
     ) -> str:
-        """Open a loop over entries from ``start``, or back from the last; its counter."""
+        """Open a loop over entries from ``start``, or backwards; return its counter."""
         k, end = self.temp("k"), self.temp("e")
         start = self.skipped(s.start) if s.start is not None else ""
         if s.reverse:
@@ -419,7 +419,7 @@ class Body(Expressions):
         self._bound(s.body, [(s.var, end)])
 
     def _find_first(self, s: ir.ForEdges, then: ir.Body) -> None:
-        """A loop that searches for the first edge with a property; what is done with it."""
+        """A loop that runs ``then`` for the first edge that passes a test."""
         n, edge, var = self.names, self.resolve(s.edge), self.resolve(s.var) if s.var else "_"
         (test,) = s.body
         assert isinstance(test, ir.If)
@@ -446,7 +446,7 @@ class Body(Expressions):
         self._end_search(s, then, k, found, f"{first} <= {k}")
 
     def _end_search(self, s: ir.ForEdges, then: ir.Body, k: str, found: str, some: str) -> None:
-        """Print what follows a search that ended at entry ``k``; ``some``: the row is not empty."""
+        """Print the statements after a search that ended at ``k``, unless the row is empty."""
         n, edge = self.names, self.resolve(s.edge)
         self.put(f"if ({some}) {{")
         self.put(f"    {edge} = {n.edge(s.graph, s.direction, k)};")
@@ -457,7 +457,7 @@ class Body(Expressions):
 
 
 def heads(s: ir.Stmt) -> list[object]:
-    """What a statement computes and `Body.stmt` does not check; not what is in its bodies."""
+    """The operands of a statement, without its bodies, after which `Body.body` adds a check."""
     if isinstance(s, ir.If | ir.Return) or (
         isinstance(s, ir.Eval) and isinstance(s.value, ir.LocalAdd)
     ):
@@ -466,7 +466,7 @@ def heads(s: ir.Stmt) -> list[object]:
 
 
 def grows(node: object, plan: Plan) -> bool:
-    """Whether anything below adds to a local collection, itself or in a function that it calls."""
+    """Whether a node contains an addition to a local collection, or calls a function that does."""
     return any(
         isinstance(n, ir.LocalAdd) or (isinstance(n, ir.Call) and plan.functions[n.func].grows)
         for n in ir.walk(node)

@@ -1,4 +1,4 @@
-"""One ``foreach``, as C++: which of its items run, what each is given, and how it claims."""
+"""One ``foreach`` as C++: the filter of its items, their arguments and their claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from morph.language.types import Handle, Local, Object, Type
 
 
 def step_text(e: Emission, step: StepPlan) -> list[str]:
-    """The struct of a step; ``kernels/schedule/launch.h`` says what it has to have."""
+    """The struct of a step; ``kernels/schedule/launch.h`` lists its members."""
     s, n, name = step.node, e.names, f"Step{step.name}"
     assert isinstance(s, ir.Foreach)
     plan = e.plan.functions[s.kernel]
@@ -62,15 +62,15 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
             lines += group_members(step, func, args)
     else:
         lines.append(f"    MORPH_FN bool run{head} {{ return {func}{call} }}")
-        behind = "it.step++; " if e.unit.checked else ""  # the barrier, that is another step
+        after_barrier = "it.step++; " if e.unit.checked else ""  # race checks: another step
         for part in ("commit", "abort"):
-            lines.append(f"    MORPH_FN void {part}{head} {{ {behind}{func}_{part}{call} }}")
+            lines.append(f"    MORPH_FN void {part}{head} {{ {after_barrier}{func}_{part}{call} }}")
         lines += _claims(e, k, head)
     return [*lines, "};", ""]
 
 
 def _claims(e: Emission, k: ir.Kernel, given: str) -> list[str]:
-    """How an item claims its collection, and whether it has won."""
+    """Members by which an item claims its collection, and tests whether it has won."""
     types = dict(k.params) | dict(k.locals)
     claim = ir.find(k, ir.Claim)[0]
 
@@ -86,11 +86,11 @@ def _claims(e: Emission, k: ir.Kernel, given: str) -> list[str]:
     if claim.guard:
         wins += f" & unchallenged{rows(claim.guard)}"
     lines: list[str] = []
-    for head, does in (
+    for head, statement in (
         ("void claim", f"::claim{rows(claim.items)}"),
         ("bool wins", f"return {wins}"),
     ):
-        body = " ".join(x.strip() for x in e.with_permutation([f"{does};"], "it", stores))
+        body = " ".join(x.strip() for x in e.with_permutation([f"{statement};"], "it", stores))
         lines.append(f"    MORPH_FN {head}{given} {{ {body} }}")
     return lines
 

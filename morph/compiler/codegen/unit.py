@@ -1,7 +1,7 @@
-"""From a unit to one C++ text, which every target compiles behind the prelude.
+"""Prints a unit as one C++ text, which every target compiles after the prelude.
 
-The order of the text: structs, `Args`, what an item carries, the user's functions, one `Step` for
-every ``foreach``, what one thread does alone, and `run`, what every thread of the team runs.
+The order of the text: structs, `Args`, the state of an item, the user's functions, a `Step` for
+each ``foreach``, the statements of a single thread, and `run`, which all threads execute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from morph.language.types import Local
 
 
 def prelude_of(unit: ir.Unit) -> str:
-    """The device runtime behind which the text of a unit is compiled."""
+    """The device runtime that precedes the text of a unit."""
     wide = any(s.wide for s in unit.stores)
     parts, groups = bool(abi.parts_of(unit)), widest_group(unit) > 0
     return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups)
@@ -76,7 +76,7 @@ def entry(unit: ir.Unit) -> str:
     return ascii_name(unit.name)
 
 
-# --- the argument block and what threads and items carry ------------------------------------------
+# --- the argument block, the state of threads and items -------------------------------------------
 
 
 def _arguments(e: Emission) -> None:
@@ -85,7 +85,7 @@ def _arguments(e: Emission) -> None:
     def declared(permutation: int) -> list[str]:
         return [f"    {_declared(e, f)};" for f in fields if f.permutation == permutation]
 
-    if e.unit.permutations:  # what swapped collections stand for, in one buffer permutation
+    if e.unit.permutations:  # the addresses of swapped collections in one buffer permutation
         e.put("struct Permutation {", *declared(0), "};")
     e.put("struct Args {", *declared(-1))
     if e.unit.permutations:
@@ -101,7 +101,7 @@ def _arguments(e: Emission) -> None:
 
 
 def _add_total(e: Emission, head: str, totals: Sequence[Total]) -> None:
-    """Add the function that adds the partial sum of the i-th place to which all items add."""
+    """Add the function that adds a partial sum to the i-th total, a place that all items add to."""
     e.put(f"    MORPH_FN void {head} const {{")
     e.put("        const Args& a = *this;")
     for i, (slot, column, row, index, t) in enumerate(totals):
@@ -112,14 +112,14 @@ def _add_total(e: Emission, head: str, totals: Sequence[Total]) -> None:
 
 
 def _declared(e: Emission, f: abi.Field) -> str:
-    """A field of the argument block; a column that nothing writes is const."""
+    """A field of the argument block; a column that the unit does not write is const."""
     name = f.name if f.kind != "scalar" else e.names.spell(f.name)
     const = f.kind == "column" and (f.slot, f.column) not in e.plan.changed
     return f"{f.ctype(const)} {name}"
 
 
 def _run(e: Emission) -> None:
-    """What every thread of the team holds alike."""
+    """The struct of values that are the same on all threads of the team."""
     u, names, plan = e.unit, e.names, e.plan
     e.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
     if u.fused:
@@ -151,7 +151,7 @@ def _run(e: Emission) -> None:
 
 
 def _item(e: Emission) -> None:
-    """What an item carries beside its locals."""
+    """The struct of an item's state besides its locals."""
     u, plan, flags = e.unit, e.plan, [e.names.prefix[s] for s in e.plan.flags]
     e.put("", "struct Item : ItemBase {", "    typedef ::SlotCaches SlotCaches;")
     e.put(*(f"    Reservation {e.names.prefix[s]}_reservation{{}};" for s in plan.reserved))
@@ -197,7 +197,7 @@ def _end_item(e: Emission) -> None:
 
 
 def _live(e: Emission, f: FunctionPlan) -> None:
-    """What an item of a kernel that claims carries from gather to commit."""
+    """The struct of locals that are live from the gather to the commit phase."""
     k, names = f.func, e.names
     types = dict(k.params) | dict(k.locals)
     name = f"{names.funcs[k.name]}_item"
@@ -232,8 +232,8 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         e.define(f, f"MORPH_BODY void {name}_abort{given}", plan.abort, live)
         return
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
-    gives = "" if result == "void" else " {}"
-    e.define(f, f"{kind} {head}", plan.main, gives=gives)
+    default = "" if result == "void" else " {}"
+    e.define(f, f"{kind} {head}", plan.main, default=default)
     if plan.sharing:
         shared_functions(e, plan, plan.sharing)
     if plan.searching:
@@ -246,7 +246,7 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
 
 
 def _steps(e: Emission) -> None:
-    """The steps, and what the kernels' headers call: prepare, heavy, run, publish_counters."""
+    """The steps, and the functions that the prelude calls: prepare, heavy, run and others."""
     plan, u = e.plan, e.unit
     e.put("", '#line 1 "morph"')
     for s in (s for block in plan.blocks for s in block.steps):
@@ -282,17 +282,17 @@ def _one_step(e: Emission) -> None:
     e.put("}")
     depends = s.clears or (s.resized and e.plan.snapshot)
     failed = "load(a.status + FAILED) != 0" if depends and s.can_fail else ""
-    lines, does = publish_lines(e, s, failed)
-    does += ["end_queue(a);"] if s.node.until_empty else []
+    lines, actions = publish_lines(e, s, failed)
+    actions += ["end_queue(a);"] if s.node.until_empty else []
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
-    e.put(*(f"    {line}" for line in (*lines, *does)))
+    e.put(*(f"    {line}" for line in (*lines, *actions)))
     if e.plan.claims:
         e.put("    store(a.status + ROUND, i64(t.round));")
     e.put("}")
 
 
 def _heavy(e: Emission) -> None:
-    """Whether few items may be for several CPU threads; a program asks before each step."""
+    """The test whether several CPU threads should execute few items; a program tests each step."""
     much = "true" if e.plan.heavy else "false"
     if e.plan.shares and not e.unit.fused:
         (s,) = e.plan.blocks[0].steps
@@ -304,7 +304,7 @@ def _heavy(e: Emission) -> None:
 
 
 def _prepare(e: Emission) -> None:
-    """What the master does before the first step; deferred items see the extents of before."""
+    """The actions of the master before the first step; re-execution keeps the published extents."""
     e.put("", "MORPH_FN void prepare(const Args& a) {")
     lines = []
     for f in abi.fields(e.unit):

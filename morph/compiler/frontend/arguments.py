@@ -32,7 +32,7 @@ def arity(c: Context, node: ast.Call, name: str, least: int, most: int | None = 
 
 
 def constant_int(c: Context, node: ast.expr, role: str) -> int:
-    """A positive integer that is known while compiling."""
+    """A positive integer that is a compile-time constant."""
     n = c.expr(node)
     if not (isinstance(n, ir.Const) and isinstance(n.value, int) and n.value > 0):
         hint = "a number, or a global that is one"
@@ -41,13 +41,13 @@ def constant_int(c: Context, node: ast.expr, role: str) -> int:
 
 
 def make_local(c: Context, node: ast.Call, elem: Type) -> ir.Expr:
-    """A new local collection, whose capacity is the call's last argument."""
+    """A new local collection; its capacity is the last argument of the call."""
     t = Local(elem, constant_int(c, node.args[-1], "capacity"))
     return ir.MakeLocal(type=t, pos=c.pos(node))
 
 
 def column_values(c: Context, node: ast.Call, store: Store) -> tuple[tuple[str, ir.Expr], ...]:
-    """The arguments of a call, as values of columns by name."""
+    """The values of columns that a call passes, by name."""
     names = [column.name for column in store.columns]
     if len(node.args) > len(names):
         problem = f"{store.slot} has {len(names)} columns, not {len(node.args)}"
@@ -69,7 +69,7 @@ def column_values(c: Context, node: ast.Call, store: Store) -> tuple[tuple[str, 
 
 
 def element_type(c: Context, elem: Any, size: int, pos: Pos) -> Type | None:
-    """The type of the values of a local collection, None if ``elem`` stands for none."""
+    """The type of the values of a local collection; None if ``elem`` is no type."""
     if not isinstance(elem, StructType):
         scalar = scalar_of(elem)
         return Vector(scalar, size) if size and scalar else scalar
@@ -85,7 +85,7 @@ def element_type(c: Context, elem: Any, size: int, pos: Pos) -> Type | None:
 
 
 def field_type(c: Context, struct: StructType, name: str, pos: Pos) -> Type | None:
-    """The type of a field; None for a reference, whose table the value decides."""
+    """The type of a field; None for a reference, whose table is that of the value."""
     t = struct.annotations[name]
     t = evaluated(t, struct.names) if isinstance(t, str) else t
     if isinstance(t, LocalField):
@@ -118,7 +118,7 @@ def _local_type(c: Context, t: LocalField, name: str, pos: Pos) -> Local:
 
 
 def _row_type(c: Context, ref: Any, name: str, pos: Pos) -> Handle:
-    """The rows of the table that a ``Ref`` means: given, or of the only graph that has its name."""
+    """The handle of a ``Ref``: of its table, or of the only graph that has a table of its name."""
     tables = [dict(g.tables) for g in c.builder.graphs.values()]
     found = {t[ref.name] for t in tables if ref.name in t}
     if ref.table is not None:

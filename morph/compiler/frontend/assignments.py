@@ -66,7 +66,7 @@ def _unpack(c: Context, target: ast.Tuple, value: ast.expr) -> None:
         parts = [field(x, i, c.pos(target)) for i in range(n)]
     else:
         parts = [part(x, i) for i in range(n)]
-    if isinstance(x, ir.Make) or not fresh:  # an assignment may change what the next one reads
+    if isinstance(x, ir.Make) or not fresh:  # an assignment may change the next one's value
         parts = [p if isinstance(p, ir.Const) else c.copy(cast(p, default(p.type))) for p in parts]
     for t, p in zip(target.elts, parts, strict=True):
         _assign(c, t, p)
@@ -83,7 +83,7 @@ def _assign(c: Context, target: ast.expr, x: ir.Expr) -> None:
 
 
 def _assign_struct(c: Context, target: ast.expr, x: Bundle) -> None:
-    """``name = Heap()`` of a struct that holds local collections: each field is a local."""
+    """``name = Heap()`` for a struct with local collections: each field becomes a local."""
     if not isinstance(target, ast.Name):
         hint = "assign it to a name; its fields are assigned one by one"
         reject(f"{describe(x)} holds local collections", c.pos(target), hint)
@@ -93,7 +93,7 @@ def _assign_struct(c: Context, target: ast.expr, x: Bundle) -> None:
         kind = str(known) if isinstance(known, Type) else describe(known)
         reject(f"{user_name(name)!r} is {kind}", pos, "use another name")
     fields: list[tuple[str, ir.Expr]] = []
-    for f, v in x.fields:  # an assignment may change what the next one reads
+    for f, v in x.fields:  # an assignment may change the next one's value
         assert isinstance(v, ir.Expr)
         plain = isinstance(v, ir.Const | ir.MakeLocal)
         fields.append((f, v if plain else c.copy(v)))
@@ -106,7 +106,7 @@ def _assign_struct(c: Context, target: ast.expr, x: Bundle) -> None:
 
 
 def _target(c: Context, node: ast.expr) -> ir.Expr:
-    """What an assignment changes, as it would be read: a place, an element or a field."""
+    """The target of an assignment, as the expression that reads it."""
     v = c.value(node) if isinstance(node, ast.Attribute | ast.Subscript) else None
     if isinstance(v, ir.Load):
         return v
@@ -135,7 +135,7 @@ def _store(c: Context, at: ir.Expr, x: ir.Expr, pos: Pos) -> None:
     if _is_row(at):
         _copy_row(c, at, x, pos)
         return
-    if isinstance(at, ir.Var):  # a field of a struct that holds local collections
+    if isinstance(at, ir.Var):  # a field of a struct with local collections
         if at.name in c.params:
             problem = f"{user_name(at.name)!r} is a field of a parameter"
             hint = "return the value: functions change local collections of their caller only"
@@ -157,7 +157,7 @@ def _store(c: Context, at: ir.Expr, x: ir.Expr, pos: Pos) -> None:
 
 
 def _is_row(x: ir.Expr) -> bool:
-    """Whether a target is ``table[i]``, or ``rows[i]`` of new rows."""
+    """Whether a target is ``table[i]``, or ``rows[i]`` for new rows."""
     new = isinstance(x, ir.Item) and isinstance(x.x.type, Rows)
     return new or (isinstance(x, ir.Cast) and isinstance(x.type, Handle))
 

@@ -1,4 +1,4 @@
-"""Calls that take a place in a column: atomic operations and ``prefetch``."""
+"""Calls with a place in a column as argument: atomic operations and ``prefetch``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPERATIONS = ("min", "max", "add", "sub", "and", "or", "xor", "cas", "exch")
 
 
 def check_atomic(c: Context, node: ast.Call, name: str) -> ir.Expr:
-    """``atomic_add(place, value, changed=flag)`` and its kin."""
+    """``atomic_add(place, value, changed=flag)`` and the other atomics."""
     op, pos = name.removeprefix("atomic_"), c.pos(node)
     count = 3 if op == "cas" else 2
     keywords = {k.arg: k.value for k in node.keywords}

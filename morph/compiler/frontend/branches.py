@@ -1,4 +1,4 @@
-"""Expressions that decide: ``and``, ``or``, chains of comparisons, ``a if c else b``, ``elif``."""
+"""Conditional evaluation: ``and``, ``or``, chained comparisons, ``a if c else b``, ``elif``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import BOOL, Local
 
-CHAIN = 40  # ifs in one another's ``else``
+CHAIN = 40  # nesting depth of ifs in ``else``
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Arm:
 
 
 def condition(c: Context, node: ast.expr) -> ir.Expr:
-    """An expression of which only the truth matters."""
+    """An expression that is used only as a condition."""
     if not isinstance(node, ast.BoolOp):
         return truth(c.expr(node))
     op = "and" if isinstance(node.op, ast.And) else "or"
@@ -41,7 +41,7 @@ def condition(c: Context, node: ast.expr) -> ir.Expr:
 
 
 def check_boolop(c: Context, node: ast.BoolOp) -> Value:
-    """``x and y``, ``x or y`` as a value: of numbers one of the two, as in Python."""
+    """``x and y``, ``x or y`` as a value: for numbers one of the two, as in Python."""
     op = "and" if isinstance(node.op, ast.And) else "or"
     result = c.expr(node.values[0])
     for value in node.values[1:]:
@@ -88,7 +88,7 @@ def _short(c: Context, op: str, x: ir.Expr, rest: Callable[[], ir.Expr], pos: Po
 
 
 def check_compare(c: Context, node: ast.Compare) -> Value:
-    """``x < y``, and ``x < y < z``, whose operands are each evaluated once."""
+    """``x < y``, and ``x < y < z``, which evaluates each operand once."""
     pos = c.pos(node)
     if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
         return check_membership(c, OPS[type(node.ops[0])], node)
@@ -110,7 +110,7 @@ def check_compare(c: Context, node: ast.Compare) -> Value:
 
 
 def check_ifexp(c: Context, node: ast.IfExp) -> Value:
-    """``a if c else b``; a chain of them is one chain of ifs."""
+    """``a if c else b``; nested ones become one chain of ifs."""
     pos = c.pos(node)
     arms: list[Arm] = []
     values: list[ir.Expr] = []
@@ -133,7 +133,7 @@ def check_ifexp(c: Context, node: ast.IfExp) -> Value:
         return result
     c.out += arms[0].before
     arms[0] = replace(arms[0], before=())
-    for i in reversed(range(len(arms))):  # all meet in one type
+    for i in reversed(range(len(arms))):  # all values get a common type
         values[i], result = meet(values[i], result, arms[i].pos)
     values = [meet(x, result, a.pos)[0] for x, a in zip(values, arms, strict=True)]
     if isinstance(result.type, Local):
@@ -161,7 +161,7 @@ def _choice(
 
 
 def chain(c: Context, arms: Sequence[Arm], last: ir.Body) -> ir.Body:
-    """``if``, ``elif`` and so on, and ``else``; a long chain in several nests of ifs."""
+    """``if``, ``elif`` ..., ``else``; a long chain is divided, to limit the nesting depth."""
     parts = [arms[i : i + CHAIN] for i in range(0, len(arms), CHAIN)]
     if len(parts) <= 1:
         return _nest(arms, last)
@@ -180,7 +180,7 @@ def chain(c: Context, arms: Sequence[Arm], last: ir.Body) -> ir.Body:
 
 
 def _nest(arms: Sequence[Arm], last: ir.Body) -> ir.Body:
-    """Ifs, each in the ``else`` of the one before."""
+    """Ifs, each in the ``else`` of the previous one."""
     for a in reversed(arms):
         last = (*a.before, ir.If(cond=a.cond, then=a.then, orelse=last, pos=a.pos))
     return last

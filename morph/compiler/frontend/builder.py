@@ -1,4 +1,4 @@
-"""One unit being built: its objects, its functions, and the values that were compiled in."""
+"""The unit under construction: its objects, functions and compiled-in values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Builder:
     stores, graphs : dict
         The objects by slot; ``capture`` may add to them.
     find : callable
-        Gives the slot of a host object that a function captured, or None.
+        Returns the slot of a host object that a function captured, or None.
     reserve : callable
-        Gives an unused slot similar to a name.
+        Returns an unused slot, named after a name.
     """
 
     def __init__(
@@ -36,20 +36,20 @@ class Builder:
         reserve: Callable[[str], str] = lambda name: name,
     ) -> None:
         self.stores, self.graphs, self.find, self.reserve = stores, graphs, find, reserve
-        self.made: dict[Any, str] = {}  # slots of scalars that a program makes, by statement
-        self.captured: set[str] = set()  # slots of objects that functions captured
+        self.made: dict[Any, str] = {}  # slots of scalars that a program creates, by statement
+        self.captured: set[str] = set()  # slots of captured objects
         self.arrays: set[str] = set()  # slots of NumPy arrays
         self.funcs: dict[str, ir.Func] = {}
         self.effects = Effects(self.funcs)
         self.closures: dict[str, tuple[Scalar, str]] = {}  # parameters read from closures
         self.dependencies = Dependencies()
-        self.inline = False  # compile closures in: a program has no place to read them from
+        self.inline = False  # whether captured numbers become constants, as in programs
         self.specialised: dict[Any, ir.Func] = {}  # by definition and types of arguments
         self.active: list[Any] = []  # keys of the functions that are being checked
         self._names: set[str] = set()
 
     def capture(self, obj: Any, name: str) -> Object | None:
-        """Give the slot of a host object that a function captured, None if it is none."""
+        """Return the slot of a captured host object; None for other Python objects."""
         t = self.find(obj, name)
         if t is not None:
             self.captured.add(t.slot)
@@ -57,7 +57,7 @@ class Builder:
         return t
 
     def make(self, name: str, statement: Any, columns: tuple[Column, ...]) -> Object:
-        """The scalars that a statement of a program makes."""
+        """The scalars that a statement of a program creates."""
         if statement not in self.made:
             self.made[statement] = self.reserve(name)
         slot = self.made[statement]
@@ -65,7 +65,7 @@ class Builder:
         return Object("scalars", slot)
 
     def writable(self, place: ir.Place, pos: Pos) -> ir.Place:
-        """A place that an item changes."""
+        """Check that an item may change a place, and return it."""
         if place.slot in self.arrays:
             reject("kernels only read NumPy arrays", pos, "keep what changes in a column")
         return place
@@ -76,19 +76,19 @@ class Builder:
         return store.columns[0].elem if store.lists_rows else Handle(slot)
 
     def domain(self, x: Value) -> Value:
-        """The object whose rows a loop over ``x`` runs over: of a set or scalars, their table."""
+        """The object that a loop over ``x`` iterates over: for a set or scalars, their table."""
         if not isinstance(x, ObjectValue) or x.type.kind not in ("set", "scalars"):
             return x
         table = self.stores[x.type.slot].of or x.type.slot
         return ObjectValue(x.pos, Object("table", table))
 
     def bound_type(self, item: Type) -> Type:
-        """The type of what users see of an item: of an entry of a number, the number."""
+        """The type of an item as users see it: for a collection of numbers, the number."""
         listed = self.stores[item.slot].listed if isinstance(item, Handle) else None
         return listed if isinstance(listed, Scalar) else item
 
     def bound(self, item: ir.Expr) -> ir.Expr:
-        """What users see of an item."""
+        """An item as users see it."""
         t = self.bound_type(item.type)
         if t == item.type:
             return item

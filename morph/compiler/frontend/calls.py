@@ -1,4 +1,4 @@
-"""Calls: casts, structs, functions of the user; others go to `methods` and `intrinsics`."""
+"""Calls: casts, structs, functions of the user; `methods` and `intrinsics` have the others."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def callee(c: Context, node: ast.expr) -> Any:
 
 
 def is_call(c: Context, node: ast.expr, name: str) -> bool:
-    """Whether an expression calls an intrinsic, by whatever name it was imported."""
+    """Whether an expression calls an intrinsic, under any name."""
     return name_of(callee(c, node)) == name
 
 
@@ -102,7 +102,7 @@ def _cast(c: Context, node: ast.Call, scalar: Scalar) -> ir.Expr:
 
 
 def _struct(c: Context, node: ast.Call, struct: StructType) -> Value:
-    """``Box(1.0, high=2.0)``; fields that are local collections are empty, and not given."""
+    """``Box(1.0, high=2.0)``; fields that are local collections are empty, and no arguments."""
     pos = c.pos(node)
     types = {name: field_type(c, struct, name, pos) for name in struct.annotations}
     names = [name for name, t in types.items() if not isinstance(t, Local)]

@@ -1,7 +1,7 @@
-"""The state of checking one function, and what all constructs use: dispatch and emission of IR.
+"""The checker's state for one function, dispatch by construct, and emission of IR.
 
-Checking an expression may append statements to ``Context.out`` first: effects are bound to
-temporaries, in Python's order of evaluation, so that the expression that remains is pure.
+The check of an expression may append statements to ``Context.out``: effects are bound to
+temporaries, in Python's order of evaluation, so that the resulting expression is pure.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from morph.language.source import Source
 from morph.language.types import I64, NOTHING, Object, Scalar, Type, Weak
 
 V = TypeVar("V")
-LARGE = 200  # nodes of an expression
+LARGE = 200  # maximum nodes of an expression
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which function checks which construct; the entry for ``ast.AST`` refuses all others."""
+    """The checking function of each construct; that of ``ast.AST`` refuses all others."""
 
     expressions: Mapping[type[ast.AST], Callable[[Context, Any], Value]]
-    statements: Mapping[type[ast.AST], Callable[[Any, Any], None]]  # of a context and the node
+    statements: Mapping[type[ast.AST], Callable[[Any, Any], None]]  # (context, node)
     methods: Mapping[tuple[str, str], Callable[[Context, ast.Call, Object], Value]]  # (kind, name)
     call: Callable[[Context, Definition, list[Value], Pos], ir.Expr]  # of a @func
 
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """One function being checked; ``out`` and ``flow`` belong to the present path."""
+    """The function that is checked; ``out`` and ``flow`` belong to the current path."""
 
     builder: Builder
     definition: Definition
@@ -48,13 +48,13 @@ class Context:
     hints: dict[str, Type] = field(default_factory=dict)  # types of locals that begin as None
     # the scope
     locals: dict[str, Type] = field(init=False)
-    structs: dict[str, Bundle] = field(default_factory=dict)  # locals that hold local collections
+    structs: dict[str, Bundle] = field(default_factory=dict)  # of structs with local collections
     stored: frozenset[str] = field(init=False)  # names that some statement assigns
-    extra: dict[str, Type] = field(default_factory=dict)  # parameters for numbers from outside
-    nones: dict[str, Pos] = field(default_factory=dict)  # where a local was given None first
+    extra: dict[str, Type] = field(default_factory=dict)  # parameters for captured numbers
+    nones: dict[str, Pos] = field(default_factory=dict)  # the first assignment of None to a local
     loops: list[Loop] = field(default_factory=list)
-    edges: Edges = field(default_factory=dict)  # while the variables of their loops are unchanged
-    # the present path
+    edges: Edges = field(default_factory=dict)  # while their loops' variables are unchanged
+    # the current path
     flow: Flow | None = field(init=False)
     out: list[ir.Stmt] = field(default_factory=list)
     temporaries: int = 0
@@ -73,7 +73,7 @@ class Context:
 
     @property
     def source(self) -> Source:
-        """The function's tree and the names it can see."""
+        """The function's tree and the names visible in it."""
         return self.definition.source
 
     @property
@@ -93,7 +93,7 @@ class Context:
     # --- expressions -----------------------------------------------------------------------------
 
     def value(self, node: ast.expr) -> Value:
-        """Any expression: a value of the IR, or something known while compiling."""
+        """Any expression: a value of the IR, or a compile-time value."""
         rules = self.rules.expressions
         return rules.get(type(node), rules[ast.AST])(self, node)
 
@@ -114,7 +114,7 @@ class Context:
         return self._in_order(nodes, self.expr)
 
     def arguments(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """The arguments of a call, left to right; the fields of ``*bundle`` in its place."""
+        """The arguments of a call, left to right; ``*bundle`` is replaced by its fields."""
         plain = [node.value if isinstance(node, ast.Starred) else node for node in nodes]
         found: list[Value] = []
         for node, v in zip(nodes, self._in_order(plain, self.value), strict=True):
@@ -128,7 +128,7 @@ class Context:
         return found
 
     def _in_order(self, nodes: Sequence[ast.expr], check: Callable[[ast.expr], V]) -> list[V]:
-        """Several values; a later effect cannot change an earlier value."""
+        """Several values; earlier values are copied if later effects could change them."""
         done: list[V] = []
         for node in nodes:
             with self.collect() as later:
@@ -154,7 +154,7 @@ class Context:
 
     @contextmanager
     def collect(self) -> Iterator[list[ir.Stmt]]:
-        """Collect the statements that are appended meanwhile in a list of their own."""
+        """Collect the statements of the block in a separate list."""
         outer, self.out = self.out, []
         yield self.out
         self.out = outer
@@ -167,32 +167,32 @@ class Context:
         return name
 
     def copy(self, x: ir.Expr) -> ir.Var:
-        """Evaluate now, into a temporary."""
+        """Evaluate into a temporary."""
         name = self.temporary(x.type)
         self.out.append(ir.Assign(name=name, value=x, pos=x.pos))
         return ir.Var(name=name, type=x.type, pos=x.pos)
 
     def bind(self, x: ir.Expr) -> ir.Expr:
-        """Evaluate now: an expression that can be repeated and is not changed by later effects."""
+        """Return an expression that can be repeated and that later effects do not change."""
         return x if isinstance(x, ir.Const | ir.Var | ir.MakeLocal) else self.copy(x)
 
     def bounded(self, x: ir.Expr) -> ir.Expr:
-        """A value of at most `LARGE` nodes: a larger one is evaluated now.
+        """An expression of at most `LARGE` nodes: a larger one is evaluated into a temporary.
 
-        Every later pass, and a C++ compiler's limit of brackets, can rely on shallow expressions.
+        Recursive passes, and the bracket limit of C++ compilers, require shallow expressions.
         """
         large = next(islice(ir.walk(x), LARGE, None), None) is not None
         return self.bind(x) if large else x
 
     def evaluate_before(self, x: ir.Expr, later: list[ir.Stmt]) -> ir.Expr:
-        """Append statements, and give the value that ``x`` had before them."""
+        """Append statements, and return the value of ``x`` before them."""
         if later:
             x = self.bind(x)
         self.out += later
         return x
 
     def effect(self, x: ir.Expr, shared: bool = True) -> ir.Expr:
-        """Run an effect now; its value is a temporary."""
+        """Emit an effect; its value is a temporary."""
         if shared:
             self.record_write(x.pos)
         if x.type == NOTHING:
@@ -201,6 +201,6 @@ class Context:
         return self.bind(x)
 
     def record_write(self, pos: Pos) -> None:
-        """Note that the present path changes shared state."""
+        """Record that the current path changes shared state."""
         if self.flow is not None and self.flow.wrote is None:
             self.flow.wrote = pos

@@ -1,4 +1,4 @@
-"""Values from outside of functions that were compiled in, and whether they are the same still."""
+"""Compiled-in globals and captured values, and checks that they are unchanged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from morph.language.evaluation import evaluated
 
 
 class Globals:
-    """Globals of one module that were compiled in: one call compares all of them.
+    """Compiled-in globals of one module; one call compares all of them.
 
-    The call is a function of that module, since CPython caches its accesses to globals.
+    The call executes a function with the module's globals, as CPython caches such accesses.
     """
 
     def __init__(self, home: dict[str, Any]) -> None:
@@ -20,13 +20,13 @@ class Globals:
         self._same: Callable[[], bool] | None = None
 
     def add(self, name: str, value: Any) -> None:
-        """Note one more."""
+        """Add a global."""
         self.names.append(name)
         self.values.append(value)
         self._same = None
 
     def unchanged(self) -> bool:
-        """Whether all have their values still."""
+        """Whether all globals have their compiled-in values."""
         if self._same is None:
             given = ", ".join(f"value_{i}_=values_[{i}]" for i in range(len(self.names)))
             same = " and ".join(f"{n} is value_{i}_" for i, n in enumerate(self.names))
@@ -44,19 +44,19 @@ class Dependencies:
     def __init__(self) -> None:
         self.checks: list[Callable[[], bool]] = []
         self.names: list[tuple[str, str]] = []  # of globals: module and name
-        self.recordable = True  # all are globals, or of closures
+        self.recordable = True  # whether all values are globals, or of closures
         self._keys: set[Any] = set()
         self._modules: dict[int, Globals] = {}
 
     def add(
-        self, again: Callable[[], Any], value: Any, key: Any = None,
+        self, current: Callable[[], Any], value: Any, key: Any = None,
         home: dict[str, Any] | None = None, closed: bool = False,
     ) -> None:  # fmt: skip
-        """Note that the unit is valid only while ``again()`` gives this same value.
+        """Make the unit valid only while ``current()`` returns this same value.
 
-        A value with a ``key`` is noted once: every launch compares all of them.  The key ends with
+        A value with a ``key`` is added once, as each launch compares all values.  The key ends with
         a name in ``home``, or with such a name and an attribute, ``"name.attribute"``.  A
-        ``closed`` value is of the closure of a function.
+        ``closed`` value is captured in the closure of a function.
         """
         if key is not None:
             if key in self._keys:
@@ -73,6 +73,6 @@ class Dependencies:
         try:
             weak = weakref.ref(value)
         except TypeError:
-            self.checks.append(lambda: again() is value)
+            self.checks.append(lambda: current() is value)
         else:
-            self.checks.append(lambda: again() is weak())
+            self.checks.append(lambda: current() is weak())

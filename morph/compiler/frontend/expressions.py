@@ -1,4 +1,4 @@
-"""Names, constants, tuples and operators; names from outside of the function."""
+"""Names, constants, tuples and operators; captured and global names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_constant(c: Context, node: ast.Constant) -> Value:
 
 
 def check_name(c: Context, node: ast.Name) -> Value:
-    """A parameter, a local, or a name from outside of the function."""
+    """A parameter, a local, or a captured or global name."""
     name, pos, source = ir_name(node.id), c.pos(node), c.source
     if name in c.params:
         p = c.params[name]
@@ -67,71 +67,71 @@ def check_name(c: Context, node: ast.Name) -> Value:
 
 
 def captured(
-    c: Context, obj: Any, again: Callable[[], Any], name: str, pos: Pos, closed: bool = False,
+    c: Context, obj: Any, current: Callable[[], Any], name: str, pos: Pos, closed: bool = False,
     key: Any = None,
 ) -> Value:  # fmt: skip
-    """The value of a name from outside of the function; ``again`` looks it up once more."""
+    """The value of a captured or global name; ``current`` looks up its current value."""
     builder = c.builder
     if isinstance(obj, np.ndarray):
         _check_array(obj, name, pos)
     if is_bundle(type(obj)):
-        return _bundle(c, obj, again, name, pos, closed)
+        return _bundle(c, obj, current, name, pos, closed)
     t = builder.capture(obj, ir_name(name))
     if t is not None:
-        builder.dependencies.add(again, obj, key)
+        builder.dependencies.add(current, obj, key)
         return ObjectValue(pos, t)
     if closed and not builder.inline and c.definition.kind in ("kernel", "where"):
         if isinstance(obj, bool | int | float | np.generic):
-            return _closure(c, name, obj, again, pos)
+            return _closure(c, name, obj, current, pos)
     if name_of(obj) is None and not isinstance(obj, ModuleType):
         home = c.source.function.__globals__
-        builder.dependencies.add(again, obj, key, home, closed and "." not in name)
+        builder.dependencies.add(current, obj, key, home, closed and "." not in name)
     x = constant(obj, pos)
     return x if x is not None else PythonValue(pos, obj)
 
 
 def _bundle(
-    c: Context, obj: Any, again: Callable[[], Any], name: str, pos: Pos, closed: bool
+    c: Context, obj: Any, current: Callable[[], Any], name: str, pos: Pos, closed: bool
 ) -> Bundle:
-    """A named tuple from outside of the function."""
+    """A captured or global named tuple."""
 
     def field(f: str) -> Value:
         return captured(
-            c, getattr(obj, f), lambda: getattr(again(), f), f"{name}.{f}", pos, closed
+            c, getattr(obj, f), lambda: getattr(current(), f), f"{name}.{f}", pos, closed
         )  # fmt: skip
 
     return Bundle(pos, tuple((f, field(f)) for f in obj._fields))
 
 
 def _check_array(array: np.ndarray[Any, Any], name: str, pos: Pos) -> None:
-    """Refuse an array that kernels cannot read, or that may change: they read a copy."""
-    what = f"the NumPy array {name!r}"
+    """Refuse an array that kernels cannot read, or that may change, as they read a copy."""
+    array_name = f"the NumPy array {name!r}"
     if from_dtype(array.dtype) is None:
-        reject(f"{what} is of {array.dtype}", pos, "the reference lists the data types")
+        reject(f"{array_name} is of {array.dtype}", pos, "the reference lists the data types")
     if array.ndim not in (1, 2):
         hint = "1, or 2 for vectors, whose size is the second"
-        reject(f"{what} has {array.ndim} dimensions", pos, hint)
+        reject(f"{array_name} has {array.ndim} dimensions", pos, hint)
     if 0 in array.shape[1:]:
-        reject(f"{what} has the shape {array.shape}", pos, "a vector has at least 1 value")
+        reject(f"{array_name} has the shape {array.shape}", pos, "a vector has at least 1 value")
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
-            problem = f"{what} can change, and a kernel keeps a copy of it"
+            problem = f"{array_name} can change, and a kernel keeps a copy of it"
             reject(
                 problem, pos, f"{name}.flags.writeable = False, also of an array it is a view of"
             )
         base = base.base
 
 
-def _closure(c: Context, name: str, obj: Any, again: Callable[[], Any], pos: Pos) -> ir.Expr:
-    """A number of an enclosing function: one more parameter, read at every launch."""
+def _closure(c: Context, name: str, obj: Any, current: Callable[[], Any], pos: Pos) -> ir.Expr:
+    """A number of an enclosing function: an additional parameter, read at each launch."""
     x = constant(obj, pos)
     t = default(x.type) if x is not None else None
     if not isinstance(t, Scalar):
         reject(f"{name!r} is a {type(obj).__name__}", pos, "the reference lists the data types")
     key = f"{reduce(field_name, ir_name(name).split('.'))}_of_{c.definition.kind}_"
     c.builder.closures[key] = (t, name)
-    c.builder.dependencies.add(lambda: type(again()), type(obj), closed=True)
+    c.builder.dependencies.add(lambda: type(current()), type(obj), closed=True)
     c.extra[key] = t
     return ir.Var(name=key, type=t, pos=pos)
 

@@ -144,7 +144,7 @@ def specialise_kernel(
 
 
 def specialise_filter(builder: Builder, definition: Definition, item: Type) -> ir.Func:
-    """Specialise a filter of one parameter that gives a bool."""
+    """Specialise a filter: one parameter, result bool."""
     pos = definition.source.pos(definition.source.tree)
     bound = ir.Var(name="item", type=builder.bound_type(item), pos=pos)
     func = specialise(builder, definition, fix_statics(definition, [bound]), pos)
@@ -155,7 +155,7 @@ def specialise_filter(builder: Builder, definition: Definition, item: Type) -> i
 
 
 def make_filter(builder: Builder, func: ir.Func, item: Type) -> ir.Func:
-    """A filter of items, from a function of what users see of them that changes nothing."""
+    """A filter of items, made of a function of items as users see them, without effects."""
     if builder.effects.writes_shared(func):
         reject("a filter may not change anything", func.pos, "do it in the kernel")
     if builder.bound_type(item) == item:
@@ -186,7 +186,7 @@ def check_claims(kernel: ir.Kernel, name: str, pos: Pos) -> None:
 
 
 def check_queue(builder: Builder, kernel: ir.Kernel, name: str, queue: Object, pos: Pos) -> None:
-    """Refuse ``until_empty=True`` for a kernel whose result would depend on the order of items."""
+    """Refuse ``until_empty=True`` if the result would depend on the order of items."""
     if queue.kind != "collection":
         reject("until_empty takes a collection", pos, "tables have no items that leave them")
     for n in builder.effects.reached(kernel):
@@ -200,19 +200,19 @@ def check_queue(builder: Builder, kernel: ir.Kernel, name: str, queue: Object, p
             reject(problem, n.pos, hint)
 
 
-def _built_in(v: Value) -> ir.Const | None:
-    """The constant that is passed for a static parameter."""
+def _static_value(v: Value) -> ir.Const | None:
+    """The constant passed for a static parameter."""
     return v.value if isinstance(v, PythonValue) and isinstance(v.value, ir.Const) else None
 
 
 def fix_statics(definition: Definition, args: list[Value], first: int = 0) -> list[Value]:
-    """Arguments, from parameter ``first`` on, of which those that are static are built in."""
+    """Arguments of the parameters from ``first`` on; static ones become constants."""
     fixed = list(args)
     for i in static_params(definition.source.function):
         a = args[i - first] if first <= i < len(args) + first else None
         if isinstance(a, ir.Const):
             fixed[i - first] = PythonValue(a.pos, a)
-        elif a is not None and not _built_in(a):
+        elif a is not None and not _static_value(a):
             problem = f"{definition.source.params[i]!r} is static, and this is no constant"
             reject(problem, a.pos, "a literal, a global number, or another static parameter")
     return fixed
@@ -239,7 +239,7 @@ def _key(v: Value) -> Any:
         return default(v.type)
     if isinstance(v, ObjectValue):
         return v.type
-    if known := _built_in(v):
+    if known := _static_value(v):
         return ("static", known.type, repr(known.value))
     if isinstance(v, PythonValue):
         return ("python", id(v.value))
@@ -261,11 +261,11 @@ def params_of(definition: Definition, values: list[Value]) -> Params:
 
 
 def _parameter(name: str, v: Value) -> Params:
-    """A parameter by its name; behind a bundle, its fields, which are parameters too."""
+    """A parameter by name; a bundle is followed by its fields, which are parameters, too."""
     if isinstance(v, ir.Expr):
         return {name: default(v.type)}
     if not isinstance(v, Bundle):
-        return {name: _built_in(v) or v}
+        return {name: _static_value(v) or v}
     more: Params = {}
     fields: list[tuple[str, Value]] = []
     for f, x in v.fields:
@@ -277,7 +277,7 @@ def _parameter(name: str, v: Value) -> Params:
 
 
 def _typed(params: Params) -> tuple[tuple[str, Type], ...]:
-    """The parameters that a function keeps: functions, and other Python objects, are built in."""
+    """The parameters that remain at run time; functions and Python objects are compiled in."""
     return tuple(
         (n, p.type if isinstance(p, ObjectValue) else p)
         for n, p in params.items()
@@ -286,7 +286,7 @@ def _typed(params: Params) -> tuple[tuple[str, Type], ...]:
 
 
 def retyped(check: Callable[[dict[str, Type]], T]) -> T:
-    """Check, again if a ``None`` turns out to be of some table: the hints then say of which."""
+    """Check; repeat with a type hint when the table of a ``None`` becomes known."""
     hints: dict[str, Type] = {}
     while True:
         try:
@@ -357,9 +357,9 @@ def _check_kernel(c: Context, name: str, item: Type) -> ir.Kernel:
 
 
 def _own_params(c: Context, item: Type) -> ir.Body:
-    """Make locals of the parameters that the kernel assigns, so that they last until commit.
+    """Make locals of the parameters that the kernel assigns, so that they are live until commit.
 
-    And of an item that is a number: a step gives its entry.
+    Also for an item that is a number: a step passes the entry of the collection.
     """
     assigned, first = {ir_name(n) for n in c.stored}, next(iter(c.params))
     if c.params[first] != item:
@@ -374,7 +374,7 @@ def _own_params(c: Context, item: Type) -> ir.Body:
 
 
 def _finish(c: Context, cls: type[F], name: str, body: ir.Body, **more: Any) -> F:
-    """The function, once all of its body is checked."""
+    """Make the function after its body is checked."""
     params, pos = {**c.params, **c.extra}, c.pos(c.source.tree)
     locals_ = {n: t for n, t in c.locals.items() if n not in params}
     for n, t in locals_.items():

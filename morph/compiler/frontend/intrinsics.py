@@ -1,4 +1,4 @@
-"""Calls of the functions that the language itself has, each by its name."""
+"""Calls of intrinsics, by name."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from morph.language.types import (
 
 
 def check_intrinsic(c: Context, node: ast.Call, name: str) -> Value:
-    """``name(...)`` of a function that the language has."""
+    """``name(...)`` for an intrinsic."""
     if name not in (*KEYWORDS, *MISPLACED):
         no_keywords(c, node)
     return INTRINSICS.get(name, _check_pure)(c, node, name)
@@ -101,7 +101,7 @@ def _check_len(c: Context, node: ast.Call, name: str) -> ir.Expr:
 
 
 def _check_hasattr(c: Context, node: ast.Call, name: str) -> ir.Expr:
-    """``hasattr(row, "column")``: known while compiling."""
+    """``hasattr(row, "column")``: a compile-time constant."""
     arity(c, node, name, 2)
     x, column, pos = c.expr(node.args[0]), node.args[1], c.pos(node)
     if not isinstance(x.type, Handle):
@@ -135,7 +135,7 @@ def _check_local(c: Context, node: ast.Call, name: str) -> ir.Expr:
     return make_local(c, node, elem)
 
 
-SHARED_BYTES = 32768  # of an item: a GPU's block has 48 KB, and other buffers
+SHARED_BYTES = 32768  # limit for an item, as a GPU's block has 48 KB, also for other buffers
 
 
 def _check_shared(c: Context, node: ast.Call, name: str) -> ir.Expr:
@@ -161,7 +161,7 @@ def _check_shared(c: Context, node: ast.Call, name: str) -> ir.Expr:
 def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:
     """``vector(dtype, n)`` of zeros, or ``vector(x, y, ...)``."""
     pos = c.pos(node)
-    if len(node.args) == 2 and _is_dotted(node.args[0]):  # else evaluated twice
+    if len(node.args) == 2 and _is_dotted(node.args[0]):  # evaluated twice
         dtype = c.value(node.args[0])
         if isinstance(dtype, PythonValue) and (scalar := scalar_of(dtype.value)) is not None:
             zero = ir.Const(value=0, type=scalar, pos=pos)
@@ -170,7 +170,7 @@ def _check_vector(c: Context, node: ast.Call, name: str) -> ir.Expr:
     args = c.exprs(node.args)
     if not args:
         reject("vector takes at least one value", pos, "vector(x, y), or vector(dtype, n)")
-    # literals last, so that they give way to all others
+    # literals last, so that the other arguments decide the type
     first, *others = sorted(args, key=lambda a: isinstance(a.type, Weak | Nothing))
     t: Type = first.type
     parts: tuple[ir.Expr, ...]
@@ -239,7 +239,7 @@ def _check_divmod(c: Context, node: ast.Call, name: str) -> ir.Expr:
 
 
 def _check_random(c: Context, node: ast.Call, name: str) -> ir.Expr:
-    """The words of Philox, or a number made of the highest bits of the first two."""
+    """The words of Philox, or a number made of the highest bits of the first two words."""
     args, pos = c.exprs(node.args), c.pos(node)
     arity(c, node, name, 2, 3)
     for x in args:

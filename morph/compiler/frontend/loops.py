@@ -113,7 +113,7 @@ def check_for(c: Context, node: ast.For) -> None:
 
 
 def _over_edges(c: Context, node: ast.For, var: str, x: Iterator, part: Slice) -> None:
-    """A loop over the edges at a point, or over their other ends."""
+    """A loop over the edges of a point, or over its neighbours."""
     point, edges = c.bind(x.point), Handle(f"{x.graph}.edges")
     if x.bind == "edge":
         edge, other = var, None
@@ -159,7 +159,7 @@ def _over_range(c: Context, node: ast.For, call: ast.Call) -> None:
 
 
 def _bounded(x: ir.Expr) -> ir.Expr:
-    """A bound of a range: one of u64 that i64 cannot hold is the largest that it can."""
+    """A bound of a range; a u64 above the range of i64 is limited to its maximum."""
     if x.type != U64 or isinstance(x, ir.Const):
         return x
     most = ir.Const(value=2**63 - 1, type=U64, pos=x.pos)
@@ -167,7 +167,7 @@ def _bounded(x: ir.Expr) -> ir.Expr:
 
 
 def _fixed(c: Context, x: ir.Expr, node: ast.For) -> ir.Expr:
-    """The values that a loop runs over, as they were when the loop began."""
+    """The values that a loop iterates over, evaluated when the loop begins."""
     changed = isinstance(x, ir.Var) and _is_among(x.name, _changed(node.body))
     return c.copy(x) if changed else c.bind(x)
 
@@ -202,12 +202,12 @@ def _body(c: Context, node: ast.For, t: Type, bound: BoundEdge | None = None) ->
 
 
 def _assigned(body: Sequence[ast.stmt]) -> set[str]:
-    """The names that statements assign; writing a column of a row assigns none."""
+    """The names that statements assign; a write to a column assigns none."""
     return {name for stmt in body for n in ast.walk(stmt) if (name := _stored(n))}
 
 
 def _changed(body: Sequence[ast.stmt]) -> set[str]:
-    """The names whose values statements change, if these are vectors: by an element, too."""
+    """The names that statements assign, or whose elements they assign."""
     elements = (
         n.value
         for stmt in body
@@ -233,17 +233,17 @@ def _local(node: ast.AST) -> str:
 
 
 def _without(edges: Edges, names: set[str]) -> Edges:
-    """The edges of loops whose variable and whose point are none of ``names``."""
+    """The edges of loops whose variable and point are not in ``names``."""
     return {k: e for k, e in edges.items() if k not in names and not _is_among(e.point, names)}
 
 
 def _is_among(name: str, names: set[str]) -> bool:
-    """Whether a local, or the struct of which it is a field, is among some names."""
+    """Whether a local, or the struct that it is a field of, is among some names."""
     return name in names or name.partition("__")[0] in names
 
 
 def _breaks(body: Sequence[ast.stmt]) -> bool:
-    """Whether statements can leave the loop that they are the body of."""
+    """Whether the body of a loop can leave the loop."""
     for stmt in body:
         if isinstance(stmt, ast.Break):
             return True

@@ -77,7 +77,7 @@ def refuse_claimed(name: str, pos: Pos) -> NoReturn:
 def check_edge(c: Context, node: ast.Call, g: Object, name: str = "edge") -> ir.Expr:
     """``g.edge(x, y)``; in a loop over the neighbours ``y`` of ``x``, the edge of the loop.
 
-    Another expression than a local is equal to that of the loop as long as its value is the same.
+    An expression other than a local denotes the loop's point as long as its value is the same.
     """
     arity(c, node, f"{g.slot}.{name}", 2)
     pos, point, edges = c.pos(node), Handle(f"{g.slot}.points"), Handle(f"{g.slot}.edges")
@@ -96,7 +96,7 @@ def check_edge(c: Context, node: ast.Call, g: Object, name: str = "edge") -> ir.
 
 
 def check_weight(c: Context, node: ast.Call, g: Object) -> ir.Expr:
-    """``g.weight(x, y)``; an edge that does not exist is infinitely long."""
+    """``g.weight(x, y)``; infinity if there is no such edge."""
     edge = check_edge(c, node, g, "weight")
     store, pos = c.builder.stores[f"{g.slot}.edges"], c.pos(node)
     column = store.column("weight")
@@ -158,7 +158,7 @@ def check_local(c: Context, node: ast.Call, t: Object) -> ir.Expr:
 
 
 def check_add(c: Context, node: ast.Call, t: Object) -> ir.Expr:
-    """``collection.add(...)``: the values of the columns, or an entry of the same columns."""
+    """``collection.add(...)``: the values of the columns, or an entry with the same columns."""
     store, pos = c.builder.stores[t.slot], c.pos(node)
     entry = _entry(c, node, store)
     values = column_values(c, node, store) if entry is None else columns_of(c, entry, pos)
@@ -169,7 +169,7 @@ def check_add(c: Context, node: ast.Call, t: Object) -> ir.Expr:
 
 
 def _entry(c: Context, node: ast.Call, store: Store) -> ir.Expr | None:
-    """The only argument, if it is an entry of a collection of the same columns as ``store``."""
+    """The only argument, if it is an entry of a collection with the columns of ``store``."""
     if len(node.args) != 1 or node.keywords or len(store.columns) == 1:
         return None
     x = c.expr(node.args[0])

@@ -15,7 +15,7 @@ from morph.language.types import BOOL, I64, Handle
 
 
 def check_neighbour(c: Context, x: Iterator, node: ast.expr, pos: Pos) -> ir.Expr:
-    """``p.outnbrs[i]``: what a loop that starts at ``i`` binds first, None if nothing."""
+    """``p.outnbrs[i]``: the first value of a loop that starts at ``i``; None if it is empty."""
     if c.definition.kind == "program":
         reject("a program takes no single neighbour", pos, "p.outnbrs[i] is for kernels")
     with c.collect() as later:
@@ -40,7 +40,7 @@ def check_neighbour(c: Context, x: Iterator, node: ast.expr, pos: Pos) -> ir.Exp
 
 
 def check_membership(c: Context, op: str, node: ast.Compare) -> ir.Expr:
-    """``x in y``; of neighbours, whether there is such an edge."""
+    """``x in y``; for neighbours, whether such an edge exists."""
     x, pos = c.expr(node.left), c.pos(node)
     with c.collect() as later:
         y = c.value(node.comparators[0])
@@ -57,7 +57,7 @@ def check_membership(c: Context, op: str, node: ast.Compare) -> ir.Expr:
         return ir.Compare(op="!=", x=edge, y=none, type=BOOL, pos=pos)
 
     found = leads(point, x)
-    if y.direction != "out":  # no edges leave None
+    if y.direction != "out":  # None has no edges
         row: ir.Expr = ir.Compare(op="!=", x=x, y=replace(none, type=x.type), type=BOOL, pos=pos)
         back = ir.Logic(op="and", x=row, y=leads(x, point), type=BOOL, pos=pos)
         both = ir.Logic(op="or", x=found, y=back, type=BOOL, pos=pos)

@@ -1,4 +1,4 @@
-"""Operators on values: arithmetic, powers, comparisons; of vectors, part by part."""
+"""Operators on values: arithmetic, powers, comparisons; element by element on vectors."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _of_vectors(c: Context, op: str, args: list[ir.Expr], pos: Pos) -> ir.Expr:
 
 
 def part(x: ir.Expr, i: int) -> ir.Expr:
-    """Value ``i`` of a vector that can be evaluated again."""
+    """Element ``i`` of a vector that may be evaluated repeatedly."""
     assert isinstance(x.type, Vector)
     if isinstance(x, ir.Make):
         return x.parts[i]

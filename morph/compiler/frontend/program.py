@@ -1,14 +1,13 @@
-"""From a ``@program`` to blocks: one launch instead of one for every ``foreach``.
+"""Splits a ``@program`` into blocks: one launch instead of one for each ``foreach``.
 
-There is one block for each program point: the statements that remain.  Inside a block a swap of
-collections changes the meanings of names; at its end the names have their initial meanings, and the
-collections have changed places.  Where collections cannot (see `double_buffering`), a program point
-includes the meanings of the names, so that each block knows its collections and no swap remains.
+There is one block for each program point: the remaining statements.  Inside a block a swap of
+collections changes the bindings of names; at its end the names have their initial bindings, and the
+buffers of the collections are exchanged.  Where this is impossible (see `double_buffering`), a
+program point includes the bindings of names, so that blocks are duplicated and no swap remains.
 
 A call of a program is inlined: a program point is a stack, in which a `Frame` separates the
 statements of the callee from those of its caller.  A block that returns restores the buffer
-permutation that was current at the call, so that swaps of the callee do not change what the names
-of the caller denote.
+permutation of the call, so that swaps of the callee do not change the bindings of the caller.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import I32, Handle, Nothing, Scalar, Type
 
-Point = tuple[Any, ...]  # what remains: (statements, index), a loop or a Frame, innermost first
+Point = tuple[Any, ...]  # (statements, index), loops and Frames that remain, innermost first
 
 
 class Blocks(NamedTuple):
-    """A program as it runs: state variables, blocks (the first is the entry), swapped bindings."""
+    """State variables, blocks (the first is the entry), and permutations of a program."""
 
     state: tuple[tuple[str, Type], ...]
     blocks: tuple[ir.Block, ...]
@@ -62,28 +61,28 @@ class Frame:
     """One program of the stack: the whole program, or a callee with its names made unique."""
 
     definition: Definition
-    declared: Params  # the initial meanings of names
+    declared: Params  # the initial bindings of names
     stored: frozenset[str]
     result: str = RESULT  # the variable that holds the value returned
-    received: tuple[ast.stmt, ...] = ()  # the caller's statement, with this variable as the call
-    caller: Params | None = None  # the meanings of the caller's names
+    received: tuple[ast.stmt, ...] = ()  # the caller's statement, with `result` for the call
+    caller: Params | None = None  # the bindings of the caller's names
     buffers: str = ""  # the variable that holds the caller's buffer permutation
     swaps: bool = False
     open: bool = False  # whether some path ends without a result
 
 
 def frame_of(point: Point) -> Frame:
-    """The program that a point is in."""
+    """The innermost frame of a point."""
     return next(x for x in point if isinstance(x, Frame))
 
 
 def binding_of(params: Params) -> tuple[tuple[str, str], ...]:
-    """What the names of objects denote."""
+    """The slots that the names of objects denote."""
     return tuple((n, p.type.slot) for n, p in params.items() if isinstance(p, ObjectValue))
 
 
 def inlined(definition: Definition, number: int) -> Definition:
-    """A program in which parameters and locals have the names of one call."""
+    """A program with its parameters and locals renamed for one call."""
     tree = copy.deepcopy(definition.source.tree)
     source = definition.source
     names = definition.stored | {*source.params, *([source.more] if source.more else [])}
@@ -134,12 +133,12 @@ def split_into_blocks(builder: Builder, definition: Definition, params: Params) 
 
 
 class _Blocks:
-    """The blocks of a program; with ``follow``, one for each meaning of the names."""
+    """The blocks of a program; with ``follow``, one for each binding of the names."""
 
     def __init__(self, c: ProgramContext) -> None:
         self.c = c
         self.blocks: list[ir.Block | None] = []
-        self.numbers: dict[Any, int] = {}  # of the block of each program point
+        self.numbers: dict[Any, int] = {}  # the number of the block of each program point
         self.flows: dict[int, Flow] = {}
         self.queue: list[tuple[int, Point, Params]] = []
         self.bodies: dict[int, tuple[ast.stmt, ...]] = {}
@@ -147,7 +146,7 @@ class _Blocks:
         self.frames: dict[Any, Frame] = {None: self.frame}  # of each call and its caller's names
 
     def program(self) -> Blocks:
-        """Check all of it."""
+        """Check the whole program."""
         c, frame = self.c, self.frame
         self.point(self.start(frame), dict(c.params), c.path())
         first = self.read_arguments()
@@ -185,7 +184,7 @@ class _Blocks:
         return (self.bodies.setdefault(id(tree.body), tuple(tree.body)), 0), frame
 
     def read_arguments(self) -> tuple[Step, ...]:
-        """The steps that give the parameters their values."""
+        """The steps that assign the parameters."""
         c, pos = self.c, self.c.pos(self.c.source.tree)
         for name, p in c.params.items():
             if isinstance(p, Scalar | Handle):
@@ -223,8 +222,8 @@ class _Blocks:
     # --- program points --------------------------------------------------------------------------
 
     def point(self, point: Point, params: Params, flow: Flow) -> int:
-        """The number of the block of a program point, which may have to be checked (again)."""
-        if not self.c.follow:  # names have their initial meanings again
+        """The number of the block of a program point; enqueue the block if it must be checked."""
+        if not self.c.follow:  # after the jump names have their initial bindings
             declared = frame_of(point).declared
             objects = {n: p for n, p in declared.items() if isinstance(p, ObjectValue)}
             params = {**params, **objects}
@@ -243,32 +242,32 @@ class _Blocks:
             return index
         index = self.numbers[key]
         common = self.flows[index].assigned & flow.assigned
-        if common != self.flows[index].assigned:  # less is known here than on the first path
+        if common != self.flows[index].assigned:  # fewer names are assigned than on the first path
             self.flows[index] = Flow(common)
             self.queue.append((index, point, dict(params)))
         return index
 
     def swap(self) -> tuple[tuple[str, str], ...]:
-        """Which collections have changed places since the block began."""
-        now: dict[str, str] = {}
+        """The collections that were swapped since the begin of the block."""
+        found: dict[str, str] = {}
         if self.c.follow:
             return ()
         for n, old in self.frame.declared.items():
             new = self.c.params[n]
             if isinstance(old, ObjectValue) and isinstance(new, ObjectValue):
-                if now.setdefault(old.type.slot, new.type.slot) != new.type.slot:
-                    raise Unlike  # two names were one collection, and are not any more
-        swapped = tuple((a, b) for a, b in now.items() if a != b)
+                if found.setdefault(old.type.slot, new.type.slot) != new.type.slot:
+                    raise Unlike  # two names of one collection have different bindings now
+        swapped = tuple((a, b) for a, b in found.items() if a != b)
         self.frame.swaps |= bool(swapped)
         return swapped
 
     def jump(self, point: Point, pos: Pos) -> ir.Block:
-        """A block that ends here and goes on at ``point``."""
+        """A block that ends here, and jumps to ``point``."""
         goto = self.point(point, self.c.params, self.c.path())
         return ir.Block(steps=self.c.steps(), cond=None, goto=goto, swap=self.swap(), pos=pos)
 
     def branch(self, test: ast.expr, yes: Point, no: Point, pos: Pos) -> ir.Block:
-        """A block that ends here and goes on at ``yes`` if the test is true, else at ``no``."""
+        """A block that ends here, and jumps to ``yes`` if the test is true, else to ``no``."""
         c = self.c
         cond = condition(c, test)
         if isinstance(cond, ir.Const):
@@ -302,7 +301,7 @@ class _Blocks:
         called = definition_of(callee(c, node))
         if called is None or called.kind != "program":
             return None
-        if self.swap():  # arguments are what names denote after the jump
+        if self.swap():  # arguments use the bindings after the jump
             return self.jump(point, pos)
         no_keywords(c, node)
         args = fix_statics(called, c.arguments(node.args))
@@ -337,9 +336,9 @@ class _Blocks:
         result = inlined_name("return", number)
         received: tuple[ast.stmt, ...] = ()
         if not isinstance(stmt, ast.Expr):
-            again = copy.copy(stmt)
-            again.value = ast.copy_location(ast.Name(result, ast.Load()), node)
-            received = (again,)
+            reading = copy.copy(stmt)
+            reading.value = ast.copy_location(ast.Name(result, ast.Load()), node)
+            received = (reading,)
         return Frame(
             definition=definition,
             declared=declared,
@@ -376,7 +375,7 @@ class _Blocks:
         return self.end(point, c.pos(c.source.tree), value=False)
 
     def ended(self, stmt: ast.stmt, point: Point, after: Point) -> ir.Block | None:
-        """The block, if a statement ends it."""
+        """The block, if a statement ends it; else None."""
         c, pos = self.c, self.c.pos(stmt)
         if (block := self.call(stmt, point, after)) is not None:
             return block
@@ -389,7 +388,7 @@ class _Blocks:
                 return self.branch(stmt.test, yes, no, pos)
             case ast.Break() | ast.Continue():
                 while not isinstance(point[0], ast.While):
-                    point = point[1:]  # Python's own parser ensures that a loop encloses it
+                    point = point[1:]  # Python's parser ensures an enclosing loop
                 return self.jump(point[1:] if isinstance(stmt, ast.Break) else point, pos)
             case ast.Return():
                 return self.end(after, pos, value=self.result(stmt))

@@ -11,11 +11,11 @@ from morph.language.types import Type
 
 
 class BoundEdge(NamedTuple):
-    """The edge that a loop over neighbours is at."""
+    """The current edge of a loop over neighbours."""
 
     graph: str
     point: str  # the variable whose neighbours the loop visits
-    given: ir.Expr  # what the loop gives it: the variable itself, or another expression
+    given: ir.Expr  # the expression of the loop: this variable or another expression
     edge: str  # the variable of the edge
 
 
@@ -35,7 +35,7 @@ class Flow:
 
 
 def join(a: Flow | None, b: Flow | None) -> Flow | None:
-    """The state where two paths meet."""
+    """The state after two paths join."""
     if a is None or b is None:
         return b if a is None else a
     return Flow(a.assigned & b.assigned, a.wrote or b.wrote)
@@ -50,7 +50,7 @@ class Loop:
 
 
 class Retype(Exception):
-    """A name that was None turns out to be of type ``type``: check the function again."""
+    """A name that was None has type ``type``: the function must be checked again."""
 
     def __init__(self, name: str, type: Type) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""``with sections():`` of a ``@program``: kernels that run in one step, with no barrier between."""
+"""``with sections():`` of a ``@program``: kernels of one step, without barriers in between."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_with(c: Context, node: ast.With) -> None:
             if sum(isinstance(s, ir.Foreach) for s in done[before:]) > 1:
                 _refuse_barrier(c.pos(stmt))
     steps = [s for s in done if isinstance(s, ir.Foreach)]
-    c.out += [s for s in done if not isinstance(s, ir.Foreach)]  # arguments, evaluated first
+    c.out += [s for s in done if not isinstance(s, ir.Foreach)]  # arguments are evaluated first
     sections = [_section(c, s, k, len(steps)) for k, s in enumerate(steps)]
     if found := conflict([_nodes(c, s) for s in sections]):
         n, problem = found
@@ -80,7 +80,7 @@ def _refuse_barrier(pos: Pos) -> NoReturn:
 
 
 def _nodes(c: Context, s: ir.Foreach) -> list[ir.Node]:
-    """All nodes of a section: of its kernel, its filter, and the functions that these call."""
+    """The nodes of a section, its kernel and filter, and the functions that these call."""
     kernel, funcs = c.builder.funcs[s.kernel], c.builder.funcs
     assert isinstance(kernel, ir.Kernel)
     roots = [kernel, *([funcs[kernel.where]] if kernel.where else [])]

@@ -1,4 +1,4 @@
-"""What stands after a dot or in brackets: columns, neighbours, elements, fields."""
+"""Attributes and subscripts: columns, neighbours, elements, fields."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from morph.language.types import (
 
 
 def check_subscript(c: Context, node: ast.Subscript) -> Value:
-    """``table[i]``, ``x[i]`` of values, ``x[start:]`` of what a loop runs over."""
+    """``table[i]``, ``x[i]`` of values, ``x[start:]`` of iterables."""
     x, pos = c.value(node.value), c.pos(node)
     if isinstance(node.slice, ast.Slice):
         return _slice(c, x, node.slice, pos)
@@ -81,8 +81,8 @@ def _of_column(c: Context, t: Object, index: ir.Expr, pos: Pos) -> Value:
     if index.type != row:
         index = c.integer(index, "index")
         if isinstance(index, ir.Const) and index.value < 0:
-            what = "a NumPy array" if t.kind == "array" else "a column"
-            reject(f"index {index.value} is outside {what}", pos, "from a[0] to a[len(a) - 1]")
+            noun = "a NumPy array" if t.kind == "array" else "a column"
+            reject(f"index {index.value} is outside {noun}", pos, "from a[0] to a[len(a) - 1]")
         index = ir.Cast(x=index, type=row, pos=pos)
     return of_row(c, index, row, t.column, pos)
 
@@ -133,10 +133,10 @@ def field(x: ir.Expr, i: int, pos: Pos) -> ir.Expr:
 
 
 def _number_of(c: Context, node: ast.Attribute, owner: Any) -> ir.Const | None:
-    """Return a number that is an attribute of a module or class, by the name of a variable.
+    """Return a number that is an attribute of a global module or class; None for others.
 
-    None for all else.  Unlike other attributes it does not prevent that the unit is recorded: the
-    fingerprint of the unit has its value, see `morph.launch.fingerprint`.
+    Unlike other attributes, it allows the unit to be recorded, as the fingerprint of the unit has
+    its value, see `morph.launch.fingerprint`.
     """
     name = node.attr
     obj = vars(owner).get(name)
@@ -168,8 +168,8 @@ def check_attribute(c: Context, node: ast.Attribute) -> Value:
         case Bundle(fields=given):
             fields = dict(given)
             if name not in fields:
-                what = describe(x) if x.struct else "the named tuple"
-                reject(f"{what} has no {name!r}", pos, f"it has {', '.join(fields)}")
+                noun = describe(x) if x.struct else "the named tuple"
+                reject(f"{noun} has no {name!r}", pos, f"it has {', '.join(fields)}")
             return replace(fields[name], pos=pos)
         case ir.Expr():
             return _of_value(c, x, name, pos)
@@ -216,8 +216,8 @@ def _of_object(c: Context, x: ObjectValue, name: str, pos: Pos) -> Value:
             zero = ir.Const(value=0, type=I64, pos=pos)
             return ir.Compare(op="==", x=size, y=zero, type=BOOL, pos=pos)
         case "array" | "column", _:
-            what = "a NumPy array" if kind == "array" else "a column"
-            reject(f"{what} has no {name!r} in a kernel", pos, "a[i] and len(a)")
+            noun = "a NumPy array" if kind == "array" else "a column"
+            reject(f"{noun} has no {name!r} in a kernel", pos, "a[i] and len(a)")
         case "flag", "raised":
             return ir.Raised(slot=slot, type=BOOL, pos=pos)
     return Method(pos, x, name)
@@ -240,7 +240,7 @@ def of_row(c: Context, x: ir.Expr, t: Handle, name: str, pos: Pos) -> Value:
     if name == "delete" and store.kind == "table":
         return Method(pos, x, name)
     row, item = t, store.column("item") if store.kind == "collection" else None
-    if item is not None and isinstance(item.elem, Handle):  # neighbours of an entry's item
+    if item is not None and isinstance(item.elem, Handle):  # neighbours of the row of an entry
         row = item.elem
         place = ir.Place(slot=t.slot, column="item", row=x, index=None, type=row, pos=pos)
         x = ir.Load(place=place, type=row, pos=pos)
@@ -269,7 +269,7 @@ def same_columns(a: Store, b: Store) -> bool:
 def _neighbours(
     c: Context, x: ir.Expr, graph: GraphInfo, table: str, name: str, pos: Pos
 ) -> Value | None:
-    """The neighbours or edges at a point or at the ends of an edge, and their number."""
+    """The neighbours or edges of a point, or of the ends of an edge, and their number."""
     slot = graph.slot
     both, into = ("all", "in") if graph.directed else ("out", "out")
     if table == "points":

@@ -93,7 +93,7 @@ def _claim(c: Context, node: ast.If, call: ast.Call, x: ir.Expr) -> None:
 
 
 def _claimable(x: ir.Expr) -> str | None:
-    """The name of a local collection of rows, None for all else."""
+    """The name of a local collection of rows; None for other expressions."""
     if isinstance(x, ir.Var) and isinstance(x.type, Local) and isinstance(x.type.elem, Handle):
         return x.name
     return None

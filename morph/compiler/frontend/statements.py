@@ -1,4 +1,4 @@
-"""Blocks of statements, expressions that stand alone, ``if``, ``return``."""
+"""Blocks of statements, expression statements, ``if``, ``return``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_statement(c: Context, node: ast.stmt) -> None:
 
 
 def check_block(c: Context, body: list[ast.stmt]) -> ir.Body:
-    """A list of statements, in a list of their own."""
+    """The statements of a block, as a body."""
     with c.collect() as done:
         ended = False
         for stmt in body:
@@ -36,7 +36,7 @@ def check_block(c: Context, body: list[ast.stmt]) -> ir.Body:
                 )
             claim = c.claim
             if c.flow is None:
-                break  # unreachable: Python would not run it either
+                break  # the rest is unreachable, as in Python
             check_statement(c, stmt)
             ended = c.claim is not claim
     return tuple(done)
@@ -60,7 +60,7 @@ def check_expr(c: Context, node: ast.Expr) -> None:
 
 
 def _extension(c: Context, node: ast.expr) -> ast.For | None:
-    """The loop that ``collection.extend(xs)`` stands for."""
+    """The loop that is equivalent to ``collection.extend(xs)``."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     f = c.value(node.func) if node.func.attr == "extend" else None
@@ -82,7 +82,7 @@ def _extension(c: Context, node: ast.expr) -> ast.For | None:
 
 
 def check_if(c: Context, node: ast.If) -> None:
-    """``if``, with all its ``elif`` at once."""
+    """``if`` with all its ``elif``."""
     arms: list[Arm] = []
     ends: list[tuple[Flow | None, Edges]] = []
     first, other = node, list[ast.stmt]([node])
@@ -108,7 +108,7 @@ def check_if(c: Context, node: ast.If) -> None:
 
 
 def join_paths(c: Context, flow: Flow | None, edges: Edges) -> None:
-    """The state behind two branches: the context's, and the given one."""
+    """Join the current state with that of another branch."""
     if c.flow is None:
         c.edges = edges
     elif flow is not None:

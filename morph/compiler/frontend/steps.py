@@ -1,6 +1,6 @@
-"""Statements of a ``@program``: ``foreach``, effects of one thread, collections that are swapped.
+"""Statements of a ``@program``: ``foreach``, effects of one thread, swaps of collections.
 
-A program is uniform: every thread runs the same control flow over the same scalars.
+A program is uniform: all threads execute the same control flow with the same scalars.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ Step = ir.Assign | ir.Foreach | ir.OneThread | ir.TakeFlag | ir.Clear
 
 @dataclass(slots=True, kw_only=True)
 class ProgramContext(Context):
-    """A program being checked; ``out`` holds steps beside statements.
+    """The program that is checked; ``out`` has steps and statements.
 
-    ``params`` has the present meaning of each name.  With ``follow`` the compiler knows the
-    meanings at every point of the program, and no swap remains.
+    ``params`` has the current binding of each name.  With ``follow``, blocks are specialised to
+    bindings, and no swap remains.
     """
 
     follow: bool
-    declared: Params = field(default_factory=dict)  # the initial meanings of names
+    declared: Params = field(default_factory=dict)  # the initial bindings of names
 
     def step(self, s: Step) -> None:
         """Append a step."""
         self.out.append(s)  # type: ignore[arg-type]
 
     def steps(self) -> tuple[Step, ...]:
-        """What has been checked since the last call, as steps of a block."""
+        """Return the output since the last call as steps of a block."""
         done: list[Step] = []
         for s in self.out:
             if isinstance(s, ir.If):
@@ -88,7 +88,7 @@ class ProgramContext(Context):
         return tuple(done)
 
     def effect(self, x: ir.Expr, shared: bool = True) -> ir.Expr:
-        """An effect of the program itself, by one thread."""
+        """An effect outside of kernels, which one thread executes."""
         if isinstance(x, OF_ITEMS):
             hint = "a program is one: assign, or use a kernel"
             reject("this is for the items of a foreach", x.pos, hint)
@@ -120,7 +120,7 @@ def check_step(c: ProgramContext, node: ast.Expr) -> None:
 
 
 def check_rebinding(c: ProgramContext, node: ast.Assign) -> None:
-    """``a, b = b, a`` of collections, or another assignment."""
+    """``a, b = b, a`` for collections, or another assignment."""
     target, value = node.targets[0], node.value
     if hasattr(callee(c, value), "morph_scalars"):
         _make_scalars(c, node, value)  # type: ignore[arg-type]
@@ -247,8 +247,8 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     kernels = [builder.funcs[s.kernel] for s in steps]
     if len(steps) > 1:
         refuse_changed_items(kernels, steps[0], builder.effects)
-    again = len(steps) > 1 or any(n.fails for n in builder.effects.reached(kernels[0]))
-    passed = _evaluated(c, steps[0].args) if again else steps[0].args
+    reused = len(steps) > 1 or any(n.fails for n in builder.effects.reached(kernels[0]))
+    passed = _evaluated(c, steps[0].args) if reused else steps[0].args
     for s in steps:
         c.step(replace(s, args=passed, start=start, stop=stop))
 
@@ -257,7 +257,7 @@ def _step(
     c: ProgramContext, call: ast.Call, domain: ObjectValue, definition: Definition,
     args: list[Value],
 ) -> ir.Foreach:  # fmt: skip
-    """The step of a ``foreach`` with a kernel, or with one part of it."""
+    """The step of a ``foreach`` with a kernel, or with one part of a kernel."""
     pos, builder = c.pos(call), c.builder
     item = builder.item_type(domain.type.slot)
     kernel = specialise_kernel(builder, definition, item, args, pos)
@@ -286,7 +286,7 @@ def _step(
         if balance != "auto" or ahead:
             reject("until_empty goes without balance and ahead", pos, "an item runs on one thread")
         balance = "thread"
-    if ahead:  # a copy of its own
+    if ahead:  # a separate copy of the kernel
         name = kernel.name if kernel.where else builder.unique(kernel.name)
         kernel = replace(kernel, name=name, ahead=ahead)
         builder.funcs[name] = kernel
@@ -306,7 +306,7 @@ def _step(
 
 
 def _items(c: ProgramContext, call: ast.Call) -> tuple[Value, ir.Expr | None, ir.Expr | None]:
-    """What a foreach runs over, and the bounds of ``items[start:stop]``, evaluated before it."""
+    """The domain of a foreach, and the bounds of ``items[start:stop]``, evaluated first."""
     node = call.args[0]
     if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)):
         return c.builder.domain(c.value(node)), None, None
@@ -323,7 +323,7 @@ def _items(c: ProgramContext, call: ast.Call) -> tuple[Value, ir.Expr | None, ir
 
 
 def _evaluated(c: Context, args: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
-    """Arguments of a step, stored: deferred items and later parts get the values at its begin."""
+    """Arguments of a step in temporaries, so that re-execution and later parts reuse them."""
     return tuple(c.copy(x) if any(n.varies for n in ir.walk(x)) else x for x in args)
 
 
@@ -344,7 +344,7 @@ def _literal(c: Context, option: str, node: ast.expr) -> bool:
 
 
 def _ahead(c: Context, domain: ObjectValue, node: ast.expr) -> tuple[str, str]:
-    """The collection whose items run before the barrier, and the one that holds them meanwhile."""
+    """The collection of asynchronous items, and the collection that stores them."""
     then, stores = c.value(node), c.builder.stores
     a = stores.get(domain.type.slot)
     b = stores.get(then.type.slot) if isinstance(then, ObjectValue) else None
@@ -390,9 +390,9 @@ def _with_filter(c: Context, kernel: ir.Kernel, func: ir.Func) -> ir.Kernel:
 def _name_in_filter(program: ProgramContext) -> Callable[[Context, ast.Name], Value]:
     """Names in a filter: it sees the program's objects, and its scalars as parameters."""
 
-    def seen(c: Context, v: Value, pos: Pos) -> Value:
+    def passed(c: Context, v: Value, pos: Pos) -> Value:
         if isinstance(v, Bundle):
-            return replace(v, fields=tuple((f, seen(c, x, pos)) for f, x in v.fields))
+            return replace(v, fields=tuple((f, passed(c, x, pos)) for f, x in v.fields))
         if isinstance(v, ir.Expr) and not isinstance(v.type, Scalar | Weak):
             problem = f"a filter can use the program's scalars, not {v.type}"
             reject(problem, pos, "keep what it needs in a column")
@@ -405,6 +405,6 @@ def _name_in_filter(program: ProgramContext) -> Callable[[Context, ast.Name], Va
         name = ir_name(node.id)
         if name in c.params or not (name in program.params or name in program.locals):
             return check_name(c, node)
-        return seen(c, check_name(program, node), c.pos(node))  # it may have no value yet
+        return passed(c, check_name(program, node), c.pos(node))  # refuses unassigned names
 
     return check

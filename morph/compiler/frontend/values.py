@@ -1,4 +1,4 @@
-"""What an expression can mean while it is checked, and how types meet: promotion and coercion."""
+"""Values of expressions during the check, and the promotion and coercion of types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from morph.language.types import (
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """Something known while compiling that is no value: an object, a function, a module."""
+    """A compile-time entity that is no value: an object, a function, a module."""
 
     pos: Pos
 
@@ -52,9 +52,9 @@ class PythonValue(Static):
 
 @dataclass(frozen=True, slots=True)
 class Bundle(Static):
-    """A named tuple that is a parameter: its fields, which are parameters of their own.
+    """A named tuple as a parameter: each of its fields is a parameter.
 
-    So is a ``struct`` that holds local collections; if it is a local, its fields are locals.
+    Also a ``struct`` with local collections; if it is a local, its fields are locals.
     """
 
     fields: tuple[tuple[str, Value], ...]
@@ -71,7 +71,7 @@ class Method(Static):
 
 @dataclass(frozen=True, slots=True)
 class Iterator(Static):
-    """``p.outnbrs`` and its kin before a loop runs over them."""
+    """``p.outnbrs`` and similar, before a loop iterates over it."""
 
     graph: str
     point: ir.Expr
@@ -84,7 +84,7 @@ class Iterator(Static):
 
 @dataclass(frozen=True, slots=True)
 class Slice(Static):
-    """``x[start:]`` or ``reversed(x)`` of anything a loop can run over."""
+    """``x[start:]`` or ``reversed(x)`` of an iterable."""
 
     x: Value
     start: ir.Expr | None
@@ -93,7 +93,7 @@ class Slice(Static):
 
 @dataclass(frozen=True, slots=True)
 class Chain(Static):
-    """One iterator after another: the edges at either end of an edge."""
+    """Concatenated iterators: the edges at both ends of an edge."""
 
     first: Iterator
     second: Iterator
@@ -103,7 +103,7 @@ Value = ir.Expr | Static
 
 
 def flattened(values: Iterable[Value]) -> list[Value]:
-    """Values with the fields of bundles in the places of these."""
+    """Values, with each bundle replaced by its fields."""
     found: list[Value] = []
     for v in values:
         found += flattened(x for _, x in v.fields) if isinstance(v, Bundle) else [v]
@@ -132,7 +132,7 @@ def describe(v: Value) -> str:
 
 
 def default(t: Type) -> Type:
-    """The type that a literal takes when nothing else decides."""
+    """The default type of a literal."""
     if isinstance(t, Weak):
         return I64 if t.kind == "i" else F64
     return t
@@ -156,7 +156,7 @@ def cast(x: ir.Expr, to: Type) -> ir.Expr:
 
 
 def coerce(x: ir.Expr, to: Type, role: str) -> ir.Expr:
-    """Convert where nothing can be lost; otherwise reject, and suggest a cast."""
+    """Convert if the value is preserved; otherwise reject, and suggest a cast."""
     t = x.type
     if t == to:
         return x
@@ -190,7 +190,7 @@ def parts_of(t: Type) -> tuple[Type, ...]:
 
 
 def has_none(t: Type) -> bool:
-    """Whether a type holds a ``None`` of no known table."""
+    """Whether a type contains a ``None`` without a known table."""
     return isinstance(t, Nothing) or any(has_none(p) for p in parts_of(t))
 
 
@@ -214,7 +214,7 @@ def _literal(x: ir.Expr, to: Scalar, role: str) -> ir.Expr:
 
 
 def common(x: ir.Expr, y: ir.Expr, pos: Pos) -> Scalar:
-    """The scalar type in which two operands meet: NumPy's promotion, literals giving way."""
+    """The common scalar type of two operands: NumPy's promotion; literals adapt."""
     a, b = x.type, y.type
     for v in (x, y):
         if not isinstance(v.type, Scalar | Weak):
@@ -235,7 +235,7 @@ def common(x: ir.Expr, y: ir.Expr, pos: Pos) -> Scalar:
 
 
 def meet(x: ir.Expr, y: ir.Expr, pos: Pos) -> tuple[ir.Expr, ir.Expr]:
-    """Bring two values to one type, for comparison and for ``a if c else b``."""
+    """Convert two values to a common type, for comparison and for ``a if c else b``."""
     a, b = x.type, y.type
     if isinstance(a, Handle | Nothing) or isinstance(b, Handle | Nothing):
         if isinstance(a, Nothing) and isinstance(b, Handle):
@@ -257,7 +257,7 @@ def operand(x: ir.Expr, t: Scalar) -> ir.Expr:
 
 
 def constant(value: Any, pos: Pos) -> ir.Const | None:
-    """The constant that a captured Python or NumPy scalar stands for."""
+    """The constant for a captured Python or NumPy scalar; None for other objects."""
     if value is None:
         return ir.Const(value=-1, type=NOTHING, pos=pos)
     if isinstance(value, bool | np.bool_):

@@ -1,7 +1,7 @@
 """The argument block of a compiled unit: one packed struct of 8-byte fields, equal on all targets.
 
-`fields` gives the fields of a unit in order.  `codegen` prints them as ``struct Args``, and
-`morph.launch.launcher` fills them.  Layouts of the arrays that they point to: `layout`.
+`fields` returns the fields of a unit in order.  `codegen` prints them as ``struct Args``, and
+`morph.launch.launcher` writes their values.  `layout` declares the arrays that they point to.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def cname(slot: str) -> str:
     return f"u{name}" if name.startswith(("_", "MORPH")) else name  # such names are reserved
 
 
-# arrays of a store or graph that are fields of Args: a column of the same name gets a "_"
+# arrays of a store or graph in Args: a column of the same name gets a "_"
 ADJACENCY = [f"{d}_{w}" for d in ("out", "in") for w in GRAPH_ARRAYS]
 METHODS = frozenset({"add_total", "add_float_total"})  # of Args
 
 
 def column_part(column: str) -> str:
-    """The end of the C++ name of a column."""
+    """The suffix of the C++ name of a column."""
     return f"{ascii_name(column)}{'_' if column in STORE_ARRAYS or column.endswith('_') else ''}"
 
 
@@ -84,7 +84,7 @@ def deaths(prefix: str) -> str:
 
 
 def recycled(unit: ir.Unit) -> frozenset[str]:
-    """The tables a step runs over while rows of them are used again: those are no items of it."""
+    """The tables that recycle rows during a step over them; these rows are no items of it."""
     dying = {s.slot for s in unit.stores if s.kind == "table" and s.deletes}
     if not dying:
         return frozenset()
@@ -106,7 +106,7 @@ def rebuilt(unit: ir.Unit) -> frozenset[str]:
 
 
 def restructured(nodes: Iterable[ir.Node]) -> set[str]:
-    """The tables of points that nodes delete from, and those of edges that they change."""
+    """The tables of points with deleted rows, and the tables of edges with changes, of nodes."""
     nodes = list(nodes)
     deleted = {n.slot for n in nodes if isinstance(n, ir.Delete)}
     made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)}
@@ -133,31 +133,31 @@ def together(unit: ir.Unit) -> bool:
 
 
 def sections(unit: ir.Unit) -> int:
-    """How many sections a step of the unit has, at most."""
+    """The maximum number of sections of a step."""
     steps = ir.find(unit.blocks, ir.Foreach)
     return max((n.sections for n in steps), default=1)
 
 
 def queues(unit: ir.Unit) -> frozenset[str]:
-    """The collections whose new items run in the step that adds them."""
+    """The collections whose new items are executed in the step that adds them."""
     steps = ir.find(unit.blocks, ir.Foreach)
     return frozenset(n.slot for n in steps if n.until_empty)
 
 
 @dataclass(frozen=True, slots=True)
 class PartsLayout:
-    """Where the array of a part (see `Parts`) has what a program needs.
+    """The layout of the variable section of the array of a part (see `Parts`).
 
     Attributes
     ----------
     routes : dict of str to int
         By slot of a table of points or edges, the first word of its `Route`.
     peers : dict of (slot, column) to int
-        The first of the words with the addresses that a column has in each part.
+        The first of the words with the addresses of a column in each part.
     marks : dict of (slot, column) to int
-        The first of two words: the address of the marks of a column's rows (see `ir.Mark`), a byte
-        for `MARKED_ROWS`, in whole words of 8; and that of where the rows of each mark begin in
-        `Route.SENT`, by receiving part (i32).
+        The first of two words: the address of the marks of a column's rows (see `ir.Mark`; a byte
+        for `MARKED_ROWS` rows, padded to words of 8 bytes), and the address of the first index in
+        `Route.SENT` of each mark, by receiving part (i32).
     size : int
         Number of words of the array.
     """
@@ -217,7 +217,7 @@ class _Used:
         self.fields[Field(f"{self.prefix[slot]}_{kind}", value, kind, slot, layout=layout)] = None
 
     def rows(self, slot: str) -> None:
-        """The fields that say which rows of a store exist."""
+        """The fields from which the existence of rows of a store follows."""
         self.array(slot, "meta")
         if self.stores[slot].kind == "collection" and self.stores[slot].column("item"):
             self.column(slot, "item")
@@ -234,7 +234,7 @@ class _Used:
             self.column(slot, c.name)
 
     def adjacency(self, graph: str, direction: str) -> None:
-        """The edges at points of a graph."""
+        """The fields of the adjacency of a graph."""
         g = self.graphs[graph]
         for d in ("out", "in") if direction == "all" else (direction,):
             self.array(graph, f"{d}_offset", "const LooseRow*" if g.gapped else "")
@@ -317,7 +317,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
     for name, scalar in unit.scalars:
         used[Field(name, f"alignas(8) {CTYPE[scalar.name]}", "scalar", column=name)] = None
     exchanged = alike(unit)
-    for field in list(used):  # a kernel may access each of them
+    for field in list(used):  # a kernel may access each permutation of them
         for other in exchanged.get(field.slot, ()):
             name = found.prefix[other] + field.name.removeprefix(found.prefix[field.slot])
             used[replace(field, name=name, slot=other)] = None
@@ -341,7 +341,7 @@ def fields(unit: ir.Unit) -> tuple[Field, ...]:
 
 
 def local_bytes(unit: ir.Unit) -> int:
-    """How much memory of its own an item needs for its local collections, at most."""
+    """The maximum memory of an item for its local collections."""
     return sum(
         unit.local_scale * t.capacity * _bytes(t.elem)
         for f in unit.funcs

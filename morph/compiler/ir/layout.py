@@ -1,8 +1,8 @@
-"""Layouts of the arrays that the host and kernels share: the only declaration of each.
+"""Layouts of the arrays that the host and kernels share: the single source of both.
 
-The host indexes arrays by the enumerations below.  `header` is the C++ text that declares the same
-names to kernels; it is part of the prelude.  This module imports nothing of the compiler, so that
-the packages below the compiler can use it.
+The host indexes arrays by the enumerations below.  `header` returns the C++ text, a part of the
+prelude, that declares the same names.  This module imports nothing of the compiler, so that lower
+packages can use it.
 """
 
 from __future__ import annotations
@@ -10,27 +10,28 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-GLOBAL_ID = "global_id"  # the column of the points of a part with the ids that users see
+GLOBAL_ID = "global_id"  # the column with the ids of a part's points in the whole graph
 
 
 class Meta(IntEnum):
     """Words of a store's ``meta`` array (int64)."""
 
-    COUNT = 0  # rows allocated, deleted ones included, or end of a collection's items
+    COUNT = 0  # allocated rows, including deleted ones, or end of a collection's items
     CAPACITY = 1
-    HEAD = 2  # table: next slot of the free ring to reuse; collection: first item not taken
+    HEAD = 2  # table: next slot of the free ring to recycle; collection: first item not taken
     TAIL = 3  # end of the free ring: deleted rows are pushed here
-    COMMITTED = 4  # end of those rows of the free ring that may be reused
+    COMMITTED = 4  # end of the recyclable rows of the free ring
     BUDGET = 5  # rows that can still be reserved
 
 
 class Status(IntEnum):
     """Words of the ``status`` array (int64)."""
 
-    EXCEEDED = 0  # 0, or 1 + the place where an item exceeded its limit, see `ir.exceeds`
-    FAILED = 2  # number of deferred items: they changed nothing and must be executed again
+    EXCEEDED = 0  # 0, or 1 + the index of the exceeded limit, see `ir.exceeds`
+    FAILED = 2  # number of deferred items, which have changed nothing and are re-executed
     LOCAL = 3  # whether a local collection was too small
     ROUND = 4  # the last round of claims
+    ENDED = 6  # in the host's copy: the number of the launch that has written it last
     INJECT = 5  # tests only: n, if the n-th reservation from now is to fail (0: none)
     STORES = 8  # from here on, one word per store of the unit: whether it must grow
 
@@ -46,9 +47,9 @@ class State(IntEnum):
 
 
 class Rebuild(IntEnum):
-    """Words of the array by which a launch rebuilds the adjacency of a graph (int64).
+    """Words of the array for rebuilding the adjacency of a graph in a launch (int64).
 
-    The first four are counters of the tables when the adjacency was last valid.
+    The first four are the counters of the tables when the adjacency was last valid.
     """
 
     POINTS_TAIL = 0
@@ -69,52 +70,52 @@ class Rebuild(IntEnum):
     IN_OFFSET = 15
     IN_EDGE = 16
     OFFSETS = 17  # number of offsets of a direction
-    LISTED = 18  # by edge, whether the adjacency has it (u8)
+    LISTED = 18  # by edge, whether the adjacency contains it (u8)
     RANKS = 19  # temporary arrays with an element for each edge: i32, i32, u64, u64
     ENTRIES = 20
     KEYS = 21
     MORE_KEYS = 22
     COUNTS = 23  # i64 for each warp
-    CHANGED = 24  # whether the step that has ended has changed these counters
+    CHANGED = 24  # whether the last step has changed these counters
 
 
-MARKED_ROWS = 8  # that have a mark in common: a byte
-MOST_PARTS = 8  # of one host, that execute a program together
-MOST_WORDS = 48  # that a part sends at a crossing: two of the schedule, then those of the program
+MARKED_ROWS = 8  # rows that share a mark, a byte
+MOST_PARTS = 8  # maximum of parts, on one host, that execute a program together
+MOST_WORDS = 48  # maximum of words that a part sends at a crossing: two of parts.h, then others
 
 
 class Parts(IntEnum):
-    """Words of the array by which a part of a graph reaches the others (int64).
+    """Words of the array with which a part of a graph accesses the other parts (int64).
 
     Routes follow, then the addresses that columns have in each part: see `abi.parts_of`.
     """
 
-    COUNT = 0  # of parts
-    NUMBER = 1  # of this part
-    CROSSINGS = 2  # so far
+    COUNT = 0  # number of parts
+    NUMBER = 1  # index of this part
+    CROSSINGS = 2  # number of crossings so far
     ERROR = 3  # 0, or 1 + the global id of a point of which this part has no copy
     RECEIVED = 4  # messages in the inbox that is being filled
     STOPPED = 5  # whether all parts leave the program; written by the last thread at a barrier
     QUIET = 6  # whether no part has sent messages at the latest delivery
-    MAILBOXES = 8  # address in each part: what is sent to it at crossings
-    COUNTS = 16  # messages from this part to each
-    FIRST = 24  # where they begin in the inbox of each
+    MAILBOXES = 8  # address of the mailbox of each part, which receives the words of crossings
+    COUNTS = 16  # number of messages from this part to each part
+    FIRST = 24  # index of the first of these in the inbox of each part
     ROUTES = 32
 
 
-MAILBOX_LINE = 16  # words between the numbers of the last crossings at which parts arrived
+MAILBOX_LINE = 16  # words between the crossing counters of two parts
 MAILBOX = MOST_PARTS * (MAILBOX_LINE + 2 * MOST_WORDS)  # words of a mailbox: see parts.h
 
 
 class Route(IntEnum):
-    """Words of the route between the own rows of a table of points or edges and their mirrors."""
+    """Words of the route between owned rows of a table of points or edges and their mirrors."""
 
-    SENT = 0  # address: the own rows that other parts mirror (i32), by part
-    HOME = 1  # address: by mirror, its row in the part that owns it (i32)
-    OWNED = 2  # number of own rows
-    SENT_BOUNDS = 3  # where the rows that each part mirrors begin in `SENT`, and the end
-    FIRST_MIRROR = 12  # the row in each part at which its mirrors of this part begin
-    MIRRORS = 20  # the rows here at which the mirrors of each part begin, and the end
+    SENT = 0  # address: the owned rows that other parts mirror (i32), by part
+    HOME = 1  # address: by mirror, its row in the owner (i32)
+    OWNED = 2  # number of owned rows
+    SENT_BOUNDS = 3  # index in `SENT` of the first row of each part, and the end
+    FIRST_MIRROR = 12  # the first mirror, in each part, of rows of this part
+    MIRRORS = 20  # the first mirror, in this part, of rows of each part, and the end
     WORDS = 29
 
 
@@ -149,25 +150,25 @@ class Kind(IntEnum):
 
 
 STEP_BITS, ITEM_BITS, SITE_BITS = 24, 28, 12  # of a shadow word
-MOST_TOTALS = 4  # places to which all items add, by partial sums of each block
+MOST_TOTALS = 4  # maximum of places that all items add to, by partial sums of each block
 
-FROM, TO = 6, 7  # of ``meta``: the extent at the last barrier, kept while deferred items run again
+FROM, TO = 6, 7  # of ``meta``: the extent at the last barrier, kept during re-execution
 # Words that only kernels use: extents, the number of foreach steps of programs with single(row),
-# and what single(row) of the current step compares.
+# and the value that single(row) of the current step compares.
 KERNEL_COUNTERS: dict[type[IntEnum], dict[str, int]] = {
     Meta: {"FROM": FROM, "TO": TO},
     Status: {"LOCKS": 6},
     State: {"LAUNCH": 3},
 }
-GLOBAL = Meta.TAIL  # of the ``meta`` of a partitioned collection: items in all parts
-GAPPED_ROW = ("begin", "size")  # 32-bit fields of a row of an adjacency that batches change
+GLOBAL = Meta.TAIL  # in ``meta`` of a partitioned collection: the number of items in all parts
+GAPPED_ROW = ("begin", "size")  # 32-bit fields of a gapped row of an adjacency
 
 
 class Array(NamedTuple):
-    """An array that a store or graph has beside its columns."""
+    """An array of a store or graph in addition to its columns."""
 
     value: str  # C++ type of its values
-    fill: int | None = None  # of an array that only kernels write: the value of a new row
+    fill: int | None = None  # for an array that only kernels write: the value of a new row
     const: bool = False
 
     @property
@@ -179,30 +180,30 @@ class Array(NamedTuple):
 STORE_ARRAYS = {
     "meta": Array("i64"),  # see Meta
     "dead": Array("u8", 0),  # by row, whether it is deleted
-    "created": Array("i32", 0),  # by row, the launch that made it
+    "created": Array("i32", 0),  # by row, the launch that allocated it
     "free": Array("i32"),  # ring of deleted rows
-    "fill": Array("u8", const=True),  # one row's fills, each at a multiple of 8 bytes
-    "owner": Array("u64", 2**64 - 1),  # by row, the least key of its claims
+    "fill": Array("u8", const=True),  # the fill values of one row, each at a multiple of 8 bytes
+    "owner": Array("u64", 2**64 - 1),  # by row, the smallest key of its claims
     "lock": Array("i32", 0),  # by row, the launch in which it was locked
     "parent": Array("i32"),  # of a union-find structure
     "flag": Array("i32"),
 }
 GRAPH_ARRAYS = {  # in each direction
-    "offset": Array("i64", const=True),  # where the edges of a point begin
+    "offset": Array("i64", const=True),  # index of the first edge of a point
     "edge": Array("i32", const=True),  # by entry, the edge
     "end": Array("i32", const=True),  # by entry, the other end, in gapped rows
-    "tile": Array("i64", const=True),  # see graph/tiles.py, where the entries of a tile have
-    "far": Array("i32", const=True),  # the other end,
-    "place": Array("u16", const=True),  # and the row in the tile
+    "tile": Array("i64", const=True),  # see graph/tiles.py: the entries of tiles;
+    "far": Array("i32", const=True),  # their other ends
+    "place": Array("u16", const=True),  # and rows in the tile
 }
-# Bytes of a block's shared memory; two blocks of a multiprocessor leave 60 KB for its L1.
+# Bytes of a block's shared memory; two blocks of a multiprocessor leave 60 KB for the L1 cache.
 TILE_BYTES = 84 << 10  # for the sums of the rows of a tile
 TILE_ROWS = TILE_BYTES // 8
 # The arguments of every unit, in order: C++ type.
 ARGUMENTS = {
     "status": "i64*",  # see Status
     "deferred": "u32*",  # one bit per item: whether it is deferred, to be executed again
-    "replay": "i64",  # whether to execute the deferred items only
+    "replay": "i64",  # whether to execute only the deferred items
     "launch": "i64",  # number of this launch, for single(row)
     "threads": "i64",  # CPU threads to use
     "barrier": "u32*",  # the team's barrier words
@@ -219,7 +220,7 @@ CLAIMS_ARGUMENT = {"queue": "u32*"}  # on a GPU, the items that pass the filter
 
 
 def header(checked: bool = False, rebuilds: bool = False, parts: bool = False) -> str:
-    """The layouts as C++, for the prelude, with those of checks, rebuilt rows, parts if used."""
+    """The layouts as C++ for the prelude; those of checks, rebuilds and parts only if used."""
     lines = ["// Generated from morph/compiler/ir/layout.py: what host and kernels share."]
     for counters in (Meta, Status, State):
         lines.append(f"enum {{ {_enumerators(counters)} }};")

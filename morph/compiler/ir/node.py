@@ -13,34 +13,34 @@ from morph.language.position import Pos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Anything in the tree.
+    """A node of the tree.
 
-    A kind of node declares its traits in its class.  Passes and walkers ask for traits, so that a
-    new kind needs no change in them.
+    A kind of node declares its traits in its class.  Passes and walkers test traits, so that a new
+    kind requires no change in them.
     """
 
     pos: Pos
 
-    effect: ClassVar[bool] = False  # stands only as the whole value of an Assign or in an Eval
-    loop: ClassVar[bool] = False  # runs its body any number of times
-    leaves: ClassVar[bool] = False  # the statement behind it is not reached
-    synchronises: ClassVar[bool] = False  # all threads meet at a barrier behind it
-    reads: ClassVar[bool] = False  # takes the value at its place
+    effect: ClassVar[bool] = False  # occurs only as the value of an Assign or in an Eval
+    loop: ClassVar[bool] = False  # executes its body any number of times
+    leaves: ClassVar[bool] = False  # the next statement is not reached
+    synchronises: ClassVar[bool] = False  # is followed by a barrier of all threads
+    reads: ClassVar[bool] = False  # reads the value at its place
     writes: ClassVar[bool] = False  # changes the value at its place
-    shared: ClassVar[bool] = False  # changes state that other items can see
-    varies: ClassVar[bool] = False  # its value may change while other threads run
-    allocates: ClassVar[bool] = False  # takes new rows of the store in its slot
+    shared: ClassVar[bool] = False  # changes state that is visible to other items
+    varies: ClassVar[bool] = False  # its value may change by other threads
+    allocates: ClassVar[bool] = False  # allocates rows of the store in its slot
     resizes: ClassVar[bool] = False  # changes the counters of the store in its slot
-    counts: ClassVar[bool] = False  # runs over the store in its slot, or asks for its size
+    counts: ClassVar[bool] = False  # iterates over the store in its slot, or reads its size
     fails: ClassVar[bool] = False  # may end the item before it has changed anything
-    sequential: ClassVar[bool] = False  # cannot be done for one iteration apart from the others
+    sequential: ClassVar[bool] = False  # its iterations are not independent
     site: ClassVar[bool] = False  # may violate a rule of the language: the checked mode checks it
-    per_item: ClassVar[bool] = False  # uses what an item carries beside its locals
-    binds: ClassVar[tuple[str, ...]] = ()  # fields with names of locals that it gives a value
+    per_item: ClassVar[bool] = False  # uses the state of an item besides its locals
+    binds: ClassVar[tuple[str, ...]] = ()  # fields with names of locals that it assigns
     uses: ClassVar[tuple[str, ...]] = ()  # fields with names of locals that it reads or changes
     indices: ClassVar[tuple[str, ...]] = ()  # fields with rows, indices and numbers of rows
-    remembered: ClassVar[bool] = False  # `walk` remembers the nodes below it
-    arguments: ClassVar[str] = ""  # which fields of the argument block it needs; see `abi.fields`
+    remembered: ClassVar[bool] = False  # `walk` caches the nodes below it
+    arguments: ClassVar[str] = ""  # the fields of the argument block it needs; see `abi.fields`
 
 
 N = TypeVar("N", bound=Node)
@@ -49,7 +49,7 @@ U = TypeVar("U")
 
 
 class Walked(NamedTuple):
-    """What `walk` remembers of a tree: the tree, its nodes, and these by kind once asked for."""
+    """The cache entry of `walk`: the tree, its nodes, and its nodes by kind (made on demand)."""
 
     tree: object
     nodes: list[Node]
@@ -61,12 +61,12 @@ _MOST_WALKED = 1024
 
 
 def walk(node: object) -> Iterator[Node]:
-    """Every node below and including ``node``, parents first, in order."""
+    """All nodes of a tree in preorder."""
     return iter(_walk(node).nodes)
 
 
 def find(node: object, kind: type[N]) -> list[N]:
-    """The nodes of one kind, without those derived from it, in the order of `walk`."""
+    """The nodes of exactly one class, in the order of `walk`."""
     _, nodes, by_kind = _walk(node)
     if not by_kind:
         for n in nodes:
@@ -75,7 +75,7 @@ def find(node: object, kind: type[N]) -> list[N]:
 
 
 def _walk(node: object) -> Walked:
-    """Walk a tree; a compilation asks for the nodes of each function and body many times."""
+    """Walk a tree; cached, as a compilation walks each function and body many times."""
     known = _walked.get(id(node))
     if known is not None and known.tree is node:
         return known
@@ -100,11 +100,11 @@ def _walk(node: object) -> Walked:
 
 
 def of_latest(make: Callable[[U], T]) -> Callable[[U], T]:
-    """Remember the result for the latest argument: a compilation asks several times for a unit."""
+    """Cache the result for the latest argument, as a compilation analyses a unit repeatedly."""
     latest: tuple[Any, Any] = (None, None)
 
     @wraps(make)
-    def remembered(unit: U) -> T:
+    def cached(unit: U) -> T:
         nonlocal latest
         known, result = latest
         if known is not unit:
@@ -112,32 +112,32 @@ def of_latest(make: Callable[[U], T]) -> Callable[[U], T]:
             latest = unit, result
         return cast(T, result)
 
-    return remembered
+    return cached
 
 
 def bodies(node: Node) -> list[Any]:
-    """The bodies of a statement: what it runs, perhaps, or several times."""
+    """The bodies of a statement, executed any number of times."""
     kind: Any = type(node)
     return [body for name in _bodies(kind) if (body := getattr(node, name)) is not None]
 
 
 def operands(node: Node) -> list[Any]:
-    """All that a node has below it except its bodies."""
+    """The children of a node except its bodies."""
     kind: Any = type(node)
     return [getattr(node, name) for name in reversed(_below(kind)) if name not in _bodies(kind)]
 
 
 def rewrite_bodies(node: N, change: Callable[[Any], Any]) -> N:
-    """The same statement with its bodies changed."""
+    """A copy of a statement with changed bodies."""
     kind: Any = type(node)
     changed = {name: change(getattr(node, name)) for name in _bodies(kind)}
     return replace(node, **changed) if changed else node
 
 
 def rewritten(node: Any, change: Callable[[Node], Any]) -> Any:
-    """The same tree with other nodes: ``change`` gives one, or None to go on below; parents first.
+    """Rewrite a tree in preorder; ``change`` returns a node, or None to descend.
 
-    What does not change is the same object.
+    Unchanged subtrees are not copied.
     """
     if isinstance(node, tuple):
         items = tuple(rewritten(x, change) for x in node)
@@ -150,7 +150,7 @@ def rewritten(node: Any, change: Callable[[Node], Any]) -> Any:
 
 
 def with_parts(node: N, change: Callable[[Any], Any], **more: Any) -> N:
-    """The same node with what is directly below it changed, and ``more`` fields."""
+    """A copy of a node with changed children, and with ``more`` fields."""
     kind: Any = type(node)
     old = {name: getattr(node, name) for name in _below(kind)}
     new = {name: change(x) for name, x in old.items()} | more
@@ -159,7 +159,7 @@ def with_parts(node: N, change: Callable[[Any], Any], **more: Any) -> N:
 
 
 def renamed(node: Any, names: Mapping[str, str]) -> Any:
-    """The same tree with other names of locals."""
+    """A copy of a tree with renamed locals."""
     if isinstance(node, tuple):
         return tuple(renamed(x, names) for x in node)
     if not isinstance(node, Node):
@@ -169,7 +169,7 @@ def renamed(node: Any, names: Mapping[str, str]) -> Any:
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Whether two trees are equal but for positions."""
+    """Whether two trees are equal except for positions."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(equal, a, b))
     if not isinstance(a, Node) or type(a) is not type(b):
@@ -179,7 +179,7 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def replaced(node: Any, change: Callable[[Node], Node | None]) -> Any:
-    """The same tree with another node wherever ``change`` gives one."""
+    """A copy of a tree with each node replaced for which ``change`` returns one."""
     if isinstance(node, tuple):
         return tuple(replaced(x, change) for x in node)
     if not isinstance(node, Node):
@@ -191,24 +191,24 @@ def replaced(node: Any, change: Callable[[Node], Node | None]) -> Any:
 
 
 def slots(nodes: Iterable[Any], *traits: str) -> set[str]:
-    """The stores of all nodes that have one of some traits."""
+    """The slots of all nodes that have one of the traits."""
     found: Any = (n for n in nodes if _has(n.__class__, traits))
     return {n.slot for n in found}
 
 
 def accesses(nodes: Iterable[Node]) -> list[Any]:
-    """Those nodes that read or write at their place."""
+    """The nodes that read or write their place."""
     return [n for n in nodes if n.reads or n.writes]
 
 
 def columns(nodes: Iterable[Node], *traits: str) -> set[tuple[str, str]]:
-    """The columns, each with its slot, at the places of all nodes that have one of some traits."""
+    """The (slot, column) of the places of all nodes that have one of the traits."""
     found = (n.place for n in accesses(nodes) if _has(n.__class__, traits))
     return {(p.slot, p.column) for p in found}
 
 
 def bound(nodes: Iterable[Node]) -> set[str]:
-    """The locals that nodes give a value."""
+    """The locals that nodes assign."""
     return {x for n in nodes for name in n.binds if (x := getattr(n, name)) is not None}
 
 
@@ -217,25 +217,25 @@ def used(nodes: Iterable[Node]) -> set[str]:
     return {x for n in nodes for name in n.uses if (x := getattr(n, name)) is not None}
 
 
-PLAIN = {*"None Pos Scalar GraphInfo Store Type bool float int str tuple".split()}  # of no nodes
+NOT_NODES = {*"None Pos Scalar GraphInfo Store Type bool float int str tuple".split()}
 
 
 @cache
 def _below(kind: type[Node]) -> tuple[str, ...]:
     """The fields of a kind of node that can hold nodes, last first."""
     found = reversed(fields(kind))
-    return tuple(f.name for f in found if {*re.findall(r"\w+", str(f.type))} - PLAIN)
+    return tuple(f.name for f in found if {*re.findall(r"\w+", str(f.type))} - NOT_NODES)
 
 
 @cache
 def _parts(kind: Any) -> tuple[str, ...] | None:
-    """The same of a node; None of another type."""
+    """The fields of a kind of node that can hold nodes; None for another type."""
     return _below(kind) if issubclass(kind, Node) else None
 
 
 @cache
 def _has(kind: Any, traits: tuple[str, ...]) -> bool:
-    """Whether a kind of node has one of some traits."""
+    """Whether a kind of node has one of the traits."""
     return any(getattr(kind, trait) for trait in traits)
 
 

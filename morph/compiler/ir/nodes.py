@@ -1,9 +1,9 @@
-"""The intermediate language: its whole grammar.
+"""The grammar of the intermediate language.
 
-Every node carries its source position.  Expressions carry their type.  Nodes marked *effect*
-stand only as the whole value of an ``Assign`` or in an ``Eval``, so that C++ and the interpreter
-evaluate them in the order in which the user wrote them.  Both operands of an operator already have
-one common type: every promotion is an explicit ``Cast``.
+Each node has a source position, each expression a type.  Nodes marked *effect* occur only as the
+value of an ``Assign`` or in an ``Eval``, so that C++ and the interpreter evaluate them in the order
+of the user's text.  Both operands of an operator have the same type: each promotion is an explicit
+``Cast``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from morph.language.types import GraphInfo, Scalar, Store, Type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expr(Node):
-    """Something with a value."""
+    """An expression."""
     type: Type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +136,12 @@ class Make(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeLocal(Expr):
-    """A new, empty per-item collection; only as the whole value of an ``Assign``."""
+    """A new, empty per-item collection; only as the value of an ``Assign``."""
     sequential = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeShared(MakeLocal):
-    """A new shared array of zeros; only as the whole value of an ``Assign`` of a kernel's body."""
+    """A new shared array of zeros; only as the value of an ``Assign`` in a kernel's body."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item(Expr):
@@ -158,7 +158,7 @@ class Field(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSize(Expr):
-    """How many values a local collection (or new rows) holds."""
+    """The number of values in a local collection, or of new rows."""
     x: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class Contains(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSize(Expr):
-    """Rows of a table in use (dead ones too), or items of a collection, perhaps in all parts."""
+    """Allocated rows of a table (also dead ones), or items of a collection (``in_all`` parts)."""
     counts = True
     arguments = "rows"
     slot: str
@@ -177,7 +177,7 @@ class StoreSize(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised(Expr):
-    """Whether a flag is known to be raised by now: like a `Load` of what others may change."""
+    """Whether a flag is raised; like a `Load` of a place that other items may change."""
     varies = True
     arguments = "flag"
     slot: str
@@ -205,7 +205,7 @@ class FindEdge(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Atomic(Expr):
-    """*effect*.  ``min max add sub and or xor cas exch``; gives the old value.
+    """*effect*.  ``min max add sub and or xor cas exch``; returns the old value.
 
     Raises ``flag`` if the place changed.
     """
@@ -229,7 +229,7 @@ class ItemAtomic(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class New(Expr):
-    """*effect*.  A new row, some columns set (one value, or a vector), the others at their fill."""
+    """*effect*.  A new row with some columns set (a value or vector), the others at their fill."""
     effect = allocates = resizes = per_item = shared = True
     arguments = "new"
     slot: str
@@ -237,7 +237,7 @@ class New(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRows(Expr):
-    """*effect*.  ``count`` consecutive new rows, every column at its fill, or anything."""
+    """*effect*.  ``count`` consecutive new rows, with columns at their fill or uninitialised."""
     indices = ("count",)
     effect = allocates = resizes = per_item = sequential = shared = True
     arguments = "new"
@@ -264,10 +264,10 @@ class Add(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take(Expr):
-    """*effect*.  Remove one of the items that were there at the last barrier.
+    """*effect*.  Remove an item that the collection had at the last barrier.
 
-    Gives its ``item`` (or the entry's handle, if the collection carries columns), -1 if none is
-    left.
+    Returns its ``item`` (or the entry's handle, if the collection has columns), or -1 if there is
+    none.
     """
     effect = resizes = sequential = shared = True
     arguments = "rows"
@@ -275,7 +275,7 @@ class Take(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetFind(Expr):
-    """*effect*.  The representative of a point: the smallest id joined to it."""
+    """*effect*.  The representative of a point: the smallest id in its set."""
     indices = ("x",)
     effect = site = True
     arguments = "parent"
@@ -284,7 +284,7 @@ class SetFind(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetUnion(Expr):
-    """*effect*.  Join two points; true if they were apart."""
+    """*effect*.  Unite the sets of two points; true if they were disjoint."""
     indices = ("x", "y")
     effect = site = shared = True
     arguments = "parent"
@@ -294,7 +294,7 @@ class SetUnion(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock(Expr):
-    """*effect*.  ``single(row)``: true for the first item of this launch that asks for the row."""
+    """*effect*.  ``single(row)``: true for the first item of the launch that locks the row."""
     indices = ("row",)
     effect = site = shared = True
     arguments = "lock"
@@ -303,13 +303,13 @@ class Lock(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockPlace(Expr):
-    """*effect*.  ``single(row.column)``: true for the one item that turns the place from 0 to 1."""
+    """*effect*.  ``single(row.column)``: true for the item that changes the place from 0 to 1."""
     effect = writes = site = shared = True
     place: Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefetch(Expr):
-    """*effect*.  A hint that a place will soon be read or written."""
+    """*effect*.  Prefetch a place."""
     effect = site = True
     place: Place
 
@@ -323,7 +323,7 @@ class FlagSet(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAdd(Expr):
-    """*effect*.  Append to the local collection ``name``; full means the item fails."""
+    """*effect*.  Append to the local collection ``name``; the item fails if that is full."""
     effect = fails = per_item = sequential = True
     uses = ("name",)
     name: str
@@ -331,14 +331,14 @@ class LocalAdd(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPop(Expr):
-    """*effect*.  Remove and give the last value of the local collection ``name``."""
+    """*effect*.  Remove and return the last value of the local collection ``name``."""
     effect = sequential = site = True
     uses = ("name",)
     name: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalClear(Expr):
-    """*effect*.  Empty the local collection ``name``."""
+    """*effect*.  Clear the local collection ``name``."""
     effect = sequential = True
     uses = ("name",)
     name: str
@@ -349,14 +349,14 @@ class LocalClear(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stmt(Node):
-    """Something that is done."""
+    """A statement."""
 
 
 Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign(Stmt):
-    """Give a local a value; its type is the same at every assignment."""
+    """Assign a local; all assignments of a local have the same type."""
     binds = ("name",)
     name: str
     value: Expr
@@ -381,14 +381,14 @@ class SetField(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Stmt):
-    """Plain store to a place; with no index, a vector column takes a whole vector."""
+    """Non-atomic write to a place; without an index, a whole vector to a vector column."""
     writes = site = shared = True
     place: Place
     value: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark(Stmt):
-    """Note that a column of an own row changes: the next `Exchange` sends it to the mirrors."""
+    """Mark a changed column of an owned row: the next `Exchange` sends it to mirrors."""
     indices = ("row",)
     shared = True
     slot: str
@@ -397,7 +397,7 @@ class Mark(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eval(Stmt):
-    """An expression for its effect."""
+    """Evaluate an expression for its effect."""
     value: Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,7 +427,7 @@ class ForRange(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForEdges(Stmt):
-    """The edges at a point, in adjacency order from position ``start``.
+    """Loop over the edges of a point, in adjacency order from position ``start``.
 
     Backwards if ``reverse`` (then ``start`` counts from the last).  Binds ``edge``; and ``var``,
     the other end, if not None.  ``direction`` is ``out``, ``in`` or ``all`` (out, then in).  Skips
@@ -449,7 +449,7 @@ class ForEdges(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForRows(Stmt):
-    """The live rows of a table, or the items of a collection (``var`` is as in ``foreach``)."""
+    """Loop over live rows of a table, or items of a collection (``var`` as in ``foreach``)."""
     indices = ("start",)
     loop = counts = True
     binds = ("var",)
@@ -462,7 +462,7 @@ class ForRows(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForItems(Stmt):
-    """The values of a local collection, vector or new rows; the size is read at every step."""
+    """Loop over a local collection, vector or new rows; the size is read at each iteration."""
     indices = ("start",)
     loop = True
     binds = ("var",)
@@ -479,18 +479,18 @@ class Break(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue(Stmt):
-    """Go on with the innermost loop."""
+    """Continue the innermost loop."""
     leaves = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return(Stmt):
-    """Leave the function."""
+    """Return from the function."""
     leaves = sequential = True
     value: Expr | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier(Stmt):
-    """The end of a part of a kernel; parts are steps, so none is left in a unit."""
+    """The end of a part of a kernel; units have none, as parts become steps."""
     sequential = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -509,7 +509,7 @@ class Need(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve(Stmt):
-    """Reserve all that the item will allocate from here on, or defer the item."""
+    """Reserve capacity for all later allocations of the item, or defer the item."""
     fails = per_item = sequential = True
     needs: tuple[Need, ...]
 
@@ -517,7 +517,7 @@ class Reserve(Stmt):
 class Limit(Stmt):
     """From its first change on, the item allocates at most ``count`` rows of the store in ``slot``.
 
-    If ``slot`` names a ``local`` collection, this then holds at most ``count`` values.  The pass
+    If ``slot`` names a ``local`` collection, its size is then at most ``count``.  The pass
     `reservations` replaces these statements.
     """
     slot: str
@@ -526,7 +526,7 @@ class Limit(Stmt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exceed(Stmt):
-    """The item needs more than its limit for ``slot``: it ends, and the launch raises an error."""
+    """The item exceeds its limit for ``slot``: it ends, and the launch raises an error."""
     leaves = fails = per_item = sequential = True
     slot: str
 
@@ -541,7 +541,7 @@ class Claim(Stmt):
 
 
 def exceeds(unit: Unit) -> list[Exceed]:
-    """Where items may exceed their limits; generated code names a place by its index."""
+    """The nodes at which items may exceed limits; generated code uses the index of a node."""
     return find(unit.funcs, Exceed)
 
 
@@ -551,8 +551,8 @@ def exceeds(unit: Unit) -> list[Exceed]:
 class Func(Node):
     """A function specialised to its argument types.
 
-    Parameters of type Object take no place in the generated signature.  ``locals`` gives every
-    local's type, parameters excluded.
+    Parameters of type Object are not in the generated signature.  ``locals`` has the types of all
+    locals except parameters.
     """
     remembered = True
     name: str
@@ -560,33 +560,34 @@ class Func(Node):
     result: Type
     locals: tuple[tuple[str, Type], ...]
     body: Body
-    cpp: str | None = None  # @func(cpp=...): the C++ body, taken as it is
+    cpp: str | None = None  # @func(cpp=...): the C++ body, printed unchanged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(Func):
-    """What ``foreach`` runs for each item; ``params[0]`` is the item.
+    """A function that ``foreach`` executes for each item; ``params[0]`` is the item.
 
-    A kernel with ``single(collection)`` has its body end in ``Claim`` on the paths that reach it;
-    ``commit`` and ``abort`` then follow, and use the locals named in ``live``.
+    The body of a kernel with ``single(collection)`` ends in ``Claim`` on paths that reach it;
+    ``commit`` or ``abort`` follows, and uses the locals in ``live``.
     """
     arguments = "ahead"
     commit: Body | None = None
     abort: Body | None = None
     live: tuple[str, ...] = ()
     where: str | None = None  # name of the Func that filters items
-    ahead: tuple[str, str] | None = None  # what is added to the first may be run from the second
+    ahead: tuple[str, str] | None = None  # items added to the first list are stored in the second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreach(Node):
-    """Run a kernel once for every live row or item of the store in ``slot``.
+    """Execute a kernel once for each live row or item of the store in ``slot``.
 
     ``args`` are the kernel's non-object arguments after the item; ``where_args`` the filter's.
     ``start`` and ``stop`` bound the rows or items, counted as in a slice of Python.
-    ``together``: all items claim in one round.  ``balance``: how many threads share the last loop
-    over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one,
-    ``warp`` those of a warp, ``grid`` all; ``auto`` all if it is long.  ``until_empty``: the items
-    that the kernel adds to ``slot`` run in the same step, and ``slot`` is cleared at its end.  The
-    ``sections`` of one step follow each other, numbered from 0; a barrier follows the last only.
+    ``together``: all items claim in one round.  ``balance``: the threads that share the last loop
+    over an item's edges, if it can be shared (see `passes.work_sharing`): ``thread`` one thread,
+    ``warp`` a warp, ``grid`` all threads; ``auto`` all threads if the row is long.
+    ``until_empty``: items that the kernel adds to ``slot`` are executed in the same step, and
+    ``slot`` is cleared at its end.  The ``sections`` of one step are adjacent, numbered from 0;
+    only the last is followed by a barrier.
     """
     synchronises = counts = True
     arguments = "rows"
@@ -604,13 +605,13 @@ class Foreach(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneThread(Node):
-    """Statements that a single thread runs, then a barrier."""
+    """Statements that a single thread executes, then a barrier."""
     synchronises = True
     body: Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeFlag(Node):
-    """``var = flag.take()``: read and lower, the same answer for every thread."""
+    """``var = flag.take()``: read and lower; the value is the same for all threads."""
     binds = ("var",)
     arguments = "flag"
     var: str
@@ -618,16 +619,16 @@ class TakeFlag(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clear(Node):
-    """Empty a collection, then a barrier."""
+    """Clear a collection, then a barrier."""
     synchronises = True
     arguments = "rows"
     slot: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total(Node):
-    """A value of which every part has a copy; ``before`` is that before the step.
+    """A value of which each part has a copy; ``before`` is the value before the step.
 
-    ``op`` says how the parts' values become one: see `partitioning.Total`.
+    ``op`` combines the values of the parts, see `partitioning.Total`.
     """
     op: str
     place: Place
@@ -635,19 +636,19 @@ class Total(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree(Node):
-    """Part of the ``Foreach`` before it: its barrier is one of all parts, a crossing.
+    """Makes the barrier of the preceding ``Foreach`` a crossing, a barrier of all parts.
 
-    Flags that one part has raised are raised in all, and totals get one value.  Part of a `Deliver`
-    it takes effect at its first crossing; totals, only if there are no messages.
+    A flag that one part has raised is raised on all parts, and totals are combined.  After a
+    `Deliver` it takes effect at its first crossing; totals only if there are no messages.
     """
     flags: tuple[str, ...]
     totals: tuple[Total, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrors(Node):
-    """A column of points or edges at the mirrors of a part, and how it is combined (or empty).
+    """A column of points or edges at the mirrors of a part, and the combining operation or "".
 
-    ``marked``: what has been sent is that of the rows of `Mark`, and of rows next to them.
+    ``marked``: only the rows of `Mark`, and rows that share their marks, are sent.
     """
     arguments = "column"
     slot: str
@@ -657,15 +658,15 @@ class Mirrors(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillMirrors(Node):
-    """Set own mirrors to 0, then a barrier of this part."""
+    """Set the mirrors of this part to 0, then a barrier of this part."""
     synchronises = True
     mirrors: tuple[Mirrors, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange(Node):
-    """Combine own rows with their mirrors, then set mirrors to the values of the own rows.
+    """Combine owned rows with their mirrors, then set mirrors to the values of the owned rows.
 
-    Then a crossing.
+    A crossing follows.
     """
     synchronises = True
     combines: tuple[Mirrors, ...]
@@ -675,10 +676,10 @@ class Exchange(Node):
 class Deliver(Node):
     """Send the messages in ``outbox`` to the owners of their rows of ``table``, in ``inbox``.
 
-    ``points`` are the columns of global ids, which become local ids; ``ids`` is the column of
-    those of the points.  Two crossings, and one more with points.  At the first one the parts agree
-    whether the ``Foreach`` before has failed in one of them, and whether there are any messages:
-    if not, they leave out the ``Foreach`` after it, which executes them.
+    ``points`` are columns of global ids, which are converted to local ids by the column ``ids`` of
+    the points.  There are two crossings, and a third one with ``points``.  At the first crossing
+    the parts agree whether the preceding ``Foreach`` has failed on a part, and whether there are
+    messages: if not, they skip the next ``Foreach``, which executes them.
     """
     synchronises = True
     arguments = "messages"
@@ -692,9 +693,9 @@ class Deliver(Node):
 class Block(Node):
     """Uniform steps, then a jump: to ``goto`` if ``cond`` is None or true, else to ``orelse``.
 
-    -1 ends the program.  An ``Assign`` here is computed by every thread alike.  After the jump the
-    collections in ``swap`` have changed places: (slot, slot that it stood for before).  ``saves``
-    and ``restores`` name the variables in which a call of a program keeps the buffer permutation.
+    -1 ends the program.  All threads compute an ``Assign`` of a block.  The jump exchanges the
+    buffers of the collections in ``swap``: (slot, slot whose buffer it gets).  ``saves`` and
+    ``restores`` name the variables in which a call of a program saves the buffer permutation.
     """
     steps: tuple[
         Assign | Foreach | OneThread | TakeFlag | Clear | Agree | FillMirrors | Exchange | Deliver,
@@ -709,21 +710,21 @@ class Block(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit(Node):
-    """One compilation: what it touches, its functions (callees first), and its entry.
+    """A compilation unit: its objects, its functions (callees first), and its blocks.
 
     A unit of one ``foreach`` has one block with one ``Foreach`` step and is not ``fused``.
-    ``permutations`` gives what every swapped slot stands for, (slot, slot of the object), in each
-    buffer permutation that the program can reach; in the first, for itself.
+    ``permutations`` are the reachable buffer permutations: for each swapped slot, (slot, slot of
+    the object that it denotes); the first is the identity.
     """
     name: str
     stores: tuple[Store, ...]
     graphs: tuple[GraphInfo, ...]
-    scalars: tuple[tuple[str, Scalar], ...]  # run-time scalar arguments; Var of the same name
-    funcs: tuple[Func, ...]  # kernels among them
+    scalars: tuple[tuple[str, Scalar], ...]  # run-time scalar arguments, as Var of the same name
+    funcs: tuple[Func, ...]  # including kernels
     state: tuple[tuple[str, Type], ...]  # a program's variables
     blocks: tuple[Block, ...]
     fused: bool
     permutations: tuple[tuple[tuple[str, str], ...], ...] = ()
-    local_scale: int = 1  # every local collection's capacity is multiplied by this
+    local_scale: int = 1  # factor of the capacity of all local collections
     checked: bool = False  # every access is checked; see `sites`
-    made: tuple[str, ...] = ()  # slots of scalars that the program makes, one row each
+    made: tuple[str, ...] = ()  # slots of scalars that the program creates, one row each

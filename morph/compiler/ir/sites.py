@@ -1,8 +1,8 @@
 """The checked mode: the nodes of a unit that are checked, and the error texts of violations.
 
-A *site* is a node that may violate a rule of the language: an access of a column, an index, an
-integer operation from whose result an index is computed.  Generated code, the interpreter and the
-host identify a site by its number.
+A *site* is a node that may violate a rule of the language: an access to a column, an index, an
+integer operation whose result affects an index.  Generated code, the interpreter and the host
+identify a site by its number.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from morph.language.types import Handle, Local, Object, Scalar, Store, Vector
 LARGEST_HANDLE = 2**31 - 1
 STEPS = 1 << STEP_BITS  # number of different steps in a shadow word
 TRACKED_SITES = 1 << SITE_BITS  # number of different sites in a shadow word
-SHADOW_WORDS = 4  # of one value: the two lowest items that write it, and the two that read it
+SHADOW_WORDS = 4  # of one value: the two lowest items that write it, and that read it
 CHECK_WORDS = 16
-DECLARED = re.compile(r"#\s*race:\s*\S")  # a reason has to follow
+DECLARED = re.compile(r"#\s*race:\s*\S")  # with a reason
 
 
 OPERATORS = ("+", "-", "*", "<<")
@@ -47,7 +47,7 @@ class Violation:
 
     @property
     def key(self) -> tuple[int, ...]:
-        """Of several violations the one with the least key is reported."""
+        """Of several violations, the one with the smallest key is reported."""
         if self.kind == Kind.RACE:
             return 1, self.item, self.site, self.other, self.other_site, self.value
         return 0, self.item
@@ -72,7 +72,7 @@ class Sites:
     Attributes
     ----------
     nodes : list of Node
-        By number; accesses that are checked for races come first.
+        The sites by number; accesses that are checked for races come first.
     tracked : frozenset of (slot, column)
         The columns that have shadow words: those with non-atomic writes.
     """
@@ -97,7 +97,7 @@ class Sites:
         return id(node) in self._races and column in self.tracked
 
     def slot(self, n: ir.Node) -> str:
-        """The slot of the store whose rows a node takes."""
+        """The slot of the store whose rows a node accesses."""
         match n:
             case ir.Load() | ir.Write() | ir.Atomic() | ir.LockPlace() | ir.Prefetch():
                 return n.place.slot
@@ -127,7 +127,7 @@ sites_of = ir.of_latest(Sites)
 
 
 def accesses(n: ir.Node) -> tuple[tuple[str, str], ...]:
-    """The columns that a node reads or writes, each with its slot; the ends of edges among them."""
+    """The (slot, column) that a node reads or writes, including the ends of edges."""
     match n:
         case _ if n.reads or n.writes:
             return tuple(ir.columns([n], "reads", "writes"))
@@ -157,7 +157,7 @@ def claimed(f: ir.Func, name: str) -> str:
 
 
 def declared(pos: ir.Pos) -> bool:
-    """Whether a ``# race:`` comment with a reason is on the line, or alone on the line before."""
+    """Whether the line, or a comment line before it, has ``# race:`` with a reason."""
     before = text_at(pos.file, pos.line - 1).strip()
     alone = before.startswith("#") and DECLARED.search(before)
     return bool(alone or DECLARED.search(text_at(pos.file, pos.line)))
@@ -192,21 +192,21 @@ def indices(n: ir.Node) -> list[ir.Expr | None]:
 
 
 def index_arithmetic(unit: ir.Unit) -> set[int]:
-    """The operations, by id, on signed integers that an index is made of.
+    """The ids of operations on signed integers whose results flow into an index.
 
-    A value is followed back through locals, parameters, results, and parts of structs, tuples,
-    vectors and local collections, but not through columns, `&`, `%`, ``>>``, ``//`` and ``^``: who
-    hashes wraps on purpose, and cuts the result.
+    Values are traced back through locals, parameters, results, and parts of structs, tuples,
+    vectors and local collections, but not through columns, `&`, `%`, ``>>``, ``//`` and ``^``, as
+    hash functions overflow on purpose, and then reduce the result.
     """
     return _Backwards(unit).found
 
 
-Path = tuple[int, ...]  # of a part: positions in structs and tuples, ELEMENT in what is indexed
+Path = tuple[int, ...]  # of a part: positions in structs and tuples, ELEMENT for elements
 ELEMENT = -1
 
 
 class _Backwards:
-    """Follows indices back to the operations that make them."""
+    """Traces indices back to the operations that compute them."""
 
     def __init__(self, unit: ir.Unit) -> None:
         self.params = {
@@ -287,7 +287,7 @@ class _Backwards:
 
 
 def _operands(e: ir.Expr) -> tuple[ir.Expr, ...]:
-    """The operands whose overflow the value of an operation shows."""
+    """The operands whose overflow affects the value of an operation."""
     match e:
         case ir.Select():
             return e.x, e.y
@@ -301,7 +301,7 @@ def _operands(e: ir.Expr) -> tuple[ir.Expr, ...]:
 
 
 def _may_overflow(e: ir.Expr) -> bool:
-    """Whether an operation is one on signed integers that may overflow, or a cast that may lose."""
+    """Whether an operation on signed integers may overflow, or a cast may change a value."""
     if isinstance(e, ir.Cast):
         return _may_lose(e)
     checked = isinstance(e, ir.Binary) and e.op in OPERATORS
@@ -309,14 +309,14 @@ def _may_overflow(e: ir.Expr) -> bool:
 
 
 def negates(e: ir.Node) -> bool:
-    """Whether an operation overflows at the least integer only."""
+    """Whether an operation overflows only for the smallest integer."""
     return (isinstance(e, ir.Unary) and e.op == "-") or (
         isinstance(e, ir.Builtin) and e.name == "abs"
     )
 
 
 def _may_lose(e: ir.Cast) -> bool:
-    """Whether a cast to an integer may change the number, other than by cutting off a fraction."""
+    """Whether a cast to an integer may change a value other than by truncating a fraction."""
     have, want = e.x.type, e.type
     if not (isinstance(have, Scalar) and isinstance(want, Scalar)) or want.kind not in "iu":
         return False
@@ -345,7 +345,7 @@ def problem(
         case Kind.DELETED_ROW:
             return f"row {v.value} of {named(sites.slot(n))} is deleted"
         case Kind.NO_INDEX:
-            return f"index {v.value} is out of range: {_what(n, short)} {_many(v.limit, 'value')}"
+            return f"index {v.value} is out of range: {_owner(n, short)} {_many(v.limit, 'value')}"
         case Kind.NO_VALUE:
             return "pop() of an empty local collection"
         case Kind.INDEX_OVERFLOW:
@@ -353,8 +353,8 @@ def problem(
             if isinstance(n, ir.Binary):
                 return f"{v.value} {n.op} {v.limit} overflows {n.type}, and is used as an index"
             if negates(n):
-                what = "abs" if isinstance(n, ir.Builtin) else "-"
-                return f"{what}({v.value}) overflows {n.type}, and is used as an index"
+                operation = "abs" if isinstance(n, ir.Builtin) else "-"
+                return f"{operation}({v.value}) overflows {n.type}, and is used as an index"
             return f"{v.value} does not fit in {n.type}, and is used as an index"
         case Kind.NO_INTEGER:
             assert isinstance(n, ir.Expr)
@@ -378,15 +378,15 @@ def _verb(n: ir.Node) -> str:
     return "written" if isinstance(n, ir.Write) else "read"
 
 
-def _many(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+def _many(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def _count(n: int, what: str) -> str:
-    return f"there is {_many(n, what)}" if n == 1 else f"there are {_many(n, what)}"
+def _count(n: int, noun: str) -> str:
+    return f"there is {_many(n, noun)}" if n == 1 else f"there are {_many(n, noun)}"
 
 
-def _what(n: ir.Node, short: Callable[[str], str]) -> str:
+def _owner(n: ir.Node, short: Callable[[str], str]) -> str:
     for _, column in ir.columns([n], "reads", "writes"):
         return f"column {short(column)!r} has"
     if isinstance(n, ir.Item):

@@ -42,17 +42,17 @@ GLOBALS = re.compile(
 
 
 def ir_name(name: str) -> str:
-    """The name of a user's local in the IR; never that of a temporary, as in ``t0_``."""
+    """The name of a user's local in the IR, different from temporaries such as ``t0_``."""
     return name + "_" if name.endswith("_") else name
 
 
 def inlined_name(name: str, number: int) -> str:
-    """The name of a callee's local in the program that calls it; no identifier of Python."""
+    """The name of an inlined callee's local; it is no identifier of Python."""
     return f"{name}@{number}"
 
 
 def user_name(name: str) -> str:
-    """The user's own spelling of a name in the IR, for messages; of a field with a dot."""
+    """The user's spelling of a name in the IR, for messages; a field has a dot."""
     if "@" in name:
         return name.partition("@")[0]
     if not name.endswith("_"):
@@ -61,7 +61,7 @@ def user_name(name: str) -> str:
 
 
 def ascii_name(name: str) -> str:
-    """Encode a name in ASCII: different names differ, and ASCII names are unchanged."""
+    """Encode a name in ASCII: injective, and ASCII names are unchanged."""
     if name.isascii():
         return name
     base, _, code = name.encode("punycode").decode("ascii").rpartition("-")
@@ -69,7 +69,7 @@ def ascii_name(name: str) -> str:
 
 
 def clashes(name: str, reserved: Container[str] = ()) -> bool:
-    """Whether an identifier already has a meaning in all of the C++ text."""
+    """Whether an identifier is reserved in the whole C++ text."""
     return name in KEYWORDS or name in reserved or FAMILIES.match(name) is not None
 
 

@@ -1,8 +1,8 @@
-"""Kernels with ``barrier()``: each part of them is a step of its own.
+"""Kernels with ``barrier()``: each part of such a kernel becomes a step.
 
-A local that lives across a barrier is evaluated again in the later part, from values that no item
-has changed before or changes in that part; kernels with other locals that live across a barrier
-are refused.
+A local that is live across a barrier is recomputed in the later part, from values that no item
+changes in an earlier part or in that part.  Kernels with other locals that are live across a
+barrier are refused.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def part_of(kernel: ir.Kernel, number: int, count: int, effects: Effects) -> ir.
             hint = "all items have to reach it: write the rest in an `if`"
             reject("a return before barrier()", n.pos, hint)
     before = tuple(s for body in bodies[:number] for s in body)
-    again = _evaluated_again(kernel, before, bodies[number], effects)
+    again = _recomputed(kernel, before, bodies[number], effects)
     reads, now = effects.nodes(again), effects.nodes(bodies[number])
     found = changed_before(effects.nodes(before), reads) or changed_before(now, reads, AT_ONCE)
     if found:
@@ -56,10 +56,10 @@ def part_of(kernel: ir.Kernel, number: int, count: int, effects: Effects) -> ir.
     return replace(kernel, body=body, locals=tuple(x for x in kernel.locals if x[0] in given))
 
 
-def _evaluated_again(
+def _recomputed(
     kernel: ir.Kernel, before: ir.Body, body: ir.Body, effects: Effects
 ) -> tuple[ir.Assign, ...]:
-    """The assignments of locals that live across the barrier before ``body``."""
+    """The assignments of locals that are live across the barrier before ``body``."""
     given = ir.bound(ir.walk(before))
     types, live = dict(kernel.locals), read_first(body) & given
     found: list[ir.Assign] = []
@@ -87,7 +87,7 @@ def _evaluated_again(
 
 
 def refuse_changed_items(parts: Sequence[ir.Func], step: ir.Foreach, effects: Effects) -> None:
-    """Refuse parts of a kernel that would not all run for the same items."""
+    """Refuse parts of a kernel that might be executed for different items."""
     kernel, nodes = parts[0], effects.nodes(tuple(parts[:-1]))
     where = kernel.where if isinstance(kernel, ir.Kernel) else None
     tests = effects.reached(effects.funcs[where]) if where else []

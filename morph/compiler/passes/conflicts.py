@@ -1,4 +1,4 @@
-"""Conflicts between sections of a step: one changes what another reads or changes.
+"""Conflicts between sections of a step: one changes an object that another reads or changes.
 
 No barrier separates sections, so their result must not depend on their order.  The rules are those
 of races between the items of a step, by column instead of by value: two atomics do not conflict,
@@ -58,7 +58,7 @@ def changed_before(
 
 
 def _read(n: ir.Node) -> Iterator[Use]:
-    """What the value of a node depends on; an adjacency is that of the ends of the edges."""
+    """The resources that the value of a node depends on; adjacency depends on the ends of edges."""
     yield from (use for use, _ in _uses(n, declared_too=True))
     if isinstance(n, ir.Degree | ir.ForEdges | ir.FindEdge):
         yield from (("column", f"{n.graph}.edges", end) for end in ("src", "dst"))
@@ -66,11 +66,11 @@ def _read(n: ir.Node) -> Iterator[Use]:
 
 def _described(k: int, use: Use, how: str, section: int, other: str, at: ir.Node) -> str:
     kind, slot, column = use
-    what = f"column {user_name(column)!r} of {slot}" if kind == "column" else slot
+    resource = f"column {user_name(column)!r} of {slot}" if kind == "column" else slot
     before = "" if how == other else f" {VERBS[other]} it"
     also = "too, " if how == other else ""
     return (
-        f"section {k + 1} {VERBS[how]} {what}, and section {section + 1}{before}"
+        f"section {k + 1} {VERBS[how]} {resource}, and section {section + 1}{before}"
         f" {also}in line {at.pos.line}"
     )
 
@@ -85,7 +85,7 @@ def _uses(n: ir.Node, declared_too: bool = False) -> Iterator[tuple[Use, str]]:
             yield ("rows", n.slot, ""), "take"
         case ir.Delete():
             yield ("rows", n.slot, ""), "delete"
-            if n.slot.endswith(".points"):  # with their edges, at the end of the step
+            if n.slot.endswith(".points"):  # deleted later
                 yield ("rows", f"{n.slot.removesuffix('.points')}.edges", ""), "delete"
         case ir.Dead():
             yield ("rows", n.slot, ""), "walk"

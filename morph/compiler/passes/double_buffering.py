@@ -1,6 +1,6 @@
-"""Double buffering: collections that a program swaps, and what each name can denote meanwhile.
+"""Double buffering: collections that a program swaps, and the permutations of their buffers.
 
-Every step is compiled once, for the names as declared.  The argument block has the fields of the
+Each step is compiled once, for the names as declared.  The argument block has the fields of the
 swapped collections once for each buffer permutation that the program reaches
 (``Unit.permutations``), and a swap only changes the number of the current one.
 """
@@ -12,21 +12,21 @@ from dataclasses import replace
 from morph.compiler.ir import nodes as ir
 from morph.language.types import Handle, Store, Type
 
-Permutation = tuple[tuple[str, str], ...]  # (slot, slot of what it stands for), sorted
-Saved = tuple[Permutation, ...]  # by the calls of programs that have not returned
-LARGEST = 28_000  # bytes of arguments: a kernel of CUDA takes 32,764 in all
+Permutation = tuple[tuple[str, str], ...]  # (slot, slot of the buffer that it denotes), sorted
+Saved = tuple[Permutation, ...]  # one for each call of a program that has not returned
+LARGEST = 28_000  # bytes of arguments, of at most 32,764 for a CUDA kernel
 
 
 class Unlike(Exception):
-    """The swap cannot be an exchange of arguments: follow it while compiling."""
+    """The swap cannot be done by exchanging arguments, so the compiler renames the objects."""
 
 
 def check_alike(a: Store, b: Store, captured: set[str]) -> None:
-    """Refuse to exchange the arguments of two objects that a compiled step treats differently."""
+    """Raise `Unlike` if the code of a step differs between two swapped objects."""
     if a.kind != "collection" or replace(a, slot=b.slot) != b:
-        raise Unlike  # what is at home in a table, its rows, would have to move along
+        raise Unlike  # rows of a table cannot be moved to another table
     if {a.slot, b.slot} & captured:
-        raise Unlike  # a name from outside stands for the object itself
+        raise Unlike  # a captured name always denotes the same object
 
 
 def permutations(blocks: tuple[ir.Block, ...]) -> tuple[Permutation, ...]:
@@ -41,7 +41,7 @@ def permutations(blocks: tuple[ir.Block, ...]) -> tuple[Permutation, ...]:
         number, permutation, saved = todo.pop()
         block = blocks[number]
         after = swapped(permutation, block.swap)
-        if block.restores:  # the call that was entered last
+        if block.restores:  # the permutation saved by the innermost call
             after, saved = saved[-1], saved[:-1]
         if block.saves:
             saved = (*saved, after)
@@ -57,7 +57,7 @@ def permutations(blocks: tuple[ir.Block, ...]) -> tuple[Permutation, ...]:
 
 
 def swapped(permutation: Permutation, swap: tuple[tuple[str, str], ...]) -> Permutation:
-    """What the slots stand for after a swap."""
+    """The permutation after a swap."""
     old, moved = dict(permutation), dict(swap)
     return tuple((s, old[moved.get(s, s)]) for s, _ in permutation)
 
@@ -68,12 +68,12 @@ def check_fit(
     stores: dict[str, Store],
     captured: set[str],
 ) -> None:
-    """Refuse what would need a swap followed after all."""
+    """Raise `Unlike` if variables or columns refer to items of swapped collections."""
     slots = {s for s, _ in found[0]}
     entries = {t.slot for t in state.values() if isinstance(t, Handle)}
     entries |= {c.ref for s in stores.values() for c in s.columns if c.ref}
     if slots & (captured | entries):
-        raise Unlike  # an entry stays one of its own collection
+        raise Unlike  # an item belongs to one collection
     fields = sum(3 + len(stores[s].columns) for s in slots)
     if 8 * fields * len(found) > LARGEST:
         raise Unlike

@@ -1,4 +1,4 @@
-"""Effects of a unit's functions: what a call may change, directly or through further calls."""
+"""Effects of a unit's functions: whether a call changes state, directly or through other calls."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from morph.language.types import NOTHING, Local, Object
 
 
 class Effects:
-    """Effects of functions; ``funcs``, by name, may grow while functions are checked."""
+    """Effects of functions; functions may be added to ``funcs`` (by name) later."""
 
     def __init__(self, funcs: Mapping[str, ir.Func]) -> None:
         self.funcs = funcs
         self._known: dict[str, tuple[ir.Func, bool, bool]] = {}
 
     def _of(self, func: ir.Func) -> tuple[ir.Func, bool, bool]:
-        """Whether a call does more than give a value, and whether other items can see that."""
+        """Whether a call has side effects, and whether these are visible to other items."""
         known = self._known.get(func.name)
         if known is None or known[0] is not func:
             nodes, params = list(ir.walk(func)), dict(func.params)
@@ -32,26 +32,26 @@ class Effects:
         return known
 
     def has_effect(self, func: ir.Func) -> bool:
-        """Whether a call has to stand as a statement."""
+        """Whether a call must be a statement."""
         return self._of(func)[1] or func.result == NOTHING
 
     def writes_shared(self, func: ir.Func) -> bool:
-        """Whether a call changes state that other items can see."""
+        """Whether a call changes state that is visible to other items."""
         return self._of(func)[2]
 
     def changes_shared(self, node: object) -> bool:
-        """Whether anything below a node changes state that other items can see."""
+        """Whether a node in a tree changes state that is visible to other items."""
         return any(
             n.shared or (isinstance(n, ir.Call) and self.writes_shared(self.funcs[n.func]))
             for n in ir.walk(node)
         )
 
     def reached(self, func: ir.Func) -> list[ir.Node]:
-        """The nodes of a function and of all that it calls."""
+        """The nodes of a function and of all functions that it calls."""
         return self.nodes(func)
 
     def nodes(self, node: object) -> list[ir.Node]:
-        """The nodes below a node, and those of all functions that are called there."""
+        """The nodes of a tree, and of all functions that it calls."""
         todo, seen, nodes = [node], set[str](), list[ir.Node]()
         while todo:
             inner = list(ir.walk(todo.pop()))
@@ -62,14 +62,14 @@ class Effects:
         return nodes
 
     def passed(self, call: ir.Call, name: str) -> Iterator[tuple[ir.Func, str]]:
-        """The called function, and each of its parameters that is given the variable ``name``."""
+        """The called function, and each of its parameters that receives the variable ``name``."""
         func = self.funcs[call.func]
         for param, a in zip(value_params(func), call.args, strict=True):
             if isinstance(a, ir.Var) and a.name == name:
                 yield func, param
 
     def change_of(self, func: ir.Func, param: str) -> Pos | None:
-        """Where a call changes the local collection that it is given as ``param``, if it does."""
+        """The position at which a function changes the local collection ``param``, or None."""
         for n in ir.walk(func.body):
             match n:
                 case ir.LocalAdd() | ir.LocalClear() | ir.SetItem() if n.name == param:
@@ -82,5 +82,5 @@ class Effects:
 
 
 def value_params(func: ir.Func) -> list[str]:
-    """The parameters that take arguments when called: all but objects."""
+    """The parameters for which calls pass arguments: all except objects."""
     return [n for n, t in func.params if not isinstance(t, Object)]

@@ -9,7 +9,7 @@ of a tile in an iteration of that tile.  On a CPU an item runs on one thread, in
 
 `group_plan` finds the loops that are divided.  A kernel that does not qualify runs on one thread:
 its loops are not independent (see `work_sharing`), or its statements are not *uniform*, so that
-threads could take different branches on their way to a barrier: they read what other items change.
+threads could take different branches before a barrier: they read values that other items change.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from morph.compiler.passes.work_sharing import COMMUTATIVE, Loop, independent, r
 from morph.language.types import Shared
 
 THREADS, TILES, LANES = "thread", "tile", "lane"
-WARP_BYTES = 4096  # of shared arrays, at most, where each warp has an item of its own
+WARP_BYTES = 4096  # limit of the shared arrays of an item that a warp executes
 Columns = Set[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLoop:
-    """A loop divided among the threads of a group, its tiles, or the lanes of a tile: ``by``."""
+    """A loop divided among the threads of a group, its tiles, or the lanes of a tile (``by``)."""
 
     by: str
     reductions: tuple[tuple[str, str], ...]  # see `work_sharing.SharedLoop`
@@ -36,10 +36,10 @@ class GroupLoop:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """How a group executes an item: ``by_group`` by its threads, or by the first one alone."""
+    """How a group executes an item: by all its threads (``by_group``) or only by the first."""
 
     by_group: bool
-    loops: Mapping[int, GroupLoop]  # those that are divided, by id
+    loops: Mapping[int, GroupLoop]  # the divided loops, by id
     bytes: int  # of shared arrays
 
 
@@ -65,14 +65,14 @@ def group_plan(
 
 
 class _LoopFinder:
-    """Finds the loops to divide; ``level``: how the loop around a statement is, or empty."""
+    """Finds the loops to divide; ``level`` is the division of the enclosing loop, or empty."""
 
     def __init__(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func], unstable: Columns) -> None:
         self.kernel, self.funcs, self.unstable = kernel, funcs, unstable
         self.loops: dict[int, GroupLoop] = {}
 
     def body(self, body: ir.Body, following: ir.Body, level: str) -> bool:
-        """Whether all threads may execute statements; ``following`` are those behind them."""
+        """Whether all threads may execute statements; ``following`` come after them."""
         return all(self._stmt(s, (*body[i + 1 :], *following), level) for i, s in enumerate(body))
 
     def _stmt(self, s: ir.Stmt, following: ir.Body, level: str) -> bool:

@@ -30,18 +30,18 @@ class Writes:
 
 
 @dataclass(frozen=True, slots=True)
-class Makes:
+class Allocations:
     """Allocations, each with the local that it is assigned to, or an empty name."""
 
     makes: list[tuple[str, Make]]
 
 
-Groups = tuple[Reads | Writes | Makes | ir.Stmt, ...]
+Groups = tuple[Reads | Writes | Allocations | ir.Stmt, ...]
 
 
 def groups(
     body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str], single: bool = False
-) -> Iterator[Reads | Writes | Makes | ir.Stmt]:
+) -> Iterator[Reads | Writes | Allocations | ir.Stmt]:
     """The statements of a body in order, some of them in groups; see `_allocations`.
 
     If ``single``, a group has one statement, an allocation.
@@ -49,7 +49,7 @@ def groups(
     if single:
         for s in body:
             makes = _allocations((s,), stores, consecutive)
-            yield Makes(makes) if makes else s
+            yield Allocations(makes) if makes else s
         return
     i = 0
     while i < len(body):
@@ -61,7 +61,7 @@ def groups(
             yield Writes(writes)
             i += len(writes)
         elif makes := _allocations(rest, stores, consecutive):
-            yield Makes(makes)
+            yield Allocations(makes)
             i += len(makes)
         else:
             yield body[i]
@@ -84,7 +84,7 @@ def extent(p: ir.Place, stores: Mapping[str, Store]) -> tuple[int, int]:
 def _allocations(
     body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str]
 ) -> list[tuple[str, Make]]:
-    """The allocations at the end of a store with which the statements begin.
+    """The leading statements that allocate at the end of a store.
 
     Tables with deletion recycle rows instead, unless they are ``consecutive``.
     """
@@ -117,7 +117,7 @@ def _adjoin(p: ir.Place, first: ir.Place, stores: Mapping[str, Store]) -> bool:
 
 
 def _reads(body: ir.Body, stores: Mapping[str, Store]) -> list[tuple[str, ir.Place]]:
-    """The columns of one row's record with whose loads the statements begin."""
+    """The columns of one row's record that the leading statements load."""
     found: list[tuple[str, ir.Place]] = []
     for s in body:
         if not (isinstance(s, ir.Assign) and isinstance(s.value, ir.Load)):
@@ -132,7 +132,7 @@ def _reads(body: ir.Body, stores: Mapping[str, Store]) -> list[tuple[str, ir.Pla
 
 
 def _writes(body: ir.Body, stores: Mapping[str, Store]) -> list[ir.Write]:
-    """The adjacent columns of one row's record with whose stores the statements begin."""
+    """The leading statements that write adjacent columns of one row's record."""
     found: list[ir.Write] = []
     for s in body:
         if not (isinstance(s, ir.Write) and _adjoin(s.place, (found or [s])[0].place, stores)):

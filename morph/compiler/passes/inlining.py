@@ -1,8 +1,7 @@
 """Inlining of functions with effects into the loops that call them.
 
-Work sharing, and all other decisions about the body of a loop, then see the effects of a function
-that updates the target of an edge, as if they were written in the loop.  Only kernels whose loop
-can then be shared are changed.
+Work sharing and other passes then analyse the effects of a function, which may update the target
+of an edge, as a part of the loop.  Only kernels whose loop can then be shared are changed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from morph.language.types import Object, Store, Type
 def inline_effects(
     funcs: Mapping[str, ir.Func], blocks: tuple[ir.Block, ...], stores: Iterable[Store]
 ) -> dict[str, ir.Func]:
-    """The functions of a unit; calls are inlined in kernels whose loop can then be shared."""
+    """The functions of a unit, with calls inlined where the loop of a kernel can then be shared."""
     tables, found = {s.slot for s in stores if s.kind == "table"}, dict(funcs)
     steps = [s for s in ir.find(blocks, ir.Foreach) if s.balance != "thread"]
     for name in {s.kernel for s in steps}:
@@ -35,9 +34,9 @@ def inline_effects(
 
 
 def inline_all(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
-    """The kernel, without reservations, with all calls inlined that stand as statements.
+    """The kernel without reservations, with inlined calls.
 
-    Calls of functions that only return an expression are inlined wherever they stand.
+    All calls that are statements are inlined, and all calls of functions that consist of a return.
     """
 
     def value(n: ir.Node) -> ir.Expr | None:
@@ -57,23 +56,23 @@ def inline_all(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
 
 
 class _Inliner:
-    """Inlines calls in one kernel, and collects the locals that it gets."""
+    """Inlines calls in one kernel, and collects the additional locals."""
 
     def __init__(
         self, funcs: Mapping[str, ir.Func], kernel: ir.Kernel, allocating: bool = False
     ) -> None:
         self.funcs, self.effects, self.old = funcs, Effects(funcs), kernel
-        self.allocating = allocating  # else the kernel reserves for the call
+        self.allocating = allocating  # whether to inline calls that allocate
         self.locals: dict[str, Type] = dict(kernel.locals)
         self.calls = 0
 
     def kernel(self, loop: bool = False) -> ir.Kernel:
-        """The kernel without calls of functions with effects in its loops, as far as possible."""
+        """The kernel with calls of functions with effects inlined in its loops, where possible."""
         body = self.body(self.old.body, loop)
         return replace(self.old, body=body, locals=tuple(self.locals.items()))
 
     def body(self, body: ir.Body, loop: bool) -> ir.Body:
-        """Statements, of a loop or not."""
+        """Statements with calls inlined; ``loop``: they are in a loop."""
         done: list[ir.Stmt] = []
         for s in body:
             made = self._called(s) if loop else None
@@ -84,7 +83,7 @@ class _Inliner:
         return tuple(done)
 
     def _called(self, s: ir.Stmt) -> ir.Body | None:
-        """The inlined body of a call of a function with effects; None of other statements."""
+        """The inlined body of a call of a function with effects; None for other statements."""
         call = s.value if isinstance(s, ir.Assign | ir.Eval) else None
         func = self.funcs[call.func] if isinstance(call, ir.Call) else None
         if func is None or func.cpp is not None or not self.effects.has_effect(func):
@@ -105,7 +104,7 @@ class _Inliner:
         changed = ir.bound(nodes) | sets
         types = {n: t for n, t in (*func.params, *func.locals) if not isinstance(t, Object)}
         while f"{next(iter(types), '')}_{func.name}{self.calls}_" in self.locals:
-            self.calls += 1  # of a call that was inlined before
+            self.calls += 1  # so that names differ from those of an earlier call
         names, given = {n: f"{n}_{func.name}{self.calls}_" for n in types}, list[ir.Stmt]()
         for param, x in zip(value_params(func), call.args, strict=True):
             if isinstance(x, ir.Var) and param not in changed:

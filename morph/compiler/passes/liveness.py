@@ -1,7 +1,7 @@
 """Live locals of a kernel's parts, and columns that do not change while a step runs.
 
-If no item of a step writes a column, its loads in that step are *barrier-stable*: they may be plain
-loads, and be repeated or cached.
+If no item of a step writes a column, its loads in that step are *barrier-stable*: they may be
+ordinary loads, and may be repeated or cached.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 
 Columns = frozenset[tuple[str, str]]
-PARENT = "parent"  # of a set's rows, as if it were a column
+PARENT = "parent"  # the parents of a set's rows, treated as a column
 
 
 def read_first(body: ir.Body) -> set[str]:
-    """The names that a body may read before it has given them a value."""
+    """The names that a body may read before it assigns them."""
     found: set[str] = set()
     _follow(body, set(), found)
     return found
 
 
 def _follow(body: ir.Body, known: set[str], found: set[str]) -> set[str] | None:
-    """Add names that are read first; return those with a value after the body, None if it ends."""
+    """Add names read before assignment; return the assigned names, None if control leaves."""
 
     def read(node: object) -> None:
         found.update(ir.used(ir.walk(node)) - known)
@@ -64,11 +64,11 @@ def changed(unit: ir.Unit, nodes: Iterable[ir.Node]) -> Columns:
 def unstable_columns(
     unit: ir.Unit, reached: Callable[[str], tuple[ir.Func, ...]]
 ) -> dict[str, Columns]:
-    """By function, the columns that an item may change while another item runs the function.
+    """By function, the columns that an item may change while another item executes the function.
 
     A barrier separates one step from the next, and the part of a kernel before
-    ``single(collection)`` from the part after it (``NAME_commit``).  So columns that are written
-    only on the other side of a barrier do not change.  No barrier separates sections of a step.
+    ``single(collection)`` from the part after it (``NAME_commit``).  Columns that are written only
+    on the other side of a barrier do not change.  No barrier separates sections of a step.
     """
     found: dict[str, Columns] = {}
     funcs = {f.name: f for f in unit.funcs}
@@ -93,7 +93,7 @@ def unstable_columns(
 
 
 def concurrent(unit: ir.Unit) -> dict[str, tuple[str, ...]]:
-    """By kernel of a section, the kernels and filters of the other sections of its step."""
+    """By kernel of a section, the kernels and filters of the other sections of the step."""
     funcs, found = {f.name: f for f in unit.funcs}, dict[str, tuple[str, ...]]()
     steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.sections > 1]
     for i, s in enumerate(steps):
@@ -107,7 +107,7 @@ def concurrent(unit: ir.Unit) -> dict[str, tuple[str, ...]]:
 def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
     """By asynchronous kernel and its filter, the columns of its list that are fixed at the item.
 
-    The item was in the list at the last barrier, or the thread that runs it has enqueued it.
+    The item was in the list at the last barrier, or was enqueued by the thread that executes it.
     """
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
     written = changed(unit, (n for n in nodes if n.writes))
@@ -125,7 +125,7 @@ def standing(unit: ir.Unit, ahead: Iterable[str]) -> dict[str, Columns]:
 
 
 def monotone(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
-    """The columns that functions change by atomic minima alone, or by maxima alone."""
+    """The columns that functions change only by atomic minima, or only by atomic maxima."""
     nodes = [n for f in funcs for n in ir.walk(f)]
     atomics = [n for n in nodes if isinstance(n, ir.Atomic)]
     ops: dict[tuple[str, str], set[str]] = {}
@@ -136,7 +136,7 @@ def monotone(unit: ir.Unit, funcs: Iterable[ir.Func]) -> Columns:
 
 
 def only_added_to(unit: ir.Unit) -> Columns:
-    """The columns of tables that functions only add to, without using the value before."""
+    """The columns of tables that functions only add to, without using the old value."""
     nodes = list(ir.walk(unit.funcs))
     at = ir.accesses(nodes)
     alone = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
@@ -149,7 +149,7 @@ def only_added_to(unit: ir.Unit) -> Columns:
 
 
 def constants(f: ir.Func) -> dict[str, ir.Const]:
-    """The locals of a function that have one value, a constant, and that constant."""
+    """The locals of a function whose only value is a constant, and the constant."""
     given: dict[str, list[ir.Expr]] = {}
     nodes = list(ir.walk(f))
     for n in nodes:
@@ -166,6 +166,6 @@ def _constant(x: ir.Expr) -> ir.Const | None:
 
 
 def named(body: ir.Body) -> set[str]:
-    """The locals that a body names."""
+    """The locals that a body reads or assigns."""
     nodes = list(ir.walk(body))
     return ir.bound(nodes) | ir.used(nodes)

@@ -1,7 +1,7 @@
 """Simplification of the blocks of a program: fewer variables, and fewer jumps between barriers.
 
-Inlining a call of a program assigns arguments to variables and adds blocks without barriers.  Every
-thread of the launch runs these, which costs a GPU as much as a small step.
+Inlining a call of a program assigns arguments to variables and adds blocks without barriers.  Each
+thread of the launch executes these, which takes as long on a GPU as a small step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from morph.compiler.ir import nodes as ir
 
 
 def simplify(blocks: Sequence[ir.Block], results: frozenset[str]) -> list[ir.Block]:
-    """Blocks that compute the same; ``results`` are variables that are read after the program."""
+    """Equivalent blocks; ``results`` are the variables that are read after the program."""
     done = list(blocks)
     while values := _copies(done):
         done = [_folded(_substituted(b, values)) for b in done]
@@ -44,7 +44,7 @@ def _copies(blocks: Sequence[ir.Block]) -> dict[str, ir.Expr]:
 
 
 def _alike(x: ir.Expr, y: ir.Expr) -> bool:
-    """Whether two expressions are the same; 0.0 and -0.0 are equal, but not the same."""
+    """Whether two expressions are identical; 0.0 and -0.0 are equal, but not identical."""
     x = replace(x, pos=y.pos)
     return x == y and repr(x) == repr(y)
 
@@ -97,7 +97,7 @@ def _threaded(blocks: list[ir.Block]) -> list[ir.Block]:
 
 
 def _merged(blocks: list[ir.Block]) -> list[ir.Block]:
-    """The reachable blocks, each joined with the one after it where no other jump leads there."""
+    """The reachable blocks, each merged with its successor if that has no other predecessor."""
     done = dict(enumerate(blocks))
     while True:
         _drop_unreachable(done)
@@ -123,7 +123,7 @@ def _joins(number: int, blocks: Mapping[int, ir.Block], jumps: Counter[int]) -> 
 
 
 def _targets(block: ir.Block) -> tuple[int, ...]:
-    """Where a block may jump to."""
+    """The successors of a block."""
     both = (block.goto,) if block.cond is None else (block.goto, block.orelse)
     return tuple(to for to in both if to >= 0)
 

@@ -1,4 +1,4 @@
-"""From a unit to its outline."""
+"""The outline of a unit: its properties that launches need."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _cuts(
     unit: ir.Unit, nodes: list[ir.Node], redirected: set[str], deletes: list[str],
     rebuilt: frozenset[str],
 ) -> list[str]:  # fmt: skip
-    """The points that a program deletes or may attach edges to: edges at deleted ones go, too."""
+    """The points that a program deletes or adds edges to: edges of deleted points are deleted."""
     if not unit.fused:
         return []
     made = {n.slot for n in nodes if isinstance(n, ir.New | ir.NewRows)} | redirected
@@ -95,7 +95,7 @@ def _result(unit: ir.Unit) -> tuple[int, Scalar] | None:
 
 
 def _swapped_too(unit: ir.Unit, slots: set[str]) -> list[str]:
-    """These slots, and those that a program may swap with them."""
+    """Slots, and the slots that a program may swap with them."""
     together = abi.alike(unit)
     return sorted(slots.union(*(together.get(s, ()) for s in slots)))
 

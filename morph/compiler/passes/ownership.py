@@ -1,7 +1,7 @@
 """Which rows of partitioned tables belong to the part that executes a kernel.
 
-A part of a partitioned graph has its own rows and mirrors, copies of rows of other parts that its
-edges lead to.  The item of a kernel is an own row; the other end of an edge may be a mirror.
+A part of a partitioned graph has owned rows, and mirrors: copies of rows of other parts that its
+edges lead to.  The item of a kernel is an owned row; the other end of an edge may be a mirror.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.passes.effects import value_params
 from morph.language.position import Pos
-from morph.language.types import BOOL, I32, Handle, Store
+from morph.language.types import BOOL, I32, Handle, Scalar, Store
 
 ENDS = ("src", "dst")
 NOWHERE = Pos("", 0, 0, 0)
 
 
 class Ownership:
-    """What is known of the rows that functions use.
+    """Analysis of which rows that functions use are owned, and which may be mirrors.
 
     Attributes
     ----------
@@ -30,13 +30,14 @@ class Ownership:
     lists : dict of str to str
         The collections of their rows, and the slot of the table.
     local : set of str
-        Tables of which each part has its own rows, with numbers of rows of the part.
+        Tables whose rows differ between parts; their columns have local row numbers.
     """
 
     def __init__(
         self, unit: ir.Unit, graphs: Container[str], funcs: Iterable[ir.Func],
         local: Container[str] = (),
     ) -> None:  # fmt: skip
+        self._made_of = unit, graphs, local
         self.local = {s.slot for s in unit.stores if s.slot in local}
         infos = [g for g in unit.graphs if g.slot in graphs]
         self.points = {dict(g.tables)["points"]: g for g in infos}
@@ -46,17 +47,22 @@ class Ownership:
             s.slot: t.slot for s in unit.stores if (t := _item_type(s)) and t.slot in self.tables
         }
         self.funcs = {f.name: f for f in funcs}
-        self.values: dict[tuple[str, str], list[Any]] = defaultdict(list)  # or the loop
+        self.values: dict[tuple[str, str], list[Any]] = defaultdict(list)  # assigned, or loops
         for f in self.funcs.values():
             for n in ir.walk(f):
                 for name in ir.bound([n]):
                     self.values[f.name, name].append(n.value if isinstance(n, ir.Assign) else n)
-        self.other: set[tuple[str, str]] = set()  # locals, of functions, that may name a mirror
+        self.other: set[tuple[str, str]] = set()  # (function, local) that may denote a mirror
         size = -1
         while size < len(self.other):
             size = len(self.other)
             for f in self.funcs.values():
                 self.other.update(x for n in ir.walk(f) for x in self._others(n, f.name))
+
+    def among(self, funcs: Iterable[ir.Func]) -> Ownership:
+        """The same of other functions."""
+        unit, graphs, local = self._made_of
+        return Ownership(unit, graphs, funcs, local)
 
     @property
     def tables(self) -> set[str]:
@@ -64,7 +70,7 @@ class Ownership:
         return {*self.points, *self.edges}
 
     def _others(self, n: ir.Node, f: str) -> Iterator[tuple[str, str]]:
-        """The locals to which a node gives a row that may be a mirror."""
+        """The locals to which a node assigns a row that may be a mirror."""
         match n:
             case ir.ForEdges():
                 if n.var is not None:
@@ -84,7 +90,7 @@ class Ownership:
                 yield from ((n.func, name) for name, x in pairs if not self.owns(x, f))
 
     def owns(self, x: Any, f: str) -> bool:
-        """Whether the rows that an expression of function ``f`` names belong to the part."""
+        """Whether the rows that an expression of function ``f`` denotes are owned by the part."""
         match x:
             case ir.Var():
                 return (f, x.name) not in self.other
@@ -107,13 +113,13 @@ class Ownership:
         return True
 
     def is_local(self, x: Any) -> bool:
-        """Whether a row is given by its number, which a table of local rows has."""
+        """Whether the number of a row was loaded from a table of ``local``."""
         while isinstance(x, ir.Cast | ir.Item):
             x = x.x
         return isinstance(x, ir.Load) and x.place.slot in self.local
 
     def partitioned(self, t: Any) -> bool:
-        """Whether a type is that of rows of a partitioned table."""
+        """Whether a type is a handle of a row of a partitioned table."""
         return isinstance(t, Handle) and t.slot in self.tables
 
     def referred(self, p: ir.Place) -> str | None:
@@ -135,7 +141,7 @@ class Ownership:
         return row
 
     def remote(self, node: object, f: str) -> list[tuple[Any, ir.Expr]]:
-        """The nodes below a node that change rows that may be mirrors, and these rows."""
+        """The nodes of a tree that change rows that may be mirrors, and these rows."""
         found = ((n, self.changed_row(n)) for n in ir.walk(node))
         return [(n, row) for n, row in found if row is not None and not self.owns(row, f)]
 
@@ -154,7 +160,7 @@ class Ownership:
         return self.is_local(x)
 
     def name(self, x: ir.Expr, f: str) -> ir.Expr:
-        """An expression that is equal for rows known to be the same."""
+        """A canonical expression of a row: equal expressions denote the same row."""
         made = self.values[f, x.name] if isinstance(x, ir.Var) else []
         if len(made) == 1 and isinstance(made[0], ir.Var | ir.Load):
             y = made[0]
@@ -165,12 +171,21 @@ class Ownership:
 
 
 def bare(node: Any) -> Any:
-    """A tree without positions: equal to that of equal code elsewhere."""
+    """A tree without positions, so that equal code compares equal."""
     if isinstance(node, tuple):
         return tuple(map(bare, node))
     if not isinstance(node, ir.Node):
         return node
     return ir.with_parts(node, bare, pos=NOWHERE)
+
+
+def widened(x: ir.Expr) -> ir.Expr:
+    """The operand of casts to a wider type of the same kind."""
+    while isinstance(x, ir.Cast) and isinstance(x.type, Scalar) and isinstance(x.x.type, Scalar):
+        if x.type.kind != x.x.type.kind or x.type.bits < x.x.type.bits:
+            break
+        x = x.x
+    return x
 
 
 def _item_type(s: Store) -> Handle | None:
@@ -180,7 +195,7 @@ def _item_type(s: Store) -> Handle | None:
 
 
 def global_id(row: ir.Expr, exists: bool) -> ir.Expr:
-    """The id of a row that users see; -1 for None."""
+    """The id of a row in the whole graph; -1 for None."""
     assert isinstance(row.type, Handle)
     place = ir.Place(
         slot=row.type.slot, column=GLOBAL_ID, row=row, index=None, type=I32, pos=row.pos

@@ -1,14 +1,14 @@
 """A program over a partitioned graph as one launch of each part.
 
-`derive_program` takes the fused unit of a program.  Each ``foreach`` becomes what `derive` gives
-for it alone, followed by what the host does after a step that is launched alone: flags, totals and
-failures are agreed upon at its barrier (`Agree`), messages are delivered and executed (`Deliver`),
-mirrors are combined and spread (`Exchange`).  A column is spread after each step that changes it,
-if any step of the program reads it at other ends of edges; after a step over a collection only
-the rows that it has changed (`Mark`).  Where steps only compare offers with the mirrors
-(`Partitioning.bounds`), it is not spread after changes by that operation alone; if other steps of
-the program read the values themselves, it is spread before these.  All parts execute the same
-blocks, so they meet at the same crossings: conditions depend on what is equal in all parts alone.
+`derive_program` takes the fused unit of a program.  Each ``foreach`` becomes the unit that `derive`
+returns for it, followed by the actions of the host after a step that is launched by itself: at its
+barrier the parts agree on flags, totals and failures (`Agree`), messages are delivered and executed
+(`Deliver`), mirrors are combined and spread (`Exchange`).  A column is spread after each step that
+changes it, if any step of the program reads it at other ends of edges; after a step over a
+collection only the changed rows (`Mark`).  If steps only compare new values with the mirrors
+(`Partitioning.bounds`), the column is not spread after changes only by that operation; if other
+steps of the program read its values, it is spread before these.  All parts execute the same blocks,
+and so reach the same crossings, as conditions depend only on values that are equal in all parts.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ OWN_VALUES = 2  # words of a part at each crossing: whether it failed, whether i
 
 
 class NeedsSteps(Exception):
-    """Why parts execute a program launch by launch."""
+    """The reason why parts must execute a program launch by launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The two collections of one kind of messages, and the table whose rows they are for."""
+    """Outbox and inbox of one kind of messages, and the table of their target rows."""
 
     outbox: str
     inbox: str
@@ -51,22 +51,22 @@ class PartitionedProgram:
     ----------
     unit : Unit
     steps : tuple of Partitioning
-        Of each ``foreach`` of the program, in order of blocks.
+        The exchange of each ``foreach`` of the program, in the order of blocks.
     before, sends : tuple of tuple of Mirrors
-        The columns that are spread before each of ``steps``, and after it.
+        The columns that are spread before, and after, each of ``steps``.
     spreads, writes : tuple of (slot, column)
         Columns whose mirrors have to be equal to the owner's values before the launch; columns
         that the program changes.
     stale : tuple of (slot, column)
         Changed columns whose mirrors may differ from the owner's values after the launch.
     bounds, moves : dict of (slot, column) to str
-        As in `Partitioning`, for the columns on whose operation all steps agree.
+        As in `Partitioning`, for columns with the same operation in all steps.
     hidden : tuple of Hidden
     boxes : tuple of Box
     collections : tuple of str
-        The partitioned collections, of which the word `GLOBAL` is set before the launch.
+        The partitioned collections; the host sets their counter `GLOBAL` before the launch.
     one_row : tuple of str
-        Tables whose only row the program changes.
+        Tables of one row that the program changes.
     """
 
     unit: ir.Unit
@@ -85,20 +85,20 @@ class PartitionedProgram:
 
 
 def describe_program(found: PartitionedProgram) -> list[str]:
-    """Lines that say what each step of the program exchanges."""
+    """Describe the exchange of each step of the program in lines."""
     lines = ["one launch of each part; between the parts:"]
     for p, before, sends in zip(found.steps, found.before, found.sends, strict=True):
         (block,) = p.unit.blocks
         (step,) = block.steps
         assert isinstance(step, ir.Foreach)
-        what = [*describe(p), *(f"first: {_described(m)}" for m in before)]
-        what += [f"then: {_described(m)}" for m in sends]
-        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in what]
+        exchanges = [*describe(p), *(f"first: {_described(m)}" for m in before)]
+        exchanges += [f"then: {_described(m)}" for m in sends]
+        lines += [f"{step.kernel}, line {step.pos.line}: {x}" for x in exchanges]
     return lines
 
 
 def _described(m: ir.Mirrors) -> str:
-    """Which rows of a column are sent after a step."""
+    """Describe which rows of a column are sent after a step."""
     rows = f"those that have changed, by groups of {MARKED_ROWS}" if m.marked else "all"
     return f"rows of {m.slot}.{m.column} are sent to mirrors, {rows}"
 
@@ -111,7 +111,7 @@ def derive_program(
     Parameters
     ----------
     unit : Unit
-        Of the program.
+        The unit of the program.
     graphs, one_row : set of str
         The slots of the partitioned graphs, and of tables of one row.
 
@@ -140,12 +140,12 @@ class _Program:
         self._refuse_unit()
 
     def derived(self) -> PartitionedProgram:
-        """All that is derived."""
+        """The result of the derivation."""
         blocks = ir.rewritten(self.unit.blocks, self._sized)
         found = [[self._derived(s) for s in b.steps if isinstance(s, ir.Foreach)] for b in blocks]
         steps = tuple(p for row in found for p in row)
         self.spreads = {c for p in steps for c in p.spreads}
-        self.kept = set[tuple[str, str]]()  # not spread after each change
+        self.kept = set[tuple[str, str]]()  # columns that are not spread after each change
         self._refuse_spreads(steps)
         self.steps, self.marked = steps, self._marked(steps)
         blocks = tuple(
@@ -178,7 +178,7 @@ class _Program:
     # --- steps -----------------------------------------------------------------------------------
 
     def _derived(self, s: ir.Foreach) -> Partitioning:
-        """What is exchanged for one step, whose messages have names of their own."""
+        """The exchange of one step; add the collections of its messages."""
         kernel = self.known[s.kernel]
         assert isinstance(kernel, ir.Kernel)
         names = {f.name for n in (kernel.where, s.kernel) if n for f in reached(n, self.known)}
@@ -209,10 +209,10 @@ class _Program:
                 yield s
 
     def _foreach(self, s: ir.Foreach, p: Partitioning) -> Iterator[Any]:
-        """A step, and what is exchanged before and after it."""
+        """A step, and the exchange before and after it."""
         exact = [c for c in p.spreads if c not in p.bounds and self._bound(c)]
         self.before.append(tuple(_mirrors(*c, s.pos) for c in exact))
-        if exact:  # other parts read or change their mirrors until the first of two crossings
+        if exact:  # two crossings: until the first, other parts may read or change their mirrors
             yield ir.Exchange(combines=(), spreads=(), pos=s.pos)
             yield ir.Exchange(combines=(), spreads=self.before[-1], pos=s.pos)
         sums = tuple(_mirrors(c.slot, c.column, s.pos) for c in p.combines if c.op == "add")
@@ -232,11 +232,11 @@ class _Program:
         )
         self.sends.append(spreads)
         yield self._local(p.unit, {m.slot for m in p.messages}, marked)
-        waits = bool(p.messages) and not combines  # for the agreement at the first delivery
+        waits = bool(p.messages) and not combines  # the parts agree at the first delivery
         exchanges = totals or p.flags or combines or spreads
         if not waits and (exchanges or _needs_agreement(p.unit)):
             yield ir.Agree(flags=p.flags, totals=() if p.messages else totals, pos=s.pos)
-        if p.messages and combines:  # known to the owners before they execute messages
+        if p.messages and combines:  # owners must have the values before they execute messages
             yield ir.Exchange(combines=combines, spreads=(), pos=s.pos)
             combines = ()
         for i, m in enumerate(p.messages, 1):
@@ -257,11 +257,11 @@ class _Program:
         return _only(p.bounds[c] for p in self.steps if c in p.bounds)
 
     def _flags(self, c: tuple[str, str]) -> bool:
-        """Whether offers at mirrors of a column may raise flags: those need the owner's values."""
+        """Whether atomics on mirrors of a column may raise flags, which need the owner's values."""
         return any(p.flags and any((x.slot, x.column) == c for x in p.combines) for p in self.steps)
 
     def _stays_bound(self, p: Partitioning, c: tuple[str, str]) -> bool:
-        """Whether mirrors are as good for comparisons as before the step."""
+        """Whether mirrors remain valid bounds after the step."""
         if not (how := self._bound(c)) or p.moves.get(c) != how:
             return False
         self.kept.add(c)
@@ -274,10 +274,10 @@ class _Program:
         return isinstance(step, ir.Foreach) and step.slot in self.rows.lists
 
     def _marked(self, steps: tuple[Partitioning, ...]) -> frozenset[tuple[str, str]]:
-        """The columns of which steps over collections mark the rows that they change.
+        """The columns whose changed rows are marked by steps over collections.
 
-        Between steps the mirrors of unmarked rows have the values of their owners: so columns that
-        parts change at mirrors do not count, and other steps send all values.
+        Between steps the mirrors of unmarked rows must have the values of their owners: columns
+        that parts change at mirrors are excluded, and other steps send all rows.
         """
         changed = {c for p in steps if self._is_listed(p) for c in p.writes}
         return frozenset((changed & self.spreads).difference(*(p.mirrored for p in steps)))
@@ -295,7 +295,7 @@ class _Program:
     def _local(
         self, unit: ir.Unit, sent: set[str], marked: frozenset[tuple[str, str]]
     ) -> ir.Foreach:
-        """The step of a derived unit, whose functions get names that no others have."""
+        """The step of a derived unit, with its functions renamed to unique names."""
         (block,) = unit.blocks
         (step,) = block.steps
         assert isinstance(step, ir.Foreach)
@@ -332,7 +332,7 @@ class _Program:
     # --- totals and sizes ------------------------------------------------------------------------
 
     def _totals(self, p: Partitioning, pos: Pos) -> Iterator[ir.Total]:
-        """The values that become one after a step; the program keeps those before."""
+        """The copied values that are made equal after a step; the program keeps the old values."""
         for t in p.totals:
             column = self.stores[t.slot].column(t.column)
             assert column is not None
@@ -355,7 +355,7 @@ class _Program:
                 )  # fmt: skip
 
     def _sized(self, n: ir.Node) -> Any:
-        """A size as that in all parts."""
+        """Replace a size by the sum over all parts."""
         if not isinstance(n, ir.StoreSize):
             return None
         if n.slot in self.rows.lists:
@@ -368,7 +368,7 @@ class _Program:
         self.hidden[name] = Hidden(name, kind, graph)
         return ir.Var(name=name, type=I64, pos=n.pos)
 
-    # --- what the parts do not execute together --------------------------------------------------
+    # --- refusals --------------------------------------------------------------------------------
 
     def _refuse_unit(self) -> None:
         """Refuse rebuilt adjacency and sections; and rows of parts outside of steps."""
@@ -390,14 +390,14 @@ class _Program:
         return slot in self.rows.tables or slot in self.rows.lists
 
     def _is_of_part(self, n: Any) -> bool:
-        """Whether a node of the program itself depends on rows that a part has alone."""
+        """Whether a node of the program, outside of kernels, depends on rows of one part."""
         if isinstance(n, ir.Foreach | ir.Clear | ir.StoreSize):
             return False
         slot = self._divides(getattr(n, "slot", "")) or getattr(n, "graph", "") in self.graphs
         return slot or (isinstance(n, ir.Cast) and self.rows.partitioned(n.type))
 
     def _refuse_spreads(self, steps: tuple[Partitioning, ...]) -> None:
-        """Refuse columns of rows at mirrors, and more words than a crossing has."""
+        """Refuse columns of rows at mirrors, and too many words for a crossing."""
         columns = {(c.slot, c.column) for p in steps for c in p.combines} | self.spreads
         for slot, name in sorted(columns):
             column = self.stores[slot].column(name)
@@ -413,18 +413,18 @@ class _Program:
 
 
 def _only(operations: Iterable[str | None]) -> str:
-    """The operation, if there is one and all are equal; else the empty string."""
+    """The operation, if all are equal; else the empty string."""
     found = set(operations)
     return (found.pop() or "") if len(found) == 1 else ""
 
 
 def _outbox(slot: str) -> str:
-    """The slot of the messages to be sent; no slot of a user ends so."""
+    """The slot of the messages to be sent; its ending is reserved."""
     return f"{slot}_sent_"
 
 
 def _with_marks(body: ir.Body, columns: Container[tuple[str, str]]) -> ir.Body:
-    """Statements that mark the rows of which they change columns; writes stay together."""
+    """Add marks of the rows whose columns statements change, after consecutive writes."""
     found, first = list[ir.Stmt](), 0  # of the writes at the end
     for s in body:
         if not isinstance(s, ir.Write):
@@ -443,5 +443,5 @@ def _mirrors(slot: str, column: str, pos: Pos, op: str = "") -> ir.Mirrors:
 
 
 def _needs_agreement(unit: ir.Unit) -> bool:
-    """Whether a step may fail in one part, or changes sizes."""
+    """Whether a step may fail on one part, or changes sizes."""
     return any(n.fails or n.resizes for n in ir.walk(unit.funcs))

@@ -1,10 +1,10 @@
-"""What has to be exchanged between the parts of a graph before and after a step.
+"""Derives the data that parts of a graph exchange before and after a step.
 
-`derive` takes the unit of one ``foreach`` and the graphs that are partitioned.  It gives the unit
-that each part executes over its own rows, and what is exchanged: columns that are read at the other
-end of an edge (*spreads*), columns that are changed there by an atomic (*combines*), messages for
-all other changes there, and what all parts share (*totals*, flags).  Where this cannot be derived,
-the kernel is refused.
+`derive` takes the unit of one ``foreach`` and the partitioned graphs.  It returns the unit that
+each part executes over its owned rows, and the exchange: columns that are read at the other end of
+an edge (*spreads*), columns that are changed there by an atomic (*combines*), messages for all
+other changes there, and values of which each part has a copy (*totals*, flags).  Kernels for which
+this cannot be derived are refused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.effects import Effects
 from morph.compiler.passes.inlining import inline_all
-from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.ownership import ENDS, Ownership, global_id
+from morph.compiler.passes.replicated import Replicated, Total
 from morph.compiler.passes.reservations import place_reservations
-from morph.compiler.passes.slices import COMBINED, Cutter, Slice
-from morph.compiler.passes.work_sharing import shared_loop
+from morph.compiler.passes.slices import Cutter, Slice
 from morph.language.errors import reject
 from morph.language.types import BOOL, I64, NOTHING, Column, Handle, Scalar
 
@@ -49,16 +48,16 @@ class Message:
     Attributes
     ----------
     slot : str
-        Of the collection of messages, of the unit that sends and of the one that receives.  Its
-        ``item`` is a local id: of a mirror, or (only if ``own``) of an own row.
+        The collection of messages, in the unit that sends and in the unit that receives.  Its
+        ``item`` is a local id: of a mirror, or (only if ``own``) of an owned row.
     columns : tuple of Column
-        Its other columns.
+        The other columns of the collection.
     points : tuple of str
-        Those that hold a global id of a point, or -1; the receiver gets a local id.
+        Columns with the global id of a point, or -1; the receiver gets a local id.
     unit : Unit
         One ``foreach`` over the messages that a part has received.  It sends none.
     own : bool
-        Messages to own rows are received as those from others, all in one launch.
+        Whether messages to owned rows are sent, too, so that one launch executes all messages.
     """
 
     slot: str
@@ -69,26 +68,12 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
-    """A column that every part has whole, and how it gets one value again after the step.
-
-    ``op``: ``add``, the value before and what each part has added; ``min``, ``max``, ``or``,
-    ``and`` of all parts' values; ``sum`` of these; ``set``, the value of a part that has changed
-    it; ``first``, that of the first part.
-    """
-
-    slot: str
-    column: str
-    op: str
-
-
-@dataclass(frozen=True, slots=True)
 class Hidden:
     """A scalar argument of the derived units, of type i64.
 
-    ``what``: ``points`` or ``edges``, the number in all of the graph in slot ``graph``;
-    ``owned_points`` or ``owned_edges``, the number of the part's own, or, of edges that have
-    changed, of all that the part has.
+    ``what``: ``points`` or ``edges``, their number in the whole graph in slot ``graph``;
+    ``owned_points`` or ``owned_edges``, the number of rows owned by the part or, for edges that
+    have changed, of all edges of the part.
     """
 
     name: str
@@ -103,19 +88,19 @@ class Partitioning:
     Attributes
     ----------
     unit : Unit
-        What each part executes; its domain is the part's own rows.
+        The unit that each part executes; its domain is the rows owned by the part.
     spreads : tuple of (slot, column)
         Columns whose mirrors have to be equal to the owner's values before the step.
     bounds : dict of (slot, column) to str
-        Those of ``spreads`` of which mirrors may also have values of before changes by ``min``,
-        ``max``, ``or`` or ``and`` alone: the step compares what it offers with them.
+        Columns of ``spreads`` whose mirrors may lack changes, if all are by this operation
+        (``min``, ``max``, ``or`` or ``and``): the step only compares new values with them.
     combines : tuple of Combine
     writes : tuple of (slot, column)
         Columns whose mirrors may differ from the owner's values after the step.
     moves : dict of (slot, column) to str
-        Those of ``writes`` that the step changes by one of these operations alone.
+        Columns of ``writes`` that the step changes only by one of these operations.
     mirrored : set of (slot, column)
-        Those of ``writes`` that a part changes at its mirrors, too.
+        Columns of ``writes`` that a part changes also at its mirrors.
     messages : tuple of Message
     totals : tuple of Total
     flags : tuple of str
@@ -139,22 +124,22 @@ class Partitioning:
 def derive(
     unit: ir.Unit, graphs: Container[str], local: Container[str] = frozenset()
 ) -> Partitioning:
-    """Derive what is exchanged when the unit of a ``foreach`` is executed by parts.
+    """Derive the exchange of a ``foreach`` that parts execute.
 
     Parameters
     ----------
     unit : Unit
-        Of one ``foreach``; points have the column `GLOBAL_ID`.
+        The unit of one ``foreach``; points have the column `GLOBAL_ID`.
     graphs : set of str
         The slots of the partitioned graphs.
     local : set of str
-        The slots of tables of which each part has its own rows.  Their columns have local numbers
-        of points, own or mirrors, and of own edges.
+        The slots of tables whose rows differ between parts.  Their columns have local numbers of
+        points, owned or mirrors, and of owned edges.
 
     Raises
     ------
     LanguageError
-        If the kernel does what cannot be done by parts.
+        If parts cannot execute the kernel.
     """
     (block,) = unit.blocks
     (step,) = block.steps
@@ -163,7 +148,7 @@ def derive(
 
 
 def describe(found: Partitioning) -> list[str]:
-    """Lines that say what a step exchanges."""
+    """Describe the exchange of a step in lines."""
 
     def named(pairs: Iterable[tuple[str, str]]) -> str:
         return ", ".join(f"{slot}.{column}" for slot, column in pairs)
@@ -182,7 +167,7 @@ def describe(found: Partitioning) -> list[str]:
 
 
 def _operation(nodes: Iterable[ir.Node], column: tuple[str, str]) -> str:
-    """The atomic operation by which alone nodes change a column, or empty."""
+    """The only atomic operation by which nodes change a column, or empty."""
     changes = (n for n in nodes if n.writes and column in ir.columns((n,), "writes"))
     found = {n.op if isinstance(n, ir.Atomic) else "" for n in changes}
     return found.pop() if len(found) == 1 else ""
@@ -215,7 +200,7 @@ class _Derivation:
         self.rows = Ownership(unit, graphs, (*self.funcs.values(), self.kernel), local)
 
     def _inlined(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
-        """The kernel; without calls and reservations if it changes rows at other ends."""
+        """The kernel, with calls inlined and no reservations if it changes rows at other ends."""
         if not any(self.rows.remote(f.body, f.name) for f in _reached(kernel, funcs)):
             return kernel
         for n in ir.walk(kernel):
@@ -226,7 +211,7 @@ class _Derivation:
         return inline_all(replace(kernel, body=bare), funcs)
 
     def _refuse_options(self) -> None:
-        """Refuse what a step over parts cannot do."""
+        """Refuse options that a step over parts cannot have."""
         s = self.step
         arrays = ir.find(self.kernel, ir.MakeShared)
         if s.together or s.until_empty or self.kernel.commit is not None or arrays:
@@ -252,7 +237,7 @@ class _Derivation:
         return name
 
     def _localised(self, f: Any) -> Any:
-        """A function that uses ids and sizes of the whole graph."""
+        """A function with ids and sizes replaced by those of the whole graph."""
         tables, divided = self.rows.tables, {*self.rows.tables, *self.rows.lists}
 
         def change(n: ir.Node) -> Any:
@@ -272,11 +257,11 @@ class _Derivation:
         return replace(f, body=ir.rewritten(f.body, change))
 
     def _if_own(self, row: ir.Var, body: ir.Body) -> ir.If:
-        """Statements for the part's own rows: the first, or edges that begin at its points."""
+        """Statements for owned rows: the first rows, or edges whose source is owned."""
         assert isinstance(row.type, Handle)
         own: ir.Expr = row
         slot = row.type.slot
-        if slot in self.rows.edges and self.rows.stores[slot].deletes:  # then in no order
+        if slot in self.rows.edges and self.rows.stores[slot].deletes:  # owned edges are not first
             points = dict(self.rows.edges[slot].tables)["points"]
             src = ir.Place(
                 slot=slot, column="src", row=row, index=None, type=Handle(points), pos=row.pos
@@ -300,7 +285,7 @@ class _Derivation:
     # --- the result ------------------------------------------------------------------------------
 
     def partitioning(self) -> Partitioning:
-        """All that is derived."""
+        """The result of the derivation."""
         rows = self.rows
         remote = rows.remote(self.kernel.body, self.kernel.name)
         for f in self.funcs.values():
@@ -312,13 +297,14 @@ class _Derivation:
                 problem = "an edge into a point of a directed graph may belong to another part"
                 reject(problem, n.pos, "change it from its source: for e in p.outedges")
         owned = {slot: self._scalar("owned_", slot) for slot in rows.points} if remote else {}
-        cutter = Cutter(rows, self.kernel, owned, {s.slot for s in self.unit.stores})
-        cutter.uniform |= set(self.hidden)
+        shared = Replicated(rows, self.kernel, self.funcs, self.step, self.divided, self.hidden)
+        taken = {s.slot for s in self.unit.stores}
+        cutter = Cutter(rows, self.kernel, owned, taken, shared.uniform)
         kernel = cutter.kernel_of_sender()
         self._refuse_nodes(kernel, cutter.by_owner)
         exact = cutter.spreads | self._spreads(kernel, cutter.by_owner)
         bounds = {c: how for c, how in cutter.bounds.items() if c not in exact}
-        totals, flags = self._totals(), self._flags()
+        totals, flags = shared.totals(), self._flags()
         nodes = list(ir.walk((self.kernel, *self.funcs.values())))
         writes = {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
         moves = {c: op for c in writes if (op := _operation(nodes, c)) in BOUNDED}
@@ -333,7 +319,7 @@ class _Derivation:
         )  # fmt: skip
 
     def _message(self, s: Slice) -> Message:
-        """The message of a slice, and the unit of those who receive it."""
+        """The message of a slice, with the unit that its receiver executes."""
         name = f"{self.kernel.name}_at_owner{s.store.slot.removeprefix('messages')}"
         item = Handle(s.store.slot) if len(s.store.columns) > 1 else s.locals["target_"]
         made = ir.Kernel(
@@ -365,11 +351,11 @@ class _Derivation:
             kept[kernel.name] = place_reservations(kernel, stores, Effects(kept))
         needs = self._needs(kept)
         funcs = tuple(self._with_scalars(f, needs) for f in kept.values())
-        asked = {n: ir.Var(name=n, type=I64, pos=kernel.pos) for n in sorted(self.hidden)}
-        args = (*step.args, *(asked[n] for n in needs[kernel.name]))
+        variables = {n: ir.Var(name=n, type=I64, pos=kernel.pos) for n in sorted(self.hidden)}
+        args = (*step.args, *(variables[n] for n in needs[kernel.name]))
         where_args = step.where_args
         if kernel.where is not None:
-            where_args = (*where_args, *(asked[n] for n in needs[kernel.where]))
+            where_args = (*where_args, *(variables[n] for n in needs[kernel.where]))
         if step.slot in self.rows.tables:
             stop = ir.Var(name=self._scalar("owned_", step.slot), type=I64, pos=step.pos)
             step = replace(step, start=ir.Const(value=0, type=I64, pos=step.pos), stop=stop)
@@ -385,7 +371,7 @@ class _Derivation:
         )  # fmt: skip
 
     def _needs(self, funcs: Mapping[str, ir.Func]) -> dict[str, list[str]]:
-        """The hidden scalars that each function uses, itself or in those that it calls."""
+        """The hidden scalars that each function uses, directly or through calls."""
         needs: dict[str, set[str]] = {}
         for f in funcs.values():  # callees first
             nodes = list(ir.walk((f.body, getattr(f, "commit", None))))
@@ -396,7 +382,7 @@ class _Derivation:
         return {name: sorted(found) for name, found in needs.items()}
 
     def _with_scalars(self, f: ir.Func, needs: Mapping[str, list[str]]) -> ir.Func:
-        """A function with parameters for hidden scalars, which it passes on."""
+        """A function with parameters for hidden scalars, which it passes to its callees."""
 
         def change(n: ir.Node) -> Any:
             if not isinstance(n, ir.Call) or not needs[n.func]:
@@ -407,10 +393,10 @@ class _Derivation:
         params = (*f.params, *((n, I64) for n in needs[f.name]))
         return replace(f, params=params, body=ir.rewritten(f.body, change))
 
-    # --- rows of others --------------------------------------------------------------------------
+    # --- rows of other parts ---------------------------------------------------------------------
 
     def _each(self, kernel: ir.Kernel) -> Iterator[tuple[Any, str]]:
-        """All nodes, and the functions that they are in."""
+        """All nodes, with the names of their functions."""
         for f in (*self.funcs.values(), kernel):
             yield from ((n, f.name) for n in ir.walk(f.body))
 
@@ -430,14 +416,14 @@ class _Derivation:
         return found
 
     def _refuse_nodes(self, kernel: ir.Kernel, by_owner: set[int]) -> None:
-        """Refuse what parts cannot do apart from each other."""
+        """Refuse operations that parts cannot execute independently."""
         for n, f in self._each(kernel):
             if id(n) not in by_owner:
                 self._refuse_far(n, f)
             self._refuse_node(n)
 
     def _refuse_far(self, n: Any, f: str) -> None:
-        """Refuse uses of what a part does not know of a mirror, and rows by their number."""
+        """Refuse edges of mirrors, and rows by their number."""
         far = "edges"
         match n:
             case ir.ForEdges() | ir.Degree() if n.graph in self.graphs:
@@ -461,7 +447,7 @@ class _Derivation:
         return next(g.directed for g in self.unit.graphs if g.slot == graph)
 
     def _refuse_node(self, n: Any) -> None:
-        """Refuse what depends on all parts at once, and changes of the graph."""
+        """Refuse operations that depend on all parts at once, and changes of the graph."""
         lists, tables, edges = self.rows.lists, self.rows.tables, self.rows.edges
         store = self.rows.stores.get(getattr(n, "slot", ""))
         kind = store.kind if store is not None else ""
@@ -491,7 +477,7 @@ class _Derivation:
             case ir.FlagSet(value=False):
                 reject("a step on a partitioned graph lowers no flag", n.pos, "flag.take()")
 
-    # --- what all parts share --------------------------------------------------------------------
+    # --- values of which all parts have copies ---------------------------------------------------
 
     def _flags(self) -> tuple[str, ...]:
         """The flags that a step may raise."""
@@ -499,98 +485,14 @@ class _Derivation:
         found = {n.slot for n in nodes if isinstance(n, ir.FlagSet)}
         return tuple(sorted(found | {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}))
 
-    def _totals(self) -> tuple[Total, ...]:
-        """The columns of rows that every part has, where parts may change them differently."""
-        partial = self._partial_sums()
-        loops = [n for n in ir.walk(self.kernel.body) if self._is_divided(n)]
-        inside = {id(n) for s in loops for n in ir.walk(s)}
-        unused = {id(n.value) for n, _ in self._each(self.kernel) if isinstance(n, ir.Eval)}
-        found: dict[tuple[str, str], str] = {}
-        for n, f in self._each(self.kernel):
-            if not n.writes or n.place.slot in {*self.rows.tables, *self.rows.lists}:
-                continue
-            divided = self.divided or id(n) in inside or (f != self.kernel.name and bool(loops))
-            how = self._total(n, divided, id(n) in unused, partial)
-            column = n.place.slot, n.place.column
-            pair = {how, found.setdefault(column, how)}
-            if len(pair) > 1 and not ("same" in pair and pair & {"min", "max", "or", "and"}):
-                problem = (
-                    f"{user_name(column[1])!r}, of which every part has a copy, changes in two ways"
-                )
-                reject(problem, n.pos, "use one operation, or two steps")
-            found[column] = how if how != "same" else found[column]
-        return tuple(Total(*column, how) for column, how in sorted(found.items()) if how != "same")
-
-    def _total(self, n: Any, divided: bool, unused: bool, partial: Mapping[str, str]) -> str:
-        """How a change of what every part has is combined; ``same`` if all parts do the same."""
-        if isinstance(n, ir.Write):
-            if isinstance(n.value, ir.Var) and n.value.name in partial:
-                return partial[n.value.name]
-            item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
-            return "set" if divided else "same" if item or _is_first(n.place.row) else "first"
-        how = COMBINED.get(n.op, "") if isinstance(n, ir.Atomic) else ""
-        if not unused or not how:
-            problem = "every part has a copy of this value: what it was before is not known"
-            reject(problem, n.pos, "use atomic_add, min, max, or, and without their result")
-        if divided:
-            return how
-        return "first" if how == "add" and n.place.type.kind == "f" else "same"
-
-    def _is_divided(self, n: ir.Node) -> bool:
-        """Whether a loop runs over the rows of a partitioned table."""
-        return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
-
-    def _partial_sums(self) -> dict[str, str]:
-        """The locals that loops over partitioned tables reduce to, and how parts' are combined."""
-        body, found = self.kernel.body, dict[str, str]()
-        shared = shared_loop(self.kernel, self.funcs, self.rows.tables)
-        known = dict(shared.reductions) if shared is not None else {}
-        hint = "add to it, or take the minimum or maximum; and write it to scalars after the loop"
-        for n in ir.walk(body):
-            if self._is_divided(n) and not any(n is s for s in body):
-                reject("a loop over all points or edges stands at the top level", n.pos, hint)
-        for i, s in enumerate(body):
-            if not self._is_divided(s):
-                continue
-            after, before = body[i + 1 :], list(ir.walk(body[:i]))
-            for name in sorted(ir.bound(ir.walk(s)) & read_first(after)):
-                writes = [
-                    n for n in ir.walk(after)
-                    if isinstance(n, ir.Write) and isinstance(n.value, ir.Var)
-                    and n.value.name == name
-                ]  # fmt: skip
-                uses = sum(isinstance(n, ir.Var) and n.name == name for n in ir.walk(after))
-                first = [n.value for n in before if isinstance(n, ir.Assign) and n.name == name]
-                zero = len(first) == 1 and isinstance(first[0], ir.Const) and first[0].value == 0
-                how = known.get(name, "")
-                if not how or len(writes) != uses or (how == "+" and not zero):
-                    problem = f"{user_name(name)!r} is that of the points or edges of one part"
-                    reject(problem, s.pos, hint)
-                if how == "+" and not self._is_written(writes, after):
-                    problem = f"{user_name(name)!r} is a sum, which is written to all rows"
-                    reject(problem, s.pos, "write it outside of branches, of all items")
-                found[name] = "sum" if how == "+" else how
-        return found
-
-    def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:
-        """Whether all items make the writes, which are among the statements ``after`` a loop."""
-        everywhere = self.step.start is None and self.kernel.where is None
-        leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
-        return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
-
 
 def _same_row(n: Any) -> Any:
-    """A row, for the row that has its number: ``p`` for ``points[p.id]``."""
+    """Simplify the row with the number of a row: ``points[p.id]`` to ``p``."""
     x = n
     while isinstance(x, ir.Cast) and (x is n or isinstance(x.type, Scalar) and x.type.bits >= 32):
         x = x.x
     same = isinstance(n, ir.Cast) and isinstance(n.type, Handle) and x.type == n.type
     return ir.rewritten(x, _same_row) if same else None
-
-
-def _is_first(row: ir.Expr) -> bool:
-    """Whether a row is the only one of scalars."""
-    return isinstance(row, ir.Cast) and isinstance(row.x, ir.Const)
 
 
 def _reached(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> list[ir.Func]:

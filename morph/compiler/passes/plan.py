@@ -1,16 +1,16 @@
-"""The plan of a unit: every decision that its text depends on, made once and frozen.
+"""The plan of a unit: all decisions that its text depends on, made once and frozen.
 
 `plan` takes a checked unit and decides, in this order:
 
-1. for the whole unit (`Plan`): which columns are const, whether sizes of stores are those at the
-   last barrier, which stores need reservations or per-thread slot caches, how many blocks a GPU
-   runs at once;
+1. for the whole unit (`Plan`): which columns are const, whether kernels see the sizes of stores
+   at the last barrier, which stores need reservations or per-thread slot caches, the number of
+   resident blocks on a GPU;
 2. for each function (`FunctionPlan`): whether it is inlined, whether it needs the item, and whether
    its last loop is shared among threads (`Sharing`, see `work_sharing`; `Searching`, see `search`);
-3. for each *text*, a C++ function that it becomes (`BodyPlan`: the whole function, the commit of a
+3. for each *text*, a C++ function of a kernel (`BodyPlan`: the whole function, the commit of a
    kernel that claims, or prologue, body and epilogue of a shared loop or search): which loads are
    barrier-stable, which atomics need no loop, which locals are declared;
-4. for each step of a program (`StepPlan`): what happens at its barrier and which variants exist.
+4. for each step of a program (`StepPlan`): the actions at its barrier, and its variants.
 
 `codegen` prints a plan.  Sets of columns come from `liveness`, shared loops from `work_sharing`.
 """
@@ -56,8 +56,8 @@ from morph.compiler.passes.work_sharing import (
 )
 from morph.language.types import Column, Handle, Scalar, Type
 
-CACHED = 8  # collections with a slot cache, at most; fewer where more than 2 loops fill them
-INLINE = 60  # nodes up to which a function called from several places is copied to each
+CACHED = 8  # maximum of collections with a slot cache; fewer in a step of many sections
+INLINE = 60  # maximum nodes of a function that is inlined at several calls
 # resident blocks of 256 threads, with 128, 80, 64, 32 registers a thread
 FEW, SOME, MANY, MOST = 2, 3, 4, 8
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
@@ -68,21 +68,21 @@ Total = tuple[str, str, int, int | None, Scalar]  # slot, column, row, index, ty
 
 @dataclass(frozen=True, slots=True)
 class BodyPlan:
-    """What one text prints, how it accesses memory, and which locals it declares.
+    """The statements of one text, how it accesses memory, and which locals it declares.
 
-    Mappings by ``id`` are of nodes below ``body``, or of their bodies.
+    Mappings by ``id`` have the ids of nodes below ``body``, or of their bodies.
     """
 
-    unstable: Columns  # columns that other threads may change while it runs
+    unstable: Columns  # columns that other threads may change during its execution
     body: ir.Body = ()
     groups: Mapping[int, Groups] = field(default_factory=dict)  # by id of a body
-    searches: Mapping[int, ir.Body] = field(default_factory=dict)  # see `search`; what follows one
-    totals: Mapping[int, str] = field(default_factory=dict)  # by id of an atomic: what adds to them
+    searches: Mapping[int, ir.Body] = field(default_factory=dict)  # see `search`
+    totals: Mapping[int, str] = field(default_factory=dict)  # functions, by id of atomics
     prefetches: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # see `_prefetches`
-    single_threaded: bool = False  # a single CPU thread runs it: no atomics, all loads are stable
+    single_threaded: bool = False  # one CPU thread executes it: no atomics, all loads are stable
     locals: tuple[tuple[str, Type], ...] = ()  # declared in the text
     live: frozenset[str] = frozenset()  # live locals that are members of a parameter
-    monotone: Columns = frozenset()  # columns that the function changes by minima or maxima alone
+    monotone: Columns = frozenset()  # columns that change only by minima, or only by maxima
     item: str = ""  # the parameter that is the item, if `stable` is known
     stable: Columns = frozenset()  # columns that do not change at the item
     ahead: tuple[str, str] | None = None  # of an asynchronous kernel: the lists, see `runs_ahead`
@@ -95,7 +95,7 @@ class Sharing:
     """A shared loop and the texts that its kernel becomes."""
 
     loop: SharedLoop
-    staged: Mapping[str, tuple[int, int]]  # by collection, place and size of its staging buffer
+    staged: Mapping[str, tuple[int, int]]  # by collection, offset and size of its staging buffer
     preloaded: Mapping[str, Column]  # columns that are loaded together with the end of the edge
     prologue: BodyPlan
     body: BodyPlan
@@ -117,11 +117,11 @@ class FunctionPlan:
     """One function or kernel."""
 
     func: ir.Func
-    reached: tuple[ir.Func, ...]  # the function and all that it calls
+    reached: tuple[ir.Func, ...]  # the function and all functions that it calls
     grows: bool  # adds to a local collection, itself or in a function that it calls
     takes_item: bool  # uses the state of the item: reservations, failure, flags
-    called: bool  # is not inlined: copies at every call would cost more to compile than they gain
-    live: tuple[str, ...]  # locals that live from gather to commit
+    called: bool  # is not inlined, as its copies would take too long to compile
+    live: tuple[str, ...]  # locals that are live from gather to commit
     main: BodyPlan
     commit: BodyPlan | None
     abort: BodyPlan | None
@@ -141,39 +141,38 @@ class StepPlan:
     resized: tuple[str, ...]  # stores whose counters are published at its barrier
     can_fail: bool
     rebuilds: tuple[str, ...]  # graphs whose adjacency is rebuilt after it
-    stores: frozenset[str]  # named by the statements that one thread runs
-    assigned: frozenset[str]  # program variables that one thread computes
+    stores: frozenset[str]  # stores named by the statements of a single thread
+    assigned: frozenset[str]  # program variables that a single thread computes
     reads_memory: bool  # its own expressions read memory that steps may write, or call functions
     varies: bool = False  # its arguments read memory that the step may write
     sharing: Sharing | None = None
     searching: Searching | None = None
-    group: int = 0  # how many threads of a GPU execute an item of a kernel with shared arrays
-    lists_rows: bool = False  # long rows are put on a list, which all threads share
-    fetch_adds: bool = False  # adds floats, or uses the old value: slow for several threads
+    group: int = 0  # threads of a GPU that execute an item of a kernel with shared arrays
+    lists_rows: bool = False  # long rows are appended to a list that all threads process
+    fetch_adds: bool = False  # adds floats, or uses the old value: slow under contention
     own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
     sweeps: bool = False  # reductions over the rows of all points, see kernels/schedule/sweep.h
-    tiled: bool = False  # the same with entries in tiles, see kernels/schedule/tiles.h
-    rows_ahead: bool = False  # the adjacency row of an enqueued item is known before it runs
+    tiled: bool = False  # the same, with entries in tiles; see kernels/schedule/tiles.h
+    rows_ahead: bool = False  # the adjacency row of an enqueued item is known in advance
     agree: ir.Agree | None = None  # its barrier is a crossing of all parts
-    sizes: tuple[str, ...] = ()  # collections of which all parts get the number of items there
-    waits: bool = False  # parts learn of failures at the delivery after it
-    sender: StepPlan | None = None  # of a delivery: the step before, if that waits
+    sizes: tuple[str, ...] = ()  # collections whose number of items all parts exchange there
+    waits: bool = False  # parts exchange failures at the delivery after it
+    sender: StepPlan | None = None  # of a delivery: the step before, if it has `waits`
     receiver: StepPlan | None = None  # of a delivery: the step after it
-    answers: bool = False  # executes messages, and is left out if no part has sent any
-    fills: tuple[
-        str, ...
-    ] = ()  # cached collections of which a single thread takes the whole capacity
+    answers: bool = False  # executes messages; skipped if no part has sent any
+    # cached collections of which a single thread reserves the whole capacity
+    fills: tuple[str, ...] = ()
 
     @property
     def publishes(self) -> bool:
-        """Whether the last thread at the barrier has work to do there."""
+        """Whether the last thread at the barrier publishes counters or other state."""
         waits = isinstance(self.node, ir.Foreach | ir.OneThread | ir.Clear)
         work = self.resized, self.clears, self.can_fail, self.lists_rows, self.rebuilds, self.agree
         return waits and self.meets and (any(work) or self.sections > 1)
 
     @property
     def sections(self) -> int:
-        """How many sections the step has."""
+        """The number of sections of the step."""
         return self.node.sections if isinstance(self.node, ir.Foreach) else 1
 
     @property
@@ -188,47 +187,46 @@ class BlockPlan:
 
     node: ir.Block
     steps: tuple[StepPlan, ...]  # a `Clear` may be part of the step before it
-    reads_memory: (
-        bool  # the condition of its jump reads memory that steps may write, or calls functions
-    )
+    # the condition of its jump reads memory that steps may write, or calls functions
+    reads_memory: bool
     swapped: bool  # its text names a collection that the program swaps
-    permutations: tuple[int, ...]  # by buffer permutation before the block, that after it
+    permutations: tuple[int, ...]  # the permutation after the block, by that before it
     resumes: int  # the last step at which a launch may be resumed, or -1
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that codegen needs to know of a unit."""
+    """The input of codegen for one unit."""
 
     unit: ir.Unit
     functions: Mapping[str, FunctionPlan]
     blocks: tuple[BlockPlan, ...]
     sites: Sites | None  # of a checked unit
     changed: Columns  # columns that a kernel may write; all others are const
-    snapshot: bool  # sizes of stores are those at the last barrier
+    snapshot: bool  # kernels see the sizes of stores at the last barrier
     publishes: bool  # counters are published when the launch ends
-    consecutive: frozenset[str]  # stores that hand out several rows at once
-    recycled: frozenset[str]  # tables that reuse rows during a step over them
+    consecutive: frozenset[str]  # stores that allocate consecutive rows
+    recycled: frozenset[str]  # tables that recycle rows during a step over them
     swapped: frozenset[str]  # collections that the program swaps
     flags: tuple[str, ...]
-    reserved: tuple[str, ...]  # stores of which items reserve capacity
+    reserved: tuple[str, ...]  # stores in which items reserve capacity
     cached: tuple[str, ...]  # collections with a slot cache for each CPU thread
-    totals: tuple[Total, ...]  # places to which all items add: partial sums until the barrier
-    float_totals: tuple[Total, ...]  # the same of floats
+    totals: tuple[Total, ...]  # places that all items add to, by partial sums
+    float_totals: tuple[Total, ...]  # the same for floats
     resized: tuple[str, ...]  # stores whose counters functions change
     reports_failure: bool  # an item may fail
     claims: bool
-    queues: frozenset[str]  # collections whose new items run in the step that adds them
-    full_team: bool  # small steps of a program run on all CPU threads, too
+    queues: frozenset[str]  # collections whose new items are executed in the same step
+    full_team: bool  # all CPU threads execute also small steps of a program
     runs_ahead: bool
     locks: bool
-    sections: int  # of a step, at most
+    sections: int  # the maximum of a step
     resident: int  # resident blocks of a GPU's multiprocessor: they limit registers
-    heavy: bool  # few items may have work for several CPU threads
-    varies: bool  # expressions that every thread computes read memory that steps may write
-    calls: bool  # expressions that every thread computes call functions
+    heavy: bool  # also few items may have enough work for several CPU threads
+    varies: bool  # expressions that all threads compute read memory that steps may write
+    calls: bool  # expressions that all threads compute call functions
     spins: bool  # a loop of the program has no barrier
-    uniform: BodyPlan  # of what every thread of a program runs alike, and of what one runs for all
+    uniform: BodyPlan  # of a program's expressions, and of its statements of a single thread
 
     @property
     def shares(self) -> bool:
@@ -242,9 +240,9 @@ def cooperative(unit: ir.Unit) -> bool:
 
 
 def prepares(unit: ir.Unit) -> bool:
-    """Whether sizes of stores are those at the last barrier (``FROM``, ``TO``).
+    """Whether kernels see the sizes of stores at the last barrier (``FROM``, ``TO``).
 
-    Then the counters are also copied before the first step.
+    Then the master also copies the counters before the first step.
     """
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
     added = {n.slot for n in nodes if isinstance(n, ir.Add)}
@@ -255,12 +253,12 @@ def prepares(unit: ir.Unit) -> bool:
 
 
 def plan(unit: ir.Unit) -> Plan:
-    """Decide how a unit becomes text."""
+    """Make the plan of a unit."""
     return _Planner(unit).plan()
 
 
 class _Planner:
-    """Makes the decisions; the attributes are analyses of the unit that several of them use."""
+    """Makes the decisions; its attributes are analyses of the unit that several of them use."""
 
     def __init__(self, unit: ir.Unit) -> None:
         self.unit = unit
@@ -335,7 +333,7 @@ class _Planner:
             sections=self.sections,
             locks=bool(self.recycled) or any(isinstance(n, ir.Lock) for n in nodes),
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
-            # a checked unit with claims needs several threads: on one, a round has one item
+            # on one thread, a round of claims has one item, so that checks find no race
             heavy=bool(self.shared or self.queues or self.group_plans) or (unit.checked and claims),
             varies=any(n.varies for n in uniform),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
@@ -355,10 +353,10 @@ class _Planner:
         return () if self.unit.checked else tuple(found[: 2 * CACHED // max(self.sections, 2)])
 
     def _resident(self, claims: bool, sweeps: bool) -> int:
-        """How many blocks are to be resident on a multiprocessor.
+        """The number of resident blocks on a multiprocessor.
 
-        Where edges are shared, more blocks hide more latency.  With claims they only cause more
-        conflicts; asynchronous execution and 64-bit reductions need the registers.
+        For shared loops, more blocks hide more latency.  Claims would conflict more often;
+        asynchronous execution and 64-bit reductions need the registers.
         """
         if self.group_plans and not self.unit.fused:
             return MOST
@@ -368,7 +366,7 @@ class _Planner:
         if not sweeps:
             return MANY
         if any(g.tiled for g in self.unit.graphs):
-            return FEW  # by their shared memory
+            return FEW  # limited by shared memory
         loads = [
             n.type
             for s in self.shared.values()
@@ -379,7 +377,7 @@ class _Planner:
         return FEW if any(isinstance(t, Scalar) and t.bits > 32 for t in loads) else SOME
 
     def _totals(self) -> dict[int, Total]:
-        """The places to which all items add, without using the old value, by id of an atomic."""
+        """The places that all items add to without using the old value, by id of an atomic."""
         if self.unit.checked:
             return {}
         found: dict[int, Total] = {}
@@ -401,7 +399,7 @@ class _Planner:
         on = ir.find(self.unit.blocks, ir.Foreach)
         main = text(f.body)
         if f.name in self.shared and all(s.balance != "thread" for s in on if s.kernel == f.name):
-            # several threads run the parts of the kernel instead
+            # several threads execute the parts of the kernel instead
             main = replace(main, single_threaded=True, prefetches=_prefetches(f.body))
         commit = abort = None
         if isinstance(f, ir.Kernel) and f.commit is not None:
@@ -429,9 +427,9 @@ class _Planner:
     ) -> BodyPlan:  # fmt: skip
         """The plan of a text with the statements ``body``.
 
-        ``live`` are locals that are members of a struct that the text takes, ``hidden`` are its
-        parameters.  ``nodes`` are the nodes that it prints, if these are not all of ``body``.
-        ``split`` is a shared search in ``body``: the text has only the statements that follow it.
+        ``live`` are the locals that are members of a struct parameter, ``hidden`` are the other
+        parameters.  ``nodes`` are the nodes that it prints, if not all of ``body``.  ``split`` is
+        a shared search in ``body``: the text has only the statements after it.
         """
         mine, ahead = named(body) - {*live, *hidden}, self.ahead.get(f.name)
         beside = [o for name in self.concurrent.get(f.name, ()) for o in self.reached[name]]
@@ -464,7 +462,7 @@ class _Planner:
         )
 
     def _uniform(self) -> BodyPlan:
-        """No place is stable between steps."""
+        """The plan of expressions between steps, in which no place is stable."""
         alone = [s for b in self.unit.blocks for s in b.steps if isinstance(s, ir.OneThread)]
         live = frozenset(n for n, _ in self.unit.state)
         return self._printed([s.body for s in alone], unstable=self.changed, live=live)
@@ -487,10 +485,10 @@ class _Planner:
         return BodyPlan(groups=found, searches=searches, live=live, **more)
 
     def _total(self, place: Total) -> str:
-        """What adds to a place, to whose partial sum if it has one; empty: an atomic."""
+        """The function that adds to the partial sum of a place; empty if it has none."""
         if place[-1].kind != "f":
-            which = str(self.totals.index(place)) if place in self.totals else "MOST_TOTALS"
-            return f"add_for_all<{which}>"
+            index = str(self.totals.index(place)) if place in self.totals else "MOST_TOTALS"
+            return f"add_for_all<{index}>"
         if place not in self.float_totals:
             return ""
         return f"add_float_for_all<{self.float_totals.index(place)}, {len(self.float_totals)}>"
@@ -504,8 +502,8 @@ class _Planner:
         def uses(n: ir.Node) -> bool:
             match n:
                 case ir.Call():
-                    leaves = self.unit.checked and id(n) not in returned
-                    return leaves or known[n.func].takes_item
+                    may_end = self.unit.checked and id(n) not in returned
+                    return may_end or known[n.func].takes_item
                 case ir.Raised() | ir.FlagSet() | ir.Lock():
                     return self.unit.fused or self._is_site(n)
                 case ir.Atomic():
@@ -557,7 +555,7 @@ class _Planner:
         ends = s.prologue[-1] is not s.loop
         test = ir.Return(value=s.test, pos=s.loop.pos)
         given = bound(s.loop)
-        # variables that only the test names are not declared in the epilogue
+        # variables that only the test uses are not declared in the epilogue
         apart = named((test,)) - named((*s.then, *s.tail)) - {*given}
         return Searching(
             search=s,
@@ -574,7 +572,7 @@ class _Planner:
     # --- steps -----------------------------------------------------------------------------------
 
     def _below(self, step: object) -> list[ir.Node]:
-        """All nodes of a step, its kernel and filter, and the functions that these call."""
+        """The nodes of a step, its kernel and filter, and the functions that these call."""
         roots = [n.func for n in ir.find(step, ir.Call)]
         if isinstance(step, ir.Foreach):
             where = self.kernels[step.kernel].where
@@ -582,13 +580,13 @@ class _Planner:
         return list(ir.walk((step, tuple(f for r in roots for f in self.reached[r]))))
 
     def _sizes(self, s: StepPlan) -> tuple[str, ...]:
-        """The collections that a step resizes, messages to be sent aside."""
+        """The collections that a step resizes, except those of messages to be sent."""
         sent = {n.outbox for n in self.nodes if isinstance(n, ir.Deliver)}
         lists = (x for x in s.resized if self.stores[x].kind == "collection")
         return tuple(x for x in lists if x not in sent)
 
     def _deliveries(self, found: Mapping[int, StepPlan]) -> dict[int, StepPlan]:
-        """Deliveries of messages, the steps that send them, and those that execute them."""
+        """Link deliveries of messages with the steps that send and that execute these."""
         changed: dict[int, StepPlan] = {}
         order = sorted(found)
         for i, k in enumerate(order):
@@ -634,11 +632,22 @@ class _Planner:
         return BlockPlan(
             node=block,
             steps=tuple(found.values()),
-            reads_memory=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(block.cond)),
+            reads_memory=self._reads_memory(block.cond),
             swapped=bool((_stores(ir.walk(uniform)) | domains) & self.swapped),
             permutations=tuple(permutations.index(p) if p in permutations else 0 for p in after),
             resumes=max(can_resume, default=-1),
         )
+
+    def _reads_memory(self, x: ir.Node | None) -> bool:
+        """Whether expressions read memory that steps may write, or call functions."""
+        return any(
+            isinstance(n, ir.Call)
+            or (n.varies and not (isinstance(n, ir.Load) and self._is_constant(n.place)))
+            for n in ir.walk(x)
+        )
+
+    def _is_constant(self, place: ir.Place) -> bool:
+        return (place.slot, place.column) not in self.changed
 
     def _step(
         self, block: int, number: int, s: ir.Node, clears: Sequence[str],
@@ -657,7 +666,7 @@ class _Planner:
             rebuilds=self._rebuilds(nodes),
             stores=frozenset(_stores(ir.walk(s))),
             assigned=frozenset(ir.bound(ir.walk(s)) if isinstance(s, ir.OneThread) else ()),
-            reads_memory=any(n.varies or isinstance(n, ir.Call) for n in ir.walk(s)),
+            reads_memory=self._reads_memory(s),
         )
         if not isinstance(s, ir.Foreach):
             return found
@@ -692,7 +701,7 @@ class _Planner:
 
 
 def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:
-    """The section ``k``; the barrier after the last one serves all."""
+    """The section ``k``; the last one has the actions of all sections at their barrier."""
     s = steps[k]
     if not s.meets:
         return s
@@ -707,9 +716,9 @@ def _with_sections(steps: Mapping[int, StepPlan], k: int) -> StepPlan:
 
 
 def _prefetches(body: ir.Body) -> dict[int, tuple[str, str]]:
-    """By id, the additions of points whose adjacency rows will soon be read, out of order.
+    """By id, the additions of points whose adjacency bounds are prefetched for a later step.
 
-    These are of the graph and direction of the edge loop before, if it has one direction.
+    Graph and direction are those of the preceding edge loop, if it has one direction.
     """
     found: dict[int, tuple[str, str]] = {}
     loop: ir.ForEdges | None = None
@@ -724,7 +733,7 @@ def _prefetches(body: ir.Body) -> dict[int, tuple[str, str]]:
 
 
 def total_place(e: ir.Node, rows: Mapping[str, ir.Const]) -> Total | None:
-    """The place of a number that is the same for all items and to which an atomic adds."""
+    """The place that an atomic adds to, if it is a number and the same for all items."""
     if not (isinstance(e, ir.Atomic) and e.op == "add" and e.flag is None):
         return None
     p = e.place
@@ -738,7 +747,7 @@ def total_place(e: ir.Node, rows: Mapping[str, ir.Const]) -> Total | None:
 
 
 def _live(k: ir.Kernel) -> tuple[str, ...]:
-    """The locals that live from gather to commit, those with the claimed rows among them."""
+    """The locals that are live from gather to commit, including those with the claimed rows."""
     claims = ir.find(k, ir.Claim)
     params = {n for n, _ in k.params}
     found = dict.fromkeys((*k.live, *sorted(ir.used(claims))))
@@ -746,7 +755,7 @@ def _live(k: ir.Kernel) -> tuple[str, ...]:
 
 
 def _stores(nodes: Iterable[ir.Node]) -> set[str]:
-    """The stores whose fields of the argument block a text names."""
+    """The stores whose fields in the argument block a text uses."""
     found = [n for n in nodes if n.arguments in NAMES_STORE]
     found = [n for n in found if not (isinstance(n, ir.Need) and n.local)]
     return {n.slot for n in found}  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The kernel over messages that the owner of a row executes for a slice, see `slices`."""
+"""Receiver kernels: the owner of a row executes a slice (see `slices`) for each message."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from morph.compiler.passes.ownership import Ownership, bare, global_id
 from morph.language.errors import reject
 from morph.language.types import BOOL, I32, Column, Handle, Scalar, Store, Type, Vector
 
-CARRIED = (  # expressions that are computed by the sender
+CARRIED = (  # expressions that the sender evaluates
     ir.Const, ir.Var, ir.Unary, ir.Binary, ir.Compare, ir.Logic, ir.Select, ir.Cast, ir.Builtin,
     ir.Load, ir.Place, ir.Field, ir.Degree, ir.Item, ir.Call,
 )  # fmt: skip
 
 
 class Receiver:
-    """Writes the statements of a slice as those of a kernel over messages.
+    """Rewrites the statements of a slice as the body of a kernel over messages.
 
     Parameters
     ----------
     rows : Ownership
     kernel : Kernel
-        Of the sender.
+        The kernel of the sender.
     locals : dict of str to Type
-        Its locals.
+        The locals of ``kernel``.
     is_uniform : callable
         Whether an expression has one value for all items.
     body : tuple of Stmt
         The slice.
     key : Expr
-        What it changes the row of.
+        The row that the slice changes, see `Ownership.name`.
     target : Handle
     """
 
@@ -61,7 +61,7 @@ class Receiver:
         return Store(slot, "collection", (Column("item", I32, 0, table, 4), *self.columns))
 
     def body(self) -> ir.Body:
-        """The statements, with the values of the message ``entry``."""
+        """The statements, with values loaded from the message ``entry``."""
 
         def load(n: ir.Node) -> Any:
             if not isinstance(n, ir.Place) or n.slot:
@@ -73,7 +73,7 @@ class Receiver:
             pos=self.pos,
         )  # fmt: skip
         value: ir.Expr = ir.Load(place=item, type=item.type, pos=self.pos)
-        if not self.columns:  # then an item of the collection is the row
+        if not self.columns:  # then the item of the collection is the row itself
             value = ir.Var(name="entry_", type=item.type, pos=self.pos)
         first = ir.Assign(name=self.target.name, value=value, pos=self.pos)
         return (first, *ir.rewritten(self._body, load))
@@ -82,7 +82,7 @@ class Receiver:
         return ir.Var(name="entry_", type=Handle(self.slot), pos=self.pos)
 
     def _received(self, n: ir.Node) -> Any:
-        """What the owner evaluates in place of a node; None if parts of it are carried."""
+        """The owner's expression for a node; None if the message has values of its operands."""
         if not isinstance(n, ir.Expr) or n.effect:
             return None
         if self.rows.partitioned(n.type) and self.rows.name(n, self.f) == self.key:
@@ -97,7 +97,7 @@ class Receiver:
         return None if self.is_local(n) else self._carried(n)
 
     def is_local(self, x: object) -> bool:
-        """Whether an expression depends on the owner's row, or on what the slice computes."""
+        """Whether an expression depends on the owner's row, or on results of the slice."""
         for n in ir.walk(x):
             if isinstance(n, ir.Var) and n.name in self.made:
                 return True
@@ -139,7 +139,7 @@ class Receiver:
         return ir.Select(cond=cond, x=none, y=row, type=t, pos=x.pos)
 
     def _is_safe(self, x: object) -> bool:
-        """Whether the sender may evaluate an expression that the slice may not need."""
+        """Whether the sender may evaluate an expression speculatively."""
         for n in ir.walk(x):
             if not isinstance(n, CARRIED):
                 return False
@@ -166,7 +166,7 @@ def refuse_value(x: ir.Expr) -> NoReturn:
 
 
 def assigned(body: object) -> set[str]:
-    """The locals that statements give a value, or change in place."""
+    """The locals that statements assign, or change in place."""
     kinds = (ir.SetItem, ir.SetField, ir.LocalAdd, ir.LocalPop, ir.LocalClear)
     nodes = list(ir.walk(body))
     return ir.bound(nodes) | ir.used(n for n in nodes if isinstance(n, kinds))

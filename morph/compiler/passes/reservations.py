@@ -1,11 +1,11 @@
-"""Where an item reserves capacity for what it will allocate, and how much.
+"""Placement of capacity reservations in kernels, and upper bounds of the allocations of an item.
 
-An item whose allocation fails must have changed nothing.  So before its first change of shared
-state an item reserves an upper bound of everything that it may allocate from there on: each
-allocation counts once, of two branches the larger, the body of a loop times its iterations.  Unused
-capacity is given back when the item ends.  A bound that is not known at that point is an error at
-the line, unless the kernel gives a limit (`ir.Limit`).  Then the limit is reserved, and each
-allocation is preceded by a test of what is left of it.
+An item whose allocation fails must have changed nothing.  Before its first change of shared state
+an item therefore reserves an upper bound of all its later allocations: the sum over statements,
+the maximum of two branches, the body of a loop times its iterations.  The item returns unused
+capacity when it ends.  A bound that is unknown at that point is an error at the line of the
+allocation, unless the kernel gives a limit (`ir.Limit`).  Then the item reserves the limit, and
+tests the remaining capacity before each allocation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from morph.language.position import Pos
 from morph.language.types import BOOL, I64, Handle, Local, Rows, Scalar, Store, Vector
 
 Counted = tuple[str, bool]  # a slot or local collection, and whether it is local
-Bounds = dict[Counted, ir.Expr]  # the most that is allocated in each
+Bounds = dict[Counted, ir.Expr]  # upper bounds of allocations
 Limits = dict[Counted, ir.Limit]  # given by the kernel
 
 
@@ -45,7 +45,7 @@ def place_reservations(
 
 
 class _Reservations:
-    """A kernel, and what it and the functions that it calls change."""
+    """A kernel, and the columns and stores that it and the called functions change."""
 
     def __init__(self, kernel: ir.Kernel, stores: Mapping[str, Store], effects: Effects) -> None:
         self.kernel, self.stores, self.effects = kernel, stores, effects
@@ -56,7 +56,7 @@ class _Reservations:
         self.written, self.grown = ir.columns(nodes, "writes"), ir.slots(nodes, "allocates")
 
     def placed(self, body: ir.Body) -> ir.Body:
-        """Reserve before the first change, as deep as the ifs allow."""
+        """Reserve before the first change, within branches if all changes are in these."""
         changes, before = self.effects.changes_shared, self.limits
         first = next((i for i, s in enumerate(body) if changes(s)), len(body))
         head, tail = body[:first], body[first:]
@@ -86,7 +86,7 @@ class _Reservations:
     # --- limits ----------------------------------------------------------------------------------
 
     def _reserved(self) -> Bounds:
-        """What is reserved by the limits: of a local collection, what it may still gain."""
+        """The reservations of the limits; for a local collection, the limit minus its size."""
         bounds: Bounds = {}
         for (name, local), s in self.limits.items():
             x: ir.Expr = s.count
@@ -133,7 +133,7 @@ class _Reservations:
         return [*made, spent, _exceeds(_int(-1, pos), most, limit, pos)]
 
     def _refuse_calls(self, s: ir.Stmt) -> None:
-        """Refuse a call that allocates where there is a limit, which only the kernel knows."""
+        """Refuse a call that allocates in a store with a limit, as the function cannot test it."""
         for call in ir.find(tuple(ir.operands(s)), ir.Call):
             func = self.effects.funcs[call.func]
             slots = ir.slots(self.effects.reached(func), "allocates")
@@ -145,7 +145,7 @@ class _Reservations:
 
 
 def _definitions(node: object) -> dict[str, list[ir.Expr | None]]:
-    """What each local is assigned below; None for a value that is no expression."""
+    """The values assigned to each local in a tree; None for a value without an expression."""
     values: dict[str, list[ir.Expr | None]] = defaultdict(list)
     for n in ir.walk(node):
         if isinstance(n, ir.SetItem | ir.SetField | ir.LocalAdd | ir.LocalPop | ir.LocalClear):
@@ -156,10 +156,10 @@ def _definitions(node: object) -> dict[str, list[ir.Expr | None]]:
 
 
 class _Region:
-    """The most that a region can allocate, as expressions that are known where it begins.
+    """Upper bounds of the allocations of a region, as expressions that are valid at its begin.
 
-    A called function is a region of its own, whose ``outer`` is the caller's, and whose parameters
-    stand for the caller's ``args``.
+    A called function is a nested region: ``outer`` is the region of the caller, and ``args`` are
+    the arguments for its parameters.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class _Region:
     # --- statements ------------------------------------------------------------------------------
 
     def body(self, body: ir.Body) -> Bounds:
-        """The bounds of statements run one after another."""
+        """The bounds of a sequence of statements."""
         total: Bounds = {}
         for s in body:
             for k, v in self.stmt(s).items():
@@ -212,7 +212,7 @@ class _Region:
         return {}
 
     def iterations(self, s: ir.ForRange | ir.ForEdges | ir.ForRows | ir.ForItems) -> ir.Expr:
-        """How often a loop runs at most."""
+        """An upper bound of the iterations of a loop."""
         pos = s.pos
         match s:
             case ir.ForRange():
@@ -232,7 +232,7 @@ class _Region:
         return self.known(ir.LocalSize(x=s.x, type=I64, pos=pos), pos)
 
     def effect(self, x: ir.Expr) -> Bounds:
-        """The bounds of an expression that stands alone."""
+        """The bounds of an expression statement."""
         only, limits = self.facts.only, self.facts.limits
         match x:
             case ir.Call():
@@ -254,7 +254,7 @@ class _Region:
         func = self.facts.effects.funcs[x.func]
         inner = _Region(self.facts, func, func.body, self, x.args)
         bounds = inner.body(func.body)
-        for name, t in func.locals:  # its own local collections have a fixed capacity
+        for name, t in func.locals:  # local collections of a function have a fixed capacity
             count = bounds.pop((inner.key(name), True), None)
             if count is not None and isinstance(t, Local):
                 if not isinstance(count, ir.Const) or count.value > t.capacity:
@@ -270,7 +270,7 @@ class _Region:
         return name if self.outer is None else f"{self.func.name}:{name}"
 
     def owner(self, name: str) -> tuple[_Region, str]:
-        """Where a local collection was made, and its name there."""
+        """The region that declares a local collection, and its name there."""
         arg = self.args.get(name)
         if self.outer is None or arg is None:
             return self, name
@@ -280,7 +280,7 @@ class _Region:
     # --- values ----------------------------------------------------------------------------------
 
     def known(self, x: ir.Expr, pos: Pos, exact: bool = False) -> ir.Expr:
-        """The value of ``x``, or (unless ``exact``) a bound above it, where the region begins."""
+        """The value of ``x``, or (unless ``exact``) an upper bound, at the begin of the region."""
         match x:
             case ir.Const():
                 return x
@@ -312,7 +312,7 @@ class _Region:
         return self.guarded(x, f"{x.graph}.points", x.point) if isinstance(x, ir.Degree) else x
 
     def variable(self, x: ir.Var, pos: Pos, exact: bool) -> ir.Expr:
-        """A variable: as it is if the region leaves it alone, else through its one definition."""
+        """A variable: itself if the region does not assign it, else by its single definition."""
         if x.name not in self.assigned:
             if x.name in self.args:
                 assert self.outer is not None
@@ -324,7 +324,7 @@ class _Region:
         self.unknown(pos)
 
     def size(self, v: ir.Var, pos: Pos, exact: bool) -> ir.Expr:
-        """The number of new rows, or the most that a local collection holds in the region."""
+        """The number of new rows, or the maximum size of a local collection in the region."""
         if isinstance(v.type, Rows):
             made = self.definitions.get(v.name, [])
             if len(made) == 1 and isinstance(made[0], ir.NewRows):
@@ -344,7 +344,7 @@ class _Region:
         return size if growth is None else _fold("+", size, growth)
 
     def growth(self, name: str, pos: Pos) -> ir.Expr | None:
-        """How many values the region adds to a local collection."""
+        """The number of values that the region adds to a local collection."""
         if name in self.growing:
             problem = "grows in a loop over itself: how much is not known beforehand"
             hint = "bound the loop by something that does not grow"
@@ -367,7 +367,7 @@ class _Region:
         return False
 
     def unknown(self, pos: Pos) -> NoReturn:
-        """Reject: the bound depends on what the region itself computes."""
+        """Reject: the bound depends on a value that the region computes."""
         reject(
             "how many rows this allocates is not known before the item's first change",
             pos,
@@ -377,7 +377,7 @@ class _Region:
     # --- reads that may be invalid where the region begins ---------------------------------------
 
     def indexed(self, x: ir.Load) -> ir.Expr:
-        """A load whose index is checked: the program may use it under a condition only."""
+        """A load with a bounds check, as the program may evaluate it under a condition only."""
         p = x.place
         if p.index is None or isinstance(p.index, ir.Const):
             return x
@@ -386,7 +386,7 @@ class _Region:
         return _if(_in_range(p.index, _int(column.size, x.pos)), x)
 
     def computed(self, row: ir.Expr, seen: frozenset[str] = frozenset()) -> bool:
-        """Whether a row may have any number; one of a `Ref` column or a loop exists, or is None."""
+        """Whether a row's number may be invalid; `Ref` columns and loops give rows or None."""
         match row:
             case ir.Var():
                 made = self.definitions.get(row.name, []) if row.name not in seen else []
@@ -397,7 +397,7 @@ class _Region:
         return not isinstance(row, ir.Load | ir.Const)
 
     def guarded(self, x: ir.Expr, slot: str, row: ir.Expr) -> ir.Expr:
-        """A read of a row that may not exist where the region begins: then it is not used."""
+        """A read that is skipped if the row does not exist at the begin of the region."""
         item = self.facts.kernel.params[0][0]
         if isinstance(row, ir.Var) and row.name == item:
             return x
@@ -410,13 +410,13 @@ class _Region:
 
 
 def _exceeds(x: ir.Expr, most: ir.Expr, limit: ir.Limit, pos: Pos) -> ir.If:
-    """The end of the item unless ``x`` is below ``most``."""
+    """A statement that ends the item unless ``x`` is below ``most``."""
     cond = ir.Compare(op=">=", x=x, y=most, type=BOOL, pos=pos)
     return ir.If(cond=cond, then=(ir.Exceed(slot=limit.slot, pos=pos),), orelse=(), pos=pos)
 
 
 def _operands(x: ir.Expr, exact: bool) -> dict[str, bool] | None:
-    """The fields to bound for a bound of ``x``, and whether exactly; None if there is no bound."""
+    """The operands whose bounds give a bound of ``x``, and whether exact; None: no bound."""
     match x:
         case ir.Binary(op="+"):
             return {"x": exact, "y": exact}
@@ -438,7 +438,7 @@ def _operands(x: ir.Expr, exact: bool) -> dict[str, bool] | None:
 
 
 def _if(cond: ir.Expr, x: ir.Expr) -> ir.Expr:
-    """The value of ``x`` under a condition, else zero or None."""
+    """``x`` if a condition holds, else zero or None."""
     if not isinstance(x.type, Scalar | Handle):
         return x
     least = ir.Const(value=-1 if isinstance(x.type, Handle) else 0, type=x.type, pos=x.pos)
@@ -456,7 +456,7 @@ def _int(n: int, pos: Pos) -> ir.Expr:
 
 
 def _fold(op: str, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-    """``x op y``, computed now if both are constants."""
+    """``x op y``, folded if both are constants."""
     if isinstance(y, ir.Const) and (op, y.value) in (("-", 0), ("*", 1)):
         return x
     if isinstance(x, ir.Const) and isinstance(y, ir.Const):

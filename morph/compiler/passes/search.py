@@ -1,11 +1,11 @@
 """Searches: loops over edges that end at the first edge that passes a test.
 
 ``for t in p.outnbrs: if t.seen: ...; break`` tests one edge after another.  The test has no side
-effect, so a GPU's thread may test several edges at once: their loads are then in flight together.
+effect, so a GPU's thread may test several edges at once, with overlapping loads.
 
 If the search is the last loop of a kernel, and the step has ``balance="warp"`` or ``"grid"``, the
 threads of a GPU's warp share long searches: the kernel becomes a *prologue*, the *test*, and an
-*epilogue*, which gets the first edge that passes; see kernels/schedule/search.h.  Otherwise, and on
+*epilogue* for the first edge that passes; see kernels/schedule/search.h.  Otherwise, and on
 a CPU, the kernel is not split: where searches end soon, the split costs more than it saves.
 """
 
@@ -26,14 +26,14 @@ PURE = (
 
 
 def condition(s: ir.ForEdges) -> ir.If | None:
-    """The test of a search: the ``if`` that is the whole body of a loop and ends in ``break``."""
+    """The test of a search: the ``if`` that forms the body of a loop and ends in ``break``."""
     plain = not s.reverse and s.skip is None and s.start is None and s.direction != "all"
     if not plain or len(s.body) != 1 or not isinstance(test := s.body[0], ir.If):
         return None
     ends = bool(test.then) and isinstance(test.then[-1], ir.Break) and not test.orelse
     nodes = list(ir.walk(test.cond))
     places = [n for n in nodes if isinstance(n, ir.Place)]
-    rows = [n.row for n in places]  # exist for every edge, so speculative tests are safe
+    rows = [n.row for n in places]  # they exist for each edge, so speculative tests are safe
     reads = any(isinstance(r, ir.Var) and r.name in (s.edge, s.var) for r in rows)
     pure = all(isinstance(n, PURE) for n in nodes) and all(isinstance(r, ir.Var) for r in rows)
     # another edge's value may be out of range as an index

@@ -1,10 +1,11 @@
-"""Changes at the other end of an edge, whose row may be a mirror: combined, or sent to the owner.
+"""Changes at the other end of an edge, whose row may be a mirror: combined or sent to the owner.
 
 An atomic whose result is not used changes the mirror, and the mirrors are combined with the owner's
-value after the step.  Any other change is cut out of the kernel together with the statements that
-depend on it (a *slice*).  For own rows the slice is executed where it stands.  For a mirror the
-values that it uses are sent in a message, and a kernel over messages, the slice, is executed by the
-owner.  Later statements of the item may not read what it changes, unless the mirror shows that.
+value after the step.  Any other change forms a *slice* with the statements that depend on it.  For
+an owned row, the kernel executes the slice in place.  For a mirror, the kernel sends a message with
+the values that the slice uses, and the owner executes the slice in a kernel over messages.  Later
+statements of the item may not read a column that the slice changes, unless the sender has written
+the same value to the mirror.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.liveness import read_first
-from morph.compiler.passes.ownership import ENDS, Ownership, bare
+from morph.compiler.passes.ownership import ENDS, Ownership, bare, widened
 from morph.compiler.passes.receivers import Receiver, assigned, refuse_value
+from morph.compiler.passes.replicated import COMBINED
+from morph.compiler.passes.uniform import Uniform
 from morph.language.errors import reject
 from morph.language.position import Pos
 from morph.language.types import (
@@ -35,7 +38,6 @@ from morph.language.types import (
     Type,
 )
 
-COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
 HINT = "keep what the item itself changes, and what it computes for later, out of these statements"
 
 
@@ -46,12 +48,12 @@ class Slice:
     Attributes
     ----------
     store : Store
-        The collection of messages: the row in ``item``, and the values that the statements use.
+        The collection of messages: the row (``item``), and the values that the statements use.
     body : tuple of Stmt
-        The statements, in terms of ``entry``, a message.
+        The statements, with values loaded from ``entry``, a message.
     locals : dict of str to Type
     locks : bool
-        Own rows are sent, too, since rows are locked: once in all of the step.
+        Whether owned rows are sent, too: a lock is acquired once in the whole step.
     """
 
     store: Store
@@ -68,10 +70,12 @@ class Sent:
     Attributes
     ----------
     columns : dict of (slot, column) to bool
-        What the slice changes unseen by the sender; whether this could write it to the mirror.
+        Changed columns that the mirror does not have after sending; whether the sender can write
+        them to the mirror.
     locks : bool
-        Own rows are changed later, too.
+        Whether owned rows are changed by messages, too.
     after : tuple of Node
+        The slice, and the statements after it.
     """
 
     columns: dict[tuple[str, str], bool]
@@ -81,25 +85,26 @@ class Sent:
 
 @dataclass
 class Cutter:
-    """Cuts the changes at other ends out of a kernel, whose ids are global and calls inlined."""
+    """Extracts changes at other ends from a kernel with global ids and inlined calls."""
 
     rows: Ownership
     kernel: ir.Kernel
     owned: dict[str, str]  # by table, the scalar with the number of own rows
     taken: set[str]  # names of slots
+    uniform: Uniform
     combines: dict[tuple[str, str], str] = field(default_factory=dict)
     spreads: set[tuple[str, str]] = field(default_factory=set)
     bounds: dict[tuple[str, str], str] = field(default_factory=dict)  # see `Partitioning.bounds`
     slices: list[Slice] = field(default_factory=list)
     by_owner: set[int] = field(default_factory=set)  # `id` of nodes that the owner executes
     sent: list[Sent] = field(default_factory=list)
-    shown: set[tuple[str, str]] = field(default_factory=set)  # that senders write to mirrors, too
+    copied: set[tuple[str, str]] = field(default_factory=set)  # senders write them to mirrors, too
     mirrored: set[tuple[str, str]] = field(default_factory=set)  # that senders change at mirrors
     locals: dict[str, Type] = field(init=False)
 
     def __post_init__(self) -> None:
         self.locals = dict(self.kernel.locals)
-        self.uniform = {n for n, _ in self.kernel.params[1:]}
+        self.written: dict[tuple[str, str], Any] = {}  # what is written to a column of other ends
         funcs = [f for f in self.rows.funcs.values() if f.name != self.kernel.name]
         nodes = list(ir.walk((self.kernel.body, *funcs)))
         self.ops: dict[tuple[str, str], set[str]] = defaultdict(set)  # of all changes, by column
@@ -119,7 +124,7 @@ class Cutter:
                 if used:
                     self.needed.add(self._column(n))
                 if COMBINED.get(how) == "add" and (used or n.flag):
-                    how = ""  # the value of an accumulator is not that of the row
+                    how = ""  # a mirror that accumulates does not have the row's value
                 self.remote_ops[self._column(n)].add(COMBINED.get(how, ""))
         self.read = {
             (n.place.slot, n.place.column)
@@ -133,12 +138,13 @@ class Cutter:
         before = dict(self.locals), set(self.taken), set(self.spreads)
         body = self._body((), self.kernel.body)
         while True:
-            again = self._read_by_owner & self.combines.keys()  # these become messages, too
-            unseen = set() if again else self._unseen()
-            if not again and not unseen:
+            # combined columns that the owner reads are changed by messages instead
+            read = self._read_by_owner & self.combines.keys()
+            unseen = set() if read else self._unseen()
+            if not read and not unseen:
                 break
-            self.needed |= again
-            self.shown |= unseen
+            self.needed |= read
+            self.copied |= unseen
             self.locals, self.taken, self.spreads = dict(before[0]), set(before[1]), set(before[2])
             self.combines, self.slices, self.by_owner, self.sent = {}, [], set(), []
             self.bounds, self.mirrored = {}, set()
@@ -151,10 +157,10 @@ class Cutter:
             reject(problem, locks[1].pos, "use single(t.column) of a column of i32")
         return replace(self.kernel, body=body, locals=tuple(self.locals.items()))
 
-    # --- where a slice begins and ends -----------------------------------------------------------
+    # --- extent of a slice -----------------------------------------------------------------------
 
     def _body(self, after: ir.Body, body: ir.Body) -> ir.Body:
-        """Statements; those ``after`` them may be executed later."""
+        """Statements without changes at other ends; ``after``: the statements that follow."""
         done: list[ir.Stmt] = []
         i = 0
         while i < len(body):
@@ -183,7 +189,7 @@ class Cutter:
         return tuple(done)
 
     def _is_entered(self, s: ir.If, rest: ir.Body) -> bool:
-        """Whether the condition of a branch is evaluated by the sender, and slices are in it."""
+        """Whether the sender evaluates the condition of a branch, and slices lie in the branch."""
         combined = all(self._is_combinable(n) for n, _ in self._remote(s))
         if assigned((s.then, s.orelse)) & read_first(rest) and not combined:
             return False
@@ -192,10 +198,11 @@ class Cutter:
         return combined and not s.orelse and self._stays_false(s.cond)
 
     def _early_test(self, s: ir.Stmt, test: ir.Stmt) -> ir.If | None:
-        """The test ``x >= u`` that follows ``x = atomic_min(t.c, u)``, as one to precede it.
+        """The test ``x >= u`` after ``x = atomic_min(t.c, u)``, as a test of ``t.c`` before it.
 
-        If all changes of the column in the step are this one, with one ``u`` for all items, then
-        the row has its value of before the step, or ``u``: both give the same, at a mirror, too.
+        If this is the only change of the column in the step, with the same ``u`` for all items,
+        the row has either its value before the step or ``u``; the test gives the same result for
+        both, also at a mirror.
         """
         match s, test:
             case (
@@ -206,7 +213,7 @@ class Cutter:
             case _:
                 return None
         op, x = ">=" if how == "min" else "<=", ir.Var(name=name, type=a.type, pos=a.pos)
-        if (op, bare(x), bare(_widened(u))) not in _same(c) or not self._is_only_change(a):
+        if (op, bare(x), bare(widened(u))) not in _same(c) or not self._is_only_change(a):
             return None
         nodes, made = list(ir.walk(then)), assigned(then)
         if any(isinstance(n, ir.Call) or self._touches(n, column) for n in nodes):
@@ -218,7 +225,7 @@ class Cutter:
 
     def _is_only_change(self, a: ir.Atomic) -> bool:
         """Whether a column changes in no other way, and by the same value for all items."""
-        offered = bare(_widened(a.args[0]))
+        offered = bare(widened(a.args[0]))
         changes = [
             (n, f.name)
             for f in self.rows.funcs.values()
@@ -227,7 +234,7 @@ class Cutter:
         ]
         return self._is_uniform(a.args[0]) and all(
             isinstance(n, ir.Atomic)
-            and (f, n.op, bare(_widened(n.args[0]))) == (self.kernel.name, a.op, offered)
+            and (f, n.op, bare(widened(n.args[0]))) == (self.kernel.name, a.op, offered)
             for n, f in changes
         )
 
@@ -236,7 +243,7 @@ class Cutter:
         return (isinstance(n, ir.Load) or n.writes) and self._column(n) == column
 
     def _end(self, body: ir.Body, first: int) -> int:
-        """The end of a slice before whose statement ``first`` all belong to it."""
+        """The end of a slice that contains the statements before ``first``."""
         last = first
         while True:
             made = assigned(body[first - 1 : last])
@@ -246,9 +253,9 @@ class Cutter:
             last = here[-1] + 1
 
     def _is_in_order(self, body: ir.Body, s: ir.Stmt) -> bool:
-        """Whether the owner executes a statement together with those of a slice before it.
+        """Whether a statement extends the preceding slice, so that the owner executes it in order.
 
-        Otherwise the slices of all items come before it, those of other edges to the row, too.
+        Otherwise the owner executes the slices of all items, for all edges to the row, before it.
         """
         name, columns = self.kernel.name, list[set[tuple[str, str]]]()
         changed = [row for n in ir.walk(s) if (row := self.rows.changed_row(n)) is not None]
@@ -269,10 +276,10 @@ class Cutter:
         column = self._column(n)
         how, ops = COMBINED.get(n.op), self.remote_ops[column]
         if column in self.needed:
-            return False  # what is combined is known to the owner before it executes messages
+            return False  # mirrors are combined before messages are executed
         if how == "add":
             return ops == {how} and column not in self.read
-        # a mirror's old value is none that was offered, if the owner's has become worse
+        # a mirror's stale value must not be combined if the owner's value was changed otherwise
         return how is not None and ops == {how} and self.names[column] == {how}
 
     def _is_combined(self, s: ir.Stmt) -> bool:
@@ -286,10 +293,10 @@ class Cutter:
             self.bounds[column] = how
         return s  # type: ignore[no-any-return]
 
-    # --- what an item sees of its own changes ----------------------------------------------------
+    # --- reads by an item after its own changes --------------------------------------------------
 
     def _unseen(self) -> set[tuple[str, str]]:
-        """The columns whose changes items read, and which the sender can write to mirrors."""
+        """Changed columns that the item reads later; refuse those that a sender cannot copy."""
         found = set()
         for s in self.sent:
             for n, column in self._read_by_sender(s):
@@ -303,7 +310,7 @@ class Cutter:
         return found
 
     def _read_by_sender(self, sent: Sent) -> Iterator[tuple[Any, tuple[str, str]]]:
-        """The loads after a slice that the owner does not evaluate, and their columns."""
+        """The loads by the sender after a slice, and their columns."""
         for n in ir.walk(sent.after):
             if id(n) in self.by_owner:
                 continue
@@ -318,7 +325,7 @@ class Cutter:
     # --- a slice ---------------------------------------------------------------------------------
 
     def _sent(self, body: ir.Body, after: ir.Body) -> ir.Body:
-        """The statements of a slice for own rows, and the message for others."""
+        """The slice for owned rows, and the message for other rows."""
         name, pos = self.kernel.name, body[0].pos
         changes = self._remote(body)
         keys = {self.rows.name(row, name) for _, row in changes}
@@ -347,8 +354,8 @@ class Cutter:
             if isinstance(x, ir.Write) and not receiver.is_local((x.value, x.place.index))
         ]  # fmt: skip
         if not found.locks:
-            send = (*(x for x in writes if self._column(x) in self.shown), *send)
-        self._note_sent(body, after, send, [] if found.locks else writes)
+            send = (*(x for x in writes if self._column(x) in self.copied), *send)
+        self._record_sent(body, after, send, [] if found.locks else writes)
         if found.locks:
             return send
         number = ir.Cast(x=target, type=I64, pos=pos)
@@ -356,16 +363,16 @@ class Cutter:
         cond = ir.Compare(op="<", x=number, y=limit, type=BOOL, pos=pos)
         return (ir.If(cond=cond, then=body, orelse=send, pos=pos),)
 
-    def _note_sent(
+    def _record_sent(
         self, body: ir.Body, after: ir.Body, send: ir.Body, writes: list[ir.Write]
     ) -> None:
-        """Note what a slice changes unseen by the sender, who executes ``send``."""
+        """Record the columns that a slice changes and that ``send`` does not copy to mirrors."""
         changes = [n for n in ir.walk(body) if n.writes]
         count = Counter(map(self._column, changes))
-        seen = Counter(self._column(n) for n in ir.walk(send) if n.writes)
-        self.mirrored |= seen.keys()
-        known = Counter(map(self._column, writes))
-        columns = {c: known[c] == k for c, k in count.items() if seen[c] < k}
+        done = Counter(self._column(n) for n in ir.walk(send) if n.writes)
+        self.mirrored |= done.keys()
+        copyable = Counter(map(self._column, writes))
+        columns = {c: copyable[c] == k for c, k in count.items() if done[c] < k}
         locks = any(isinstance(n, ir.Lock) for n in ir.walk(body))
         self.sent.append(Sent(columns, locks, (body, after)))
 
@@ -377,10 +384,10 @@ class Cutter:
         return slot
 
     def _check(self, body: ir.Body, after: ir.Body, key: ir.Expr) -> None:
-        """Refuse a slice that another part cannot execute; note what the owner executes."""
+        """Refuse a slice that another part cannot execute; record the nodes of the owner."""
         name, nodes = self.kernel.name, list(ir.walk(body))
         made = assigned(body)
-        if escaping := sorted((made & read_first(after)) - self.uniform):
+        if escaping := sorted(made & read_first(after)):
             problem = (
                 f"{user_name(escaping[0])!r} is used after a change at the other end of an edge"
             )
@@ -428,10 +435,13 @@ class Cutter:
         return list(found.values())
 
     def _check_writes(self, body: ir.Body, conditional: bool, made: set[str]) -> None:
-        """Refuse plain writes of different values to one row."""
+        """Refuse non-atomic writes of different values to one row."""
         for s in body:
             if isinstance(s, ir.Write) and s.place.slot in self.rows.tables and not conditional:
-                if not self._is_uniform(s.value) and not declared(s.pos):
+                key = self.uniform.key(s.value, self.kernel.name)
+                one = self.uniform.holds(s.value, self.kernel.name)
+                one &= key == self.written.setdefault(self._column(s), key)
+                if not one and not declared(s.pos):
                     problem = (
                         "several items may write different values at the other end of their edges"
                     )
@@ -442,13 +452,13 @@ class Cutter:
             for b in ir.bodies(s):
                 self._check_writes(b, inner, made)
 
-    # --- which messages are not needed -----------------------------------------------------------
+    # --- omission of messages --------------------------------------------------------------------
 
     def _filtered(
         self, body: ir.Body, send: ir.Body, locks: bool, made: set[str],
         conditions: tuple[ir.Expr, ...] = (),
     ) -> ir.Body:  # fmt: skip
-        """Send a message only if the mirror does not already show that the slice does nothing.
+        """Send no message if the values at the mirror imply that the slice has no effect.
 
         The slice begins with branches on the ``conditions``.
         """
@@ -460,7 +470,7 @@ class Cutter:
                 lambda c: not ir.used(ir.walk(c)) & made and self._stays_false(c), conjuncts
             )
             for c in reversed(list(tested)):
-                self._note_spreads(c)
+                self._record_spreads(c)
                 inner = (ir.If(cond=c, then=inner, orelse=(), pos=c.pos),)
             return inner
         if isinstance(s, ir.Assign) and isinstance(s.value, ir.Atomic) and not locks:
@@ -472,9 +482,9 @@ class Cutter:
         return send
 
     def _holds_at_owner(self, c: ir.Expr, a: ir.Atomic, made: set[str]) -> bool:
-        """Whether a condition before an atomic does not let the owner refuse what it offers.
+        """Whether a condition before an atomic holds for the owner whenever the atomic improves.
 
-        The condition is the same for the sender, or is false only if the row has no worse value.
+        It has the same value for the sender, or is false only if the row is at least as good.
         """
         if isinstance(c, ir.Call):
             f = self.rows.funcs[c.func]
@@ -487,18 +497,18 @@ class Cutter:
                 return all(self._holds_at_owner(x, a, made) for x in _conjuncts(result))
         if isinstance(c, ir.Compare):
             load = ir.Load(place=a.place, type=a.type, pos=a.pos)
-            offered = bare(load), bare(_widened(a.args[0]))
+            offered = bare(load), bare(widened(a.args[0]))
             better = (">", ">=") if a.op == "min" else ("<", "<=")
             if any((op, *offered) in _same(c) for op in better):
                 return True
         return not ir.used(ir.walk(c)) & made and not self._only_owner_knows(c, self.ops)
 
     def _improving(self, name: str, a: ir.Atomic, rest: ir.Body, send: ir.Body) -> ir.Body:
-        """Send a message only if its value is better than all that were sent before."""
+        """Send a message only if its value improves on all earlier ones of this mirror."""
         better = (">", ">=", "==") if a.op == "min" else ("<", "<=", "==")
         for strict in (True, False):
             false = {
-                (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(_widened(a.args[0])))
+                (op, bare(ir.Var(name=name, type=a.type, pos=a.pos)), bare(widened(a.args[0])))
                 for op in (better[:1] if strict else better)
             }
             if name not in assigned(rest) and not _has_effect(rest, false, {}):
@@ -516,7 +526,7 @@ class Cutter:
         return send
 
     def _stays_false(self, c: ir.Expr) -> bool:
-        """Whether a condition that is false before the step, for a mirror, is so for its owner."""
+        """Whether a condition that is false at a mirror is false at its owner during the step."""
         if not self._only_owner_knows(c):
             return True
         if isinstance(c, ir.Logic):
@@ -524,7 +534,7 @@ class Cutter:
         if not isinstance(c, ir.Compare) or c.op not in (">", ">=", "<", "<="):
             return False
         for x, y, falling in ((c.x, c.y, c.op in (">", ">=")), (c.y, c.x, c.op in ("<", "<="))):
-            load = _widened(x)
+            load = widened(x)
             if isinstance(load, ir.Load) and not self._only_owner_knows(y):
                 inner = self._only_owner_knows((load.place.row, load.place.index))
                 ops = self.ops[load.place.slot, load.place.column]
@@ -534,9 +544,9 @@ class Cutter:
     def _only_owner_knows(
         self, node: object, changed: Container[tuple[str, str]] | None = None
     ) -> bool:
-        """Whether only the owner knows a value: the kernel changes it, or it counts edges there.
+        """Whether a value is valid only at the owner: it is ``changed``, or depends on its edges.
 
-        By default changes at other ends of edges count.
+        By default, ``changed`` are the columns that change at other ends of edges.
         """
         funcs, changed = self.rows.funcs, self.remote_ops if changed is None else changed
         todo, seen = [(node, self.kernel.name)], set[str]()
@@ -554,23 +564,18 @@ class Cutter:
                     todo.append((funcs[n.func].body, n.func))
         return False
 
-    def _note_spreads(self, node: object) -> None:
-        """Note what a condition that stays false reads at mirrors; a bound serves it, too."""
+    def _record_spreads(self, node: object) -> None:
+        """Record the columns that a condition reads at mirrors, except those with bounds."""
         for n in ir.walk(node):
             if isinstance(n, ir.Load) and not self.rows.owns(n.place.row, self.kernel.name):
                 if n.place.column not in (*ENDS, GLOBAL_ID) and self._column(n) not in self.bounds:
                     self.spreads.add(self._column(n))
 
     def _is_uniform(self, x: object) -> bool:
-        """Whether an expression has one value for all items."""
-        for n in ir.walk(x):
-            if isinstance(n, ir.Var) and n.name not in self.uniform:
-                return False
-            if isinstance(n, ir.Place) and n.slot in {*self.rows.tables, *self.rows.lists}:
-                return False
-            if isinstance(n, ir.Degree | ir.Call | ir.FindEdge):
-                return False
-        return True
+        """Whether an expression has one value for all items, without locals of the kernel."""
+        names = {n.name for n in ir.walk(x) if isinstance(n, ir.Var)}
+        name = self.kernel.name
+        return not names & self.locals.keys() and self.uniform.holds(x, name)
 
     def _remote(self, node: object) -> list[tuple[Any, ir.Expr]]:
         return self.rows.remote(node, self.kernel.name)
@@ -580,7 +585,7 @@ class Cutter:
 
 
 def _operation(n: Any) -> str:
-    """How a change moves a value: ``min``, ``max``, ``down`` or ``up``; empty if unknown."""
+    """The direction of a change: ``min``, ``max``, ``down`` or ``up``; empty if unknown."""
     if not isinstance(n, ir.Atomic):
         return ""
     if n.op in ("add", "sub"):
@@ -608,17 +613,8 @@ def _conjuncts(c: ir.Expr) -> Iterator[ir.Expr]:
         yield c
 
 
-def _widened(x: ir.Expr) -> ir.Expr:
-    """The operand of casts to a wider type of the same kind."""
-    while isinstance(x, ir.Cast) and isinstance(x.type, Scalar) and isinstance(x.x.type, Scalar):
-        if x.type.kind != x.x.type.kind or x.type.bits < x.x.type.bits:
-            break
-        x = x.x
-    return x
-
-
 def _has_effect(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
-    """Whether statements have an effect if some comparisons are false."""
+    """Whether statements have an effect if the comparisons ``false`` are false."""
     for s in body:
         match s:
             case ir.Assign(value=ir.Const(value=bool(x))):
@@ -645,7 +641,7 @@ def _has_effect(body: ir.Body, false: set[Any], known: dict[str, bool]) -> bool:
 
 
 def _same(c: ir.Compare) -> set[Any]:
-    """A comparison, and the same one with its operands exchanged."""
+    """A comparison, and its equivalent with exchanged operands."""
     flipped = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(c.op, c.op)
-    x, y = bare(_widened(c.x)), bare(_widened(c.y))
+    x, y = bare(widened(c.x)), bare(widened(c.y))
     return {(c.op, x, y), (flipped, y, x)}

@@ -10,7 +10,7 @@ from morph.language.types import Handle, Scalar, Store
 
 
 def uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
-    """The expressions that every thread computes alike."""
+    """The expressions that all threads compute redundantly."""
     found: list[ir.Node] = []
     for b in unit.blocks:
         found += [b.cond] if b.cond is not None else []
@@ -22,10 +22,10 @@ def uniform(unit: ir.Unit) -> tuple[ir.Node, ...]:
 
 
 def joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
-    """Steps by number, each with the collections that are cleared at its own barrier.
+    """Steps by number, each with the collections that are cleared at its barrier.
 
-    A `Clear` becomes part of the step before it.  It may move before steps that read no size.  So
-    does what parts agree upon.
+    A `Clear` is merged into the step before it, also across steps that read no size.  So is an
+    `Agree`.
     """
     found: dict[int, tuple[ir.Node, list[str]]] = {}
     last: list[str] | None = None
@@ -58,7 +58,7 @@ def loops_without_barrier(unit: ir.Unit) -> bool:
 
 
 def fetch_adds(reached: Iterable[ir.Func], partial_sums: Set[int]) -> bool:
-    """Whether items add floats atomically, or use the old value: slow for several threads.
+    """Whether items add floats atomically, or use the old value: slow under contention.
 
     ``partial_sums`` has the ids of atomics that add to a thread's partial sum.
     """
@@ -71,7 +71,7 @@ def fetch_adds(reached: Iterable[ir.Func], partial_sums: Set[int]) -> bool:
 
 
 def is_own_row(s: ir.Foreach, k: ir.Kernel, loop: Loop, stores: Mapping[str, Store]) -> bool:
-    """Whether a loop runs over the edges of the item, or of the point that an item refers to."""
+    """Whether a loop runs over the edges of the item, or of the point of the item."""
     if not isinstance(loop, ir.ForEdges):
         return False
     point, given = loop.point, dict[str, list[ir.Expr]]()
@@ -94,7 +94,7 @@ def is_own_row(s: ir.Foreach, k: ir.Kernel, loop: Loop, stores: Mapping[str, Sto
 
 
 def leads_ahead(k: ir.Kernel, loop: Loop, then: str, stable: bool) -> bool:
-    """Whether each item that an iteration adds to ``then`` is the other end of its edge."""
+    """Whether each iteration adds only the other end of its edge to ``then``."""
     adds = [n for n in ir.find(k.body, ir.Add) if n.slot == then]
     items = [dict(n.values)["item"] for n in adds]
     return (
@@ -121,7 +121,7 @@ def sweeps(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bo
 
 
 def tiled(s: ir.Foreach, k: ir.Kernel, shared: SharedLoop, unit: ir.Unit) -> bool:
-    """Whether a step `sweeps` over entries of which it only needs the other ends, to one result."""
+    """Whether a step `sweeps`, reads only the other ends of edges, and has one reduction."""
     if not sweeps(s, k, shared, unit) or unit.checked or len(shared.reductions) != 1:
         return False
     loop = shared.loop

@@ -1,16 +1,16 @@
-"""Work sharing: which loop of a kernel the threads of a warp or team may run together, by edges.
+"""Work sharing: finds the loop of a kernel whose edges several threads may share.
 
-The last loop over a point's neighbours or edges (where there is none, over a table's rows) is
-shared if its iterations neither pass a local on nor write what another of them reads: their order
-then does not matter, and threads share the edges of all items of a step, across rows.
-The kernel becomes a *prologue*, all that comes before the loop, the *body* of the loop, and an
+The last loop over a point's neighbours or edges (or else over a table's rows) is shared if its
+iterations are independent: none passes a local to another, or writes a value that another reads.
+Then the threads of a warp or team share the edges of all items of a step, across rows.
+The kernel becomes a *prologue* (the statements before the loop), the *body* of the loop, and an
 *epilogue*.  `shared_loops` finds these kernels; the step's ``balance`` then decides whether long
-rows go on a list for all threads (`lists`), and kernels/schedule/balance.h distributes the edges.
+rows are appended to a list for all threads (`lists`); kernels/schedule/balance.h distributes edges.
 
-Plain writes are allowed to rows that one iteration alone accesses (its edge or row, one it has
-made), or of one value that is the same for all iterations.  The result of an atomic at a place that
-all iterations change must not be used.  A local from outside of the loop may be a *reduction*:
-iterations add to it, or take its minimum or maximum, and do nothing else with it.
+Non-atomic writes are allowed to rows that only one iteration accesses (its edge or row, or a row
+that it allocates), and of a value that is the same for all iterations.  The result of an atomic on
+a place that all iterations change must not be used.  A local declared outside of the loop may be a
+*reduction*: iterations only add to it, or only take its minimum or maximum.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.liveness import read_first
 from morph.language.types import Column, Handle, Local, Object, Scalar, Shared, Store
 
-LISTS = ("auto", "grid")  # choices by which long rows are shared out over all threads
+LISTS = ("auto", "grid")  # choices with which all threads share long rows
 CHOICES = ("auto", "thread", "warp", "block", "grid")
 Loop = ir.ForEdges | ir.ForRows
-LIVE_IN_BYTES = 32  # bytes of locals that are kept for what is left of a row
-STAGING_BYTES = (
-    4096 - 64
-)  # bytes of a warp's memory for entries on their way; see kernels/schedule/staging.h
-COMMUTATIVE = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order the same
+LIVE_IN_BYTES = 32  # limit of the live-in locals stored with the remaining edges of a row
+STAGING_BYTES = 4096 - 64  # bytes of a warp's staging buffers; see kernels/schedule/staging.h
+COMMUTATIVE = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +38,14 @@ class SharedLoop:
     ----------
     live_in : the locals (the item among them) that the body reads
     live_out : the locals that the epilogue reads or the body reduces to
-    reductions : locals of outside with ``+``, ``min`` or ``max``, to which iterations only add
-    capacity : how many rows of each store an iteration may take
-    batched : whether the threads that run the body reserve that capacity, not the item
-    pure : prologue and body change nothing, every item comes to its loop, and the prologue reads
-        nothing that epilogues of other items write
+    reductions : locals declared outside, with their operation: ``+``, ``min`` or ``max``
+    capacity : the maximum number of rows of each store that an iteration allocates
+    batched : whether the threads that execute the body reserve that capacity, not the item
+    pure : whether prologue and body have no effects, each item reaches the loop, and the prologue
+        reads nothing that epilogues of other items write
     """
 
-    prologue: ir.Body  # up to and with the loop
+    prologue: ir.Body  # up to and including the loop
     loop: Loop
     body: ir.Body
     epilogue: ir.Body
@@ -60,7 +58,7 @@ class SharedLoop:
 
     @property
     def completes(self) -> bool:
-        """Whether something is left to do when all iterations of an item have run."""
+        """Whether there are statements or reductions after all iterations of an item."""
         return bool(self.epilogue or self.reductions)
 
 
@@ -82,10 +80,10 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
 
 
 def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
-    """Whether the threads that run the body reserve its capacity, instead of the item.
+    """Whether the threads that execute the body reserve its capacity, instead of the item.
 
     Nothing else in the kernel may allocate in these stores, there is no epilogue, and the live-in
-    locals of a row whose rest waits for capacity are small enough to be stored.
+    locals are small enough to be stored with the remaining edges of a row that waits for capacity.
     """
     types = dict(kernel.params) | dict(kernel.locals)
     inside = {id(n) for n in ir.walk(s.loop)}
@@ -97,8 +95,9 @@ def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) ->
     live = bytes_of(
         8 if isinstance(t := types[n], Scalar) and t.bits > 32 else 4 for n in s.live_in
     )
-    plain = all(isinstance(types[n], Scalar | Handle) for n in s.live_in)
-    return bool(slots) and not s.completes and not slots & taken and plain and live <= LIVE_IN_BYTES
+    storable = all(isinstance(types[n], Scalar | Handle) for n in s.live_in)
+    storable = storable and live <= LIVE_IN_BYTES
+    return bool(slots) and not s.completes and not slots & taken and storable
 
 
 def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, int]]:
@@ -109,11 +108,11 @@ def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, i
     evals = {id(n.value) for n in ir.find(s.body, ir.Eval)}
     made = [n for n in ir.walk(s.body) if n.allocates]
     kept = [n for n in made if not (isinstance(n, ir.Add) and id(n) in evals)]
-    asked = ir.slots(kept, "allocates")
+    unstaged = ir.slots(kept, "allocates")
     slots = [
         slot
         for slot, _ in s.capacity
-        if slot not in asked and not any(c.size for c in stores[slot].columns)
+        if slot not in unstaged and not any(c.size for c in stores[slot].columns)
     ]
     sizes = {slot: entry_bytes(stores[slot]) for slot in slots}
     places = STAGING_BYTES // max(sum(sizes.values()), 1)
@@ -127,12 +126,12 @@ def staged(s: SharedLoop, stores: Mapping[str, Store]) -> dict[str, tuple[int, i
 
 
 def entry_bytes(store: Store) -> int:
-    """How large a struct of a list's columns is."""
+    """The size of a struct with the columns of a list."""
     return bytes_of(c.dtype.bits // 8 for c in store.columns)
 
 
 def bytes_of(sizes: Iterable[int]) -> int:
-    """How large a struct of members of some sizes is, gaps included."""
+    """The size of a struct with members of some sizes, with padding."""
     at, widest = 0, 1
     for size in sizes:
         at = -(-at // size) * size + size
@@ -141,12 +140,12 @@ def bytes_of(sizes: Iterable[int]) -> int:
 
 
 def over(loop: Loop) -> str:
-    """The table whose rows a loop goes through."""
+    """The table whose rows a loop iterates over."""
     return f"{loop.graph}.edges" if isinstance(loop, ir.ForEdges) else loop.slot
 
 
 def of_edge(p: ir.Place, loop: Loop, columns: Iterable[str]) -> bool:
-    """Whether a place is one of some columns of the edge, or row, that a loop has come to."""
+    """Whether a place is one of some columns of the current edge, or row, of a loop."""
     row = isinstance(p.row, ir.Var) and p.row.name == bound(loop)[0]
     return row and p.index is None and p.slot == over(loop) and p.column in columns
 
@@ -155,10 +154,10 @@ def preloaded(
     s: SharedLoop, stores: Mapping[str, Store], unstable: Set[tuple[str, str]],
     reached: Iterable[ir.Func],
 ) -> dict[str, Column]:  # fmt: skip
-    """The columns of an edge, or row, that an iteration reads in any case, and no other one writes.
+    """The columns of an edge or row that an iteration always reads, and no other iteration writes.
 
-    They are read together with the end of the edge, before earlier iterations have run.  What the
-    iteration writes itself, it has to have read before, and for the last time.
+    They are loaded together with the end of the edge, before earlier iterations are executed.  A
+    column that the iteration writes must not be read after that write.
     """
     slot, first = over(s.loop), list[ir.Node]()
     for x in s.body:
@@ -182,7 +181,7 @@ def preloaded(
 def _reads_then_writes(
     at: Iterable[ir.Load | ir.Write], row: str, first: Iterable[ir.Node], body: ir.Body
 ) -> bool:
-    """Whether accesses are of an iteration's own row alone: it reads first, and then writes."""
+    """Whether accesses are only to an iteration's own row, with all reads before the writes."""
     before, inside = ({id(n) for n in x} for x in (first, ir.walk(body)))
     return all(
         isinstance(n.place.row, ir.Var)
@@ -194,7 +193,7 @@ def _reads_then_writes(
 
 
 def reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
-    """A function and all that it calls."""
+    """A function and all functions that it calls."""
     seen = {name: funcs[name]}
     todo = [name]
     while todo:
@@ -212,11 +211,11 @@ def can_run_ahead(items: Store, then: Store) -> bool:
 
 
 def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
-    """By kernel that runs asynchronously: where it enqueues, and where entries lie until they run.
+    """The asynchronous kernels: the list that each enqueues to, and the list with the entries.
 
-    They lie behind the entries of the list that is being read, so no other code may allocate
-    there.  A thread has to know when an item has ended: the loop is shared, without an epilogue.
-    No live-in local may be an entry of that list, for its slot may have been used again.
+    Entries are stored behind the items of the list that the step reads, so no other code may
+    allocate there.  A thread must detect the end of an item: the loop is shared, without an
+    epilogue.  No live-in local may be an entry of that list, as its slot may have been recycled.
     """
     kernels = [f for f in unit.funcs if isinstance(f, ir.Kernel) and f.ahead]
     found = shared_loops(unit) if kernels else {}
@@ -234,14 +233,14 @@ def runs_ahead(unit: ir.Unit) -> dict[str, tuple[str, str]]:
 
 
 def lists(unit: ir.Unit) -> bool:
-    """Whether long rows are put on a list, for all threads to share."""
+    """Whether long rows are appended to a list that all threads process."""
     steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.balance in LISTS]
     found = shared_loops(unit) if steps else {}
     return any(s.kernel in found for s in steps)
 
 
 def bound(loop: Loop | ir.ForRange) -> list[str]:
-    """The locals that a loop gives a value, its edge first."""
+    """The locals that a loop assigns, the edge first."""
     return [n for name in loop.binds if (n := getattr(loop, name)) is not None]
 
 
@@ -255,7 +254,7 @@ def shared_loop(
         return None  # see `group_execution`
     for head, loop, tail in last_loops(kernel.body, tables):
         facts = _Loop(loop, tail, kernel, funcs)
-        if facts.holds():
+        if facts.is_independent():
             return facts.split(head)
     return None
 
@@ -265,11 +264,22 @@ def independent(
 ) -> tuple[tuple[str, str], ...] | None:
     """The reductions of a loop whose iterations may run in any order; None if they may not."""
     facts = _Loop(loop, behind, kernel, funcs)
-    return tuple(sorted(facts.reductions.items())) if facts.holds() else None
+    return tuple(sorted(facts.reductions.items())) if facts.is_independent() else None
+
+
+def divided(
+    loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+) -> tuple[Mapping[str, str], bool]:
+    """The reductions of a loop, and whether its iterations are otherwise independent.
+
+    Other processes may then execute some of them, each in the order of the loop.
+    """
+    facts = _Loop(loop, behind, kernel, funcs)
+    return facts.reductions, facts.is_divisible()
 
 
 def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
-    """The last loops, one in each branch: what comes before, the loop, what follows."""
+    """The last loops, one in each branch, with the statements before and after them."""
     branch = body[-1] if body else None
     if isinstance(branch, ir.If):
         found = [
@@ -311,7 +321,7 @@ class _Loop:
         }
 
     def split(self, head: ir.Body) -> SharedLoop:
-        """The parts, given the first."""
+        """Prologue, body and epilogue; ``head`` are the statements up to the loop."""
         assert not isinstance(self.loop, ir.ForRange)
         params = {n for n, _ in self.kernel.params[1:]}
         kept = {n for n in self.types if n not in params}
@@ -326,24 +336,24 @@ class _Loop:
         )  # fmt: skip
 
     def _is_pure(self, head: ir.Body) -> bool:
-        """Whether nothing but the tail has an effect; the loop is behind all that comes before."""
+        """Whether only the tail has effects, and the loop is reached unconditionally."""
         own = [*ir.walk(head[:-1]), *self.nodes]
         calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
         below = [f for name in calls for f in reached(name, self.funcs)]
 
-        def acts(n: ir.Node) -> bool:
+        def has_effect(n: ir.Node) -> bool:
             return n.effect or n.writes or isinstance(n, ir.MakeLocal)
 
         return (
             head[-1] is self.loop
-            and not self._sees_others(head)
-            and not any(acts(n) or n.sequential for n in own)
+            and not self._reads_epilogues(head)
+            and not any(has_effect(n) or n.sequential for n in own)
             and not any(f.cpp is not None for f in below)
-            and not any(acts(n) for f in below for n in ir.walk(f.body))
+            and not any(has_effect(n) for f in below for n in ir.walk(f.body))
         )
 
-    def _sees_others(self, head: ir.Body) -> bool:
-        """Whether the head reads what tails of others write: warps of one row might differ."""
+    def _reads_epilogues(self, head: ir.Body) -> bool:
+        """Whether the head reads a value that tails write: the warps of one row might differ."""
         if any(isinstance(n, ir.Raised) for n in self._all(head[:-1])):
             return True
         reads = self._places(head[:-1], "reads")
@@ -362,33 +372,47 @@ class _Loop:
         return found
 
     def _all(self, body: ir.Body) -> list[ir.Node]:
-        """What a body does, and then what it calls."""
+        """The nodes of a body, followed by those of the functions that it calls."""
         own = list(ir.walk(body))
         calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
         return own + [
             n for name in calls for f in reached(name, self.funcs) for n in ir.walk(f.body)
         ]
 
-    def holds(self) -> bool:
-        """Whether several threads may run the iterations, in any order."""
+    def is_independent(self) -> bool:
+        """Whether several threads may execute the iterations, in any order."""
         loop = self.loop
         match loop:
             case ir.ForRange():
-                plain = loop.step == 1
+                in_order = loop.step == 1
             case ir.ForEdges():
-                plain = not loop.reverse and loop.skip is None and loop.direction != "all"
+                in_order = not loop.reverse and loop.skip is None and loop.direction != "all"
             case _:
-                plain = not loop.reverse and not _rows_taken(loop.body)
-        handed_on = (self.assigned & self.outer) - self.reductions.keys()
-        handed_on |= (self.assigned | self.given) & self.after - self.reductions.keys()
+                in_order = not loop.reverse and not _rows_taken(loop.body)
+        passed_on = (self.assigned & self.outer) - self.reductions.keys()
+        passed_on |= (self.assigned | self.given) & self.after - self.reductions.keys()
         return (
-            plain
+            in_order
             and not any(n.sequential for n in self.nodes)
             and not _breaks(loop.body)
-            and not handed_on
+            and not passed_on
             and not any(self._is_collection(n) for n in self._names())
             and not _allocates_in_loops(loop.body)
             and self._calls_change_nothing()
+            and self._effects_commute()
+            and self._writes_are_apart()
+        )
+
+    def is_divisible(self) -> bool:
+        """Whether no iteration needs what another one has done."""
+        handed_on = (self.assigned & self.outer) - self.reductions.keys()
+        kept = any(isinstance(self.types.get(n), Local) for n in self.outer)
+        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
+        return (
+            not handed_on
+            and not kept
+            and not _breaks(self.loop.body)
+            and not any(n.effect or n.writes for n in below)
             and self._effects_commute()
             and self._writes_are_apart()
         )
@@ -401,7 +425,7 @@ class _Loop:
         return self.outer | self.after
 
     def _reduction(self, name: str) -> str:
-        """How the entries reduce to a local: ``+``, ``min`` or ``max``; empty if they do not."""
+        """The operation that reduces to a local: ``+``, ``min`` or ``max``; empty if none."""
         t = self.types.get(name)
         if not isinstance(t, Scalar) or t.bits < 32:
             return ""
@@ -425,10 +449,10 @@ class _Loop:
             uses -= 1
         return found.pop() if len(found) == 1 and not uses else ""
 
-    # --- what it does ----------------------------------------------------------------------------
+    # --- effects ---------------------------------------------------------------------------------
 
     def _made(self) -> set[str]:
-        """The locals that name a row which the iteration itself has made."""
+        """The locals that denote a row allocated by the same iteration."""
         values: dict[str, list[ir.Expr]] = {}
         for n in self.nodes:
             if isinstance(n, ir.Assign):
@@ -436,7 +460,7 @@ class _Loop:
         return {n for n, v in values.items() if len(v) == 1 and isinstance(v[0], ir.New)}
 
     def _below(self) -> list[ir.Node]:
-        """What called functions do."""
+        """The nodes of called functions."""
         seen: set[str] = set()
         found: list[ir.Node] = []
         todo = [n.func for n in self.nodes if isinstance(n, ir.Call)]
@@ -458,12 +482,12 @@ class _Loop:
         return not any(n.effect or n.writes for n in below)
 
     def _shared(self, *exprs: ir.Expr | None) -> bool:
-        """Whether an expression is the same for all entries, columns aside."""
+        """Whether an expression is the same for all entries, apart from loaded values."""
         varying = self.given | self.assigned
         return not any(isinstance(n, ir.Var) and n.name in varying for n in ir.walk(exprs))
 
     def _effects_commute(self) -> bool:
-        """Whether all effects but plain writes add up to the same in any order."""
+        """Whether all effects except non-atomic writes commute."""
         deleted = {n.slot for n in self.nodes if isinstance(n, ir.Delete)}
         for n in self.nodes:
             match n:
@@ -482,14 +506,14 @@ class _Loop:
         return True
 
     def _only_reduces(self, x: ir.Atomic) -> bool:
-        """Whether an atomic at a shared place only reduces: no iteration uses the value."""
+        """Whether an atomic on a shared place only reduces: no iteration uses its result."""
         every = ir.accesses((*self.nodes, *self._below()))
         same = [n for n in every if _column(n) == _column(x)]
-        alone = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
-        return x.op in COMMUTATIVE and alone and all(getattr(n, "op", "") == x.op for n in same)
+        unused = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
+        return x.op in COMMUTATIVE and unused and all(getattr(n, "op", "") == x.op for n in same)
 
     def _writes_are_apart(self) -> bool:
-        """Whether no iteration reads, or writes differently, what another one writes plainly."""
+        """Whether no two iterations conflict by a non-atomic write."""
         written: dict[tuple[str, str], list[ir.Write]] = {}
         for n in self.nodes:
             if isinstance(n, ir.Write):
@@ -503,19 +527,19 @@ class _Loop:
             touched = [n for n in every if _column(n) == column]
             if not all(self._owned(n.place) for n in touched):
                 first = writes[0].value
-                one = len(writes) == 1 and self._is_one(first)
-                one |= isinstance(first, ir.Const) and all(
+                constant = len(writes) == 1 and self._is_constant(first)
+                constant |= isinstance(first, ir.Const) and all(
                     isinstance(w.value, ir.Const) and w.value.value == first.value for w in writes
                 )
-                if not one or len(touched) > len(writes):
+                if not constant or len(touched) > len(writes):
                     return False
         return True
 
     def _owned(self, p: ir.Place) -> bool:
         return isinstance(p.row, ir.Var) and p.row.name in self.private
 
-    def _is_one(self, value: ir.Expr) -> bool:
-        """Whether a value is the same for all entries and at all times of the step."""
+    def _is_constant(self, value: ir.Expr) -> bool:
+        """Whether a value is the same for all entries, and does not change during the step."""
         nodes, written = list(ir.walk(value)), ir.columns(self._all(self.kernel.body), "writes")
 
         def changes(n: ir.Node) -> bool:
@@ -536,7 +560,7 @@ def _column(n: ir.Load | ir.Write | ir.Atomic | ir.LockPlace) -> tuple[str, str]
 
 
 def _breaks(body: ir.Body) -> bool:
-    """Whether a body leaves the loop that it is the body of."""
+    """Whether the body of a loop leaves the loop."""
     for s in body:
         if isinstance(s, ir.Break) or (not s.loop and any(map(_breaks, ir.bodies(s)))):
             return True
@@ -560,7 +584,7 @@ def _allocates_in_loops(body: ir.Body) -> bool:
 
 
 def _rows_taken(body: ir.Body) -> dict[str, int]:
-    """How many rows of each store statements may take, none of them a loop."""
+    """The maximum number of rows of each store that statements without loops allocate."""
     total: dict[str, int] = {}
     for s in body:
         found: dict[str, int] = {}

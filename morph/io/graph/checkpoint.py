@@ -1,9 +1,9 @@
-"""Checkpoints of programs on a graph in parts, which run launch by launch.
+"""Checkpoints of programs on a partitioned graph, which run launch by launch.
 
-The host's control flow depends on what it reads of the parts: flags, lengths, values.  A checkpoint
-has these values, in order with the names of the kernels that ran, and the state behind the last of
-them.  To resume, the same program starts again: until that step no kernel runs, and reads give the
-values of the first run.  The values are global, so the parts may be others.
+The host's control flow depends on the flags, lengths and values that it reads from the parts.  A
+checkpoint records these values and the names of the executed kernels, in order, and the state after
+the last kernel.  To resume, the program is restarted: up to the recorded step kernels are skipped
+and reads return the recorded values.  The values are global, so the partition may differ.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from morph.partition.replicated import ReplicatedFlag
 from morph.partition.transport import agree, on_all
 
 VERSION = 2
-_SMALL = 64  # bytes of arrays that are kept in the list of entries
+_SMALL = 64  # arrays of at most this many bytes are stored in the list of entries
 Arrays = dict[str, NDArray[Any]]
 Result = TypeVar("Result")
 
@@ -44,7 +44,7 @@ def checkpoint(graph: PartitionedGraph, path: StrPath, every: float) -> Iterator
         raise ValueError(f"every = {every}: expected 0 or more seconds")
     if graph.recorder is not None:
         raise RuntimeError("a checkpoint of this graph is active")
-    graph.kept.clear()  # the objects in use are those that the program makes in the block
+    graph.kept.clear()  # only objects created within the block are part of the state
     recorder = Recorder(graph, path, every)
     graph.recorder = recorder
     try:
@@ -55,7 +55,7 @@ def checkpoint(graph: PartitionedGraph, path: StrPath, every: float) -> Iterator
 
 
 class Recorder:
-    """Records what a program reads and runs, and writes it with the state of the graph to a file.
+    """Records the reads and launches of a program; writes them and the graph's state to a file.
 
     Parameters
     ----------
@@ -87,24 +87,24 @@ class Recorder:
 
     @property
     def replaying(self) -> bool:
-        """Whether the program has not yet come to the step of the checkpoint."""
+        """Whether the program has not yet reached the step of the checkpoint."""
         return bool(self.state)
 
     def value(self, read: Callable[[], Result]) -> Result:
-        """Read a value, or give that of the first run."""
+        """Read a value, or return the recorded one."""
         if self.replaying:
             entry = self._next()
             if entry[0] == "step":
                 raise self._another("reads a value", entry)
             found: Result = self._decoded(entry)
             return found
-        with self._paused():  # what the read needs is no value of its own
+        with self._paused():  # nested reads are not recorded
             value = read()
         self.entries.append(self._encoded(value))
         return value
 
     def step(self, kernel: str, run: Callable[[], None]) -> None:
-        """Run a kernel, or skip it; at the step of the checkpoint restore the state."""
+        """Run a kernel, or skip it; restore the state at the step of the checkpoint."""
         if not self.replaying:
             run()
             self.steps += 1
@@ -141,7 +141,7 @@ class Recorder:
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
-        """Read and write without a record."""
+        """Suspend recording."""
         self.graph.recorder = None
         try:
             yield
@@ -149,24 +149,24 @@ class Recorder:
             self.graph.recorder = self
 
     def _next(self) -> Any:
-        """Give the next entry of the first run."""
+        """Return the next recorded entry."""
         self.replayed += 1
         return self.entries[self.replayed - 1]
 
-    def _another(self, what: str, entry: Any) -> ValueError:
-        """Give the error of a program that does something else than that of the checkpoint.
+    def _another(self, action: str, entry: Any) -> ValueError:
+        """Return the error for a program that differs from the one that was recorded.
 
-        What is read while the error is handled is no longer that of the first run.
+        Ends the replay: reads while the error is handled return current values.
         """
         self.graph.recorder = None
         first = f"ran {entry[1]!r}" if entry[0] == "step" else "read a value"
-        message = f"this one {what} after {self.steps} steps, that one {first}"
+        message = f"this one {action} after {self.steps} steps, that one {first}"
         return FormatError(self.path, None, f"a checkpoint of another program: {message}")
 
     # --- values ----------------------------------------------------------------------------------
 
     def _encoded(self, value: Any) -> Any:
-        """Give an entry for a value."""
+        """Return an entry for a value."""
         if isinstance(value, bool | int):
             return ["value", value]
         a = np.asarray(value)
@@ -177,7 +177,7 @@ class Recorder:
         return ["array", len(self.arrays) - 1]
 
     def _decoded(self, entry: Any) -> Any:
-        """Give the value of an entry."""
+        """Return the value of an entry."""
         kind, *given = entry
         if kind == "value":
             return given[0]
@@ -190,7 +190,7 @@ class Recorder:
     # --- the file --------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Write a checkpoint; a process that is killed leaves the last one."""
+        """Write a checkpoint atomically: if the process is killed, the previous one remains."""
         with self._paused():
             state = self._state()
 
@@ -216,7 +216,7 @@ class Recorder:
                 found = {name: file[name] for name in file.files}
             about = json.loads(found.pop("morph checkpoint").tobytes())
             version, checksum = about["version"], about.pop("checksum", None)
-        except Exception as error:  # a damaged archive shows in many ways
+        except Exception as error:  # NumPy raises many types for a damaged archive
             if isinstance(error, OSError) and error.filename is not None:
                 raise
             raise FormatError(self.path, None, f"no checkpoint: {error}") from error
@@ -248,7 +248,7 @@ class Recorder:
         state, self.state = self.state, {}
         for name, x in self._objects():
             if name not in state:
-                continue  # no reference to it was left
+                continue  # the object was no longer referenced
             if isinstance(x, ReplicatedFlag):
                 (x.set if bool(state[name]) else x.clear)()
                 continue
@@ -266,7 +266,7 @@ class Recorder:
                     x._write(c, slice(None), a)
 
     def _objects(self) -> Iterator[tuple[str, Any]]:
-        """Give the names of all objects: those of others than points and edges are numbers."""
+        """Yield all objects with their names; objects other than points and edges are numbered."""
         for name in DIVIDED:
             yield name, self.graph.tables[name]
         for x, i in self.graph.made.items():
@@ -274,13 +274,13 @@ class Recorder:
 
 
 def _columns(x: Any) -> list[str]:
-    """Give the columns of a table or collection that change."""
+    """Return the mutable columns of a table or collection."""
     fixed = {"edges": ("src", "dst"), "points": (GLOBAL_ID,)}.get(getattr(x, "name", ""), ())
     return [c for c in x.columns if c not in fixed]
 
 
 def _read(x: Any, column: str) -> NDArray[Any]:
-    """Copy a column in order of global ids, that of a collection in order of parts."""
+    """Copy a column, in order of global ids; of a collection, in order of parts."""
     found: NDArray[Any] = (
         x._read(column) if isinstance(x, PartitionedCollection) else x._read(column, slice(None))
     )
@@ -288,7 +288,7 @@ def _read(x: Any, column: str) -> NDArray[Any]:
 
 
 def _checksum(about: Any, arrays: Arrays) -> int:
-    """Give a checksum of all that a checkpoint has."""
+    """Return a checksum of the contents of a checkpoint."""
     found = zlib.crc32(json.dumps(about).encode())
     for name, a in sorted(arrays.items()):
         found = zlib.crc32(f"{name} {a.dtype.str} {a.shape}".encode(), found)
@@ -297,10 +297,7 @@ def _checksum(about: Any, arrays: Arrays) -> int:
 
 
 def _fingerprint(graph: PartitionedGraph) -> int:
-    """Give a number of the edges and their weights, which differs, most probably, if these do.
-
-    It is the same for all parts that a graph may have.
-    """
+    """Return a hash of the edges and their weights, which does not depend on the partition."""
 
     def of_part(k: int) -> int:
         part = graph.parts[k]
@@ -324,6 +321,6 @@ def _fingerprint(graph: PartitionedGraph) -> int:
 
 
 def _mixed(bits: Any) -> Any:
-    """Give 64-bit words of which each bit depends on many of the given ones."""
+    """Mix the bits of 64-bit words (hash finaliser)."""
     bits = bits * np.uint64(0x9E3779B97F4A7C15)
     return bits ^ bits >> np.uint64(31)

@@ -1,8 +1,8 @@
 """DIMACS ``.gr`` files: ``p sp n m`` with arcs ``a u v w``, and ``p tw n m`` with edges ``u v``.
 
 The first is the shortest-path format of the 9th DIMACS challenge: directed arcs, integer
-weights.  The second (PACE's) gives an undirected topology.  Both count vertices from 1, and
-take comment lines that begin with ``c``.
+weights.  The second (PACE's) is an undirected graph without weights.  Both number vertices from 1
+and allow comment lines that begin with ``c``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
         With file and line.
     """
     start = 0
-    while _COMMENT.match(data, start):  # most files have them at their head only
+    while _COMMENT.match(data, start):  # most files have comments at their head only
         start = data.find(b"\n", start) + 1 or len(data)
     if data.find(b"\nc", max(start - 1, 0)) >= 0:
         data = _COMMENT.sub(lambda found: b" " * len(found[0]), data)
@@ -59,7 +59,7 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
 
 
 def _problem(scanner: Scanner) -> tuple[bytes, int, int]:
-    """Read the problem line: the kind of graph, and how many vertices and edges it has."""
+    """Read the problem line: the kind of graph, and the numbers of vertices and edges."""
     words = scanner.peek()
     if not words:
         scanner.fail("the file ends before its problem line (p sp n m)", scanner.last_line())
@@ -76,7 +76,7 @@ def _problem(scanner: Scanner) -> tuple[bytes, int, int]:
 
 
 def dimacs_lines(path: StrPath, data: bytes) -> Lines:
-    """Read the beginning of a ``.gr`` file: which lines follow.
+    """Read the head of a ``.gr`` file; returns the format of its edge lines.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def _drop_letters(scanner: Scanner) -> None:
     for start in starts[wrong].tolist():
         end = body.find(b"\n", start)
         line = bytes(body[start : end if end >= 0 else len(body)])
-        if line.strip():  # else it is blank
+        if line.strip():  # not blank
             scanner.pos += start
             scanner.check_text(line)
             shown = line[:30].decode()
@@ -116,12 +116,12 @@ def _drop_letters(scanner: Scanner) -> None:
 
 
 def write_dimacs(edges: EdgeArrays) -> Iterator[bytes]:
-    """Yield the text of a ``.gr`` file; without weights, of its ``p tw`` variant if undirected.
+    """Yield the text of a ``.gr`` file, ``p tw`` if undirected and without weights.
 
     Raises
     ------
     ValueError
-        If weights are no integers, or missing for directed edges.
+        If weights are not integers, or directed edges have none.
     """
     src, dst = edges.src.astype(np.int64) + 1, edges.dst.astype(np.int64) + 1
     if edges.undirected and edges.weight is None:

@@ -1,7 +1,7 @@
 """Edge lists: one ``u v`` or ``u v w`` a line, vertices from 0, comments after ``#`` or ``%``.
 
-SNAP's files are read as they are.  A comment ``# Nodes: n`` (SNAP's, and written here) gives the
-number of vertices when the last of them have no edge.
+This includes SNAP's files.  A comment ``# Nodes: n`` (SNAP's, also written here) gives the number
+of vertices, which is needed if the last vertices have no edge.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NODES = re.compile(rb"^[#%][^\n]*?\bNodes:\s*([0-9]+)", re.MULTILINE)
 
 
 def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
-    """Read the bytes of an edge list; its first line says whether edges have weights.
+    """Read the bytes of an edge list; its first line determines whether edges have weights.
 
-    Weights are integers if all of them are written so, else doubles, which must hold the integers
-    among them exactly.
+    Weights are integers if all of them are written as integers, else doubles; then integers among
+    them must be exact as doubles.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
 
 
 def _first_line(scanner: Scanner, data: bytes) -> tuple[int, int]:
-    """Give how many fields a line has, and how many vertices a comment announces."""
+    """Return the number of fields of a line, and the number of vertices in a comment."""
     said = _NODES.search(data[:65536])
     words = scanner.peek()
     if not words and said is None:
@@ -61,7 +61,7 @@ def _first_line(scanner: Scanner, data: bytes) -> tuple[int, int]:
 
 
 def edge_list_lines(path: StrPath, data: bytes) -> Lines:
-    """Read the beginning of an edge list: which lines follow.
+    """Read the head of an edge list; returns the format of its edge lines.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def write_edge_list(edges: EdgeArrays) -> Iterator[bytes]:
     Raises
     ------
     ValueError
-        If a weight is no finite number.
+        If a weight is not finite.
     """
     columns = [edges.src, edges.dst]
     if edges.weight is not None:

@@ -1,4 +1,4 @@
-"""Edges as every graph file gives them: arrays in the file's own order."""
+"""The edges of a graph file as arrays, in the order of the file."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class EdgeArrays:
     src, dst : (m,) int32 array
         Ends, counting from 0.
     weight : (m,) array or None
-        int32, or int64 if some weight needs it, or float32, or float64.
+        int32, int64 if some weight needs it, float32 or float64.
     n : int
         Number of vertices.
     undirected : bool
-        True if the format says that an edge stands for both arcs.
+        True if, by the format, each edge stands for both arcs.
     symmetric : bool
-        True if every edge is there both ways, by the format, or as a saved matrix shows.
+        True if every arc has its reverse, by the format or by comparison of a saved matrix.
     points : dict of str to (n,) or (n, k) array
-        What the file says of vertices: METIS has ``weight`` and ``size``.
+        Vertex data: METIS has ``weight`` and ``size``.
     """
 
     src: NDArray[np.int32]
@@ -48,7 +48,7 @@ Rows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any] | None]
 
 
 def compressed_rows(edges: EdgeArrays) -> Rows:
-    """Sort the arcs by source, those of one source in the order they have; loops stay single."""
+    """Sort the arcs by source, stably; self-loops are not duplicated."""
     src, dst, weight = edges.src, edges.dst, edges.weight
     if edges.undirected:
         src, dst, weight = arcs_of(edges)
@@ -61,7 +61,7 @@ def compressed_rows(edges: EdgeArrays) -> Rows:
 
 
 def arcs_of(edges: EdgeArrays) -> tuple[Any, Any, Any]:
-    """Give the arcs of undirected edges: the edges, then the reverse of all but loops."""
+    """Return the arcs of undirected edges: the edges, then the reverses, except of self-loops."""
     src, dst, weight = edges.src, edges.dst, edges.weight
     back = np.flatnonzero(src != dst)
     weight = None if weight is None else np.concatenate([weight, weight[back]])
@@ -71,14 +71,14 @@ def arcs_of(edges: EdgeArrays) -> tuple[Any, Any, Any]:
 def gathered(
     blocks: Iterable[Block], base: int, n: int | None, integral: bool = True
 ) -> tuple[Any, Any, Any]:
-    """Check and narrow lines of two vertex numbers, from ``base`` on, and perhaps a weight.
+    """Check and narrow lines of two vertex numbers, from ``base`` on, and an optional weight.
 
     Parameters
     ----------
     blocks : iterable of Block
-        Of two or three columns; it is read block by block.
+        With two or three columns, consumed block by block.
     n : int or None
-        Number of vertices; None if the file does not say.
+        Number of vertices; None if the file does not contain it.
     integral : bool
         Whether weights are integers.
 
@@ -87,7 +87,7 @@ def gathered(
     src, dst : (m,) int32 array
         Counting from 0.
     weight : (m,) array
-        int32 if they fit, or int64 or float64; empty if there are none.
+        int32 if they fit, else int64 or float64; empty without weights.
     """
     ends = [Growing(np.dtype(np.int32)), Growing(np.dtype(np.int32))]
     weight = Growing(None)
@@ -103,12 +103,12 @@ def gathered(
 
 
 class Growing:
-    """An array that is filled part by part: memory for all that is expected, taken once.
+    """An array that is filled part by part; the expected size is allocated at once.
 
     Parameters
     ----------
     dtype : dtype, optional
-        By default that of the first part; a part of a wider one widens it.
+        By default that of the first part; a part with a wider dtype widens the array.
     """
 
     def __init__(self, dtype: np.dtype[Any] | None) -> None:
@@ -131,7 +131,7 @@ class Growing:
         self.size = end
 
     def finish(self, none: NDArray[Any]) -> NDArray[Any]:
-        """Return the values added, or ``none``; no more can be added."""
+        """Return the appended values, or ``none`` if there are none; ends the use."""
         if self.array is None:
             return none if self.dtype is None else none.astype(self.dtype)
         self.array.resize(self.size, refcheck=False)
@@ -141,7 +141,7 @@ class Growing:
 def vertices(block: Block, columns: tuple[int, int], base: int, n: int | None) -> Any:
     """Check two columns of vertex numbers; return them as int32, counting from 0.
 
-    ``n`` is the number of vertices, or None if the file does not say.
+    ``n`` is the number of vertices, or None if the file does not contain it.
     """
     last = (MAX_VERTICES if n is None else n) + base - 1
     for k in columns:
@@ -155,7 +155,7 @@ def vertices(block: Block, columns: tuple[int, int], base: int, n: int | None) -
 
 
 def narrow(weight: NDArray[Any]) -> NDArray[Any]:
-    """Integers as int32 where they fit; others as they are."""
+    """Convert integers to int32 if all fit; other weights are unchanged."""
     if weight.dtype == np.int64:
         low, high = int(weight.min(initial=0)), int(weight.max(initial=0))
         return weight.astype(np.int32) if low >= -(2**31) and high < 2**31 else weight.copy()

@@ -1,4 +1,4 @@
-"""The registry of graph formats: one row each."""
+"""The registry of graph formats: one row for each format."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Shared(NamedTuple):
     ----------
     edges : EdgeArrays
     announced : int or None
-        Number of edges that the file says it has.
+        Number of edges in the header of the file.
     compare : bool
-        Whether the graph is undirected if all edges are there both ways.
+        Whether the graph is undirected if every arc has its reverse.
     """
 
     edges: EdgeArrays
@@ -50,20 +50,20 @@ class GraphFormat(Format):
     Attributes
     ----------
     read : callable
-        Of a path, and the type of the weights where ``typed``.
+        Arguments: a path and, if ``typed``, the dtype of the weights.
     write : callable
-        Of edges and an open file.
+        Arguments: edges and an open file.
     weights, edges : str
-        What they may be, for docs/files.md.
+        Their possible kinds, for docs/files.md.
     typed : bool
-        Whether a file does not tell the type of its weights.
+        Whether a file does not contain the dtype of its weights.
     vertex_data : bool
-        Whether a file holds `EdgeArrays.points`.
+        Whether a file can contain `EdgeArrays.points`.
     share : callable, optional
-        Reads one of several shares of the edges, in order, and no others: of a path, the type of
-        the weights, the number of the share, and how many there are.
+        Reads one of several consecutive shares of the edges.  Arguments: a path, the dtype of the
+        weights, the number of the share, and the number of shares.
     begins : callable, optional
-        Tells a file by its first 8 bytes; needed where another format has the same suffix.
+        Recognises a file by its first 8 bytes; needed if another format has the same suffix.
     """
 
     read: Callable[[StrPath, Any], EdgeArrays]
@@ -81,12 +81,12 @@ class GraphFormat(Format):
 
 
 def _parsed(parse: Callable[[StrPath, Any], EdgeArrays], load: Any = map_bytes) -> Any:
-    """Make a reader of a function of a file's bytes."""
+    """Make a reader from a function of a file's bytes."""
     return lambda path, _: parse(path, load(path))
 
 
 def _lines(begin: Callable[[StrPath, Any], Lines | None], parse: Any) -> Any:
-    """Make a reader of shares of a function that gives the lines of a file; None: no such lines."""
+    """Make a reader of shares from a function that returns `Lines`, or None to read all edges."""
 
     def share(path: StrPath, _: Any, k: int, parts: int) -> Shared:
         data = map_bytes(path)
@@ -99,7 +99,7 @@ def _lines(begin: Callable[[StrPath, Any], Lines | None], parse: Any) -> Any:
 
 
 def share_of(edges: EdgeArrays, k: int, parts: int) -> EdgeArrays:
-    """Give one of several shares of the edges."""
+    """Return one of several shares of the edges."""
     m = len(edges.src)
     own = slice(m * k // parts, m * (k + 1) // parts)
     weight = None if edges.weight is None else edges.weight[own]
@@ -107,12 +107,12 @@ def share_of(edges: EdgeArrays, k: int, parts: int) -> EdgeArrays:
 
 
 def _mapped(path: StrPath) -> Any:
-    """Give the bytes of a file as an array, in memory only those that are accessed."""
+    """Map a file into memory as an array of bytes."""
     return np.frombuffer(map_bytes(path), np.uint8)
 
 
 def _chunks(generate: Callable[[EdgeArrays], Iterable[Any]]) -> Any:
-    """Make a writer of a function that yields bytes."""
+    """Make a writer from a function that yields bytes."""
 
     def write(edges: EdgeArrays, file: IO[bytes]) -> None:
         for chunk in generate(edges):
@@ -170,7 +170,7 @@ ROWS = (
         weights="the values", edges="arcs; undirected if symmetric",
         read=_read_npz, share=_share_of_npz, write=write_npz,
     ),
-    GraphFormat(  # also of files whose suffix names no format
+    GraphFormat(  # also the default for unknown suffixes
         name="edges", suffixes=(".txt", ".el", ".wel", ".edges", ".tsv"), common=3,
         about="`u v` or `u v w` a line: SNAP, GAP; any other suffix",
         weights="none, integers, reals",

@@ -1,4 +1,4 @@
-"""Graph files by their suffix: which reader, which writer."""
+"""Readers and writers of graph files, selected by the suffix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".zst", ".rar")
 
 
 def _rows(path: StrPath, format: str | None) -> tuple[list[GraphFormat], str]:
-    """Give the formats that are asked for or that the suffix names, and the suffix."""
+    """Return the formats that match ``format`` or the suffix, and the suffix."""
     suffix = os.path.splitext(split_compression(path)[0])[1].lower()
     if format is None:
         return [row for row in ROWS if suffix in row.suffixes], suffix
@@ -36,7 +36,7 @@ def _rows(path: StrPath, format: str | None) -> tuple[list[GraphFormat], str]:
 
 
 def format_of(path: StrPath, format: str | None = None) -> GraphFormat:
-    """Give the format in which `write_graph` would write a file.
+    """Return the format in which `write_graph` would write a file.
 
     Raises
     ------
@@ -52,26 +52,26 @@ def format_of(path: StrPath, format: str | None = None) -> GraphFormat:
 
 
 def read_edges(path: StrPath, format: str | None = None, weight_type: Any = None) -> EdgeArrays:
-    """Read the edges of a graph file, in its own order.
+    """Read the edges of a graph file, in the order of the file.
 
-    The suffix names the format (docs/files.md, Graph files); any other suffix is an edge list's.
-    A further ``.gz``, ``.xz`` or ``.bz2`` is decompressed.
+    The suffix determines the format (docs/files.md, Graph files); unknown suffixes mean an edge
+    list.  A further ``.gz``, ``.xz`` or ``.bz2`` is decompressed.
 
     Parameters
     ----------
     path : path-like
     format : str, optional
-        A name of `morph.io.graph.formats`, such as ``"dimacs"``, whatever the suffix.
+        A name of `morph.io.graph.formats`, such as ``"dimacs"``; overrides the suffix.
     weight_type : type, optional
-        What the data of a Galois file's edges are, such as ``np.float32``: the file does not say.
-        By default integers, of 4 bytes unsigned, of 8 bytes signed.
+        Type of the edge data of a Galois file, such as ``np.float32``, which the file does not
+        contain.  By default unsigned integers if of 4 bytes, signed integers if of 8.
 
     Raises
     ------
     FormatError
-        If the file breaks its format; names file and line, of a binary file the byte.
+        If the file violates its format; names file and line, or the byte of a binary file.
     ValueError
-        If ``format`` is unknown, or ``weight_type`` given for a file that says its own.
+        If ``format`` is unknown, or ``weight_type`` is given for another format.
     OSError
         If it cannot be read.
     """
@@ -87,7 +87,7 @@ def read_edges_of_parts(
 
 
 def _format_for(path: StrPath, format: str | None, weight_type: Any) -> GraphFormat:
-    """Give the format in which a file is read."""
+    """Return the format in which a file is read."""
     rows, suffix = _rows(path, format)
     if suffix in _ARCHIVES and format is None:
         raise FormatError(path, None, "an archive: unpack it, and name the graph file in it")
@@ -116,31 +116,31 @@ def read_graph(
     Parameters
     ----------
     path, format, weight_type
-        As in `read_edges`, which tells the formats.
+        As in `read_edges`.
     device : str or Device, or a list of them, optional
-        Where the graph is to live, see `morph.set_device` for the default.  Of a list the graph is
-        partitioned, with a part on each.
+        Device of the graph, see `morph.set_device` for the default.  With a list, the graph is
+        partitioned, with a part on each device.
     symmetrize : bool
         Add the reverse of every edge.  Formats whose edges are undirected (``p tw``, symmetric
-        ``.mtx``, METIS) always give both arcs, and are taken as they are.
+        ``.mtx``, METIS) always have both arcs, and are not changed.
     by : {"range", "degree"}
-        How a partitioned graph is divided, see `morph.partition`, which gives the same parts of the
+        Partitioning of the graph, as in `morph.partition`, which yields the same parts of the
         whole graph.
     shares : sequence of float or "measured", optional
-        Of each part, see `morph.partition`.
+        Relative sizes of the parts, see `morph.partition`.
     comm : mpi4py.MPI.Comm, optional
-        Each rank reads a share of the edges and has a part of the graph; ``device`` is that of all
-        ranks, or a list of theirs.
+        Each rank reads a share of the edges and owns a part of the graph; ``device`` is the device
+        of all ranks, or a list with one device for each.
 
     Returns
     -------
     Graph or PartitionedGraph
-        What a METIS file says of vertices is in their columns ``weight`` and ``size``.
+        Vertex data of a METIS file is in the columns ``weight`` and ``size`` of the points.
 
     Raises
     ------
     FormatError
-        If the file breaks its format; names file and line, of a binary file the byte.
+        If the file violates its format; names file and line, or the byte of a binary file.
     ValueError
         If the file differs between ranks.
     OSError
@@ -169,7 +169,7 @@ def read_graph(
 
 
 def _add_columns(graph: Any, edges: EdgeArrays) -> None:
-    """Add the columns of vertices that a file has."""
+    """Add the vertex data of a file as columns."""
     for name, values in edges.points.items():
         column = graph.points.add(name, (values.dtype, *values.shape[1:]) if values.ndim > 1
                                   else values.dtype)  # fmt: skip
@@ -180,9 +180,9 @@ def graph_of_shares(
     shares: Mapping[int, EdgeArrays], devices: list[Device], transport: Transport,
     divided: Division | None = None, symmetrize: bool = False, positions: bool = False,
 ) -> PartitionedGraph:  # fmt: skip
-    """Make a partitioned graph of what `read_shares` gives, by default of ranges of points.
+    """Make a partitioned graph from the result of `read_shares`, by default by ranges of points.
 
-    ``positions`` adds a column ``position`` to edges: where the file has each.
+    ``positions`` adds a column ``position`` to edges: the index of each edge in the file.
     """
     first = next(iter(shares.values()))
     both = not first.symmetric and (symmetrize or first.undirected)
@@ -200,29 +200,29 @@ def graph_of_shares(
 
 
 def write_graph(graph: Graph | EdgeArrays, path: StrPath, format: str | None = None) -> None:
-    """Write a graph file, in the format of its suffix, compressed if a further one says so.
+    """Write a graph file in the format of its suffix; a further suffix ``.gz`` etc. compresses.
 
     Parameters
     ----------
     graph : Graph or EdgeArrays
-        A graph's arcs are written one by one, with their weights; other columns are not.
+        All arcs of a graph are written, with their weights but without other columns.
     path : path-like
-        With a suffix of docs/files.md, Graph files: ``.gr`` is written as DIMACS.
+        With a suffix of docs/files.md, Graph files; ``.gr`` is written as DIMACS.
     format : str, optional
-        As in `read_edges`, whatever the suffix.
+        As in `read_edges`; overrides the suffix.
 
     Raises
     ------
     ValueError
-        If the suffix or format is unknown, or the format cannot hold the graph.
+        If the suffix or format is unknown, or the format cannot represent the graph.
     OSError
         If the file cannot be written.
     """
     edges = graph if isinstance(graph, EdgeArrays) else _edges_of(graph)
     row = format_of(path, format)
     if edges.points and not row.vertex_data:
-        told = ", ".join(edges.points)
-        raise ValueError(f"{os.fspath(path)}: this format has no place for vertices' {told}")
+        columns = ", ".join(edges.points)
+        raise ValueError(f"{os.fspath(path)}: this format has no place for vertices' {columns}")
     with replacing(path) as (file,):
         row.write(edges, file)
 

@@ -1,12 +1,12 @@
-"""Graphs that change, kept on disk: a snapshot, and a log of batches since (see `snapshot`).
+"""Changing graphs on disk: a snapshot and a log of the batches since then (see `snapshot`).
 
-A log's records are the batches as they were given.  Each is written when the graph has changed in
-memory and nobody has refused that, as the last step in which it may fail; so what is in the log was
-accepted, and what a crash cut short at its end had not been reported as done.
+The records of the log are the batches in their original form.  A record is written after the graph
+in memory has changed and all checks have passed, as the last step of `apply` that can fail.  So
+every batch in the log was accepted, and `apply` has not returned for an incomplete last record.
 
-The open log is locked (`flock`), so that one journal at a time writes to it; the system drops the
+The open log is locked (`flock`), so that at most one journal writes to it; the system releases the
 lock when the process ends, also when it is killed.  Changes by programs that ignore the lock are
-detected: before each record the journal checks that log and snapshot are the files that it wrote.
+detected: before each record, the journal checks that log and snapshot are the files that it wrote.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _open: WeakObjects[Journal] = WeakObjects()
 
 
 def _append(file: RawIOBase, data: bytes) -> None:
-    """Write all of it, without a buffer: a failed write is never completed later."""
+    """Write all data without a buffer, so that a failed write is never completed later."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) or 0 :]
@@ -63,58 +63,57 @@ def _append(file: RawIOBase, data: bytes) -> None:
 
 
 class Journal:
-    """A graph on disk that batches change: a snapshot, and a log of the batches since.
+    """A changing graph on disk: a snapshot, and a log of the batches since then.
 
-    A batch is on the disk before `apply` returns, and only if it was accepted: so a process that is
-    killed at any moment resumes with all batches whose `apply` had returned, and at most one that
-    had not, and never with one that was refused.
+    `apply` writes an accepted batch to the disk before it returns.  A process that is killed at any
+    moment resumes with all batches whose `apply` had returned, at most one whose `apply` had not,
+    and no batch that was rejected.
 
     Parameters
     ----------
     path : path
-        Of the snapshot, or a symbolic link to it; the log is the file beside it with ``.log``
-        added.
+        Path of the snapshot, or a symbolic link to it; the log has the same path plus ``.log``.
     graph : Graph, optional
-        Initial graph; existing files of these names are replaced.  None resumes.
+        Initial graph, which replaces existing files.  None resumes.
     device : str or Device, optional
-        Where the graph is to be, if it is resumed; see `morph.set_device` for the default.
+        Device of a resumed graph; see `morph.set_device` for the default.
     then : callable, optional
-        Called with the result of each batch that is applied again when the journal is resumed.
+        Called with the result of each batch that is replayed when the journal is resumed.
         ``told`` is its deprecated name.
     note : dict, optional
-        To be kept with a graph that is begun with: where it is from, for example.
+        Metadata stored with an initial graph, e.g. its origin.
     readonly : bool
-        Read the graph as it is on the disk now, also while it is written: no lock, no `apply`.
+        Read the current state on the disk, also while another process writes: no lock, no `apply`.
 
     Attributes
     ----------
     graph : Graph
-        Change it by `apply` alone: the log knows of nothing else.
+        Change it by `apply` only: other changes are not logged.
     number : int
-        Of the last batch applied, from 1.
+        Number of the last batch applied, from 1.
     dropped_bytes : int
         Bytes of an incomplete record at the end of the log, which were dropped.
     readonly : bool
-        Also true of a journal that is resumed without permission to write its log.
+        Also true if the journal was resumed without permission to write its log.
     note : dict
-        As it was given when this was begun.
+        The metadata stored with the initial graph.
 
     Raises
     ------
     ValueError
-        If the name is that of a compressed file.
+        If the name has the suffix of a compressed file.
     FormatError
-        If the snapshot or the log is damaged, or the log does not continue it: then the log is
-        left as it is.
+        If the snapshot or the log is damaged, or the log does not continue the snapshot; the log
+        is not changed.
     BlockingIOError
-        If another open journal, of this process or another one, holds the log.
+        If another open journal, in this or another process, has locked the log.
     OSError
         If the files cannot be read or written.
 
     Notes
     -----
-    Threads may share a journal: their batches are applied one after another.  In a forked child
-    process the journal is closed.
+    Threads may share a journal: batches are serialised.  In a forked child process the journal is
+    closed.
     """
 
     def __init__(
@@ -128,12 +127,12 @@ class Journal:
         check_name(path)
         if graph is not None and readonly:
             raise ValueError("readonly=True reads a journal that exists: leave out graph=")
-        if os.path.islink(path):  # the log lies beside the file itself
+        if os.path.islink(path):  # the log is beside the target of the link
             path = os.path.realpath(path)
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
         self.dropped_bytes = self._end = 0
-        self._last = -1  # where the log's last record begins
-        # whether records need ids of inserted edges: objects that no snapshot has influenced them
+        self._last = -1  # offset of the log's last record
+        # whether records need ids of inserted edges: they depend on objects that are in no snapshot
         self._named = graph is not None and _referred(graph)
         if graph is None:
             os.stat(path)  # before a log is created
@@ -172,7 +171,7 @@ class Journal:
             file = io.FileIO(handle, "r+")
             try:
                 lock_log(file, self.log)
-                if _is_at(file, self.log):  # else it was replaced before the lock was taken
+                if _is_at(file, self.log):  # else the file was replaced before it was locked
                     return file
             except BaseException:
                 file.close()
@@ -183,18 +182,18 @@ class Journal:
         self, inserts: Any = None, deletes: Any = None, updates: Any = None,
         delete_points: Any = None, *, nonnegative: bool = False, by: Any = None,
     ) -> Any:  # fmt: skip
-        """Apply a batch, see `Graph.apply`, and log it; one that is refused is not logged.
+        """Apply a batch, see `Graph.apply`, and log it; a rejected batch is not logged.
 
-        ``by`` applies the batch to the graph instead, and its result is returned:
-        `DynamicSSSP.apply` for one.  It is given ``then``, too, to be called when nothing but that
-        may fail any more; if it raises, the graph is to be put back.
-        After an interrupt (Ctrl-C) in here the journal is closed: open it again.
+        ``by``, for example `DynamicSSSP.apply`, replaces `Graph.apply`, and its result is returned.
+        It gets an argument ``then``, which it must call as its last step that can fail; if ``then``
+        raises, ``by`` must roll back the graph.
+        After an interrupt (Ctrl-C) in this call the journal is closed: open it again.
 
         Raises
         ------
         OSError
-            If the batch cannot be written to the disk, the journal was opened for reading only, or
-            another program has changed its files: then the batch is not applied.
+            If the batch cannot be written to the disk, the journal is readonly, or another program
+            has changed its files; the batch is then not applied.
         """
         with self.graph._lock:
             return self._apply(inserts, deletes, updates, delete_points, nonnegative, by)
@@ -248,22 +247,22 @@ class Journal:
         if file is None:
             raise io.UnsupportedOperation(f"{self.log}: the journal is open for reading only")
         size = os.fstat(file.fileno()).st_size
-        what = None
+        problem = None
         if not _is_at(file, self.log):
-            what = "the log was removed or replaced"
+            problem = "the log was removed or replaced"
         elif size != self._end:
-            what = f"the log has {size} bytes instead of {self._end}"
+            problem = f"the log has {size} bytes instead of {self._end}"
         elif self._last >= 0 and number_at(file.fileno(), self._last) != self.number:
-            what = f"the last batch of the log is not number {self.number}"
+            problem = f"the last batch of the log is not number {self.number}"
         elif _stamp(self.path) != self._stamp:
-            what = "the snapshot was removed or replaced"
-        if what is not None:
-            what += "; another program changed it: close this journal and resume"
-            raise OSError(errno.ESTALE, what, os.fspath(self.log))
+            problem = "the snapshot was removed or replaced"
+        if problem is not None:
+            problem += "; another program changed it: close this journal and resume"
+            raise OSError(errno.ESTALE, problem, os.fspath(self.log))
         return file
 
     def _write_entry(self, file: RawIOBase, entry: bytes) -> None:
-        """Bring a record to the disk, or leave the log as it is."""
+        """Write a record to the disk, or leave the log unchanged."""
         at = file.seek(0, os.SEEK_END)
         try:
             _append(file, entry)
@@ -279,9 +278,10 @@ class Journal:
         self._last, self._end = at, at + len(entry)
 
     def checkpoint(self) -> None:
-        """Write a snapshot of now, and begin an empty log.
+        """Write a snapshot of the current state, and empty the log.
 
-        A crash between the two leaves a log whose batches the snapshot has: they are left out.
+        After a crash between the two steps, the batches of the log that are already in the snapshot
+        are skipped.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class Journal:
             self._writable()
             try:
                 store(self.path, self.graph, self.number, self.note)
-            finally:  # an interrupt may come after the snapshot got its name
+            finally:  # an interrupt may follow the renaming of the snapshot
                 self._stamp = _stamp(self.path)
             self._empty()
 
@@ -303,7 +303,7 @@ class Journal:
         self._last, self._end, self._named = -1, 0, _referred(self.graph)
 
     def close(self) -> None:
-        """Close the log, and drop its lock."""
+        """Close the log and release its lock."""
         if self._file is not None:
             self._file.close()
 
@@ -339,7 +339,7 @@ class Journal:
         return {"shapes": shapes}, arrays
 
     def _resume(self, device: str | Device | None, then: Then) -> None:
-        """Read the snapshot, and apply the batches of the log that it lacks."""
+        """Read the snapshot, and apply the batches of the log that are not in it."""
         for _ in range(READS):
             stamp = _stamp(self.path)
             self.graph, self.number, self.note = restored(self.path, device)
@@ -357,7 +357,7 @@ class Journal:
     def _log_bytes(self) -> bytes:
         try:
             return self.log.read_bytes()
-        except FileNotFoundError:  # of a readonly journal
+        except FileNotFoundError:  # only in a readonly journal
             return b""
 
     def _apply_log(self, data: memoryview, then: Then) -> None:
@@ -377,14 +377,14 @@ class Journal:
         rest = data[end:]
         if not is_torn(rest, BATCH):
             begun = bytes(rest[: len(BATCH)]) == BATCH
-            what = f"no batch begins at byte {end}: it is damaged, or of another program"
+            damage = f"no batch begins at byte {end}: it is damaged, or of another program"
             if begun:
-                what = f"the batch at byte {end} is damaged: its checksum or length is wrong"
-            raise FormatError(self.log, None, what)
+                damage = f"the batch at byte {end} is damaged: its checksum or length is wrong"
+            raise FormatError(self.log, None, damage)
         self.dropped_bytes, self._end = len(rest), end
         if self._file is None:
             return
-        if before <= known:  # a crash came between a snapshot and emptying the log
+        if before <= known:  # a crash occurred between writing a snapshot and emptying the log
             self._empty()
         elif rest:
             self._file.truncate(end)
@@ -413,7 +413,7 @@ def _is_at(file: RawIOBase, path: Path) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """The properties of a file that change when it is replaced or written to."""
+    """File attributes that change when a file is replaced or written to."""
     try:
         at = os.stat(path)
     except FileNotFoundError:
@@ -422,7 +422,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def _forked() -> None:
-    """Close the journals of the parent process in its child: the lock is the parent's."""
+    """Close the parent's journals in a forked child: the parent keeps the locks."""
     for journal in _open:
         journal.close()
 
@@ -432,10 +432,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _referred(g: Graph) -> bool:
-    """Whether collections or sets, which no snapshot has, may influence ids of future edges."""
+    """Whether collections or sets, which are not in snapshots, may influence ids of new edges."""
     if len(g.edges.dependents):
         return True
-    # collections may have been dropped: release the edges that they denoted, as a resume does
+    # as after a resume, release edges that only dropped collections referred to
     g.edges._known = -1, False
     release(g.edges)
     return False
@@ -444,7 +444,7 @@ def _referred(g: Graph) -> bool:
 def _shaped(name: str, shape: tuple[bool, bool, list[Any]], arrays: Arrays) -> Any:
     named, pair, keys = shape
 
-    def part(k: Any) -> Any:  # one value is given to all rows, an array of one is not
+    def part(k: Any) -> Any:  # a scalar is broadcast to all rows, an array of one element is not
         a = arrays[f"{name} {k}"]
         return a if a.ndim else a[()]
 

@@ -1,4 +1,4 @@
-"""Text files with an edge a line, of which each of several processes reads a range of lines."""
+"""Parallel reading of text files with one edge per line: each process reads a range of lines."""
 
 from __future__ import annotations
 
@@ -14,48 +14,47 @@ import numpy as np
 from morph.io.graph.edges import EdgeArrays, gathered
 from morph.io.text.scanner import Block, Field, FormatError, Scanner, StrPath
 
-REAL = (b".", b"e", b"E")  # one of them is in each number that is not written as an integer
+REAL = (b".", b"e", b"E")  # each number that is not written as an integer contains one of these
 _CHUNK = 1 << 26  # bytes read at once
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a file that have its edges.
+    """The format of a file's edge lines.
 
     Attributes
     ----------
     start : int
-        Offset of the first one.
+        Offset of the first edge line.
     fields : sequence of Field
-        Of each line: two vertices, perhaps a weight.
-    what : str
-        The edges, for messages.
+        Fields of a line: two vertices and an optional weight.
+    noun : str
+        Name of the edges in messages.
     n : int or None
-        Number of vertices, None if the file does not say.
+        Number of vertices, None if the file does not contain it.
     least : int
-        A lower bound of it.
+        A lower bound of the number of vertices.
     count : int or None
-        Number of edges, None if the file does not say.
+        Number of edges, None if the file does not contain it.
     base : int
-        The first vertex.
+        Number of the first vertex.
     comment : bytes
         Characters that begin a comment.
     skipped : re.Pattern, optional
         Matches further comments.
     letter : bytes
-        Begins each line.
+        First character of each line.
     drop_letters : function of a Scanner
-        Puts blanks in place of these letters.
+        Replaces these letters with blanks.
     real : bool or None
-        Whether weights are doubles; None if they are in case one of them is not written as an
-        integer.
+        Whether weights are doubles; None: doubles if one of them is not written as an integer.
     undirected : bool
         Whether a line stands for both arcs.
     """
 
     start: int
     fields: tuple[Field, ...]
-    what: str
+    noun: str
     n: int | None = None
     least: int = 0
     count: int | None = None
@@ -69,25 +68,25 @@ class Lines:
 
 
 def first_line(data: Any, comment: bytes) -> int:
-    """Give the offset behind the first line that is neither blank nor matches ``comment``."""
+    """Return the end offset of the first line that is neither blank nor matches ``comment``."""
     found = re.compile(rb"(?:[ \t\r\f\v]*+(?:%s)?(?:\n|\Z))*+[^\n]*\n?" % comment).match(data)
     return found.end() if found else 0
 
 
 def read_lines(path: StrPath, data: Any, lines: Lines, k: int, parts: int) -> EdgeArrays:
-    """Read one of several ranges of lines of about equally many bytes.
+    """Read one of several ranges of lines, which have about the same number of bytes.
 
     Parameters
     ----------
     data : bytes or mmap
-        The file; only this range of it is read.
+        The file, of which only this range is read.
     k, parts : int
-        Which of how many ranges.
+        Index of the range, and number of ranges.
 
     Returns
     -------
     EdgeArrays
-        ``n`` is at least the number of vertices of these edges.
+        ``n`` exceeds all vertices of these edges.
 
     Raises
     ------
@@ -102,14 +101,14 @@ def read_lines(path: StrPath, data: Any, lines: Lines, k: int, parts: int) -> Ed
     real = _has_reals(_scanners(path, data, lines, start, stop))
     try:
         return _read_range(path, data, lines, (start, stop), real)
-    except FormatError:  # an integer of more than 64 bits may be a double if another range has some
+    except FormatError:  # integers of more than 64 bits are allowed if another range has doubles
         if real or not _has_reals(_scanners(path, data, lines, lines.start, len(data))):
             raise
     return _read_range(path, data, lines, (start, stop), True)
 
 
 def _has_reals(scanners: Iterable[Scanner]) -> bool:
-    """Whether there is a number that is not written as an integer."""
+    """Return whether a number is not written as an integer."""
     texts = ((s.data, s.pos) for s in scanners)
     return any(text.find(mark, first) >= 0 for text, first in texts for mark in REAL)
 
@@ -124,7 +123,7 @@ def _read_range(
         block
         for scanner in _scanners(path, data, lines, *offsets)
         for block in scanner.pieces(
-            None, fields, lines.what, lines.letter, partial(lines.drop_letters, scanner)
+            None, fields, lines.noun, lines.letter, partial(lines.drop_letters, scanner)
         )
     )
     if weighted and real and lines.real is None:
@@ -136,12 +135,12 @@ def _read_range(
 
 
 def _line_start(data: Any, first: int, at: int) -> int:
-    """Give the offset of the first line that does not begin before ``at``."""
+    """Return the offset of the first line that does not begin before ``at``."""
     return at if at <= first else int(data.find(b"\n", at - 1)) + 1 or len(data)
 
 
 def _scanners(path: StrPath, data: Any, lines: Lines, start: int, stop: int) -> Iterator[Scanner]:
-    """Give scanners of the lines from one offset to another."""
+    """Yield scanners of the lines between two offsets, chunk by chunk."""
     while start < stop:
         end = min(data.find(b"\n", start + _CHUNK) + 1 or len(data), stop)
         text = data[start:end]
@@ -152,7 +151,7 @@ def _scanners(path: StrPath, data: Any, lines: Lines, start: int, stop: int) -> 
 
 
 def exact(block: Block) -> Block:
-    """Check that no weight is written as an integer that a double does not hold."""
+    """Check that weights written as integers are exact as doubles."""
     large = np.flatnonzero(abs(block.values[:, 2]) >= 2**53)
     if large.size:
         marked = set(large.tolist())

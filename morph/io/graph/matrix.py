@@ -1,6 +1,6 @@
 """Graphs as sparse matrices: Matrix Market ``.mtx`` text and SciPy's ``.npz``.
 
-Row u, column v holds the weight of the edge from u to v.  Neither needs SciPy.
+Row u, column v holds the weight of the edge from u to v.  SciPy is not required.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _BANNER = (
 
 
 def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
-    """Read the bytes of an ``.mtx`` file as `scipy.io.mmread` does, if it holds a graph.
+    """Read the bytes of an ``.mtx`` file of a square matrix, as `scipy.io.mmread` does.
 
-    An entry of a symmetric matrix, in whichever triangle, is an undirected edge; one of a
-    skew-symmetric matrix an arc, and one back of the negative weight.  Of a dense matrix
-    (``array``) the values that are not 0 are edges.
+    An entry of a symmetric matrix, in the lower or upper triangle, is an undirected edge; an entry
+    of a skew-symmetric matrix is an arc and its reverse with negated weight.  The nonzero values
+    of a dense matrix (``array``) are edges.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def read_matrix_market(path: StrPath, data: bytes) -> EdgeArrays:
 
 
 def _banner(path: StrPath, data: bytes) -> tuple[Scanner, str, str, str]:
-    """Read the first line of a file, after a scanner of it: layout, type, symmetry."""
+    """Read the first line of a file: returns a scanner, layout, type and symmetry."""
     tokens = data[: data.find(b"\n") + 1 or len(data)].lower().split()
     scanner = Scanner(path, data, comment=b"%")
     if len(tokens) != 5 or tokens[:2] != [b"%%matrixmarket", b"matrix"]:
@@ -68,9 +68,9 @@ def _banner(path: StrPath, data: bytes) -> tuple[Scanner, str, str, str]:
 
 
 def matrix_lines(path: StrPath, data: bytes) -> Lines | None:
-    """Read the beginning of an ``.mtx`` file: which lines follow.
+    """Read the head of an ``.mtx`` file; returns the format of its edge lines.
 
-    None stands for dense and skew-symmetric matrices, which are read as a whole.
+    Returns None for dense and skew-symmetric matrices, which are not read in shares.
 
     Raises
     ------
@@ -110,13 +110,13 @@ def _size(scanner: Scanner) -> tuple[int, int]:
 
 
 def _entry(kind: str) -> tuple[Field, ...]:
-    """Give the fields of an entry of a matrix of some type."""
+    """Return the fields of an entry, by the type of the matrix."""
     fields = Field("row"), Field("column"), Field("value", kind in INTEGERS)
     return fields[:2] if kind == "pattern" else fields
 
 
 def _dense(scanner: Scanner, integral: bool, symmetry: str) -> EdgeArrays:
-    """Read values column by column: all, or the lower triangle, or the part below the diagonal."""
+    """Read a dense matrix by columns: all values, the lower triangle or the strict lower one."""
     n, columns = scanner.header("size", ("number of rows", "number of columns"), (0, -1))
     _require_square(scanner, n, columns, scanner.line(scanner.pos - 1))
     first = int(symmetry == "skew-symmetric")
@@ -128,7 +128,7 @@ def _dense(scanner: Scanner, integral: bool, symmetry: str) -> EdgeArrays:
         dst, src = np.divmod(at, max(n, 1))
         order = np.lexsort((dst, src))
         at, src, dst = at[order], src[order], dst[order]
-    else:  # column j begins after the j columns before, each shorter by one
+    else:  # packed storage: each column is shorter than the previous one by 1
         begins = np.concatenate([[0], np.cumsum(np.arange(n - first, 0, -1))])
         dst = np.searchsorted(begins, at, "right") - 1
         src = at - begins[dst] + dst + first
@@ -141,7 +141,7 @@ def _require_square(scanner: Scanner, rows: int, columns: int, line: int) -> Non
 
 
 def _with_negatives(scanner: Scanner, edges: EdgeArrays) -> EdgeArrays:
-    """Add the arc back of each entry beside the diagonal, of the negative weight."""
+    """Add the reverse arc, with negated weight, of each off-diagonal entry."""
     weight = np.ones(len(edges.src)) if edges.weight is None else edges.weight
     back = np.flatnonzero(edges.src != edges.dst)
     if weight.dtype.kind == "i" and len(back):
@@ -160,7 +160,7 @@ def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:
     Raises
     ------
     ValueError
-        If a weight is no finite number.
+        If a weight is not finite.
     """
     src, dst = edges.src.astype(np.int64) + 1, edges.dst.astype(np.int64) + 1
     if edges.undirected:
@@ -181,13 +181,13 @@ def write_matrix_market(edges: EdgeArrays) -> Iterator[bytes]:
 def read_npz(path: StrPath, archive: IO[bytes], share: tuple[int, int] = (0, 1)) -> EdgeArrays:
     """Read a matrix saved by ``scipy.sparse.save_npz`` (CSR, CSC or COO) from an open file.
 
-    It is ``symmetric`` if it equals its transpose, values included.  Of a share, such as (1, 3) for
-    the second third of the entries, that is not found out.
+    The result is ``symmetric`` if the matrix equals its transpose, including values; not tested
+    for a share, such as (1, 3) for the second third of the entries.
 
     Raises
     ------
     FormatError
-        With the file, which has no lines.
+        With the file, without a line.
     """
     try:
         with np.load(archive, allow_pickle=False) as file:
@@ -210,7 +210,7 @@ def read_npz(path: StrPath, archive: IO[bytes], share: tuple[int, int] = (0, 1))
             weight, more = _entries(file, "data", share)
     except (FormatError, MemoryError):
         raise
-    except Exception as error:  # of a damaged archive NumPy complains in many ways
+    except Exception as error:  # NumPy raises many types for a damaged archive
         raise FormatError(path, None, f"no sparse matrix as SciPy saves it: {error}") from error
     if len(sizes | more) > 1 or not (src.ndim == dst.ndim == weight.ndim == 1):
         raise FormatError(path, None, "rows, columns and values differ in number")
@@ -227,7 +227,7 @@ def read_npz(path: StrPath, archive: IO[bytes], share: tuple[int, int] = (0, 1))
 
 
 def _entries(file: Any, name: str, share: tuple[int, int]) -> tuple[NDArray[Any], set[int]]:
-    """Read a share of an array of an archive, and the size of the whole."""
+    """Read a share of an array of an archive, and the size of the complete array."""
     if share == (0, 1):
         whole = file[name]
         return whole, {whole.size}
@@ -246,10 +246,10 @@ def _entries(file: Any, name: str, share: tuple[int, int]) -> tuple[NDArray[Any]
 def is_symmetric(
     src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[Any], n: int
 ) -> bool:
-    """Whether a matrix equals its transpose, as `Graph.of` finds out of SciPy's matrices.
+    """Return whether a matrix equals its transpose, as `Graph.of` does for SciPy's matrices.
 
-    Rows and columns are counted first, in which most that are not symmetric differ.  Of entries
-    that are stored twice in one place the order counts.
+    The entries of rows and columns are counted first, which suffices for most matrices that are
+    not symmetric.  The order of duplicate entries matters.
     """
     if not np.array_equal(np.bincount(src, minlength=n), np.bincount(dst, minlength=n)):
         return False
@@ -264,7 +264,7 @@ def is_symmetric(
 def _expand(
     path: StrPath, offsets: NDArray[Any], rows: int, share: tuple[int, int]
 ) -> NDArray[Any]:
-    """Row of each entry of a share, from where the rows start."""
+    """Return the row of each entry of a share, from the row offsets."""
     degree = np.diff(offsets)
     if len(offsets) != rows + 1 or offsets[0] != 0 or (degree < 0).any():
         raise FormatError(path, None, "indptr does not count up from 0, one number a row")
@@ -274,7 +274,7 @@ def _expand(
 
 
 def write_npz(edges: EdgeArrays, file: IO[bytes]) -> None:
-    """Write a COO matrix that ``scipy.sparse.load_npz`` reads; no weights become ones."""
+    """Write a COO matrix for ``scipy.sparse.load_npz``; without weights, all values are 1."""
     weight = np.ones(len(edges.src), np.int32) if edges.weight is None else edges.weight
     src, dst = edges.src, edges.dst
     if edges.undirected:

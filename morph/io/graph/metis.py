@@ -1,10 +1,10 @@
-"""METIS ``.graph`` files: line u + 1 lists the neighbours of vertex u; every edge is there twice.
+"""METIS ``.graph`` files: line u + 1 lists the neighbours of vertex u; each edge occurs twice.
 
-The header is ``n m``, or ``n m fmt``, or ``n m fmt ncon``: m counts edges once; the digits of
-``fmt`` say whether vertices have sizes (100), vertices have weights (10, ``ncon`` of each), and
-edges have weights (1).  A line is then: size, weights, and neighbour (from 1) and weight of each
-edge.  Lines that begin with ``%`` are comments; a blank line is a vertex without edges.  Format:
-the manual of METIS 5, section 4.1.1.
+The header is ``n m``, ``n m fmt`` or ``n m fmt ncon``: m counts each edge once; the digits of
+``fmt`` tell whether vertices have sizes (100), vertices have ``ncon`` weights each (10), and edges
+have weights (1).  A line contains the size and weights of the vertex, then neighbour (from 1) and
+weight of each edge.  Lines that begin with ``%`` are comments; a blank line is a vertex without
+edges.  Format: manual of METIS 5, section 4.1.1.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from morph.io.text.scanner import CHUNK, PIECE, Field, FormatError, Scanner, Str
 
 _COMMENT = re.compile(rb"^%[^\n]*", re.MULTILINE)
 _ONE_A_LINE = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)
-_LEAST_ARCS = 1 << 16  # that are compared with their reverses at once
-_WRITTEN = 1 << 19  # words at once
+_LEAST_ARCS = 1 << 16  # arcs compared with their reverses at once
+_WRITTEN = 1 << 19  # numbers written at once
 Ints = NDArray[np.int64]
 
 
@@ -32,22 +32,22 @@ Ints = NDArray[np.int64]
 class _Header:
     n: int
     m: int
-    sizes: int  # of a vertex: 0 or 1
-    constraints: int  # weights of a vertex
-    weights: int  # of an edge: 0 or 1
+    sizes: int  # sizes per vertex: 0 or 1
+    constraints: int  # weights per vertex
+    weights: int  # weights per edge: 0 or 1
     line: int
-    behind: int  # offset of the line after it
+    behind: int  # offset of the line after the header
 
 
 def read_metis(path: StrPath, data: Any) -> EdgeArrays:
-    """Read the bytes of a ``.graph`` file: both arcs of every edge, as they stand there.
+    """Read the bytes of a ``.graph`` file: both arcs of every edge, in the order of the file.
 
     Parameters
     ----------
     path : path-like
         Named in errors.
     data : bytes or mmap
-        The file; it is read some lines at a time.
+        The file, which is read in blocks of lines.
 
     Raises
     ------
@@ -61,10 +61,10 @@ def read_metis(path: StrPath, data: Any) -> EdgeArrays:
     for part in _parts(path, data, header):
         degree, numbers = _checked(part, header), part.numbers
         degrees.add(degree, header.n - part.vertex - degree.size)
-        first = np.cumsum(part.count) - part.count  # word of each vertex
+        first = np.cumsum(part.count) - part.count  # first number of each vertex
         for name, values in _of_points(header, first, numbers).items():
             points.setdefault(name, []).append(values)
-        if lead:  # numbers of edges follow the numbers of vertices
+        if lead:  # the numbers of edges follow those of the vertex
             at = np.repeat(first + lead - each * (np.cumsum(degree) - degree), degree)
             at += each * np.arange(at.size)
             ends, of_ends = numbers[at], numbers[at + 1] if header.weights else None
@@ -97,7 +97,7 @@ def read_metis(path: StrPath, data: Any) -> EdgeArrays:
 
 @dataclass(frozen=True)
 class _Part:
-    """Consecutive vertices: the words of their lines, how many each has, where lines begin."""
+    """Consecutive vertices: the numbers of their lines, their counts, and line offsets."""
 
     path: StrPath
     data: Any
@@ -105,14 +105,14 @@ class _Part:
     starts: Ints
     count: Ints
     numbers: Ints
-    behind: int  # offset
+    behind: int  # end offset
 
     def fail(self, u: int, message: str) -> NoReturn:
         raise FormatError(self.path, _line(self.data, int(self.starts[u])), message)
 
 
 def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
-    """Read some lines at a time; fail if they are fewer or more than the vertices."""
+    """Yield blocks of lines; fail if the number of lines is not the number of vertices."""
     vertex, start = 0, header.behind
     while start < len(data):
         end = data.find(b"\n", start + PIECE) + 1 or len(data)
@@ -135,7 +135,7 @@ def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
 
 
 def _checked(part: _Part, header: _Header) -> Ints:
-    """Give how many edges each vertex lists."""
+    """Return the number of neighbours that each vertex lists."""
     lead, each = header.sizes + header.constraints, 1 + header.weights
     odd = (part.count < lead) | ((part.count - lead) % each != 0)
     if odd.any():
@@ -148,7 +148,7 @@ def _checked(part: _Part, header: _Header) -> Ints:
 
 
 def _line(data: Any, offset: int) -> int:
-    """Number, from 1, of the line that holds a byte."""
+    """Return the number, from 1, of the line that contains a byte."""
     parts = (data[k : min(k + CHUNK, offset)] for k in range(0, offset, CHUNK))
     return 1 + sum(int(part.count(b"\n")) for part in parts)
 
@@ -171,20 +171,20 @@ def _header(path: StrPath, data: Any) -> _Header:
     weighted = fmt // 10 % 10
     if weighted and constraints == 0:
         scanner.fail(f"fmt {fmt:03} gives vertices weights, and ncon is 0", line)
-    if not weighted and constraints > 1:  # METIS, too, writes 1 without meaning it
+    if not weighted and constraints > 1:  # METIS writes ncon = 1 even without weights
         scanner.fail(f"ncon is {constraints}, and fmt {fmt:03} gives vertices no weights", line)
     constraints = abs(constraints) if weighted else 0
     return _Header(n, m, fmt // 100, constraints, fmt % 10, line, scanner.pos)
 
 
 def _end(data: Any, start: int) -> int:
-    """Offset behind the line that begins at ``start``."""
+    """Return the end offset of the line that begins at ``start``."""
     found: int = data.find(b"\n", start)
     return len(data) if found < 0 else found + 1
 
 
 def _lines(raw: bytes, text: bytes) -> tuple[Ints, Ints]:
-    """Find where lines that are no comments begin, and count their words."""
+    """Return the offsets of lines that are not comments, and their numbers of words."""
     characters = np.frombuffer(text, np.uint8)
     starts = np.append(0, np.flatnonzero(characters == 10) + 1)
     starts = starts[starts < characters.size]
@@ -196,7 +196,7 @@ def _lines(raw: bytes, text: bytes) -> tuple[Ints, Ints]:
 
 
 def _numbers(path: StrPath, data: Any, text: bytes, start: int, expected: int) -> Ints:
-    """Parse the words of some lines, which begin at ``start``, as if each stood in its own."""
+    """Parse the words of the lines from offset ``start`` on, one word per row."""
     scanner = Scanner(path, b"\n" + text.translate(_ONE_A_LINE), b"")  # no byte order mark here
     try:
         numbers = scanner.rest([Field("number")]).values[:, 0]
@@ -204,13 +204,13 @@ def _numbers(path: StrPath, data: Any, text: bytes, start: int, expected: int) -
         breaks = np.flatnonzero(np.frombuffer(scanner.data, np.uint8) == 10)
         at = int(breaks[error.line - 2]) if error.line and error.line > 1 else 0
         raise FormatError(path, _line(data, start + at), error.message) from None
-    if numbers.size != expected:  # only control characters are counted otherwise
+    if numbers.size != expected:  # the counts differ for control characters only
         raise FormatError(path, None, "binary data where text is expected")
     return numbers
 
 
 def _of_points(header: _Header, first: Ints, numbers: Ints) -> dict[str, NDArray[Any]]:
-    """Give the sizes and the weights of vertices, if there are any."""
+    """Return the sizes and weights of vertices, if the file has any."""
     points = {}
     if header.sizes:
         points["size"] = narrow(numbers[first])
@@ -225,10 +225,10 @@ def _of_points(header: _Header, first: Ints, numbers: Ints) -> dict[str, NDArray
 def _fault(
     src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any] | None
 ) -> tuple[int, str] | None:
-    """Find a fault and its vertex: loops, weights or one-way edges that METIS does not allow.
+    """Find a violation of METIS's rules and its vertex: a self-loop, a weight, a one-way edge.
 
-    Arcs are in order of ``src``.  Some vertices at a time, the arcs from them are compared with
-    those that lead to them.
+    Arcs are in order of ``src``.  For blocks of vertices, their out-arcs are compared with their
+    in-arcs.
     """
     if (src == dst).any():
         u = int(src[(src == dst).argmax()])
@@ -239,8 +239,8 @@ def _fault(
     start = low = 0
     while low < len(src):
         most = min(low + max(len(src) // 16, _LEAST_ARCS), len(src)) - 1
-        end = int(src[most]) + 1  # of the vertices
-        high = int(np.searchsorted(src, np.int32(end)))  # of another type it would be copied
+        end = int(src[most]) + 1  # end of the block of vertices
+        high = int(np.searchsorted(src, np.int32(end)))  # another dtype would copy `src`
         backward = _that_lead_to(dst, start, end)
         found = _asymmetric_arc(
             _ordered(src[low:high], dst[low:high], None if weight is None else weight[low:high]),
@@ -257,7 +257,7 @@ def _fault(
 
 
 def _that_lead_to(dst: NDArray[Any], start: int, end: int) -> Ints:
-    """Find the arcs to the vertices from ``start`` on, before ``end``."""
+    """Return the arcs to vertices in [start, end)."""
     blocks = (dst[k : k + _LEAST_ARCS] for k in range(0, len(dst), _LEAST_ARCS))
     found = [np.flatnonzero((b >= start) & (b < end)) + k * _LEAST_ARCS
              for k, b in enumerate(blocks)]  # fmt: skip
@@ -267,7 +267,7 @@ def _that_lead_to(dst: NDArray[Any], start: int, end: int) -> Ints:
 def _asymmetric_arc(
     forward: tuple[Ints, Any], backward: tuple[Ints, Any]
 ) -> tuple[int, str] | None:
-    """Find the first arc that lacks its reverse, or whose reverse has another weight."""
+    """Find the first arc without a reverse, or whose reverse has another weight."""
     (one, weight), (other, turned) = forward, backward
     shared = min(len(one), len(other))
     differ = one[:shared] != other[:shared]
@@ -286,7 +286,7 @@ def _asymmetric_arc(
 
 
 def _ordered(high: NDArray[Any], low: NDArray[Any], weight: Any) -> tuple[Ints, Any]:
-    """Sort pairs, as one number each, and then by weight."""
+    """Sort pairs, packed into one integer each, and then by weight."""
     keys = high.astype(np.int64) << 32 | low
     if weight is None:
         return np.sort(keys), None
@@ -302,7 +302,7 @@ def write_metis(edges: EdgeArrays) -> Iterator[bytes]:
     Raises
     ------
     ValueError
-        If an edge is a loop or lacks its reverse, or weights are not positive integers.
+        If an edge is a self-loop or has no reverse, or weights are not positive integers.
     """
     offsets, dst, weight = compressed_rows(edges)
     for name, values in [("weight", weight), *edges.points.items()]:
@@ -333,7 +333,7 @@ def write_metis(edges: EdgeArrays) -> Iterator[bytes]:
 
 
 def _text(lead: NDArray[Any], degree: Ints, columns: list[NDArray[Any]]) -> bytes:
-    """Write the lines of some vertices: each word and each line's end is a row of characters."""
+    """Format the lines of a block of vertices: each word and line end is a row of characters."""
     each = len(columns)
     length = lead.shape[1] + each * degree + 1
     ends = np.cumsum(length) - 1

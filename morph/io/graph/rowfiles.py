@@ -1,12 +1,12 @@
-"""Compressed rows in binary: Galois's ``.gr``, and ``.egr`` of the ECL codes.
+"""Binary CSR files: Galois's ``.gr``, and ``.egr`` of the ECL codes.
 
 Galois, all numbers little-endian: four 64-bit words (version, bytes of an edge's data, n, m); of
 each vertex the 64-bit offset behind its last edge; the ends, of 32 bits in version 1 (then 4
 bytes of padding if m is odd) and 64 in version 2; the data of the edges.  Format: ``FileGraph``
 of the Galois system, written by its ``graph-convert``.
 
-ECL, 32-bit integers throughout: n, m, n + 1 offsets from 0 to m, the ends, and, if the file goes
-on, m weights.  Format: ``ECLgraph.h`` of the ECL codes of Texas State University.
+ECL, 32-bit integers throughout: n, m, n + 1 offsets from 0 to m, the ends, and, if the file
+continues, m weights.  Format: ``ECLgraph.h`` of the ECL codes of Texas State University.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Bytes = NDArray[np.uint8]
 
 
 def is_galois(head: bytes) -> bool:
-    """Whether a file that begins so is Galois's: no text begins with these bytes."""
+    """Return whether a file with this head is Galois's: no text file begins with these bytes."""
     return head[:8] in (b"\1" + bytes(7), b"\2" + bytes(7))
 
 
 class _Parts:
-    """The arrays of a file, one behind the other."""
+    """The consecutive arrays of a file."""
 
     def __init__(self, path: StrPath, data: Bytes) -> None:
         self.path = path
@@ -45,18 +45,18 @@ class _Parts:
     def fail(self, message: str, at: int) -> NoReturn:
         raise FormatError(self.path, None, f"byte {at}: {message}")
 
-    def take(self, count: int, dtype: Any, what: str) -> NDArray[Any]:
-        """Give the next array, which is a view."""
+    def take(self, count: int, dtype: Any, noun: str) -> NDArray[Any]:
+        """Return the next array, which is a view."""
         dtype = np.dtype(dtype)
         if count * dtype.itemsize > self.left:
             there = f"{self.left // dtype.itemsize} of {count} are there"
-            self.fail(f"the file ends in the {what}: {there}", self.data.size)
+            self.fail(f"the file ends in the {noun}: {there}", self.data.size)
         found = np.frombuffer(self.data, dtype, count, self.pos) if count else np.empty(0, dtype)
         self.pos += count * dtype.itemsize
         return found
 
     def end(self) -> None:
-        """Check that nothing is left."""
+        """Check that the file ends here."""
         if self.left:
             self.fail(f"{self.left} bytes are left over", self.pos)
 
@@ -66,8 +66,8 @@ def read_galois(
 ) -> EdgeArrays:
     """Read the bytes of a Galois ``.gr`` file, or a share of its edges: (1, 3) is the second third.
 
-    The file does not say what the data of its edges are: they are taken as integers, 4 bytes as
-    unsigned ones, 8 bytes as signed, unless ``weight_type`` names a type of their size.
+    The file does not contain the type of its edge data: by default, 4 bytes are unsigned integers
+    and 8 bytes signed integers; ``weight_type`` is another type of the same size.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def read_galois(
     dst = parts.take(m, _VERSIONS[version], "ends of edges")[first:last]
     _check_ends(parts, dst, n, start + dst.itemsize * first)
     if version == 1 and m % 2:
-        if size or parts.left:  # without data, some writers leave the padding out
+        if size or parts.left:  # without edge data, some writers omit the padding
             parts.take(1, "<u4", "padding")
     weight = None
     if weight_dtype is not None:
@@ -106,12 +106,12 @@ def read_galois(
     parts.end()
     degree = np.diff(np.clip(ends.view("<i8"), first, last), prepend=first)
     src = np.repeat(np.arange(n, dtype=np.int32), degree)
-    dst = dst.view("<i4") if version == 1 else dst  # below 2^31, as was checked
+    dst = dst.view("<i4") if version == 1 else dst  # checked above: below 2^31
     return EdgeArrays(src, dst.astype(np.int32, copy=False), weight, n)
 
 
 def _weight_dtype(parts: _Parts, size: int, given: Any) -> np.dtype[Any] | None:
-    """Type of the edge data; None if there are none."""
+    """Return the type of the edge data; None if there is none."""
     if size == 0:
         return None
     if given is None:
@@ -125,7 +125,7 @@ def _weight_dtype(parts: _Parts, size: int, given: Any) -> np.dtype[Any] | None:
 
 
 def _signed(weight: NDArray[Any]) -> NDArray[Any]:
-    """Unsigned 32-bit numbers as int32 if they fit, which costs no copy, else as int64."""
+    """Convert uint32 to int32 if all values fit, which is a view, else to int64."""
     if weight.dtype.kind == "u":
         fits = int(weight.max(initial=0)) <= _LARGEST
         return weight.view("<i4") if fits else weight.astype(np.int64)
@@ -186,8 +186,7 @@ def write_galois(edges: EdgeArrays) -> Iterator[Any]:
     Raises
     ------
     ValueError
-        If weights are not integers that the reader, which does not know their type, takes as they
-        are: 0 to 2^32 - 1, or 64-bit.
+        If weights are not integers of the reader's default types: 0 to 2^32 - 1, or signed 64-bit.
     """
     offsets, dst, weight = compressed_rows(edges)
     if weight is not None:
@@ -217,7 +216,7 @@ def write_ecl(edges: EdgeArrays) -> Iterator[Any]:
     Raises
     ------
     ValueError
-        If weights are not integers of 32 bits, or there are 2^31 arcs or more.
+        If weights are not 32-bit integers, or there are 2^31 or more arcs.
     """
     offsets, dst, weight = compressed_rows(edges)
     if dst.size > _LARGEST:

@@ -1,4 +1,4 @@
-"""Graph files read by the parts of a graph, each a share of the edges."""
+"""Parallel reading of graph files: each part of a partitioned graph reads a share of the edges."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def read_shares(
     Parameters
     ----------
     choose : function
-        Gives the format.
+        Returns the format.
     transport : Transport
-        The processes of the parts, all of which call this.
+        Connects the processes of the parts, which all must call this function.
 
     Returns
     -------
     dict of int to EdgeArrays
-        By part.  All say the same of vertices and directions, and have weights of one type; edges
-        in order of parts are in the order of the file.
+        Indexed by part.  All have the same number of vertices, directions and dtype of weights;
+        the concatenation in order of parts has the order of the file.
 
     Raises
     ------
     ValueError, OSError
-        In all processes, if the file differs between them or one of them cannot read it.
+        In all processes, if the file differs between processes or one of them cannot read it.
     """
     transport.begin("read a graph")
     about = on_all(transport, lambda: identity(path))
@@ -85,7 +85,7 @@ def identity(path: StrPath) -> str:
 def _read(
     row: GraphFormat, path: StrPath, weight_type: Any, transport: Transport
 ) -> dict[int, Shared]:
-    """Read the shares of this process; a format without shares is read as a whole."""
+    """Read the shares of this process; formats without ``share`` are read completely and cut."""
     if row.share is None:
         whole = row.read(path, weight_type)
         return {k: Shared(share_of(whole, k, transport.size)) for k in transport.here}
@@ -93,7 +93,7 @@ def _read(
 
 
 def _converted(path: StrPath, weight: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Convert weights to the type of those of other shares."""
+    """Convert weights to the common dtype of all shares."""
     if kind.kind == "f" and weight.dtype.kind == "i":
         lost = [w for w in weight[abs(weight) >= 2**53].tolist() if int(float(w)) != w]
         if lost:

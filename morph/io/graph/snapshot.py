@@ -1,9 +1,9 @@
-"""Graphs on disk: a snapshot of all tables, and the records that it and a log are made of.
+"""Graphs on disk: snapshots of all tables, and the record format of snapshots and logs.
 
-A file is a list of records: 8 bytes that say what it is, the number of the record, the length of
-what follows, its CRC-32 and that of this head.  What follows begins with the version of the format.
-Numbers are little-endian.  A snapshot is one record, under a temporary name until it is whole and
-on the disk.
+A file is a list of records.  The head of a record contains 8 bytes for its kind, its number, the
+length of its body, the CRC-32 of the body and the CRC-32 of the head; the body begins with the
+version of the format.  Numbers are little-endian.  A snapshot is one record; it is written under a
+temporary name and renamed after it has been flushed to the disk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from morph.runtime.toolchain.cache import lock_file
 
 VERSION = 1
 SNAPSHOT, BATCH = b"MORPHG1\n", b"MORPHB1\n"
-HEAD_OF = struct.Struct("<8sQQI")  # what, number, length, CRC of the rest
+HEAD_OF = struct.Struct("<8sQQI")  # kind, number, length, CRC of the body
 CRC = struct.Struct("<I")
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -43,7 +43,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def packed(about: dict[str, Any], arrays: Arrays) -> bytes:
-    """One record's contents: JSON, and the arrays that it lists, each at a multiple of 8."""
+    """Return the body of a record: JSON, and the arrays that it lists, aligned to 8 bytes."""
     listed = [
         [name, a.dtype.newbyteorder("<").str, list(a.shape), a.nbytes] for name, a in arrays.items()
     ]
@@ -56,7 +56,7 @@ def packed(about: dict[str, Any], arrays: Arrays) -> bytes:
 
 
 def unpacked(data: memoryview) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the arguments of `packed`; ValueError if the data are of another version."""
+    """Return the arguments of `packed`; ValueError if the data has another version."""
     size = struct.unpack_from("<Q", data)[0]
     about = json.loads(bytes(data[8 : 8 + size]))
     if about["version"] != VERSION:
@@ -69,21 +69,21 @@ def unpacked(data: memoryview) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
     return about, arrays
 
 
-def record(what: bytes, number: int, data: bytes) -> bytes:
-    """Give contents with their head."""
-    head = HEAD_OF.pack(what, number, len(data), zlib.crc32(data))
+def record(magic: bytes, number: int, data: bytes) -> bytes:
+    """Return a body with its head."""
+    head = HEAD_OF.pack(magic, number, len(data), zlib.crc32(data))
     return head + CRC.pack(zlib.crc32(head)) + data
 
 
-def records(data: memoryview, what: bytes) -> Iterator[tuple[int, memoryview, int]]:
-    """Number, contents and end of each whole record; ends at the first that is not."""
+def records(data: memoryview, magic: bytes) -> Iterator[tuple[int, memoryview, int]]:
+    """Yield number, body and end of each complete record, up to the first incomplete one."""
     at, size = 0, HEAD_OF.size + CRC.size
     while at + size <= len(data):
         head = data[at : at + HEAD_OF.size]
         kind, number, length, crc = HEAD_OF.unpack(head)
         (own,) = CRC.unpack_from(data, at + HEAD_OF.size)
         body = data[at + size : at + size + length]
-        if kind != what or own != zlib.crc32(head) or len(body) != length:
+        if kind != magic or own != zlib.crc32(head) or len(body) != length:
             return
         if crc != zlib.crc32(body):
             return
@@ -92,18 +92,18 @@ def records(data: memoryview, what: bytes) -> Iterator[tuple[int, memoryview, in
 
 
 def number_at(handle: int, at: int) -> int:
-    """Give the number of the record at a byte of an open file; -1 if there is none."""
+    """Return the number of the record at a byte of an open file; -1 if there is none."""
     head = os.pread(handle, HEAD_OF.size, at)
     return int(HEAD_OF.unpack(head)[1]) if len(head) == HEAD_OF.size else -1
 
 
-def is_torn(rest: memoryview, what: bytes) -> bool:
-    """Whether this end of a file is a record that a crash cut short; zeros may fill what it lacks.
+def is_torn(rest: memoryview, magic: bytes) -> bool:
+    """Whether this end of a file is a record that a crash truncated, perhaps padded with zeros.
 
     A record that is complete and has a wrong checksum is damaged, not torn.
     """
     whole, size = bytes(rest), HEAD_OF.size + CRC.size
-    if not what.startswith(whole[: len(what)].rstrip(b"\0")):
+    if not magic.startswith(whole[: len(magic)].rstrip(b"\0")):
         return False
     if len(whole) < size:
         return True
@@ -125,26 +125,26 @@ def sync(file: IO[bytes]) -> None:
 def write_snapshot(
     path: StrPath, graph: Graph, number: int = 0, note: dict[str, Any] | None = None
 ) -> None:
-    """Write all tables of a graph, with ids, dead rows and reverses; whole or not at all.
+    """Write all tables of a graph, with ids, deleted rows and reverses, atomically.
 
-    A snapshot whose `Journal` is open is replaced by `Journal.checkpoint` alone.
+    While a `Journal` of the snapshot is open, only `Journal.checkpoint` may replace the snapshot.
 
     Parameters
     ----------
     path : path
     graph : Graph
     number : int
-        Of the last batch of a `Journal` that is in it.
+        Number of the last batch of a `Journal` that the graph contains.
     note : dict, optional
-        Further data to keep, which JSON can represent.
+        Metadata that JSON can represent.
 
     Raises
     ------
     ValueError
-        If the name is that of a compressed file.
+        If the name has the suffix of a compressed file.
     OSError
-        If the file cannot be written, or an open `Journal` keeps it.  What had the name before is
-        still there then.
+        If the file cannot be written, or belongs to an open `Journal`.  An existing file then
+        remains unchanged.
     """
     check_name(path)
     log = Path(f"{os.fspath(path)}.log")
@@ -155,23 +155,23 @@ def write_snapshot(
 
 
 def lock_log(file: IO[bytes] | RawIOBase, log: Path) -> None:
-    """Lock a journal's log, until it is closed.
+    """Lock a journal's log until the file is closed.
 
     Raises
     ------
     BlockingIOError
-        If an open journal holds it.
+        If an open journal has locked it.
     """
     if not lock_file(file.fileno(), wait=False):
-        what = "another open journal writes this log (readonly=True reads it)"
-        raise BlockingIOError(errno.EWOULDBLOCK, what, os.fspath(log))
+        message = "another open journal writes this log (readonly=True reads it)"
+        raise BlockingIOError(errno.EWOULDBLOCK, message, os.fspath(log))
 
 
 def store(
     path: StrPath, graph: Graph, number: int, note: dict[str, Any] | None,
     ready: Callable[[], object] | None = None,
 ) -> None:  # fmt: skip
-    """Write a snapshot, see `write_snapshot`; ``ready`` is called before it gets its name."""
+    """Write a snapshot, see `write_snapshot`; ``ready`` is called before the file is renamed."""
     with graph._lock:
         about, arrays = _contents(graph)
         data = record(SNAPSHOT, number, packed({**about, "note": note or {}}, arrays))
@@ -219,7 +219,7 @@ SNAPSHOT_FORMAT = Format(
 
 
 def check_name(path: StrPath) -> None:
-    """Refuse a name of a compressed file: a snapshot is read, and brought to the disk, as it is.
+    """Reject the suffix of a compressed file: snapshots are not compressed.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def check_name(path: StrPath) -> None:
 
 
 def sync_folder(path: StrPath) -> None:
-    """Have the name of a file on the disk; Windows, which opens no folders, does so by itself."""
+    """Flush a directory entry to the disk; not needed on Windows, which cannot open folders."""
     if os.name == "nt":
         return
     folder = os.open(Path(path).parent, os.O_RDONLY)
@@ -242,14 +242,14 @@ def sync_folder(path: StrPath) -> None:
 
 
 def read_snapshot(path: StrPath, device: str | Device | None = None) -> Graph:
-    """Read a graph that `write_snapshot` wrote: the same ids, and the same ids to come.
+    """Read a graph that `write_snapshot` wrote: ids, also of future rows, are the same.
 
     Raises
     ------
     FormatError
-        If the file is no snapshot, is damaged or cut short, or of another version.
+        If the file is not a snapshot, is damaged or truncated, or has another version.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     return restored(path, device)[0]
 
@@ -278,14 +278,14 @@ def restored(path: StrPath, device: str | Device | None) -> tuple[Graph, int, di
     for kept in about["tables"]:
         _refill(g.tables[kept["name"]], kept, arrays)
     g.structure_changed(None if "reverses" not in arrays else g.device.asarray(arrays["reverses"]))
-    g.sort_edges(about.get("sorted"))  # snapshots written before have none
+    g.sort_edges(about.get("sorted"))  # older snapshots have no such entry
     g._made = about["made"]
     g.edge_order = g.device.asarray(arrays["order"]) if "order" in arrays else None
     return g, found[0], about.get("note", {})
 
 
 def _refill(t: Table, kept: dict[str, Any], arrays: Arrays) -> None:
-    """Give a table the rows that were kept; those that are dead come back in their turn."""
+    """Restore the rows of a table; deleted rows are reused in the same order."""
     count = kept["rows"]
     t.pack(*kept["packs"])
     t.resize(kept["capacity"])
@@ -296,11 +296,11 @@ def _refill(t: Table, kept: dict[str, Any], arrays: Arrays) -> None:
         t._publish_counters()
         if kept["deletes"]:
             t.allow_deletes()
-            free, head, words = arrays[f"{t.name} free"], kept["head"], t._host_meta
+            free, head, counters = arrays[f"{t.name} free"], kept["head"], t._host_meta
             ring = t.hidden("free")
             at = (head + np.arange(free.size)) & (ring.size - 1)
             ring[t.device.asarray(at)] = t.device.asarray(free)
             t.hidden("dead")[t.device.asarray(free)] = 1
-            words[HEAD], words[TAIL] = head, head + free.size
-            words[COMMITTED] = kept.get("committed", words[TAIL])  # older snapshots have none
+            counters[HEAD], counters[TAIL] = head, head + free.size
+            counters[COMMITTED] = kept.get("committed", counters[TAIL])  # older snapshots have none
             t._publish_counters()

@@ -1,14 +1,14 @@
-"""Updates of a graph, a line each: ``+ u v w``, ``- u v [id]``, ``= u v w [id]``.
+"""Updates of a graph, one per line: ``+ u v w``, ``- u v [id]``, ``= u v w [id]``.
 
-Vertices count from 0.  ``+`` inserts an edge, ``-`` deletes one, ``=`` sets its weight.  Of
-parallel edges a pair names some one; ``id`` says which: the k-th edge of the graph's file is k, and
-each edge inserted has the next number.  Without a weight, an edge inserted has 1.  Comments begin
-with ``#``.
+Vertices are numbered from 0.  ``+`` inserts an edge, ``-`` deletes an edge, ``=`` sets its weight.
+Without an id, a pair of vertices denotes an arbitrary one of parallel edges; ids are the positions
+in the graph's file, continued by the inserted edges.  The default weight of an inserted edge is 1.
+Comments begin with ``#``.
 
-Batches end at a blank line, or after a number of lines.  They mean what their lines mean one after
-another: where a line deletes or changes a pair that the batch has touched in a way that matters,
-it begins another batch; so does one that names an edge by an id where the batch named others of the
-same sign by their ends, or the other way round.
+A batch ends at a blank line, or after a given number of lines.  A batch is equivalent to its lines
+in sequence: a line begins a new batch if it deletes or changes a pair that an earlier line of the
+batch touched in a later phase, or if it has an id and earlier lines of the same sign have none, or
+vice versa.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIELDS = {
 
 @dataclass(slots=True)
 class Named:
-    """Lines that name edges: ends, the id that was given or -1, weights, and where they stand."""
+    """Lines that name edges: ends, id (-1 if absent), weights and line numbers."""
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
@@ -46,7 +46,7 @@ class Named:
 
 @dataclass(slots=True)
 class UpdateBatch:
-    """Edges deleted, then changed, then inserted; and the first and last line."""
+    """Edges to delete, then to change, then to insert; and the first and last line."""
 
     deletes: Named
     updates: Named
@@ -57,7 +57,7 @@ class UpdateBatch:
 
 @dataclass(slots=True)
 class _Lines:
-    """A batch as it is read."""
+    """The lines of a batch that is being read."""
 
     rows: dict[bytes, list[tuple[int, int, int, float, int]]] = field(
         default_factory=lambda: {sign: [] for sign in _RANK}
@@ -66,7 +66,7 @@ class _Lines:
     count: int = 0
 
     def fits(self, pair: tuple[int, int], sign: bytes, id: int) -> bool:
-        """Whether a line may come last: no earlier one touched the pair that is carried out later.
+        """Whether a line may be appended: no earlier line touches the pair in a later phase.
 
         (A batch deletes first, then changes, then inserts.)
         """
@@ -97,27 +97,27 @@ def read_updates(
     directed: bool = True,
     batch: int | None = None,
 ) -> Iterator[UpdateBatch]:
-    """Yield batches of updates as their lines come.
+    """Yield batches of updates as their lines arrive.
 
     Parameters
     ----------
     lines : iterable of bytes
         An open file, or a stream.
     path : str
-        What messages call it.
+        Name of the file in messages.
     n : int
-        Vertices of the graph.
+        Number of vertices of the graph.
     dtype : dtype
-        Of the weights.
+        Type of the weights.
     directed : bool
-        False if a pair has no order.
+        False if pairs are unordered.
     batch : int, optional
-        End a batch after so many lines, too.
+        Largest number of lines of a batch.
 
     Raises
     ------
     FormatError
-        With file and line, before the batch that the line is in is given out.
+        With file and line, before the batch of this line is yielded.
     """
     kind, now = np.dtype(dtype), _Lines()
     for number, line in enumerate(lines, 1):
@@ -146,13 +146,13 @@ def read_updates(
 def _parsed(
     tokens: list[bytes], path: StrPath, line: int, n: int, dtype: np.dtype[Any]
 ) -> tuple[bytes, tuple[int, int, int, float, int]]:
-    """Read one line: its sign; ends, id, weight, line."""
+    """Parse one line: its sign; ends, id, weight, line number."""
     sign = tokens[0]
     if sign not in _FIELDS:
         raise FormatError(path, line, f"found {_shown(sign)}, expected '+', '-' or '='")
-    least, most, what = _FIELDS[sign]
+    least, most, form = _FIELDS[sign]
     if not least <= len(tokens) <= most:
-        raise FormatError(path, line, f"found {len(tokens)} fields, expected {what}")
+        raise FormatError(path, line, f"found {len(tokens)} fields, expected {form}")
     ends = []
     for name, word in zip(("first", "second"), tokens[1:3], strict=True):
         v = _integer(word, path, line, f"{name} vertex")
@@ -174,15 +174,15 @@ def _parsed(
     return sign, (ends[0], ends[1], id, weight, line)
 
 
-def _integer(word: bytes, path: StrPath, line: int, what: str) -> int:
+def _integer(word: bytes, path: StrPath, line: int, name: str) -> int:
     try:
         value = int(word) if b"_" not in word else None
     except ValueError:
         value = None
     if value is None:
-        raise FormatError(path, line, f"{what}: {_shown(word)} is not an integer")
-    if abs(value) >= 1 << 63 and what == "edge id":
-        raise FormatError(path, line, f"{what} {value} is too large")
+        raise FormatError(path, line, f"{name}: {_shown(word)} is not an integer")
+    if abs(value) >= 1 << 63 and name == "edge id":
+        raise FormatError(path, line, f"{name} {value} is too large")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Mesh files of Triangle and, by meshio, of others.
+"""Mesh files: Triangle's formats, and others by meshio.
 
 Imports ``io.text``, ``language`` and ``mesh``.
 """

@@ -1,4 +1,4 @@
-"""Meshes to and from meshio, which knows most other formats."""
+"""Conversion to and from meshio, which reads and writes most other mesh formats."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from morph.mesh.arrays import real_array
 from morph.mesh.interop import check_finite, turned
 from morph.mesh.mesh import Floats, Ints, Mesh, find_neighbors
 
-# which cell data meshio's formats keep markers in: ours, Gmsh, Medit, AVS-UCD
+# names of the cell data with markers: Morph's, then Gmsh, Medit, AVS-UCD in meshio
 _MARKERS = ("marker", "gmsh:physical", "medit:ref", "avsucd:material")
 _ATTRIBUTE = re.compile(r"attribute_([0-9]+)\Z")
-# Triangle lists middles by the corner opposite, meshio by the edge 0 1, 1 2, 2 0
+# Triangle orders mid-edge nodes by the opposite corner, meshio by the edge 0 1, 1 2, 2 0
 _TO_MESHIO = [0, 1, 2, 5, 3, 4]
 _MIDDLES = [4, 5, 3]
-_FLAT = (".mesh", ".meshb", ".su2", ".svg", ".xdmf", ".xml", ".xmf")  # take two coordinates
+_FLAT = (".mesh", ".meshb", ".su2", ".svg", ".xdmf", ".xml", ".xmf")  # formats with two coordinates
 _PHYSICAL = "gmsh:physical"
 _KINDS = {"triangle": 3, "triangle6": 6, "line": 2, "line3": 3}
 
 
 def import_meshio() -> Any:
-    """Import meshio; an `ImportError` that names the extra if it is not installed."""
+    """Import meshio; if it is not installed, an `ImportError` names the extra."""
     try:
         meshio = importlib.import_module("meshio")
     except ImportError as error:
@@ -46,18 +46,17 @@ def import_meshio() -> Any:
 
 
 def to_meshio(mesh: Mesh, three_d: bool = False, order: int = 1) -> Any:
-    """Convert to a ``meshio.Mesh`` of triangles and of lines, which are the segments.
+    """Convert to a ``meshio.Mesh`` of triangles and lines; the lines are the segments.
 
-    Markers and attributes become ``marker`` and ``attribute_1`` and so on, in point data and
-    cell data.
+    Markers and attributes become point data and cell data ``marker``, ``attribute_1`` and so on.
 
     Parameters
     ----------
     mesh : Mesh
     three_d : bool
-        Give points a zero third coordinate, which some formats want.
+        Add a third coordinate 0, which some formats require.
     order : int
-        2 gives every edge a node in its middle: cells ``triangle6`` and ``line3``.
+        2 adds a mid-edge node to every edge: cells ``triangle6`` and ``line3``.
 
     Raises
     ------
@@ -96,18 +95,18 @@ def from_meshio(
 ) -> Mesh:
     """Convert a ``meshio.Mesh``, or read a file by meshio.
 
-    Clockwise triangles are turned, as meshio's formats have no rule.  Lines become segments, with
-    the markers of data named ``marker``, or as Gmsh, Medit and AVS-UCD name them.  Points may have
-    three coordinates if the third is the same everywhere.  Second-order cells are checked, and
-    become the mesh of their corners.
+    Clockwise triangles are reoriented, as meshio's formats do not prescribe an orientation.  Lines
+    become segments; their markers are the data ``marker``, or the names of Gmsh, Medit and AVS-UCD.
+    Points may have three coordinates if the third is constant.  Second-order cells are checked and
+    reduced to their corners.
 
     Parameters
     ----------
     source : meshio.Mesh or path-like
     point_attributes, triangle_attributes : iterable of str, optional
-        Names of point data and of cell data to carry as attributes, in this order; unless given,
-        ``attribute_1``, ``attribute_2`` and so on.  Data of several components gives as many
-        columns.  Other data is left behind.
+        Names of point data and of cell data to convert to attributes, in this order; by default
+        ``attribute_1``, ``attribute_2`` and so on.  Data with several components becomes as many
+        columns.  Other data is dropped.
 
     Raises
     ------
@@ -116,9 +115,9 @@ def from_meshio(
     FormatError, OSError
         If meshio cannot read the file, or it is missing.
     ValueError
-        If the points do not lie in one plane ``z = constant``; if there are other cells than
+        If the points do not lie in one plane ``z = constant``; if there are cells other than
         triangles, lines and vertices, or no triangles; if a coordinate is not finite, a triangle
-        without area, or named data not there.
+        has no area, or named data is missing.
     MeshError
         If several triangles lie on one side of an edge.
     """
@@ -173,7 +172,7 @@ def _refuse(row: int, message: str) -> NoReturn:
 
 
 def _in_plane(points: Floats) -> Floats:
-    """Drop a third coordinate that says nothing."""
+    """Drop a constant third coordinate."""
     if points.ndim != 2 or points.shape[1] not in (2, 3):
         raise ValueError(f"points must have 2 or 3 coordinates, got shape {shown(points.shape)}")
     check_finite(points)
@@ -186,7 +185,7 @@ def _in_plane(points: Floats) -> Floats:
 
 
 def _cells(source: Any, kind: str, n: int) -> tuple[Ints, Ints | None, list[int]]:
-    """Join the blocks of triangles, or of lines; middles are given if all blocks have them."""
+    """Join the blocks of triangles or lines; returns mid-edge nodes if all blocks have them."""
     blocks = [k for k, block in enumerate(source.cells) if block.type.startswith(kind)]
     for block in source.cells:
         if block.type not in (*_KINDS, "vertex"):
@@ -204,10 +203,10 @@ def _cells(source: Any, kind: str, n: int) -> tuple[Ints, Ints | None, list[int]
     return rows.astype(np.int32), middles, blocks
 
 
-def _names(data: Mapping[str, Any], wanted: Iterable[str] | None) -> list[str]:
-    """Names of the data to carry; those of attributes in the order of their numbers."""
-    if wanted is not None:
-        names = list(wanted)
+def _names(data: Mapping[str, Any], requested: Iterable[str] | None) -> list[str]:
+    """Names of the data to convert; by default attributes, in the order of their numbers."""
+    if requested is not None:
+        names = list(requested)
         for name in names:
             if name not in data:
                 listed = shortened(str(sorted(data)), 100)
@@ -218,7 +217,7 @@ def _names(data: Mapping[str, Any], wanted: Iterable[str] | None) -> list[str]:
 
 
 def _reals(name: str, values: Any) -> Floats:
-    """Give data as real numbers; truth values are 0 and 1."""
+    """Return data as real numbers; booleans become 0 and 1."""
     array = np.asarray(values)
     return real_array(shown(name), array.astype(np.int8) if array.dtype == bool else array)
 
@@ -234,7 +233,7 @@ def _joined(data: Mapping[str, Any], name: str, blocks: list[int]) -> Floats:
 
 
 def _integers(name: str, values: NDArray[Any]) -> Ints:
-    """Markers as 32-bit integers, if they are."""
+    """Convert markers to 32-bit integers; `ValueError` if they are not integers."""
     markers = real_array(name, values).reshape(-1)
     small = (markers >= -(2**31)) & (markers < 2**31)
     if not (small & (markers == np.rint(markers))).all():
@@ -245,14 +244,14 @@ def _integers(name: str, values: NDArray[Any]) -> Ints:
 def read_foreign(path: StrPath) -> Mesh:
     """Read a mesh by meshio; see `from_meshio`.
 
-    Physical groups of Gmsh become the triangles' attribute, if there is no other.
+    Physical groups of Gmsh become the triangle attribute if there are no other attributes.
 
     Raises
     ------
     ImportError
         If meshio, or a package that it needs for the format, is not installed.
     FormatError
-        If meshio cannot read the file, or it holds no triangle mesh.
+        If meshio cannot read the file, or the file contains no triangle mesh.
     OSError
         If the file is missing or cannot be read.
     """
@@ -281,7 +280,7 @@ def _read(path: StrPath) -> Any:
 
 
 def _groups(found: Any) -> list[str] | None:
-    """Name the data of triangles to carry, where the default names none."""
+    """Name the triangle data to convert if there are no default attributes."""
     data = found.cell_data
     if _PHYSICAL not in data or any(name.startswith("attribute_") for name in data):
         return None
@@ -296,15 +295,15 @@ def _groups(found: Any) -> list[str] | None:
 def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
     """Write a mesh by meshio; see `to_meshio`.
 
-    In a ``.msh`` file, which is Gmsh's of version 2.2, markers of segments and the triangles'
-    first attribute, if it holds integers, are physical groups.
+    In a ``.msh`` file (Gmsh, version 2.2), the markers of segments and the first triangle
+    attribute, if it is integral, become physical groups.
 
     Raises
     ------
     ImportError
         If meshio, or a package that it needs for the format, is not installed.
     ValueError
-        If meshio cannot write such a mesh in this format.
+        If meshio cannot write the mesh in this format.
     OSError
         If the file cannot be written.
     """
@@ -328,12 +327,12 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
         done, problem = _quietly(name, lambda: meshio.write(target, foreign, file_format=kind) or 1)
         if done is None:
             raise ValueError(f"{shortened(name, 80)}: meshio cannot write it: {problem}")
-        for file in os.listdir(made):  # XDMF's has an HDF5 file beside it
+        for file in os.listdir(made):  # XDMF has an additional HDF5 file
             os.replace(os.path.join(made, file), os.path.join(folder, file))
 
 
 def _quietly(name: str, work: Any) -> tuple[Any, str]:
-    """Call meshio, which prints and exits; return the result, or None and the problem."""
+    """Call meshio, which may print or exit; return the result, or None and the error."""
     said = StringIO()
     with ExitStack() as stack:
         stack.enter_context(redirect_stdout(said))
@@ -345,6 +344,6 @@ def _quietly(name: str, work: Any) -> tuple[Any, str]:
             raise ImportError(f"{message}: pip install {error.name}") from error
         except (OSError, MemoryError):
             raise
-        except (Exception, SystemExit) as error:  # of readers and writers, whatever they raise
+        except (Exception, SystemExit) as error:  # meshio's readers and writers raise any type
             text = str(error) if isinstance(error, Exception) else said.getvalue()
             return None, shortened(" ".join(text.split()) or type(error).__name__, 80)

@@ -1,7 +1,7 @@
-"""Triangle's ``.ele`` files: a header, then a triangle a line, of first or of second order.
+"""Triangle's ``.ele`` files: a header, then one triangle of first or second order per line.
 
 ``<triangles> <3 or 6 nodes> <attributes>``, then ``<number> <nodes> [attributes]``: the corners
-counter-clockwise, then, of second order, the nodes in the middle of the edges opposite them.
+counter-clockwise, then, for second order, the mid-edge nodes of the edges opposite to them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Elements:
     Attributes
     ----------
     triangles : (m, 3) int32 array
-        Corners, counter-clockwise, as rows of the vertices' arrays.
+        Corners, counter-clockwise, as indices of vertices.
     neighbors : (m, 3) int32 array
         The triangle across the edge opposite each corner; -1 at the hull.
     middles : (m, 3) int32 array or None
-        The nodes in the middle of the edge opposite each corner, if there are such.
+        The mid-edge nodes opposite each corner, if the file has them.
     attributes : (m, k) float64 array
     """
 
@@ -48,8 +48,8 @@ def read_ele(path: StrPath, nodes: Nodes, repair: bool = False) -> Elements:
     path : path-like
     nodes : Nodes
     repair : bool
-        Turn clockwise triangles, and drop those that name a vertex twice or stand there again,
-        with a `RepairWarning` for each kind.
+        Reorient clockwise triangles, and drop triangles with a repeated corner and duplicate
+        triangles, with a `RepairWarning` for each kind.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def read_ele(path: StrPath, nodes: Nodes, repair: bool = False) -> Elements:
     block = scanner.block(count, fields, "triangles")
     scanner.end("triangles")
     numbering(block, "triangle", nodes.base)
-    items = np.arange(count)  # where each triangle stood in the file
+    items = np.arange(count)  # position of each triangle in the file
     found = nodes.look_up(block, slice(1, corners + 1), "triangle")
     nodes.refuse_repeated(found)
     if repair:
@@ -98,7 +98,7 @@ def read_ele(path: StrPath, nodes: Nodes, repair: bool = False) -> Elements:
 
 
 def _without_repetitions(block: Block, found: Ints, base: int) -> tuple[Ints, NDArray[np.int64]]:
-    """Drop triangles with a corner twice, and triangles there twice; say which stay."""
+    """Drop triangles with a repeated corner and duplicate triangles; returns the others."""
     a, b, c = found[:, :3].T
     flat = (a == b) | (b == c) | (c == a)
     items = np.flatnonzero(~flat)
@@ -119,7 +119,7 @@ def _without_repetitions(block: Block, found: Ints, base: int) -> tuple[Ints, ND
 def _orient(
     block: Block, found: Ints, items: NDArray[np.int64], nodes: Nodes, repair: bool
 ) -> None:
-    """Refuse triangles without area, and clockwise ones unless they may be turned in place."""
+    """Reject degenerate triangles; reorient clockwise ones in place, or reject them."""
     sign = orientation(nodes.points, found[:, 0], found[:, 1], found[:, 2])
     if sign.min() > 0:
         return
@@ -137,7 +137,7 @@ def _orient(
     found[turned] = found[turned][:, order]
 
 
-NEAR = 1e-4  # of an edge's length: tolerance for middle points in files with few digits
+NEAR = 1e-4  # tolerance of mid-edge nodes, relative to the edge length, for files with few digits
 
 
 def check_middles(
@@ -148,10 +148,10 @@ def check_middles(
     base: int,
     fail: Callable[[int, str], object],
 ) -> None:
-    """Refuse second-order triangles that are not straight, or do not fit together.
+    """Reject second-order triangles that are curved or not conforming.
 
-    A mid-edge node must lie within `NEAR` edge lengths of its edge's middle, be no corner, and be
-    the same on both sides of the edge.
+    A mid-edge node must lie within `NEAR` edge lengths of the edge's midpoint, not be a corner, and
+    be the same on both sides of the edge.
 
     Parameters
     ----------

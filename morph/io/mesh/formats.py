@@ -64,14 +64,14 @@ def suffix_of(path: StrPath) -> str:
 
 
 def is_foreign(path: StrPath) -> bool:
-    """Tell whether a path names a file of meshio's formats, not one of Triangle's or their base.
+    """Return whether a path names a file of meshio's formats, not Triangle's or a base name.
 
-    A base name may hold a dot before a digit, as in ``mesh.1``.
+    A base name may contain a dot before a digit, as in ``mesh.1``.
 
     Raises
     ------
     ValueError
-        If the suffix is no format's.
+        If the suffix is unknown.
     """
     suffix = suffix_of(path)
     if suffix in MESHIO:
@@ -86,7 +86,7 @@ def is_foreign(path: StrPath) -> bool:
 
 
 def is_foreign_file(path: StrPath) -> bool:
-    """Tell the same of a file to be read, whose name may be the base of Triangle's files."""
+    """`is_foreign` for a file to be read; an existing base name of Triangle's files is not."""
     name = os.fspath(path)
     if any(os.path.exists(name + suffix) for suffix in TRIANGLE):
         return False

@@ -1,7 +1,7 @@
-"""Triangle's ``.node`` files: a header, then a vertex a line.
+"""Triangle's ``.node`` files: a header, then one vertex per line.
 
 ``<vertices> 2 <attributes> <0 or 1 markers>``, then ``<number> <x> <y> [attributes] [marker]``.
-The number of the first vertex, 0 or 1, says how everything in the mesh's files counts.
+The number of the first vertex, 0 or 1, is the base of all indices in the mesh's files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Nodes:
     rows : (f,) int32 array or None
         Row of each of the file's f vertices, if some were merged.
     source : (str, int) or None
-        If vertices may have the same coordinates: the file, and the byte at which they begin there.
+        If vertices may have the same coordinates: the file, and the offset of its first vertex.
     """
 
     points: Floats
@@ -48,17 +48,17 @@ class Nodes:
 
     @property
     def count(self) -> int:
-        """Number of vertices of the file."""
+        """Number of vertices in the file."""
         return len(self.points) if self.rows is None else len(self.rows)
 
-    def look_up(self, block: Block, columns: slice, what: str) -> Ints:
-        """Turn columns of vertex numbers into rows of ``points``; fail at one out of range."""
+    def look_up(self, block: Block, columns: slice, noun: str) -> Ints:
+        """Convert columns of vertex numbers to rows of ``points``; fail if out of range."""
         values = block.values[:, columns]
         first, last = self.base, self.base + self.count - 1
         for column in values.T:
             if len(column) and (column.min() < first or column.max() > last):
                 row = int(((column < first) | (column > last)).argmax())
-                found = f"{what} {row + first} names vertex {int(column[row])}"
+                found = f"{noun} {row + first} names vertex {int(column[row])}"
                 block.fail(row, f"{found}, but vertices are {first} to {last}")
         rows = np.empty(values.shape, np.int32)
         np.subtract(values, self.base, out=rows, casting="unsafe")
@@ -89,7 +89,7 @@ def read_node(path: StrPath, repair: bool = False, keep: bool = False) -> Nodes:
     repair : bool
         Merge vertices that have the same coordinates into the first, with a `RepairWarning`.
     keep : bool
-        Without ``repair``, keep them all.
+        Without ``repair``, keep duplicate vertices.
 
     Raises
     ------
@@ -107,9 +107,9 @@ def read_node(path: StrPath, repair: bool = False, keep: bool = False) -> Nodes:
 
 
 def open_scanner(path: StrPath) -> Scanner:
-    """Read a file and begin to scan it."""
+    """Read a file and create its scanner."""
     if not os.path.exists(path):
-        folder = os.path.splitext("_" + os.fspath(path))[0][1:]  # of "..node", too
+        folder = os.path.splitext("_" + os.fspath(path))[0][1:]  # also for "..node"
         if os.path.isdir(folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), folder)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
@@ -149,41 +149,41 @@ def scan_nodes(scanner: Scanner, repair: bool, keep: bool = False) -> Nodes:
 
 
 def repetition(earlier: int, later: int) -> str:
-    """Say which two vertices have the same coordinates."""
+    """Describe two vertices with the same coordinates."""
     return f"vertex {later} repeats the coordinates of vertex {earlier}"
 
 
 def check_marked(scanner: Scanner, marked: int, line: int) -> None:
-    """Refuse more than one marker an item."""
+    """Reject more than one marker per item."""
     if marked > 1:
         scanner.fail(f"the number of markers is {marked}, expected 0 or 1", line)
 
 
 def check_columns(scanner: Scanner, extra: int, line: int) -> None:
-    """Refuse a number of attributes that no file can have."""
+    """Reject an implausible number of attributes."""
     if extra > 1000:
         scanner.fail(f"the number of attributes is {extra}, expected at most 1000", line)
 
 
-def numbering(block: Block, what: str, base: int | None) -> int:
-    """Check that a block's first column counts up by one; return where it starts."""
+def numbering(block: Block, noun: str, base: int | None) -> int:
+    """Check that a block's first column counts up by one; return its first value."""
     numbers = block.values[:, 0]
     if len(numbers) == 0:
         return base or 0
     if base is None:
         base = int(numbers[0])
         if base not in (0, 1):
-            block.fail(0, f"the first {what} has number {base}, expected 0 or 1")
+            block.fail(0, f"the first {noun} has number {base}, expected 0 or 1")
     wrong = numbers != np.arange(base, base + len(numbers))
     if wrong.any():
         row = int(wrong.argmax())
-        found = f"found {what} {int(numbers[row])}, expected {what} {row + base}"
+        found = f"found {noun} {int(numbers[row])}, expected {noun} {row + base}"
         block.fail(row, f"{found}: numbers must follow one another, as the first vertex counts")
     return base
 
 
 def marker_column(block: Block, marked: int) -> Ints:
-    """Return the last column as markers; none at all if the file has no markers."""
+    """Return the last column as markers; empty if the file has no markers."""
     if not marked:
         return np.empty(0, np.int32)
     values = block.values[:, -1]

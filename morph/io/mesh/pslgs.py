@@ -1,8 +1,8 @@
 """Triangle's ``.poly`` files: vertices, segments, holes, and regions.
 
-The vertices are as in a ``.node`` file, or none, and then those of the ``.node`` file beside it.
+The vertices are as in a ``.node`` file; if there are none, those of the ``.node`` file beside it.
 A segment is ``<number> <end> <end> [marker]``, a hole ``<number> <x> <y>``, a region
-``<number> <x> <y> <attribute> <maximum area>``; without the last, the attribute is the area too.
+``<number> <x> <y> <attribute> <maximum area>``; the default maximum area is the attribute.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Poly:
     holes : (h, 2) float64 array
     regions : (r, 4) float64 array
     block : Block
-        Gives later errors about segments their line.
+        The segment lines, for the line numbers of later errors.
     items : (s,) int64 array
-        Which row of the block each segment is.
+        Row of each segment in the block.
     """
 
     nodes: Nodes
@@ -62,7 +62,7 @@ class Poly:
 
 
 def file_base(path: StrPath) -> str:
-    """Return the common name of a mesh's files, given it or any one of them."""
+    """Return the base name of a mesh's files, given the base name or one of the files."""
     name = os.fspath(path)
     stem, suffix = os.path.splitext(name)
     return stem if suffix in TRIANGLE else name
@@ -71,29 +71,29 @@ def file_base(path: StrPath) -> str:
 def read_pslg(path: StrPath, repair: bool = False, duplicates: str = "refuse") -> Pslg:
     """Read a planar straight-line graph from a ``.poly`` or a ``.node`` file.
 
-    A ``.poly`` file may hold its vertices itself; then no other file is looked at.  If it has 0
-    vertices, they are those of the ``.node`` file of the same name.  A ``.node`` file alone has no
-    segments.  Without a column of markers, all are 0; `morph.triangulate` marks the boundary.
+    If a ``.poly`` file contains its vertices, no other file is read.  If it has 0 vertices, they
+    are read from the ``.node`` file of the same name.  A ``.node`` file alone has no segments.
+    Without a column of markers, all are 0; `morph.triangulate` marks the boundary.
 
     Parameters
     ----------
     path : path-like
-        A ``.poly`` file, a ``.node`` file, or their common name: then the ``.poly`` file if there
-        is one.
+        A ``.poly`` file, a ``.node`` file, or their base name, for which the ``.poly`` file is
+        preferred.
     repair : bool
-        Merge vertices with the same coordinates into the first of them, and drop segments that
-        are there twice or join a vertex to itself, with a `RepairWarning` for each kind.
+        Merge vertices with the same coordinates into the first of them, and drop duplicate segments
+        and segments from a vertex to itself, with a `RepairWarning` for each kind.
     duplicates : {"refuse", "keep"}
         Without ``repair``, vertices with the same coordinates are an error, or are kept for
-        `morph.triangulate` with ``duplicates="merge"``; then segments that join a vertex to itself
-        are dropped, with a `RepairWarning`.
+        `morph.triangulate` with ``duplicates="merge"``; then segments from a vertex to itself are
+        dropped, with a `RepairWarning`.
 
     Raises
     ------
     ValueError
         If ``duplicates`` is neither ``"refuse"`` nor ``"keep"``.
     FormatError
-        If a file breaks its format; names file and line.
+        If a file violates its format; names file and line.
     OSError
         If a file is missing or cannot be read.
     """
@@ -140,8 +140,8 @@ def read_poly(
     ----------
     path : path-like
     nodes : Nodes, optional
-        The vertices of the ``.node`` file beside it, which the file's own must equal.  If not
-        given, the file's own; the ``.node`` file is read only if there are none.
+        The vertices of the ``.node`` file beside it, which must equal those of the ``.poly`` file.
+        By default those of the ``.poly`` file, or, if it has none, of the ``.node`` file.
     repair : bool
         As for `read_pslg`.
     keep : bool
@@ -184,20 +184,20 @@ def read_poly(
     return Poly(own, segments, markers, holes, regions, block, items)
 
 
-def _places(scanner: Scanner, what: str, base: int) -> Floats:
+def _places(scanner: Scanner, noun: str, base: int) -> Floats:
     """Read a header and the holes or regions it announces; a missing part is empty."""
-    fields = [Field(f"{what} number"), Field("x", False), Field("y", False)]
+    fields = [Field(f"{noun} number"), Field("x", False), Field("y", False)]
     width = 2
-    if what == "region":
+    if noun == "region":
         fields += [Field("attribute", False), Field("maximum area", False)]
         width = 4
     if not scanner.skip_blank():
         return np.empty((0, width))
-    (count,) = scanner.header(what, (f"number of {what}s",), (0,))
-    if count and what == "region" and len(scanner.peek()) == 4:
+    (count,) = scanner.header(noun, (f"number of {noun}s",), (0,))
+    if count and noun == "region" and len(scanner.peek()) == 4:
         fields.pop()
-    block = scanner.block(count, fields, f"{what}s")
-    numbering(block, what, base)
+    block = scanner.block(count, fields, f"{noun}s")
+    numbering(block, noun, base)
     values = block.values[:, 1:]
     if values.shape[1] < width:
         values = values[:, [0, 1, 2, 2]]
@@ -207,7 +207,7 @@ def _places(scanner: Scanner, what: str, base: int) -> Floats:
 def _check_ends(
     block: Block, segments: Ints, base: int, repair: bool, keep: bool
 ) -> NDArray[np.int64]:
-    """Refuse, or drop, segments of no length and segments given twice; return the others."""
+    """Reject or drop segments of no length and duplicate segments; returns the others."""
     loop = np.flatnonzero(segments[:, 0] == segments[:, 1])
     if len(loop):
         message = f"segment {loop[0] + base} joins a vertex to itself"
@@ -227,9 +227,9 @@ def _check_ends(
 
 
 def write_pslg(pslg: Pslg, path: StrPath) -> None:
-    """Write a ``.poly`` file that holds its vertices itself.
+    """Write a ``.poly`` file that contains its vertices.
 
-    Numbers keep their exact bits.  The file appears under its name once it is whole.
+    Numbers are written exactly.  The file is written atomically.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
     Raises
     ------
     ValueError
-        If a coordinate or attribute is not finite, or the suffix is that of another format.
+        If a coordinate or attribute is not finite, or the suffix is of another format.
     OSError
         If the file cannot be written.
     """
@@ -256,7 +256,7 @@ def write_pslg(pslg: Pslg, path: StrPath) -> None:
 
 
 def node_lines(points: Floats, attributes: Floats, markers: Ints, base: int) -> Iterator[bytes]:
-    """Yield the text of a ``.node`` file; of no markers, none are written."""
+    """Yield the text of a ``.node`` file; empty markers are not written."""
     extra = attributes.shape[1] if len(points) else 0
     marked = [markers] if len(markers) else []
     yield b"%d 2 %d %d\n" % (len(points), extra, len(marked))
@@ -264,7 +264,7 @@ def node_lines(points: Floats, attributes: Floats, markers: Ints, base: int) -> 
 
 
 def segment_lines(graph: Pslg | Mesh) -> Iterator[bytes]:
-    """Yield the rest of a ``.poly`` file after its vertices; areas that are no limit are -1."""
+    """Yield the part of a ``.poly`` file after the vertices; regions without a limit have -1."""
     base, ends = graph.base, (graph.segments + graph.base).T
     marked = [graph.segment_markers] if len(graph.segment_markers) else []
     yield b"%d %d\n" % (len(graph.segments), len(marked))

@@ -1,4 +1,4 @@
-"""Meshes to and from PyVista, by way of meshio's layout of cells."""
+"""Conversion to and from PyVista, through meshio's layout of cells."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from morph.io.mesh.bridges import from_meshio, to_meshio
 from morph.mesh.mesh import Mesh
 
-# VTK's numbers of the types of cells
+# VTK's numbers of cell types
 _TYPES = {1: "vertex", 3: "line", 5: "triangle", 21: "line3", 22: "triangle6"}
 
 
 def to_pyvista(mesh: Mesh) -> Any:
-    """Convert to a ``pyvista.UnstructuredGrid`` of triangles and of lines, which are the segments.
+    """Convert to a ``pyvista.UnstructuredGrid`` of triangles and lines (the segments).
 
     Markers and attributes are data as in `to_meshio`.
 

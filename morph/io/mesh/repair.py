@@ -1,8 +1,8 @@
 """Repairs by ``repair=True``, and their warnings.
 
 Vertices with the same coordinates are merged into the first of them, clockwise triangles are
-turned, triangles with a corner twice and triangles and segments that are there twice are dropped.
-Everything else that is wrong stays an error: there is no one right way to mend it.
+reoriented, triangles with a repeated corner, duplicate triangles and duplicate segments are
+dropped.  Everything else remains an error, since its repair would be ambiguous.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def merged(pairs: NDArray[np.int64], count: int) -> tuple[NDArray[np.bool_], Int
     Returns
     -------
     kept : (count,) bool array
-        Rows that stay.
+        Rows that remain.
     rows : (count,) int32 array
-        New row of each.
+        New index of each row.
     """
     first = np.arange(count)
     first[pairs[:, 1]] = pairs[:, 0]
@@ -51,7 +51,7 @@ def merged(pairs: NDArray[np.int64], count: int) -> tuple[NDArray[np.bool_], Int
 
 
 def first_twins(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find rows that an earlier row equals.
+    """Find rows that equal an earlier row.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ def first_twins(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
     Returns
     -------
     later, earlier : (d,) int64 arrays
-        All such rows in order, and the first row equal to each.
+        These rows in order, and the first row equal to each.
     """
     none = np.empty(0, np.int64)
     if len(keys) == 0:
         return none, none
     if keys.ndim == 1:
-        ordered = np.sort(keys)  # many times as fast as an argsort
+        ordered = np.sort(keys)  # much faster than an argsort
         if not (ordered[1:] == ordered[:-1]).any():
             return none, none
     columns = keys.reshape(len(keys), -1)

@@ -1,7 +1,7 @@
-"""Second-order elements: a node in the middle of every edge, as Triangle's ``-o2`` makes them.
+"""Second-order elements: a mid-edge node for every edge, as by Triangle's ``-o2``.
 
-A `Mesh` holds corners only.  Reading leaves the middles behind once they are checked; writing, and
-finite elements, recompute the middle points.
+A `Mesh` contains corners only.  Reading drops mid-edge nodes after a check; writing, and
+`second_order` for finite elements, recompute them.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from morph.mesh.validation import repeated_points
 
 @dataclass(frozen=True)
 class SecondOrder:
-    """The arrays of a mesh with mid-edge nodes, which follow the corners.
+    """The arrays of a mesh with mid-edge nodes; these follow the corners.
 
     Attributes
     ----------
     points : (n + e, 2) float64 array
-        The mesh's n points, and the middles of its e edges.
+        The mesh's n points, and the midpoints of its e edges.
     triangles : (m, 6) int32 array
-        Three corners, then the middles of the edges opposite them.
+        Three corners, then the mid-edge nodes of the edges opposite to them.
     segments : (s, 3) int32 array
-        Two ends, then the middle.
+        Two ends, then the mid-edge node.
     point_markers : (n + e,) int32 array
-        A middle has the marker of its segment; 0 if it lies on none.
+        A mid-edge node has the marker of its segment; 0 if it lies on no segment.
     point_attributes : (n + e, k) float64 array
-        A middle has the mean of its edge's ends.
+        A mid-edge node has the mean of its edge's ends.
     """
 
     points: Floats
@@ -41,12 +41,12 @@ class SecondOrder:
 
 
 def second_order(mesh: Mesh) -> SecondOrder:
-    """Give a mesh a node in the middle of every edge.
+    """Add a node at the midpoint of every edge of a mesh.
 
     Raises
     ------
     ValueError
-        If the middle of an edge rounds to the coordinates of another point.
+        If the midpoint of an edge rounds to the coordinates of another point.
     """
     mesh = mesh.to("cpu")
     n, t = len(mesh.points), mesh.triangles
@@ -86,31 +86,31 @@ def second_order(mesh: Mesh) -> SecondOrder:
 
 
 def _mean(values: Floats, ends: Ints) -> Floats:
-    """Means over pairs of rows; halved first only where the sum is too large for a double."""
+    """Means over pairs of rows; values are halved first only if the sum overflows."""
     a, b = values[ends[:, 0]], values[ends[:, 1]]
     with np.errstate(over="ignore"):
         mean: Floats = 0.5 * (a + b)
     return np.where(np.isfinite(mean), mean, 0.5 * a + 0.5 * b)
 
 
-def look_up(table: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Find the place of each wanted number in an unsorted table; -1 if it is not there."""
+def look_up(table: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find the index of each key in an unsorted table; -1 if it is absent."""
     if not len(table):
-        return np.full(len(wanted), -1)
+        return np.full(len(keys), -1)
     order = np.argsort(table)
-    at = np.searchsorted(table, wanted, sorter=order)
+    at = np.searchsorted(table, keys, sorter=order)
     place = order[np.minimum(at, len(table) - 1)]
-    return np.where(table[place] == wanted, place, -1)
+    return np.where(table[place] == keys, place, -1)
 
 
 def owned(neighbors: Ints) -> NDArray[np.bool_]:
-    """Which sides of triangles stand for their edge: those of the lower number, and the hull's."""
+    """Which half-edges represent their edge: the lower-numbered of two, and those at the hull."""
     mine: NDArray[np.bool_] = (neighbors < 0) | (neighbors > np.arange(len(neighbors))[:, None])
     return mine
 
 
 def without_middles(count: int, middles: Ints) -> tuple[NDArray[np.bool_], Ints]:
-    """Leave mid-edge nodes behind.
+    """Drop mid-edge nodes.
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ def without_middles(count: int, middles: Ints) -> tuple[NDArray[np.bool_], Ints]
     Returns
     -------
     kept : (count,) bool array
-        Points that stay.
+        Points that remain.
     rows : (count,) int32 array
-        New row of each; -1 for those that go.
+        New row of each point; -1 for dropped points.
     """
     kept = np.ones(count, bool)
     kept[middles] = False

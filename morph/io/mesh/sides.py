@@ -1,10 +1,11 @@
 """Triangle's files beside a mesh: ``.area``, ``.neigh`` and ``.edge``.
 
-``.area``: ``<triangles>``, then ``<number> <maximum area>``; none if it is not positive.
+``.area``: ``<triangles>``, then ``<number> <maximum area>``; no limit if it is not positive.
 ``.neigh``: ``<triangles> 3``, then ``<number>`` and the triangles opposite the three corners, -1
 at the hull.
 ``.edge``: ``<edges> <0 or 1 markers>``, then ``<number> <end> <end> [marker]``.
-Given the mesh, readers hold the file against it; else its first number says how it counts.
+If readers get the mesh, they check the file against it; else the first number of the file is its
+base.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ _LAST = 2**31 - 1
 
 
 def read_area(path: StrPath, mesh: Mesh | None = None) -> Floats:
-    """Read an ``.area`` file: the largest area each triangle may have.
+    """Read an ``.area`` file: the maximum area of each triangle.
 
     Parameters
     ----------
     path : path-like
     mesh : Mesh, optional
-        Whose triangles the file is about.
+        Mesh that the file belongs to.
 
     Returns
     -------
     (m,) float64 array
-        Squared units of the coordinates; not positive where there is no limit.
+        In squared units of the coordinates; not positive if there is no limit.
 
     Raises
     ------
     FormatError
-        With file and line; also if the number of triangles is not the mesh's.
+        With file and line; also if the number of triangles differs from the mesh.
     OSError
         If the file is missing or cannot be read.
     """
@@ -63,8 +64,8 @@ def write_area(areas: ArrayLike, path: StrPath, base: int = 1) -> None:
     Parameters
     ----------
     areas : (m,) array
-        Largest area of each triangle; what is nan, infinite or not positive is no limit, and
-        written as -1.
+        Maximum area of each triangle; nan, infinity and non-positive values mean no limit, and
+        are written as -1.
     path : path-like
     base : int
         Number of the first triangle: the mesh's ``base``.
@@ -72,7 +73,7 @@ def write_area(areas: ArrayLike, path: StrPath, base: int = 1) -> None:
     Raises
     ------
     ValueError
-        If ``areas`` is no such array, or ``base`` is neither 0 nor 1.
+        If ``areas`` has another shape or type, or ``base`` is neither 0 nor 1.
     OSError
         If the file cannot be written.
     """
@@ -97,7 +98,7 @@ def read_neigh(path: StrPath, mesh: Mesh | None = None) -> Ints:
     ----------
     path : path-like
     mesh : Mesh, optional
-        Whose neighbours these must be.
+        Mesh whose neighbours the file must contain.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def read_neigh(path: StrPath, mesh: Mesh | None = None) -> Ints:
     Raises
     ------
     FormatError
-        With file and line; also if a triangle is not its neighbour's neighbour.
+        With file and line; also if the neighbours are not symmetric.
     OSError
         If the file is missing or cannot be read.
     """
@@ -153,7 +154,7 @@ def read_edge(path: StrPath, mesh: Mesh | None = None) -> tuple[Ints, Ints]:
     ----------
     path : path-like
     mesh : Mesh, optional
-        Whose edges these must be, each once.
+        Mesh whose edges the file must contain, each once.
 
     Returns
     -------
@@ -165,7 +166,7 @@ def read_edge(path: StrPath, mesh: Mesh | None = None) -> tuple[Ints, Ints]:
     Raises
     ------
     FormatError
-        With file and line; also for an edge of no length, or one given twice.
+        With file and line; also for an edge of no length or a duplicate edge.
     OSError
         If the file is missing or cannot be read.
     """
@@ -196,7 +197,7 @@ def read_edge(path: StrPath, mesh: Mesh | None = None) -> tuple[Ints, Ints]:
     if mesh is not None:
         theirs = mesh_edges(mesh)[0]
         known = edge_keys(theirs[:, 0], theirs[:, 1], _LAST)
-        same = np.array_equal(np.sort(keys), np.sort(known))  # many times as fast as looking up
+        same = np.array_equal(np.sort(keys), np.sort(known))  # much faster than look_up
         lost = np.zeros(count, bool) if same else look_up(known, keys) < 0
         if lost.any():
             row = int(lost.argmax())
@@ -206,14 +207,14 @@ def read_edge(path: StrPath, mesh: Mesh | None = None) -> tuple[Ints, Ints]:
 
 
 def mesh_edges(mesh: Mesh) -> tuple[Ints, Ints]:
-    """List the edges of a mesh, each once.
+    """List the undirected edges of a mesh.
 
     Returns
     -------
     edges : (e, 2) int32 array
         Rows of points, in the order of the triangles.
     markers : (e,) int32 array
-        Of the segment that lies there; 0 without one.
+        Marker of the segment on the edge; 0 if the edge is no segment.
     """
     mesh = mesh.to("cpu")
     own, t, n = owned(mesh.neighbors), mesh.triangles, len(mesh.points)

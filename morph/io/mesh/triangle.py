@@ -1,8 +1,8 @@
 """Meshes in Triangle's files (https://www.cs.cmu.edu/~quake/triangle.html), read strictly.
 
-Every count, number and index is checked, and a file that breaks a rule is refused with its line.
-Vertices may count from 0 or from 1 in the files; in arrays they always count from 0.  Comments
-reach from ``#`` to the end of a line, anywhere; lines end in LF or CRLF; text is plain ASCII.
+Every count, number and index is checked, and a file that violates a rule is rejected with its line.
+Vertices are numbered from 0 or 1 in the files, and from 0 in arrays.  Comments extend from ``#`` to
+the end of the line; lines end in LF or CRLF; text is plain ASCII.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from morph.mesh.mesh import Floats, Ints, Mesh, edge_keys
 
 
 def read_mesh(path: StrPath, repair: bool = False) -> Mesh:
-    """Read a mesh from ``.node`` and ``.ele`` files and, if there is one, a ``.poly`` file.
+    """Read a mesh from ``.node`` and ``.ele`` files and, if it exists, a ``.poly`` file.
 
-    Without a ``.poly`` file the hull edges are the segments.  If the ``.poly`` file holds the
-    vertices itself, no ``.node`` file is needed.  Second-order elements are checked, and become
-    the mesh of their corners: nodes in the middle of edges are left behind.  Vertices with the same
-    coordinates are an error unless all but one of them are in no triangle.
+    Without a ``.poly`` file the hull edges are the segments.  If the ``.poly`` file contains the
+    vertices, no ``.node`` file is needed.  Second-order elements are checked and reduced to their
+    corners, without mid-edge nodes.  Vertices with the same coordinates are an error unless all but
+    one of them are in no triangle.
 
     Parameters
     ----------
     path : path-like
-        Base name (``mesh`` or ``mesh.1``) or any of the three files; or a file of another format,
-        which its suffix tells (``.msh``, ``.vtu``): meshio reads it, see `from_meshio`.
+        Base name (``mesh`` or ``mesh.1``) or one of the three files; files with the suffix of
+        another format (``.msh``, ``.vtu``) are read by meshio, see `from_meshio`.
     repair : bool
-        Make repairs that are unambiguous: turn clockwise triangles, merge vertices with the same
-        coordinates into the first of them, drop triangles and segments that then have two ends
-        in one place or are there twice.  Each kind is told by a `RepairWarning` with file, line
-        and number of cases.  What else is wrong stays an error.
+        Make unambiguous repairs: reorient clockwise triangles, merge vertices with the same
+        coordinates into the first of them, drop triangles and segments that then have two equal
+        corners or are duplicates.  A `RepairWarning` with file, line and number of cases reports
+        each kind.  Other violations remain errors.
 
     Raises
     ------
     FormatError
-        If a file breaks its format, or the files do not fit together; names file and line.
+        If a file violates its format, or the files are inconsistent; names file and line.
     ValueError
-        If the suffix is no format's, or another format is to be repaired.
+        If the suffix is unknown, or ``repair`` is given for another format.
     ImportError
         If meshio is needed and not installed.
     OSError
@@ -105,7 +105,7 @@ def _select(nodes: Nodes, kept: NDArray[np.bool_]) -> Nodes:
 
 
 def _check_segments(poly: Poly, triangles: Ints, n: int) -> None:
-    """Refuse segments that are no edges of the triangles."""
+    """Reject segments that are not edges of the triangles."""
     on_segment = np.zeros(n, bool)
     on_segment[poly.segments] = True
     keys = edge_keys(poly.segments[:, 0], poly.segments[:, 1], n)
@@ -130,32 +130,32 @@ def write_mesh(
     edges: bool = False,
     voronoi: bool = False,
 ) -> None:
-    """Write ``base.node``, ``base.ele`` and ``base.poly``; the last leans on the first.
+    """Write ``base.node``, ``base.ele`` and ``base.poly``; the last refers to the first.
 
-    Numbers keep their exact bits; vertices count from ``mesh.base``.  The files appear under
-    their names together, once all are written.
+    Numbers are written exactly; vertices are numbered from ``mesh.base``.  The files are renamed to
+    their final names together, after all are written.
 
     Parameters
     ----------
     mesh : Mesh
     base : path-like
-        Common name; one of the three suffixes at its end is dropped.  With the suffix of another
-        format (``.msh``, ``.vtu``) that one file is written, by meshio; see `to_meshio`.
+        Base name; one of the three suffixes at its end is dropped.  With the suffix of another
+        format (``.msh``, ``.vtu``), meshio writes that single file; see `to_meshio`.
     order : int
-        2 gives every edge a node in its middle (Triangle's ``-o2``); see `second_order`.
+        2 adds a mid-edge node to every edge (Triangle's ``-o2``); see `second_order`.
     neighbors : bool
-        Write ``base.neigh``, too (Triangle's ``-n``).
+        Also write ``base.neigh`` (Triangle's ``-n``).
     edges : bool
-        Write ``base.edge``, too (Triangle's ``-e``).
+        Also write ``base.edge`` (Triangle's ``-e``).
     voronoi : bool
-        Write ``base.v.node`` and ``base.v.edge``, too (Triangle's ``-v``); see `Mesh.voronoi`.
+        Also write ``base.v.node`` and ``base.v.edge`` (Triangle's ``-v``); see `Mesh.voronoi`.
 
     Raises
     ------
     ValueError
         If ``order`` is neither 1 nor 2, or a coordinate or attribute is not finite, also of the
-        Voronoi diagram, or the middle of an edge rounds to another point; if the suffix is no
-        format's, or files are wanted that the format does not have.
+        Voronoi diagram, or the midpoint of an edge rounds to another point; if the suffix is
+        unknown, or additional files are requested for another format.
     ImportError
         If meshio is needed and not installed.
     OSError

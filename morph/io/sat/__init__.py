@@ -1,4 +1,4 @@
-"""Formulas in DIMACS CNF, and the answers of solvers.
+"""Formulas in DIMACS CNF, and the output of solvers.
 
 Imports ``io.text``, ``language`` and ``data``.
 """

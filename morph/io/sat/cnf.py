@@ -1,8 +1,8 @@
-"""DIMACS CNF, as kissat, CaDiCaL, MiniSat and PySAT read it, each more lenient than the others.
+"""DIMACS CNF, including the variants that kissat, CaDiCaL, MiniSat and PySAT accept.
 
-A header ``p cnf VARIABLES CLAUSES``, then literals; a 0 ends a clause, wherever lines end.  A ``c``
-where a number could begin makes the rest of its line a comment.  SATLIB's files end in ``%`` and
-0.  Large files are read by compiled code, which stops at anything odd; then `_explain` names it.
+A header ``p cnf VARIABLES CLAUSES``, then literals; a 0 ends a clause, independent of line ends.  A
+``c`` in place of a number begins a comment up to the end of the line.  SATLIB's files end in ``%``
+and 0.  Compiled code reads large files and stops at invalid input, which `_explain` then reports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from morph.language.dtypes import ID_LIMIT
 from morph.language.messages import shown
 
 CHUNK = 1 << 20  # clauses formatted at a time
-_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # of UTF-8 and UTF-16
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
 _TOKEN = re.compile(rb"c[^\n]*|\S+")
 _HEADER = re.compile(rb"p[ \t]+cnf[ \t]+(\S+)[ \t]+(\S+)\s*")
 _COUNT = re.compile(rb"[0-9]+")
@@ -47,30 +47,32 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     Parameters
     ----------
     source : path-like, or binary file
-        Of a path ``.gz``, ``.xz`` and ``.bz2`` are decompressed; ``sys.stdin.buffer``, or what
-        stands for it, is read to its end, and decompressed if it begins as such a file does.
+        Paths with suffix ``.gz``, ``.xz`` or ``.bz2`` are decompressed; a binary file such as
+        ``sys.stdin.buffer`` is read to its end, and decompressed if its first bytes show that it
+        is compressed.
     strict : bool
-        Refuse a missing header, a wrong number of clauses, a comment that does not begin its line,
+        Reject a missing header, a wrong number of clauses, a comment that does not begin its line,
         a plus sign and SATLIB's ``%``.
 
     Returns
     -------
     Formula
-        Clauses and their literals as they are in the file.
+        Clauses and their literals in the order of the file.
 
     Raises
     ------
     FormatError
-        With file and line: junk, a literal out of the header's range, a clause without its 0.
+        With file and line: an invalid word, a literal out of the header's range, a last clause
+        without 0.
     OSError
         If the file cannot be read.
     TypeError
-        If it is no path, and no file that gives bytes.
+        If ``source`` is neither a path nor a binary file.
 
     Warns
     -----
     CnfWarning
-        If the number of clauses is not the header's, or there is no header.
+        If the number of clauses differs from the header, or there is no header.
     """
     if isinstance(source, str | os.PathLike):
         path, data = source, read_bytes(source)
@@ -123,12 +125,12 @@ def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:
     path : path-like
         ``.gz``, ``.xz`` and ``.bz2`` compress.
     comment : str
-        Lines to begin with.
+        Text of comment lines at the beginning.
 
     Raises
     ------
     OSError
-        If the file cannot be written; then nothing is left of it.
+        If the file cannot be written; no partial file remains.
     """
     at, literals = formula.offsets, formula.literals
     head = "".join(f"c {line}\n" for line in comment.splitlines())
@@ -159,7 +161,7 @@ def _warn(path: StrPath, data: bytes, pos: int, message: str, strict: bool) -> N
 
 
 def _header(path: StrPath, data: bytes) -> tuple[int, tuple[int, int] | None]:
-    """Find the header; gives where what follows it begins, and what it says, if it is there."""
+    """Find the header; returns its end offset, and its two numbers, or None without a header."""
     pos = 0
     while (match := _WORD.search(data, pos)) and match[0].startswith(b"c"):
         pos = data.find(b"\n", match.start()) + 1 or len(data)
@@ -179,7 +181,7 @@ def _header(path: StrPath, data: bytes) -> tuple[int, tuple[int, int] | None]:
 
 
 def _parse(data: bytes, pos: int, most: int, strict: bool) -> Parsed:
-    """Read clauses as `morph.io.text.clauses.parse` does, without a compiler."""
+    """Parse clauses like `morph.io.text.clauses.parse`, without a compiler."""
     numbers: list[int] = []
     stop = invalid = -1
     for match in _TOKEN.finditer(data, pos):
@@ -203,7 +205,7 @@ def _parse(data: bytes, pos: int, most: int, strict: bool) -> Parsed:
 
 
 def _explain(path: StrPath, data: bytes, invalid: int, most: int, strict: bool) -> NoReturn:
-    """Say what is wrong with the word at ``invalid``."""
+    """Raise `FormatError` for the word at ``invalid``."""
     match = _WORD.match(data, invalid)
     word = b"" if match is None else match[0]
     shown = repr(word[:40].decode("ascii", "backslashreplace"))
@@ -212,6 +214,6 @@ def _explain(path: StrPath, data: bytes, invalid: int, most: int, strict: bool) 
     if word == b"p":
         _fail(path, data, invalid, "a second header")
     if strict and word[:1] in (b"c", b"%", b"+"):
-        what = {b"c": "a comment within a line", b"%": "a '%'", b"+": "a plus sign"}[word[:1]]
-        _fail(path, data, invalid, f"{what}, which is not strict DIMACS")
+        found = {b"c": "a comment within a line", b"%": "a '%'", b"+": "a plus sign"}[word[:1]]
+        _fail(path, data, invalid, f"{found}, which is not strict DIMACS")
     _fail(path, data, invalid, f"expected a literal, a 0 or a comment, not {shown}")

@@ -1,4 +1,4 @@
-"""Answers of SAT solvers, as the SAT competitions print them: ``s`` and ``v`` lines."""
+"""Output of SAT solvers in the format of the SAT competitions: ``s`` and ``v`` lines."""
 
 from __future__ import annotations
 
@@ -38,18 +38,19 @@ class Answer(NamedTuple):
 
 
 def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
-    """Read a solver's answer about a formula of so many variables.
+    """Read a solver's answer for a formula with ``variables`` variables.
 
-    Variables that are missing are counted among all, or among some of them, counted from 1.
+    ``missing`` counts the variables without a value among all variables, or among those in
+    ``among`` (from 1).
 
-    Lines that begin with ``s`` and ``v`` count, others do not; MiniSat's files, ``SAT`` and
-    a line of literals, are read too.
+    Only lines that begin with ``s`` and ``v`` are read; also accepts MiniSat's files: ``SAT`` and a
+    line of literals.
 
     Raises
     ------
     FormatError
-        If there is no status, a literal is none, names no variable or contradicts another one, or
-        literals do not end with a 0.
+        If there is no status, a literal is invalid, out of range or contradicts another one, or
+        the literals do not end with a 0.
     """
     status, truth = None, np.zeros(variables, np.int8)
     ended = True
@@ -72,8 +73,8 @@ def read_answer(path: StrPath, variables: int, among: Any = None) -> Answer:
         raise FormatError(path, None, "the literals do not end with a 0")
     if status != 10:
         return Answer(_WORDS[status], None, variables)
-    asked = truth if among is None else truth[np.asarray(among) - 1]
-    return Answer(_WORDS[status], truth > 0, int((asked == 0).sum()))
+    counted = truth if among is None else truth[np.asarray(among) - 1]
+    return Answer(_WORDS[status], truth > 0, int((counted == 0).sum()))
 
 
 def _take(path: StrPath, number: int, tokens: list[bytes], truth: NDArray[np.int8]) -> bool:
@@ -101,7 +102,7 @@ def _take(path: StrPath, number: int, tokens: list[bytes], truth: NDArray[np.int
 
 
 def model_lines(model: Any, variables: Any = None) -> Iterator[str]:
-    """Give the ``v`` lines of a model, shape (n,), bool; of some variables, counted from 1."""
+    """Yield the ``v`` lines of a model (shape (n,), bool), optionally of some variables only."""
     truth = np.asarray(model)
     names = np.arange(1, truth.size + 1) if variables is None else np.asarray(variables)
     literals = np.where(truth[names - 1], names, -names)

@@ -1,4 +1,4 @@
-"""The fast way between text and clauses: ``clauses.cpp``, compiled once, on all cores."""
+"""Fast parsing and formatting of clauses: ``clauses.cpp``, compiled once, on all cores."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from morph.runtime.toolchain import BuildError, cpu
 
-LEAST = 1 << 21  # bytes that are worth a compiler's second, once
-LEAST_MADE = 1 << 15  # bytes that are worth loading the library, if it is compiled already
+LEAST = 1 << 21  # smaller inputs are not worth a second of compilation
+LEAST_MADE = 1 << 15  # nor smaller ones a load of the library, once it is compiled
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 _PART, _FIELDS = 1 << 13, 4  # clauses written at a time; numbers that describe a part
@@ -36,7 +36,7 @@ def is_worth(length: int) -> bool:
 
 @cache
 def library() -> Any:
-    """Return the compiled library, or None if it cannot be made here."""
+    """Return the compiled library, or None if it cannot be compiled."""
     try:
         found = ctypes.CDLL(str(cpu.build(text(), name="clauses")))
     except (BuildError, OSError):
@@ -61,23 +61,23 @@ def parse(
     ----------
     data : bytes
     pos : int
-        Where the first line begins.
+        Offset of the first line.
     variables : int
-        The largest that may occur.
+        The largest valid variable.
     strict : bool
-        A comment begins its line, there is no ``%`` and no plus sign.
+        Comments must begin their line; ``%`` and plus signs are invalid.
 
     Returns
     -------
     offsets : (m + 1,) int64 array
     literals : (l,) int32 array
-        Those behind the last 0 too.
+        Including literals after the last 0.
     stop : int
-        Where a ``%`` stands, which ends the text, or -1.
+        Offset of a ``%``, which ends the text, or -1.
     invalid : int
-        Where the first thing stands that is neither a number nor a comment, or -1.
+        Offset of the first word that is neither a number nor a comment, or -1.
 
-    None stands for all if there is no compiler.
+    Returns None if there is no compiler.
     """
     made = library()
     if made is None:
@@ -108,7 +108,7 @@ def parse(
 
 
 def lines(offsets: NDArray[np.int64], literals: NDArray[np.int32]) -> Any:
-    """Write clauses, a line each; bytes-like, or None if there is no compiler."""
+    """Format clauses, one per line; bytes-like, or None if there is no compiler."""
     made = library()
     if made is None:
         return None

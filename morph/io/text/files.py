@@ -1,4 +1,4 @@
-"""Whole files: decompressed on the way in, replaced atomically on the way out."""
+"""Reading with decompression, and atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from morph.io.text.scanner import FormatError, StrPath
 from morph.runtime.toolchain.cache import lock_file
 
-UNPACKED = 1 << 26  # bytes of a compressed file that are unpacked in memory
-PIECE = 1 << 17  # bytes that are compressed at once; xz takes 0.1 s for them
+UNPACKED = 1 << 26  # compressed files up to this size, in bytes, are decompressed in memory
+PIECE = 1 << 17  # bytes compressed at once; xz takes 0.1 s for them
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_BEGIN = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}  # of a compressed file
+_BEGIN = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}  # magic numbers
 
 
 def split_compression(path: StrPath) -> tuple[str, str]:
-    """Split ``x.gr.xz`` into ``x.gr`` and ``.xz``; the second is empty for a plain file."""
+    """Split ``x.gr.xz`` into ``x.gr`` and ``.xz``; the second is empty if not compressed."""
     name = os.fspath(path)
     suffix = Path(name).suffix.lower()
     return (name[: -len(suffix)], suffix) if suffix in _OPENERS else (name, "")
@@ -44,7 +44,7 @@ def read_bytes(path: StrPath) -> bytes:
     Raises
     ------
     FormatError
-        If a compressed file is damaged or cut short.
+        If a compressed file is damaged or truncated.
     OSError
         If the file cannot be read.
     """
@@ -53,17 +53,16 @@ def read_bytes(path: StrPath) -> bytes:
 
 
 def map_bytes(path: StrPath) -> Any:
-    """Give a file's bytes as `read_bytes` does, but in memory only the pages that are accessed.
+    """Return a file's bytes like `read_bytes`, as a memory map if the file is large.
 
-    The result has `find`, slices and the buffer of `bytes`; pages of a large file are the system's,
-    which takes them back when memory is short.  A large compressed one is unpacked to a nameless
-    file in `tempfile.gettempdir`, which is gone with the result.  The file is not to be written to
-    meanwhile.
+    The result has `find`, slices and the buffer interface, like `bytes`.  A large compressed file
+    is decompressed to an unnamed file in `tempfile.gettempdir`, which is deleted with the result.
+    The file must not be modified while the result is in use.
 
     Raises
     ------
     FormatError, OSError
-        As `read_bytes`; the latter, too, if memory for the decompressed data runs out.
+        As `read_bytes`; `OSError` also if there is no space for the decompressed data.
     """
     if not split_compression(path)[1]:
         if not os.path.isfile(path) or not os.path.getsize(path):
@@ -83,25 +82,25 @@ def map_bytes(path: StrPath) -> Any:
 
 
 def read_start(path: StrPath, size: int) -> bytes:
-    """Read the first ``size`` bytes of a file, or fewer if it is shorter, as `read_bytes` does."""
+    """Read the first ``size`` bytes of a file, or all if it is shorter, like `read_bytes`."""
     with opened(path) as file:
         return file.read(size)
 
 
 def read_array(path: StrPath) -> NDArray[np.uint8]:
-    """Read a file as `read_bytes` does, into an array that may be written to."""
+    """Read a file like `read_bytes`, into a writable array."""
     if split_compression(path)[1]:
         return np.frombuffer(bytearray(read_bytes(path)), np.uint8)
     return np.fromfile(path, np.uint8)
 
 
 def decompressed(name: str, data: bytes) -> bytes:
-    """Decompress the bytes of a stream if they begin as a compressed file does.
+    """Decompress the bytes of a stream if its first bytes show that it is compressed.
 
     Raises
     ------
     FormatError
-        If they are damaged or cut short; ``name`` stands for the stream.
+        If the data is damaged or truncated; ``name`` is the stream's name in the message.
     """
     for begin, suffix in _BEGIN.items():
         if data.startswith(begin):
@@ -112,7 +111,7 @@ def decompressed(name: str, data: bytes) -> bytes:
 
 @contextmanager
 def opened(path: StrPath) -> Iterator[IO[bytes]]:
-    """Open a file to be read, decompressed; errors of the decompressor become `FormatError`."""
+    """Open a file for reading with decompression, whose errors become `FormatError`."""
     suffix = split_compression(path)[1]
     with _damage(path, suffix), _OPENERS.get(suffix, open)(path, "rb") as file:
         yield file
@@ -133,12 +132,13 @@ def _damage(path: StrPath, suffix: str) -> Iterator[None]:
 
 @contextmanager
 def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
-    """Open files for writing that appear under their names, all of them, only at the end.
+    """Open files for writing which replace their targets atomically.
 
     They are written under temporary names beside their targets, locked, and renamed when the block
-    ends.  After any error (of a write, of closing, of renaming) or Ctrl-C the temporary files are
-    removed.  A compressed suffix compresses.  The target of a symbolic link is replaced, not the
-    link; a pipe or a device, such as ``/dev/null``, is written to directly.
+    ends.  After any error (of writing, closing or renaming) or Ctrl-C the temporary files are
+    removed.  Suffixes of compressed files compress.  A symbolic
+    link stays, and its target is replaced; a pipe or a device, such as ``/dev/null``, is written
+    to directly.
     """
     targets = [_without_link(Path(p)) for p in paths]
     hidden: list[Path] = []
@@ -165,7 +165,7 @@ def _without_link(path: Path) -> Path:
 
 @contextmanager
 def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
-    """Have errors of the system name the file that was asked for, not the temporary one."""
+    """Replace temporary file names by the targets' names in system errors."""
     try:
         yield
     except OSError as error:
@@ -179,9 +179,9 @@ def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
 
 
 def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes]:
-    """Create and lock the file that is to become ``target``; ``cleanup`` closes and removes it.
+    """Create and lock the temporary file of ``target``; ``cleanup`` closes and removes it.
 
-    A special file is opened itself.
+    A pipe or device is opened itself.
     """
     opener = _OPENERS.get(split_compression(target)[1], open)
     if _is_special(target):
@@ -196,15 +196,15 @@ def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes
         except FileNotFoundError:
             message = os.strerror(errno.ENOENT)
             raise FileNotFoundError(errno.ENOENT, message, str(target.parent)) from None
-        cleanup.callback(_close_quietly, file)  # runs before its removal
+        cleanup.callback(_close_quietly, file)  # runs before the file is removed
         lock_file(file.fileno())
-        if temporary.exists():  # else `remove_leftovers` found it before it was locked
+        if temporary.exists():  # else `remove_leftovers` removed it before it was locked
             return cast(IO[bytes], file if opener is open else InPieces(file))
         hidden.pop()
 
 
 class InPieces(io.BufferedIOBase):
-    """A file that compresses, written in pieces: an interrupt waits for the end of one of them."""
+    """A compressing file, written in pieces, so that an interrupt waits for one piece only."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -221,7 +221,7 @@ class InPieces(io.BufferedIOBase):
             return len(whole)
 
     def close(self) -> None:
-        """Close the compressed file, too."""
+        """Close the compressor and its file."""
         try:
             super().close()
         finally:
@@ -229,21 +229,21 @@ class InPieces(io.BufferedIOBase):
 
 
 def _close_quietly(file: IO[bytes]) -> None:
-    """Close a file whose contents no longer matter; one that is closed stays as it is."""
+    """Close a file whose contents are discarded; no error if it is already closed."""
     with suppress(OSError):
         file.close()
 
 
 def remove_leftovers(path: StrPath) -> None:
-    """Remove temporary files that killed writers of ``path`` left; those being written are locked.
+    """Remove temporary files of killed writers of ``path``; files in use are locked.
 
-    Files that may not be removed stay.
+    Errors are ignored.
     """
     target = Path(path)
-    ours = re.compile(rf"\.{re.escape(target.name)}\.\d+\.[0-9a-f]{{8}}\.tmp")
+    temporary = re.compile(rf"\.{re.escape(target.name)}\.\d+\.[0-9a-f]{{8}}\.tmp")
     with suppress(OSError):
         for entry in list(os.scandir(target.parent)):
-            if ours.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            if temporary.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 _remove_unlocked(entry.path)
 
 
@@ -254,7 +254,7 @@ def _remove_unlocked(path: str) -> None:
 
 
 def write_chunks(path: StrPath, chunks: Iterable[bytes]) -> None:
-    """Write one file atomically out of ``chunks``."""
+    """Write one file atomically from ``chunks``."""
     with replacing(path) as (file,):
         for chunk in chunks:
             file.write(chunk)

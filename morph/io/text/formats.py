@@ -12,19 +12,19 @@ class Format:
     Attributes
     ----------
     kind : str
-        What a file holds: ``"graph"``, ``"mesh"``, ``"part of a mesh"``, ``"formula"`` or
+        Contents of a file: ``"graph"``, ``"mesh"``, ``"part of a mesh"``, ``"formula"`` or
         ``"snapshot"``.
     name : str
-        As argument ``format``.
+        Value of the argument ``format``.
     suffixes : tuple of str
     common : int
-        So many suffixes are listed in help texts and tables.
+        Number of suffixes listed in help texts and tables.
     about : str
-        Contents, for docs/files.md.
+        Description of the contents, for docs/files.md.
     reader, writer : str
         Functions of `morph.io`, for docs/files.md.
     compressed : bool
-        Whether a further suffix ``.gz``, ``.xz`` or ``.bz2`` compresses.
+        Whether a further suffix ``.gz``, ``.xz`` or ``.bz2`` is allowed.
     """
 
     kind: str

@@ -1,6 +1,6 @@
-"""The fast way between text and tables of numbers: ``numbers.cpp``, compiled once, on all cores.
+"""Fast parsing and formatting of tables of numbers: ``numbers.cpp``, compiled, on all cores.
 
-NumPy reads and writes the same without a compiler, and handles all irregular input.
+Without a compiler, and for irregular input, NumPy is used with the same results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from morph.runtime.toolchain import BuildError, cpu
 
-LEAST = 1 << 21  # bytes that are worth a compiler's second, once
+LEAST = 1 << 21  # smaller inputs are not worth a second of compilation
 _WIDEST = 26  # characters of a number and a blank
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
@@ -29,9 +29,9 @@ def text() -> str:
 
 @cache
 def library(*defines: str) -> Any:
-    """Return the compiled library, or None if it cannot be made here.
+    """Return the compiled library, or None if it cannot be compiled.
 
-    ``MORPH_PLAIN`` among ``defines`` makes it without the C++ library.
+    ``MORPH_PLAIN`` among ``defines`` avoids the C++ standard library.
     """
     try:
         found = ctypes.CDLL(str(cpu.build(text(), name="numbers", defines=defines)))
@@ -67,24 +67,24 @@ def parse(
     data : bytes or bytearray
         Text without comments.
     pos : int
-        Where the first line begins.
+        Offset of the first line.
     rows : int or None
-        How many lines that hold anything; None for all there are.
+        Number of non-blank lines; None for all.
     integral : sequence of bool
-        Which columns hold integers.
+        Whether each column contains integers.
     end : int, optional
-        Where the last line ends, and ``rows`` then is how many at most.
+        End offset of the last line; ``rows`` is then an upper bound.
     letter : bytes
-        A letter that each line begins with, a blank behind it.
+        A letter that begins each line, followed by a blank.
 
     Returns
     -------
     values : (rows, columns) array
-        int64 if all columns hold integers, else float64; columns are contiguous.
+        int64 if all columns are integers, else float64; columns are contiguous.
     pos : int
-        Behind the last line.
+        End offset of the last line.
 
-    None stands for both if the text is short, something in it is odd, or there is no compiler.
+    Returns None if the text is short or irregular, or there is no compiler.
     """
     length = (len(data) if end is None else end) - pos
     if length < max(LEAST, 1) or rows == 0:
@@ -114,21 +114,21 @@ def parse(
 
 
 def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes) -> Any:
-    """Write one number of each column in a row.
+    """Format the rows of a table.
 
     Parameters
     ----------
     columns : sequence of (n,) int64 or float64 arrays
     widths : sequence of int
-        What integers are padded to; 0 for doubles.
+        Minimum width of integers; 0 for doubles.
     prefix : bytes
         Begins each line.
 
     Returns
     -------
     bytes-like, or None
-        As `morph.io.text.rows.format_rows` writes it; None if there is no compiler, or it cannot
-        write these doubles.
+        Same text as `morph.io.text.rows.format_rows`; None if there is no compiler, or its library
+        cannot format doubles.
     """
     rows = len(columns[0])
     made = library()
@@ -142,7 +142,7 @@ def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes)
     integral = np.array([c.dtype.kind != "f" for c in columns], np.uint8)
     wide = np.array(widths, np.int32)
     row_bytes = len(prefix) + _WIDEST * len(columns)
-    lengths = np.empty(rows, np.int64)  # more than there are parts
+    lengths = np.empty(rows, np.int64)  # an upper bound of the number of parts
     out = np.empty(rows * row_bytes, np.uint8)
     length = made.morph_format(
         rows, len(columns), data, strides.ctypes.data, integral.ctypes.data, wide.ctypes.data,

@@ -1,7 +1,7 @@
-"""Rows of numbers to text: integers in columns, doubles by their shortest exact form.
+"""Formatting of tables of numbers: integers in columns, doubles in their shortest exact form.
 
-Compiled code writes large tables; NumPy writes the same bytes for small ones, and where there is
-no compiler.
+Compiled code formats large tables; NumPy produces the same bytes for small tables and without a
+compiler.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _ROWS = 1 << 17  # rows formatted at once
 
 
 def format_rows(columns: Sequence[NDArray[Any]], prefix: bytes = b"") -> Iterator[Any]:
-    """Yield the lines of a table, one number of each column in a row.
+    """Yield the lines of a table.
 
-    Integers are padded to the width of their column's widest.  Doubles are written as ``repr``
-    writes them, so that reading gives back the same bits.
+    Integers are padded to the widest one of their column.  Doubles are written like ``repr``, so
+    that reading restores the same bits.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def _compiled_lines(columns: Sequence[NDArray[Any]], prefix: bytes, integers: bo
 
 
 def _width(values: NDArray[Any]) -> int:
-    """Characters of the widest magnitude, and one if anything is negative."""
+    """Digits of the largest magnitude, plus 1 if any value is negative."""
     low, high = int(values.min()), int(values.max())
     return len(str(max(-low, high))) + (low < 0)
 
@@ -98,12 +98,12 @@ def _mixed_lines(columns: Sequence[NDArray[Any]], prefix: bytes) -> bytes:
 
 
 def counted(rows: NDArray[Any], base: int) -> NDArray[np.int64]:
-    """Numbers of rows, as a column."""
+    """Row numbers from ``base`` on, as a column."""
     return np.arange(base, base + len(rows))
 
 
 def check_finite(**arrays: NDArray[Any]) -> None:
-    """Refuse numbers that no reader takes.
+    """Reject numbers that are not finite, which readers do not accept.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""Numbers out of text: whole blocks at a time, line by line to locate errors.
+"""Parsing of numbers from text, in blocks; line by line only to locate errors.
 
-A large block is parsed by compiled code, which gives up at anything odd.  Then, and where there is
-no compiler, it is parsed by one NumPy call.  That call is lax (it would read ``1-2`` as two
-numbers), so the count of numbers is held against the count of words, and the words of each line
-against the fields it must have.  Only when something disagrees is the block read again slowly,
-to say in which line and why.
+Compiled code parses large blocks and stops at irregular input.  In this case, and without a
+compiler, one NumPy call parses the block.  NumPy is lenient (it reads ``1-2`` as two numbers), so
+the number of values is compared with the number of words, and the number of words in each line with
+the number of fields.  Only on a mismatch is the block parsed again line by line, for the line and
+cause of the error.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from numpy.typing import NDArray
 from morph.io.text import numbers
 from morph.language.messages import shortened
 
-CHUNK = 1 << 23  # bytes parsed at once: the masks over them stay in cache
-PIECE = 1 << 22  # bytes parsed before their numbers are narrowed: enough for all cores
+CHUNK = 1 << 23  # bytes parsed at once: their masks fit the cache
+PIECE = 1 << 22  # bytes parsed before their numbers are narrowed: enough work for all cores
 _INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
 _LARGEST = 2**63 - 1
-_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # of UTF-8 and UTF-16
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
 _JUNK = re.compile(rb"[^\t-\r -~]")
 
 StrPath = str | PathLike[str]
 
 
 class FormatError(ValueError):
-    """A file that breaks its format.
+    """A file violates its format.
 
     Attributes
     ----------
     path : str
         The file.
     line : int or None
-        The line, counted from 1; None when the fault is the file's as a whole.
+        The line, counted from 1; None if the error has no line.
     message : str
-        What is wrong there.
+        Description of the error.
     """
 
     def __init__(self, path: StrPath, line: int | None, message: str) -> None:
@@ -73,14 +73,14 @@ def _dtype(fields: Sequence[Field]) -> type[np.generic]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive lines of numbers, and where they stood."""
+    """Values of consecutive lines, and their position in the file."""
 
     scanner: Scanner
     start: int
     values: NDArray[Any]
 
     def fail(self, row: int, message: str) -> NoReturn:
-        """Raise `FormatError` at the line that holds ``values[row]``."""
+        """Raise `FormatError` at the line of ``values[row]``."""
         self.scanner.fail(message, self.line(row))
 
     def line(self, row: int) -> int:
@@ -94,11 +94,11 @@ class Scanner:
     Parameters
     ----------
     path : path-like
-        Named in errors.
+        Name of the file in errors.
     data : bytes or mmap
-        The file, decompressed; see `morph.io.text.files.map_bytes`.
+        The decompressed file; see `morph.io.text.files.map_bytes`.
     comment : bytes
-        Characters that begin a comment, which reaches to the end of its line.
+        Characters that begin a comment, which extends to the end of the line.
     before : (bytes or mmap, int), optional
         A file and how many of its bytes precede ``data``, for line numbers.
     """
@@ -113,13 +113,13 @@ class Scanner:
         if data[:3].startswith(_MARKS):
             self.fail("a byte order mark: save the file as plain ASCII, without a BOM")
         while self.pos < len(data) and data[self.pos] in comment:
-            self.skip_line()  # most large files have comments at their head only: no copy
+            self.skip_line()  # most large files have comments at their head only: avoids a copy
         self._start = self.pos
         for mark in comment:
             self._blank_comments(bytes([mark]))
 
     def _blank_comments(self, mark: bytes) -> None:
-        """Put blanks in place of comments, so that offsets do not change."""
+        """Replace comments by blanks, which preserves offsets."""
         at = self.data.find(mark, self.pos)
         if at < 0:
             return
@@ -132,11 +132,11 @@ class Scanner:
         self.data = bytes(out)
 
     def rows_left(self, start: int, got: int) -> int:
-        """Guess how many lines follow, from how many there were since ``start``."""
+        """Estimate the number of remaining lines from the ``got`` lines since ``start``."""
         return int((len(self.data) - self.pos) * got / max(self.pos - start, 1))
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
-        """Raise `FormatError`, at ``line`` or at the line now being read."""
+        """Raise `FormatError` at ``line``, by default the current line."""
         raise FormatError(self.path, self.line() if line is None else line, message)
 
     def line(self, offset: int | None = None) -> int:
@@ -165,14 +165,14 @@ class Scanner:
             start = end
 
     def last_line(self) -> int:
-        """Line number of the last line that holds anything."""
+        """Line number of the last non-blank line."""
         end = len(self.data)
         while end and self.data[end - 1 : end].isspace():
             end -= 1
         return self.line(end) if end > self._start else 1
 
     def skip_blank(self) -> bool:
-        """Advance to the next line that holds anything; False at the end of the file."""
+        """Advance to the next non-blank line; False at the end of the file."""
         match = re.compile(rb"\S").search(self.data, self.pos)
         if match is None:
             return False
@@ -193,31 +193,31 @@ class Scanner:
         end = self.data.find(b"\n", self.pos)
         return len(self.data) if end < 0 else end + 1
 
-    def header(self, what: str, fields: Sequence[str], defaults: Sequence[int]) -> list[int]:
+    def header(self, noun: str, fields: Sequence[str], defaults: Sequence[int]) -> list[int]:
         """Read one line of non-negative integers.
 
-        The first field must be there; the others fall back on ``defaults`` (one per field).
+        The first field is required; the others have ``defaults`` (one per field).
         """
         words = self.peek()
         if not words:
-            message = f"the file ends before the {what} header ({' '.join(fields)})"
+            message = f"the file ends before the {noun} header ({' '.join(fields)})"
             self.fail(message, self.last_line())
         self.check_text(b" ".join(words))
         if len(words) > len(fields):
             self.fail(
-                f"the {what} header has {len(words)} fields, expected {len(fields)}: "
+                f"the {noun} header has {len(words)} fields, expected {len(fields)}: "
                 + " ".join(fields)
             )
         values = list(defaults)
         for k, word in enumerate(words):
             values[k] = int(self._number(word, Field(fields[k])))
             if values[k] < 0:
-                self.fail(f"the {fields[k]} in the {what} header is negative: {values[k]}")
+                self.fail(f"the {fields[k]} in the {noun} header is negative: {values[k]}")
         self.skip_line()
         return values
 
-    def block(self, rows: int, fields: Sequence[Field], what: str) -> Block:
-        """Read ``rows`` non-blank lines that each hold ``fields``.
+    def block(self, rows: int, fields: Sequence[Field], noun: str) -> Block:
+        """Read ``rows`` non-blank lines of ``fields``.
 
         Returns
         -------
@@ -231,14 +231,14 @@ class Scanner:
             got = 0
             while got < rows:
                 if self.pos >= len(self.data):
-                    self.fail(f"the file ends after {got} of {rows} {what}", self.last_line())
+                    self.fail(f"the file ends after {got} of {rows} {noun}", self.last_line())
                 parts.append(self._some(rows - got, fields))
                 got += len(parts[-1])
             values = self._joined(parts, fields, start)
         return Block(self, start, values)
 
     def rest(self, fields: Sequence[Field]) -> Block:
-        """Read every line that is left, each of which must hold ``fields``."""
+        """Read all remaining lines, which must have ``fields``."""
         start, values = self.pos, self._compiled(None, fields)
         if values is None:
             parts: list[NDArray[Any]] = []
@@ -251,21 +251,21 @@ class Scanner:
         self,
         rows: int | None,
         fields: Sequence[Field],
-        what: str,
+        noun: str,
         letter: bytes = b"",
         drop_letters: Callable[[], None] | None = None,
     ) -> Iterator[Block]:
-        """Read as `block`, or as `rest` if ``rows`` is None, but some lines at a time.
+        """Read like `block`, or like `rest` if ``rows`` is None, in pieces.
 
-        Every line may begin with a letter; ``drop_letters`` puts blanks in their place where
-        compiled code does not read them, or complains.
+        Every line may begin with ``letter``; ``drop_letters`` replaces these letters by blanks, or
+        reports an error, if compiled code is not used.
         """
         left = 1 << 62 if rows is None else rows
         while left:
             if self.pos >= len(self.data):
                 if rows is None:
                     return
-                self.fail(f"the file ends after {rows - left} of {rows} {what}", self.last_line())
+                self.fail(f"the file ends after {rows - left} of {rows} {noun}", self.last_line())
             start, end = self.pos, self.pos + PIECE
             end = self.data.find(b"\n", end) + 1 or len(self.data)
             values = self._compiled(left, fields, end, letter)
@@ -285,7 +285,7 @@ class Scanner:
         end: int | None = None,
         letter: bytes = b"",
     ) -> NDArray[Any] | None:
-        """Parse all rows at once, if all is well."""
+        """Parse all rows by compiled code; None if it is not available or stops."""
         whole = [f.integer for f in fields]
         found = numbers.parse(self.data, self.pos, rows, whole, end, letter)
         if found is None:
@@ -296,7 +296,7 @@ class Scanner:
     def _joined(
         self, parts: list[NDArray[Any]], fields: Sequence[Field], start: int
     ) -> NDArray[Any]:
-        """Join the values parsed from ``start`` on; fail at a fraction where integers belong."""
+        """Join the values parsed from ``start`` on; fail if an integer field has a fraction."""
         values = np.concatenate([np.empty((0, len(fields)), _dtype(fields)), *parts])
         if values.dtype == np.float64:
             for k, field in enumerate(fields):
@@ -308,16 +308,16 @@ class Scanner:
                     Block(self, start, values).fail(row, message)
         return values
 
-    def end(self, what: str) -> None:
-        """Check that nothing but blanks and comments is left."""
+    def end(self, noun: str) -> None:
+        """Check that only blanks and comments follow."""
         if self.skip_blank():
             words = self.peek()
             self.check_text(b" ".join(words))
             word = words[0][:20].decode()
-            self.fail(f"unexpected {word!r} after the last of the {what}")
+            self.fail(f"unexpected {word!r} after the last of the {noun}")
 
-    def _some(self, wanted: int, fields: Sequence[Field]) -> NDArray[Any]:
-        """Parse at most ``wanted`` lines out of the next chunk."""
+    def _some(self, limit: int, fields: Sequence[Field]) -> NDArray[Any]:
+        """Parse at most ``limit`` lines of the next chunk."""
         dtype = _dtype(fields)
         end = self.pos + CHUNK
         if end < len(self.data):
@@ -332,8 +332,8 @@ class Scanner:
             breaks = np.append(breaks, len(raw))
         counts = np.diff(np.searchsorted(words, breaks), prepend=0)
         filled = np.flatnonzero(counts)
-        if len(filled) > wanted:
-            filled = filled[:wanted]
+        if len(filled) > limit:
+            filled = filled[:limit]
             text = text[: breaks[filled[-1]] + 1]
         start, self.pos = self.pos, self.pos + min(len(text), end - self.pos)
         total = len(filled) * len(fields)
@@ -341,17 +341,17 @@ class Scanner:
             return np.empty((0, len(fields)), dtype)
         values = None
         if total and (counts[filled] == len(fields)).all():
-            with suppress(ValueError):  # explained below
-                values = np.fromstring(text + b" 7", dtype, sep=" ")[:-1]  # older ones stop early
+            with suppress(ValueError):  # reported below
+                values = np.fromstring(text + b" 7", dtype, sep=" ")[:-1]  # old NumPy stops early
         if values is None or len(values) != total or not np.isfinite(values).all():
             self._explain(start, text, fields)
             self.fail("the numbers in this part of the file could not be read", self.line(start))
         if dtype is np.int64 and (values.max() == _LARGEST or values.min() == ~_LARGEST):
-            self._explain(start, text, fields)  # NumPy stops there at larger ones
+            self._explain(start, text, fields)  # NumPy stops at larger integers
         return values.reshape(-1, len(fields))
 
     def _explain(self, start: int, text: bytes, fields: Sequence[Field]) -> None:
-        """Fail at the first bad line of a block, if there is one, and name the problem."""
+        """Fail at the first invalid line of a block, if any."""
         number = self.line(start)
         names = " ".join(f.name for f in fields)
         for line in text.split(b"\n"):
@@ -370,7 +370,7 @@ class Scanner:
         return int(self._number(word, Field(name)))
 
     def check_text(self, line: bytes, number: int | None = None) -> None:
-        """Fail on bytes that are no printable ASCII, and on commas."""
+        """Fail on bytes that are not printable ASCII, and on commas."""
         if _JUNK.search(line):
             self.fail("binary data where text is expected", number)
         if b"," in line:

@@ -27,7 +27,7 @@ class HostDevice(Device):
 
     on_host = True
     interprets = False
-    local_limit = 1 << 20  # a thread's stack is larger
+    local_limit = 1 << 20  # below the size of a thread's stack
     bulk = 1 << 20
     serial_items = 500  # just below LEAST_ITEMS in kernels/target_cpu.h
     throughput = 1 << 21
@@ -41,13 +41,13 @@ class HostDevice(Device):
         return raw[start : start + nbytes]
 
     def free(self) -> int | None:
-        """Count the bytes that Linux can still give to this process, control groups included."""
+        """Return the free memory for this process on Linux, including limits of control groups."""
         try:
             lines = Path("/proc/meminfo").read_text().splitlines()
             free = next(int(x.split()[1]) for x in lines if x.startswith("MemAvailable")) << 10
         except (OSError, StopIteration):
             return None
-        with suppress(OSError, ValueError):  # no limit: the file is missing, or says "max"
+        with suppress(OSError, ValueError):  # no limit: the file is missing, or contains "max"
             group = Path("/sys/fs/cgroup")
             limit = int((group / "memory.max").read_text())
             used = int((group / "memory.current").read_text())
@@ -59,7 +59,7 @@ class HostDevice(Device):
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
     ) -> Array:
-        """View bytes as an array that starts at ``offset`` and steps by ``strides``."""
+        """View bytes as an array that begins at ``offset`` and has these strides."""
         return np.ndarray(shape, dtype, buffer=buffer, offset=offset, strides=strides)
 
     def pointer(self, x: Array) -> int:
@@ -100,7 +100,7 @@ class HostDevice(Device):
 
 
 class HostWriter:
-    """Writes the same values again and again, see `morph.runtime.backend.Writer`."""
+    """Repeats the same writes, see `morph.runtime.backend.Writer`."""
 
     fits, most = True, ID_LIMIT
 
@@ -108,7 +108,7 @@ class HostWriter:
         self.on, self.writes, self.seeds = on, writes, seeds
 
     def write(self, rows: Any, copies: Any, counters: Any) -> None:
-        """Make the writes; ``counters`` are the list's own, which the host has set already."""
+        """Execute the writes; the host has already set the list's ``counters``."""
         self.on.put(*self.writes)
         if self.seeds is not None:
             k = len(rows)
@@ -120,12 +120,15 @@ class HostWriter:
 
 
 class HostReport:
-    """Reads values in place: no launch has to write them a second time."""
+    """Reads values in place, without a copy."""
 
     def __init__(self, values: Array) -> None:
         self.values, self.address = memoryview(values), 0
 
     def wait(self, written: bool, interruptible: bool = True) -> memoryview:
+        return self.values
+
+    def poll(self, launch: int, interruptible: bool = True) -> memoryview:
         return self.values
 
     def ended(self) -> bool:

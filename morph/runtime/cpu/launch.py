@@ -27,14 +27,14 @@ class HostLaunch:
     """Runs one compiled unit on the CPU.
 
     A call releases the interpreter's lock, and raises the exception of a signal handler.  The
-    unit uses at most as many threads as the arguments say: one for few items, fewer while other
+    arguments limit the number of threads; the unit uses one for few items, and fewer while other
     processes use the cores.
     """
 
     __slots__ = ("_address", "_arguments", "_function", "_left", "_library", "_optimise")
 
     def __init__(self, library: ctypes.PyDLL, name: str, interruptible: bool) -> None:
-        self._library = library  # keeps the code loaded
+        self._library = library  # keeps the library loaded
         api = ctypes.pythonapi
         functions = [api.PyEval_SaveThread, api.PyEval_RestoreThread, api.PyErr_CheckSignals]
         host = Interpreter.in_dll(library, "morph_interpreter")
@@ -49,13 +49,13 @@ class HostLaunch:
         self._function.restype = None
         self._arguments: ArgumentBlock | None = None
         self._address = 0
-        self._left = 0.0  # seconds that launches may take until `_optimise` is called
+        self._left = 0.0  # remaining seconds of launches before `_optimise` is called
         self._optimise: Callable[[], object] | None = None
 
     def __call__(self, arguments: ArgumentBlock, items: int, alone: bool = False) -> None:
         """Run the unit, see `morph.runtime.backend.Launch`.
 
-        The number of threads in the arguments holds, whether ``alone`` or not.
+        The number of threads in the arguments applies; ``alone`` is ignored.
         """
         if arguments is not self._arguments:
             self._arguments, self._address = arguments, arguments.ctypes.data
@@ -67,11 +67,11 @@ class HostLaunch:
             self._left -= perf_counter() - since
             if self._left < 0:
                 optimise, self._optimise = self._optimise, None
-                with suppress(Exception):  # whatever fails, the quick binary stays
+                with suppress(Exception):  # the quick binary stays in use if this fails
                     optimise()
 
     def optimise_after(self, seconds: float, optimise: Callable[[], object]) -> None:
-        """Call ``optimise`` once, after the launch that makes all take more than ``seconds``."""
+        """Call ``optimise`` once, when launches have taken more than ``seconds`` in total."""
         self._left, self._optimise = seconds, optimise
 
 

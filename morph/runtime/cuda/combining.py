@@ -1,7 +1,7 @@
 """Combination of arrays of several GPUs: all-reduce by kernels that access the memory of all GPUs.
 
-Each GPU combines a range of the rows, and stores the result into every array.  With CuPy this would
-take a kernel for each pair of arrays, and a copy for each result.
+Each GPU combines a range of the rows, and stores the result into all arrays.  CuPy would need a
+kernel for each pair of arrays, and a copy for each result.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from morph.runtime.arrays import Array, import_cupy
 from morph.runtime.toolchain import cuda
 
-MOST = 8  # arrays, one a GPU
+MOST = 8  # maximum of arrays, one for each GPU
 BLOCK, BLOCKS = 256, 528  # threads of a block; at most four blocks on each of 132 multiprocessors
-OPERATIONS = {  # as `morph.partition.routes.OPERATIONS`
+OPERATIONS = {  # those of `morph.partition.routes.OPERATIONS`
     "add": "x + y", "min": "y < x ? y : x", "max": "x < y ? y : x", "or": "x | y", "and": "x & y",
 }  # fmt: skip
 TYPES = {
@@ -49,7 +49,7 @@ extern "C" __global__ void combine(
 
 
 def text(kind: str, op: str) -> str:
-    """Give the C++ of the kernel for values of a type, such as ``"i4"``."""
+    """Return the C++ of the kernel for values of a type, such as ``"i4"``."""
     return f"typedef {TYPES[kind]} T;\n#define OPERATION {OPERATIONS[op]}\n{TEXT}"
 
 
@@ -67,9 +67,9 @@ def combine(index: int, arrays: Sequence[Array], rows: slice, op: str) -> bool:
     """Combine rows of arrays into all of them on the current GPU, see `Backend.combine`."""
     kind, like = arrays[0].dtype.str[1:], arrays[0]
     plain = all(a.flags.c_contiguous for a in arrays) and kind in TYPES
-    lacks = like.dtype.kind == "f" and op in ("or", "and")  # an operation
-    lacks |= kind == "b1" and op == "add"  # of bytes, which would not stay 0 and 1
-    if not plain or len(arrays) > MOST or lacks:
+    unsupported = like.dtype.kind == "f" and op in ("or", "and")
+    unsupported |= kind == "b1" and op == "add"  # a sum of bools might exceed 1
+    if not plain or len(arrays) > MOST or unsupported:
         return False
     each = like.size // max(len(like), 1)
     first, last = rows.start * each, rows.stop * each

@@ -1,4 +1,4 @@
-"""Arrays in GPU memory: CuPy's."""
+"""Arrays in GPU memory, as CuPy arrays."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from morph.runtime.cuda.small_copies import (
 )
 from morph.runtime.device import Device, DeviceError, device
 
-BLOCK_BYTES = 8 << 10  # of shared memory, besides that of tiles
-LEAST_CAPABILITY = 75  # Turing: the oldest that CUDA 13 compiles for
+BLOCK_BYTES = 8 << 10  # of shared memory, in addition to that of tiles
+LEAST_CAPABILITY = 75  # Turing: the oldest target of CUDA 13
 PEER_ACCESS_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 _CURRENT: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cuda.launch:load")
@@ -42,10 +42,10 @@ class CudaDevice(Device):
 
     on_host = False
     interprets = False
-    local_limit = 1 << 17  # of GPU memory, for all items in flight
+    local_limit = 1 << 17  # of GPU memory, allocated for all resident threads
     host_array_limit = 1 << 18
     bulk = 1 << 26
-    serial_items = 256  # a block has as many threads
+    serial_items = 256  # threads of a block
     throughput = 1 << 33
 
     @cached_property
@@ -80,7 +80,7 @@ class CudaDevice(Device):
     def strided(
         self, buffer: Array, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
     ) -> Array:
-        """View bytes as an array that starts at ``offset`` and steps by ``strides``."""
+        """View bytes as an array that begins at ``offset`` and has these strides."""
         with self.active():
             return self.xp.ndarray(shape, dtype, memptr=buffer.data + offset, strides=strides)
 
@@ -88,11 +88,11 @@ class CudaDevice(Device):
         return int(x.data.ptr)
 
     def reach(self, other: Any) -> bool:
-        """Let kernels of this GPU access the memory of another, as far as CuPy's pool has it."""
+        """Enable access to the memory of another GPU, if CuPy's default pool allocates it."""
         cuda = self.xp.cuda
         pool = getattr(cuda.get_allocator(), "__self__", None)
         if not isinstance(other, CudaDevice) or not isinstance(pool, cuda.MemoryPool):
-            return False  # other pools have memory that GPUs access by other means
+            return False  # memory of other pools requires other functions
         if other.index != self.index:
             if not cuda.runtime.deviceCanAccessPeer(self.index, other.index):
                 return False
@@ -112,6 +112,8 @@ class CudaDevice(Device):
                 with x.device:  # CuPy copies only contiguous arrays to another GPU
                     x = x.copy()
         with self.active():
+            if isinstance(x, np.ndarray) and transfer.suits(x) and dtype in (None, x.dtype):
+                return transfer.send(x)
             return self.xp.asarray(x, dtype)
 
     def copy(self, x: Any) -> Array:
@@ -184,7 +186,7 @@ def _small_copies(index: int) -> SmallCopies:
 
 
 def fetch(x: Any) -> np.ndarray[Any, Any]:
-    """Copy an array of CuPy, or one in parts, to the host."""
+    """Copy a CuPy array to the host, large ones in chunks."""
     x = x[...]
     if not x.flags.c_contiguous:  # CuPy compiles a kernel for each type
         on = device(f"cuda:{x.device.id}")
@@ -212,14 +214,14 @@ def find(index: int) -> CudaDevice:
         extras = "'morph-engine[gpu]' (CUDA 13) or 'morph-engine[gpu12]' (CUDA 12)"
         raise DeviceError(f"{name} needs CuPy: pip install {extras}")
     try:
-        driver = load_driver()  # before CuPy, whose import takes 0.2 s: the GPU starts meanwhile
+        driver = load_driver()  # before the import of CuPy (0.2 s), during which the GPU starts
         started = threading.Thread(target=start_gpu, args=(driver, index), daemon=True)
         started.start()
         cupy = import_cupy()
         started.join()
         count = cupy.cuda.runtime.getDeviceCount()
         capability = cupy.cuda.Device(index).compute_capability if index < count else ""
-    except Exception as e:  # a broken install and a missing driver fail in many ways
+    except Exception as e:  # a broken installation or a missing driver may raise any error
         old = "insufficient" in str(e) and "; a driver of CUDA 12 needs 'morph-engine[gpu12]'"
         raise DeviceError(f"{name} does not answer: {e}{old or ''}") from e
     if index >= count:

@@ -11,10 +11,10 @@ from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import ArgumentBlock
 from morph.runtime.toolchain import cuda
 
-BLOCK = 256  # threads; the prelude's entry says so too
-CLAIM_BLOCKS = 2  # a multiprocessor: more items in flight only conflict more
-FUSED_BLOCKS = 4  # a multiprocessor: more make the barrier slower
-WAVES = 32  # blocks a multiprocessor without barriers: enough to even out heavy items
+BLOCK = 256  # threads, as in the prelude's entry
+CLAIM_BLOCKS = 2  # per multiprocessor: more concurrent items would conflict more often
+FUSED_BLOCKS = 4  # per multiprocessor: more blocks make the barrier slower
+WAVES = 32  # blocks per multiprocessor without barriers: enough to balance heavy items
 
 _streams: dict[int, int] = {}  # by device, the stream of the latest launch
 
@@ -22,13 +22,13 @@ _streams: dict[int, int] = {}  # by device, the stream of the latest launch
 class CudaLaunch:
     """Runs one compiled unit on one GPU, on CuPy's current stream.
 
-    A unit with barriers is launched cooperatively, in as many blocks as fit the device at once.
+    A unit with barriers is launched cooperatively, in as many blocks as are resident at once.
     """
 
     __slots__ = (
         "_arguments", "_blocks", "_context", "_current_context", "_current_stream", "_device",
-        "_function", "_lanes", "_launch", "_least", "_module", "_parameters", "_pointers",
-        "_set_context", "_shared", "_synchronize", "threads",
+        "_function", "_lanes", "_launch", "_launch_alone", "_least", "_module", "_parameters",
+        "_pointers", "_set_context", "_shared", "_synchronize", "threads",
     )  # fmt: skip
 
     def __init__(self, cubin: bytes, outline: Outline, device: Any) -> None:
@@ -48,14 +48,15 @@ class CudaLaunch:
         most = CLAIM_BLOCKS if outline.claims else FUSED_BLOCKS
         each = max(min(fit, most), 1) if grid_wide else WAVES
         self._blocks = device.attributes["MultiProcessorCount"] * each
-        # one item may have work for all
+        # one item may have work for all blocks
         self._least = self._blocks if outline.lists or outline.queues else 1
-        self._lanes = outline.lanes  # that share an item
+        self._lanes = outline.lanes  # threads that share an item
         self._shared = shared
-        self.threads = self._blocks * BLOCK  # at once, if it is cooperative
+        self.threads = self._blocks * BLOCK  # resident, if it is cooperative
         self._device = device
         self._function: int = function.ptr
         self._launch = driver.launchCooperativeKernel if grid_wide else driver.launchKernel
+        self._launch_alone = driver.launchKernel  # a block waits for no other
         self._current_stream = cupy.cuda.get_current_stream
         self._current_context, self._set_context = driver.ctxGetCurrent, driver.ctxSetCurrent
         self._synchronize = cupy.cuda.runtime.deviceSynchronize
@@ -67,15 +68,15 @@ class CudaLaunch:
     def __call__(self, arguments: ArgumentBlock, items: int, alone: bool = False) -> None:
         """Launch the unit asynchronously, see `morph.runtime.backend.Launch`.
 
-        The driver copies the arguments.  ``alone`` launches one block, whose threads need not wait
-        for others.
+        The driver copies the arguments.  ``alone`` launches one block, without barriers between
+        blocks.
         """
         if arguments is not self._arguments:
             self._arguments = arguments
             self._parameters[0] = arguments.ctypes.data
         if self._current_context() != self._context:
             with self._device:
-                self._set_context(self._context)  # a new thread has none
+                self._set_context(self._context)  # a new thread has no context
                 self._start(items, alone)
         else:
             self._start(items, alone)
@@ -85,9 +86,12 @@ class CudaLaunch:
         blocks = self._blocks if wanted > self._blocks else wanted
         stream = self._current_stream().ptr
         if _streams.setdefault(self._device.id, stream) != stream:
-            self._synchronize()  # launches share barrier words: two must not overlap
+            self._synchronize()  # launches share barrier words, so two must not overlap
             _streams[self._device.id] = stream
         sizes = blocks, 1, 1, BLOCK, 1, 1, self._shared
+        if alone:
+            self._launch_alone(self._function, *sizes, stream, self._pointers[0], 0)
+            return
         self._launch(self._function, *sizes, stream, *self._pointers)
 
 

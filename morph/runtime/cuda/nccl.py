@@ -1,4 +1,4 @@
-"""Arrays between the GPUs of MPI ranks: by NCCL, through CuPy."""
+"""Exchange of arrays between the GPUs of MPI ranks by NCCL, through CuPy."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from morph.runtime.device import Array, Device, device_of
 
 
 def gpu_of(messages: Sequence[Sequence[Array]]) -> Device | None:
-    """The GPU on which all arrays of messages lie; None if there is none."""
+    """The GPU with all arrays of messages; None if there is none."""
     arrays = list(chain.from_iterable(messages))
     return None if not arrays or any(map(is_host, arrays)) else device_of(arrays[0])
 
 
 @cache
 def _nccl() -> Any:
-    """CuPy's module for NCCL, which `cupy.cuda` does not import itself."""
+    """CuPy's module for NCCL, which `cupy.cuda` does not import."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a missing library, which `available` shows
+        warnings.simplefilter("ignore")  # about a missing library, see `available`
         from cupy.cuda import nccl  # noqa: PLC0415
     return nccl
 
 
 def connect(comm: Any, gpu: Device) -> Nccl | None:
-    """Connect the GPUs of all ranks of a communicator, one of each.
+    """Connect the GPUs of all ranks of a communicator, one for each rank.
 
     Returns
     -------
     Nccl or None
-        None if NCCL is missing, if two ranks have the same GPU, or, with a warning that has the
-        reason, if NCCL does not connect the GPUs.
+        None if NCCL is missing, if two ranks have the same GPU, or, with a warning, if NCCL cannot
+        connect the GPUs.
     """
     with gpu.active():
         nccl = _nccl()
@@ -53,13 +53,13 @@ def connect(comm: Any, gpu: Device) -> Nccl | None:
         made = None
         try:
             made = Nccl(nccl.NcclCommunicator(comm.size, found[0][1], comm.rank), gpu)
-        except Exception as error:  # what NCCL lacks shows in many ways
+        except Exception as error:  # NCCL may raise any error
             problem = _shown(comm, error)
         return None if _refused(comm.allgather(problem)) else made
 
 
 def _shown(comm: Any, error: Exception) -> str:
-    """Say on which rank an error was raised, and which."""
+    """Describe an error and its rank."""
     return f"rank {comm.rank}: {type(error).__name__}: {error}"
 
 
@@ -73,33 +73,33 @@ def _refused(problems: Iterable[str]) -> bool:
 
 
 def _place(gpu: Device, first: bool) -> tuple[Any, Any]:
-    """Which GPU of which machine it is; the first rank also gives a name for the connection."""
+    """Machine and id of a GPU; from the first rank also the unique id of the connection."""
     bus = import_cupy().cuda.runtime.deviceGetPCIBusId(gpu.index)
     return (platform.node(), bus), _nccl().get_unique_id() if first else None
 
 
 class Nccl:
-    """Exchanges arrays between GPUs, each of another rank, on CuPy's current stream.
+    """Exchanges arrays between the GPUs of ranks, on CuPy's current stream.
 
     Parameters
     ----------
     comm : cupy.cuda.nccl.NcclCommunicator
     gpu : Device
-        Of this rank.
+        The GPU of this rank.
     """
 
     def __init__(self, comm: Any, gpu: Device) -> None:
         self.comm, self.gpu = comm, gpu
 
     def exchange(self, sent: Sequence[Sequence[Array]], sizes: Any) -> list[Sequence[Array]]:
-        """Send arrays to each rank, and receive others of the same types from each.
+        """Send arrays to each rank, and receive arrays of the same types from each.
 
         Parameters
         ----------
         sent : sequence of sequence of array
-            To each rank.
+            The arrays for each rank.
         sizes : array of int64, shape (ranks, arrays)
-            The lengths of what each rank sends to this one.
+            The lengths of the arrays that each rank sends to this one.
         """
         gpu, nccl, rank = self.gpu, _nccl(), self.comm.rank_id()
         with gpu.active():

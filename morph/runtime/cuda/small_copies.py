@@ -1,8 +1,8 @@
-"""Small copies: a few values to a GPU by one kernel, a few back by one transfer.
+"""Small copies: a few values to a GPU by one kernel, or to the host by one transfer.
 
-The values that a launch needs and returns are few: columns at their fill, counters of lists, a
-source.  CuPy launches a kernel or a copy for each.  Here all of them are arguments of one kernel;
-the driver copies arguments at the launch, so the host does not wait.
+A launch needs and returns few values: columns at their fill, counters of lists, a source.  CuPy
+launches a kernel or a copy for each.  Here all of them are arguments of one kernel; the driver
+copies arguments at the launch, so the host does not wait.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir.layout import Status
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import IOTA, Seeds, Write
 from morph.runtime.toolchain import cuda
 
 COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
-MOST_VALUES = 16  # host values, or columns of an array, that `CudaDevice.write` gives to a launch
-MOST = 4  # seed rows, written by the same launch
-SMALL = 4096  # bytes that are fetched through pinned memory
+MOST_VALUES = 16  # maximum of host values, or columns, that `CudaDevice.write` passes to a launch
+MOST = 4  # maximum of seed rows, written by the same launch
+SMALL = 4096  # maximum of bytes that are fetched through pinned memory
 BLOCK, BLOCKS = 256, 528
 EACH = 1 << 8  # one value per element
 FROM = 1 << 9  # values are read from an array, whose address is the command's value
-OWN = 1 << 10  # every element gets its own index
+OWN = 1 << 10  # each element gets its index
 SPOT = 1 << 11  # one element, of unit `count`; the thread that fills this unit writes it last
-WIDE = 1 << 12  # one value in units of 16 bytes; of other commands a row is a unit
+WIDE = 1 << 12  # one value in units of 16 bytes; in other commands a unit is a row
 STRIDED = 1 << 13  # values are read from an array; its address and stride are the command's values
 REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
+POLLS = 20_000  # of a word of pinned memory, about a millisecond, before the stream is asked
+ENDED = int(Status.ENDED)
 SHORT = 0.01  # seconds; a longer wait sleeps in between
 
 TEXT = f"""
@@ -130,15 +133,15 @@ def is_wide(array: Any) -> bool:
 
 
 def is_dense(array: Any) -> bool:
-    """Whether the elements of a one-dimensional array follow each other without gaps."""
+    """Whether a one-dimensional array is contiguous."""
     return bool(array.size == 1 or array.strides[0] == array.dtype.itemsize)
 
 
 def one_dimensional(array: Any, values: Any) -> list[Write] | None:
-    """Split a write into writes to one-dimensional arrays; None if `SmallCopies` cannot make it.
+    """Split a write into writes to one-dimensional arrays; None if `SmallCopies` cannot do it.
 
-    ``values`` have the array's dtype: a NumPy array, one of no dimensions for a scalar, or an array
-    of the same GPU that shares no memory with the target.
+    ``values`` have the array's dtype: a NumPy array (zero-dimensional for a scalar), or an array on
+    the same GPU that shares no memory with the target.
     """
     single = values.ndim == 0 and isinstance(values, np.ndarray)
     if array.flags.c_contiguous:
@@ -200,7 +203,7 @@ class Commands:
         return True
 
     def strided(self, array: Any, values: Any) -> bool:
-        """Copy an array that is not contiguous, or to one; False if the launch has no space."""
+        """Copy from or to an array that is not contiguous; False if the launch has no space."""
         if self.n == COMMANDS or self.at + 2 > VALUES:
             return False
         self.values[self.at : self.at + 2] = values.data.ptr, values.strides[0]
@@ -210,7 +213,7 @@ class Commands:
         return True
 
     def replacement(self, array: Any, values: Any, old: int, new: int) -> None:
-        """Add a command of `SmallCopies.replace`, the first one."""
+        """Add a command of `SmallCopies.replace`, as the first."""
         self.values[:3] = values.data.ptr, old, new
         self.command(array.data.ptr, array.size, 8, REPLACE)
         self.at += 3
@@ -293,7 +296,7 @@ class SmallCopies:
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """Make this GPU current in a thread where another one is, or none (a new thread)."""
+        """Make this GPU current in a thread with another current GPU, or none (a new thread)."""
         with self.device:
             self.set_current(self.context)
             yield
@@ -317,7 +320,7 @@ class SmallCopies:
         self.wait(stream)
 
     def poll(self) -> None:
-        """Wait for the stream, and let signal handlers run meanwhile."""
+        """Wait for the stream; signal handlers run during the wait."""
         stream, begin = self.stream().ptr, perf_counter()
         while (code := self.query(stream)) == NOT_READY:
             if (past := perf_counter() - begin) > SHORT:
@@ -332,7 +335,7 @@ def load_driver() -> Any:
     Raises
     ------
     OSError
-        If there is none.
+        If it is not installed.
     """
     try:
         return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -341,7 +344,7 @@ def load_driver() -> Any:
 
 
 def start_gpu(driver: Any, index: int) -> None:
-    """Initialise the driver and the primary context of a GPU; errors are left to the runtime."""
+    """Initialise the driver and the primary context of a GPU; the runtime reports errors."""
     device, context = ctypes.c_int(), ctypes.c_void_p()
     if not driver.cuInit(0) and not driver.cuDeviceGet(ctypes.byref(device), index):
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
@@ -349,7 +352,7 @@ def start_gpu(driver: Any, index: int) -> None:
 
 @cache
 def _stream_query() -> Any:
-    """The driver's function: the runtime's would leave "not ready" behind as the last error."""
+    """The driver's function, as that of the runtime would set "not ready" as the last error."""
     library = load_driver()
     library.cuStreamQuery.argtypes, library.cuStreamQuery.restype = [ctypes.c_void_p], ctypes.c_int
     return library.cuStreamQuery
@@ -367,6 +370,7 @@ class CudaReport:
             self.pinned = on.pin(values.nbytes)
         self.size, self.address = values.nbytes, self.pinned.ptr
         self.values = np.frombuffer(self.pinned, np.int64, values.size).data
+        self.values[ENDED] = 0
 
     def wait(self, written: bool, interruptible: bool = True) -> memoryview:
         """Wait for the launch and return the values."""
@@ -377,6 +381,14 @@ class CudaReport:
             with on.elsewhere():
                 self._wait(size, interruptible)
         return self.values
+
+    def poll(self, launch: int, interruptible: bool = True) -> memoryview:
+        """See `morph.runtime.backend.Report`."""
+        values = self.values
+        for _ in range(POLLS):
+            if values[ENDED] == launch:
+                return values
+        return self.wait(True, interruptible)
 
     def _wait(self, size: int, interruptible: bool) -> None:
         if interruptible:
@@ -393,7 +405,7 @@ class CudaReport:
             return bool(on.query(on.stream().ptr) != NOT_READY)
 
     def stop(self, barrier: Any, word: int) -> None:
-        """Write 1 to a word of the barrier, which a running launch polls; wait; clear all words."""
+        """Write 1 to a barrier word that a running launch polls; wait; clear all words."""
         on, one = self.on, np.ones(1, np.uint32)
         with on.elsewhere():
             beside = on.new_stream(non_blocking=True)
@@ -404,36 +416,59 @@ class CudaReport:
 
 
 class CudaWriter:
-    """Writes the same values again and again by one kernel, see `morph.runtime.backend.Writer`."""
+    """Repeats the same writes by one kernel, see `morph.runtime.backend.Writer`."""
 
     most = MOST
 
     def __init__(self, on: SmallCopies, writes: Sequence[Write], seeds: Seeds | None) -> None:
         self.on, self.commands = on, (c := Commands())
         self.fits = all([c.add(*w) for w in writes])  # else they take several launches
-        self.fixed = c.n, c.at, c.largest
         self.seeds = seeds
         if seeds is not None:
             needs = 2 + len(seeds.beside) + MOST * len(seeds.columns)
             self.fits &= c.n + needs <= COMMANDS and c.at + 8 + MOST + needs <= VALUES
+            if self.fits:
+                self._prepare(seeds)
+
+    def _prepare(self, seeds: Seeds) -> None:
+        """Add commands for seeds; `write` gives them their number of rows and their values."""
+        c = self.commands
+        self.counters = c.values[c.at : c.at + seeds.counters.size]
+        c.add(seeds.counters, np.zeros(seeds.counters.size, seeds.counters.dtype))
+        self.rows, self.counted = c.values[c.at : c.at + MOST].view(np.int32)[::2], slice(c.n, None)
+        c.command(seeds.item.data.ptr, 0, seeds.item.strides[0], 4 | EACH | c.at << 32)
+        c.at += MOST
+        for array, value in seeds.beside:
+            wide = WIDE if is_wide(array) else 0
+            c.command(array.data.ptr, 0, array.strides[0], array.dtype.itemsize | wide | c.at << 32)
+            self._value(array, value)
+        self.counted = slice(self.counted.start, c.n)
+        self.columns = []  # of each the address, its step, bytes of 16 of a row, and the command
+        for array, value in seeds.columns:
+            size = array.dtype.itemsize
+            each = size if is_wide(array) else 16
+            self.columns.append((array.data.ptr, array.strides[0], each, size | SPOT | c.at << 32))
+            self._value(array, value)
+        self.fixed = c.n
+        c.largest = max(c.largest, seeds.counters.size)
+
+    def _value(self, array: Any, value: Any) -> None:
+        """Add a value of an array's type."""
+        c = self.commands
+        c.values[c.at : c.at + 1].view(array.dtype)[0] = value
+        c.at += 1
 
     def write(self, rows: Any, copies: Any, counters: Any) -> None:
         """Make the writes, then those of the seeds."""
-        c, seeds = self.commands, self.seeds
-        if seeds is not None:
-            c.n, c.at, c.largest = self.fixed
-            c.add(seeds.counters, counters)
-            c.add(seeds.item[: len(rows)], rows)
-            for array, value in seeds.beside:
-                c.add(array[: len(rows)], value)
-            for array, value in seeds.columns:
-                size, at = array.dtype.itemsize, array.data.ptr
-                c.values[c.at : c.at + 1].view(array.dtype)[0] = value
-                step, each = array.strides[0], size if is_wide(array) else 16  # bytes of 16
+        c = self.commands
+        if self.seeds is not None:
+            c.n, count = self.fixed, len(rows)
+            self.counters[:] = counters
+            self.rows[:count] = rows
+            c.commands[self.counted, 1] = count
+            for at, step, each, how in self.columns:
                 for row in (*rows.tolist(), *copies.tolist()):
-                    unit, how = row * each // 16, size | SPOT | c.at << 32
-                    c.commands[c.n] = at + row * step, unit, 0, how
+                    c.commands[c.n] = at + row * step, row * each // 16, 0, how
                     c.n += 1
-                c.at += 1
         if c.n:  # else all arrays are empty
             self.on.start(c)

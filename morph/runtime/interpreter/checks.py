@@ -1,4 +1,4 @@
-"""The checked mode of the interpreter: rules for each access of an item, and races in a step."""
+"""The checked mode of the interpreter: the rules for accesses of an item, and races in a step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Checks:
     Attributes
     ----------
     position, row : int
-        The position of the item that runs, and its row.
+        The position of the current item, and its row.
     """
 
     def __init__(self, unit: ir.Unit) -> None:
@@ -34,7 +34,7 @@ class Checks:
         self.begin()
 
     def begin(self) -> None:
-        """Before a launch that does not go on with the one before."""
+        """Reset the state before a launch that is no re-execution."""
         self.found = None
         self.deaths: dict[tuple[str, int], int] = {}
         self.next_step()
@@ -46,7 +46,7 @@ class Checks:
         self.readers: defaultdict[tuple[str, str, int], list[Mark]] = defaultdict(list)
 
     def record(self, v: Violation) -> None:
-        """Keep the violation that is reported."""
+        """Record a violation; the one with the smallest key is reported."""
         if self.found is None or v.key < self.found.key:
             self.found = v
 
@@ -66,7 +66,7 @@ class Checks:
     # --- races -----------------------------------------------------------------------------------
 
     def access(self, node: ir.Node, store: Store, column: str, at: Any) -> None:
-        """Note an access of a place, or of all values of a row."""
+        """Record an access to a place, or to all values of a row."""
         if not self.sites.races(node, (store.slot, column)):
             return
         size = max(next(c.size for c in store.columns if c.name == column), 1)
@@ -88,10 +88,10 @@ class Checks:
                 (item, site), (then, other_site) = sorted([mine, other])
                 self.record(Violation(Kind.RACE, site, item, -1, place[2], 0, then, other_site))
 
-    # --- integers that an index is made of -------------------------------------------------------
+    # --- integers that affect an index -----------------------------------------------------------
 
     def check_result(self, n: ir.Binary, x: Any, y: Any, result: Any) -> Any:
-        """Stop if an operation on integers has wrapped."""
+        """Stop if an operation on integers has overflowed."""
         a, b = int(x), int(y)
         if n.op == "<<":
             exact = a << b if 0 <= b < 64 else (0 if a == 0 else None)
@@ -102,7 +102,7 @@ class Checks:
         return result
 
     def check_negation(self, n: ir.Expr, x: Any, result: Any) -> Any:
-        """Stop if ``-x`` or ``abs(x)`` of an integer has wrapped."""
+        """Stop if ``-x`` or ``abs(x)`` of an integer has overflowed."""
         if x < 0 and result < 0:
             self.stop(Kind.INDEX_OVERFLOW, n, int(x))
         return result
@@ -131,5 +131,5 @@ def _record_mark(marks: list[Mark], mine: Mark) -> None:
 
 
 def _as_i64(x: int) -> int:
-    """An integer as the words of compiled code hold it."""
+    """An integer as int64, as in compiled code."""
     return (x + 2**63) % 2**64 - 2**63

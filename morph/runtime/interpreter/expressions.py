@@ -20,7 +20,7 @@ Code = Callable[[Env], Any]
 
 
 class Expressions:
-    """One method for each node; a node without one is an error, never skipped."""
+    """One method for each kind of node; a node without a method is an error."""
 
     def __init__(self, memory: Memory, local_scale: int) -> None:
         self.memory = memory
@@ -195,8 +195,8 @@ class Expressions:
             given, i = row(env), int(index(env)) if index is not None else 0
             r, array = store.check(given, node, checks is not None), store.columns[column]
             if index is not None and not 0 <= i < array.shape[1]:
-                what = f"value {i} of column {column}"
-                memory.outside(Kind.NO_INDEX, node, i, array.shape[1], what)
+                place = f"value {i} of column {column}"
+                memory.outside(Kind.NO_INDEX, node, i, array.shape[1], place)
             at = r if index is None else (r, i)
             if checks is not None:
                 checks.access(node, store.info, column, at)
@@ -244,7 +244,7 @@ class Expressions:
     def edges(
         self, graph: str, direction: str, point: int, node: ir.Node
     ) -> list[tuple[int, int, str]]:
-        """The edges at a point in adjacency order, each with its other end and its column."""
+        """The edges of a point in adjacency order, with the other end and its column."""
         found = []
         for d in ("out", "in") if direction == "all" else (direction,):
             entries, ids, end = self.memory.edges_at(graph, d, point, node)
@@ -254,7 +254,7 @@ class Expressions:
         return found
 
     def read_end(self, node: ir.FindEdge | ir.ForEdges, edge: int, column: str) -> None:
-        """Note that the end of an edge is read."""
+        """Record a read of the end of an edge."""
         if self.memory.checks is not None:
             store = self.memory.stores[f"{node.graph}.edges"]
             self.memory.checks.access(node, store.info, column, edge)
@@ -383,7 +383,7 @@ class Expressions:
         store, row = self.memory.stores[n.place.slot], self.expr(n.place.row)
 
         def check_row(env: Env) -> None:
-            store.check(row(env), n, live=False)  # a row that is none is an error here, too
+            store.check(row(env), n, live=False)  # an invalid row is an error here, too
 
         return check_row
 

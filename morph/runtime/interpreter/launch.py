@@ -1,8 +1,9 @@
 """The python device: a unit interpreted item by item, in an order shuffled by a seed.
 
-This is the oracle for compiled code: it shares nothing with the emitter, works on the host objects'
-arrays with NumPy's scalar arithmetic, and stops at whatever compiled code would do blindly (a row
-that does not exist, an index outside a vector, an allocation that was not reserved).
+This is the reference for compiled code: it shares nothing with codegen, operates on the arrays of
+the host objects with NumPy's scalar arithmetic, and raises an error for operations that are
+undefined in compiled code (a nonexistent row, an index out of range, an allocation without a
+reservation).
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ Launch = Callable[
     [dict[str, Any], dict[str, Any], dict[str, Any], "np.ndarray[Any, Any]", bool, set[int]], None
 ]
 UNCLAIMED = 2**64 - 1
-LARGEST_BATCH = 7  # log2 of how many items claim together at most
+LARGEST_BATCH = 7  # log2 of the maximum number of items that claim in one round
 
 
 def load(unit: ir.Unit, seed: int) -> Launch:
-    """Make a unit of one ``foreach`` ready to run.
+    """Translate a unit of one ``foreach``.
 
     Parameters
     ----------
     unit : ir.Unit
     seed : int
-        Decides the order of the items and, if they claim, which claim together.
+        Determines the order of the items and, if they claim, their rounds.
 
     Returns
     -------
@@ -45,16 +46,16 @@ def load(unit: ir.Unit, seed: int) -> Launch:
         ``launch(stores, graphs, scalars, status, reexecution, deferred)``: host objects and scalars
         by slot and name; the ``status`` array (see `morph.compiler.ir.abi.Status`), shape (>= 8 +
         stores,),
-        int64; whether to run only the items in ``deferred``; and the set that receives the
-        positions of items whose allocation failed and which changed nothing (with ``together``,
-        the bitwise complements for items that lost their claims).
+        int64; whether to execute only the items in ``deferred``; and the set that receives the
+        positions of deferred items, whose allocation failed (with ``together``, the bitwise
+        complements for items that lost their claims).
 
     Raises
     ------
     ValueError
         If the unit is a fused program: the python device runs programs eagerly.
     TypeError
-        If it calls C++ functions, or holds a node the interpreter does not know.
+        If it calls C++ functions, or has a node that the interpreter does not support.
     """
     if unit.fused or len(unit.blocks) != 1 or len(unit.blocks[0].steps) != 1:
         raise ValueError(f"{unit.name}: the python device interprets one foreach at a time")
@@ -65,7 +66,7 @@ def load(unit: ir.Unit, seed: int) -> Launch:
 
 
 class Interpreter:
-    """A unit as closures, and the protocol of a foreach around them."""
+    """A unit as closures, and the execution of a foreach."""
 
     def __init__(self, unit: ir.Unit, step: ir.Foreach, seed: int) -> None:
         self.random = random.Random(seed)
@@ -96,19 +97,19 @@ class Interpreter:
         reexecution: bool,
         deferred: set[int],
     ) -> None:
-        """Run every item once, or those deferred; see `load`."""
+        """Execute each item once, or only deferred items; see `load`."""
         memory, domain = self.memory, self.domain
         memory.bind(stores, graphs, status, reexecution)
-        checks, begins = memory.checks, memory.deferred is not deferred  # one set for each launch
+        checks, begins = memory.checks, memory.deferred is not deferred  # identifies a launch
         memory.deferred = deferred
-        # a row that is dead now may be used again before its turn: like a row added, it is no item
+        # rows that are dead now may be recycled during the launch: like new rows, they are no items
         lost = {~p for p in deferred if p < 0}
         again = sorted({p for p in deferred if p >= 0} | lost)
         env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
         within = domain.span[slice(*(None if x is None else int(x(env)) for x in self.bounds))]
         positions = [p for p in (again if reexecution else within) if not domain.is_dead(p)]
         deferred.clear()
-        if checks is not None and begins:  # perhaps with a re-execution, by a wider unit
+        if checks is not None and begins:  # also a re-execution by a wider unit
             checks.begin()
         self.random.shuffle(positions)
         with np.errstate(all="ignore"), deep():  # integers wrap, x / 0 is infinite or NaN
@@ -142,9 +143,9 @@ class Interpreter:
     def batch(
         self, positions: list[int], args: list[Any], where_args: list[Any], lost: set[int]
     ) -> None:
-        """Gather the live items that pass the filter; each that claims then wins or loses.
+        """Execute the live items that pass the filter; items that claim then commit or abort.
 
-        Those in ``lost`` have claimed before, together with others, and do not again.
+        Items in ``lost`` have lost their claims in an earlier execution, and do not claim again.
         """
         body, where = self.body, self.where
         name = self.params[0]
@@ -171,7 +172,7 @@ class Interpreter:
             return
         status[Status.ROUND] += 1
         keys = [claim_key(int(status[Status.ROUND]), item) for item in waiting]
-        owner: dict[tuple[str, int], int] = {}  # older claims are weaker: as good as none
+        owner: dict[tuple[str, int], int] = {}  # claims of earlier rounds do not count
         for item, key in zip(waiting, keys, strict=True):
             assert item.claim is not None
             for row in item.claim[0] if item.position not in lost else ():
@@ -192,12 +193,12 @@ class Interpreter:
                 lost.add(item.position)
 
     def barrier(self) -> None:
-        """Between the parts of a kernel that claims: for races, each is a step."""
+        """The barrier between phases of a kernel that claims: for races, each is a step."""
         if self.memory.checks is not None and self.commit is not None:
             self.memory.checks.next_step()
 
     def run(self, item: Item, code: Code) -> Signal | None:
-        """Run a part of an item; an item whose allocation fails is deferred."""
+        """Execute a part of an item; defer the item if its allocation fails."""
         memory = self.memory
         memory.item = item
         if memory.checks is not None:
@@ -217,14 +218,14 @@ class Interpreter:
 
 
 def claim_key(round_: int, item: Item) -> int:
-    """The strength of an item's claims, smallest first: newest round, priority, then chance."""
+    """The key of an item's claims; the smallest wins: latest round, priority, then a hash."""
     assert item.claim is not None
     newest = 2**26 - 1 - round_ % 2**26
     return newest << 38 | item.claim[2] << 32 | mix32(item.position)
 
 
 def mix32(x: int) -> int:
-    """Scatter 32-bit integers, one to one (the finaliser of MurmurHash3)."""
+    """A bijective hash of 32-bit integers (the finaliser of MurmurHash3)."""
     x ^= x >> 16
     x = x * 0x85EBCA6B & 0xFFFFFFFF
     x ^= x >> 13

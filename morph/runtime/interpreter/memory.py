@@ -20,7 +20,7 @@ COUNT, CAPACITY, HEAD, TAIL, COMMITTED, BUDGET = (
 
 
 class Untouched(Exception):
-    """The item cannot reserve capacity; it has changed nothing and is executed again later."""
+    """The item cannot reserve capacity; it has changed nothing and is re-executed later."""
 
 
 class Item:
@@ -41,17 +41,17 @@ class BoundStore:
     def __init__(self, index: int, info: Store, consecutive: bool, checks: Checks | None) -> None:
         self.index, self.info, self.slot = index, info, info.slot
         self.checks = checks
-        self.consecutive = consecutive  # kernels ask for rows in a row, which no ring can give
+        self.consecutive = consecutive  # kernels allocate consecutive rows, so none is recycled
         self.obj: Any = None
         self.columns: dict[str, Any] = {}
         self.dead: Any = None
         self.free: Any = None
-        self.span = range(0)  # rows in use, or a collection's entries, at the last barrier
+        self.span = range(0)  # allocated rows, or a collection's entries, at the last barrier
 
     def bind(self, obj: Any, reexecution: bool) -> None:
-        """Take the arrays, which may have moved since the last launch.
+        """Update the arrays, which may have been replaced since the last launch.
 
-        The extent of a re-execution is that of the first one.
+        A re-execution keeps the extent of the first execution.
         """
         self.obj = obj
         if self.info.kind not in ("table", "collection"):
@@ -76,7 +76,7 @@ class BoundStore:
         return int(self.meta[COUNT])
 
     def check(self, row: int, node: ir.Node, live: bool = True) -> int:
-        """Give ``row`` if it has been handed out; checked, if it is not deleted either."""
+        """Return ``row`` if it is allocated and, in the checked mode, not deleted."""
         if not 0 <= row < self.meta[COUNT]:
             if self.checks is not None:
                 self.checks.stop(Kind.NO_ROW, node, row, self.count)
@@ -86,7 +86,7 @@ class BoundStore:
         return row
 
     def item_value(self, position: int) -> int:
-        """Value that a loop over the store binds: a row, a collection's item, or its entry."""
+        """The value of a loop variable over the store: a row, a collection's item, or its entry."""
         if self.info.lists_rows:
             return int(self.columns["item"][position])
         return position
@@ -102,11 +102,11 @@ class BoundStore:
         return True
 
     def next_row(self) -> int:
-        """A deleted row to use again, else one more."""
+        """Allocate a row: a recycled one, or at the end."""
         meta = self.meta
         if self.info.kind == "table" and self.free is not None and meta[HEAD] < meta[COMMITTED]:
             row = int(self.free[int(meta[HEAD]) & (self.free.size - 1)])
-            self.clear(row)  # first: an interrupt may come in between
+            self.clear(row)  # first, in case an interrupt comes in between
             meta[HEAD] += 1
         else:
             row = int(meta[COUNT])
@@ -115,7 +115,7 @@ class BoundStore:
         return row
 
     def next_rows(self, count: int, fill: bool = True) -> range:
-        """Consecutive rows, none of them used before; unfilled, they are of ones, to be noticed."""
+        """Allocate consecutive new rows; uninitialised ones get a bit pattern of ones."""
         first = int(self.meta[COUNT])
         self.meta[COUNT] += count
         for row in range(first, first + count):
@@ -126,14 +126,14 @@ class BoundStore:
         return range(first, first + count)
 
     def clear(self, row: int) -> None:
-        """Bring a row to its fill, alive."""
+        """Set a row to its fill, and mark it alive."""
         for name, array in self.columns.items():
             array[row] = self.obj.columns[name].fill
         if self.dead is not None:
             self.dead[row] = 0
 
     def delete(self, row: int) -> None:
-        """Mark a row dead; the host decides when it may be reused."""
+        """Mark a row dead; the host decides when it may be recycled."""
         assert self.dead is not None and self.free is not None, f"{self.slot} has no deletes"
         if not self.dead[row]:
             self.dead[row] = 1
@@ -141,7 +141,7 @@ class BoundStore:
             self.meta[TAIL] += 1
 
     def recover(self) -> None:
-        """After an interrupt: the ring holds the deleted rows, those released for reuse first."""
+        """Rebuild the ring of deleted rows after an interrupt, released rows first."""
         if self.dead is None or self.free is None:
             return
         meta, ring, dead = self.meta, self.free, self.dead
@@ -153,7 +153,7 @@ class BoundStore:
         meta[[HEAD, COMMITTED, TAIL]] = 0, released.size, rows.size
 
     def take(self) -> int:
-        """Remove the first of the entries that were there at the last barrier, or -1."""
+        """Remove the first entry of those at the last barrier; -1 if there is none."""
         position = int(self.meta[HEAD])
         if position >= self.span.stop:
             return -1
@@ -170,7 +170,7 @@ class BoundStore:
 
 
 class Memory:
-    """All that the items of one unit share."""
+    """The state shared by the items of one unit."""
 
     def __init__(self, unit: ir.Unit) -> None:
         nodes = list(ir.walk((unit.funcs, unit.blocks)))
@@ -190,7 +190,7 @@ class Memory:
     def bind(
         self, stores: dict[str, Any], graphs: dict[str, Any], status: Any, reexecution: bool
     ) -> None:
-        """Bind the host objects; locks held by items stay held when deferred items run again."""
+        """Bind the host objects; a re-execution keeps the locks of items."""
         self.status = status
         for slot, store in self.stores.items():
             store.bind(stores[slot], reexecution)
@@ -207,18 +207,18 @@ class Memory:
         """The adjacency of a point: its entries as a range, edge ids (or None), other ends."""
         self.stores[dict(self.graphs[graph].tables)["points"]].check(point, node, live=False)
         offsets, ids, end = self.adjacency[graph, direction]
-        if point >= len(offsets) - 1:  # new in this launch
+        if point >= len(offsets) - 1:  # created in this launch
             return range(0), ids, end
         return range(int(offsets[point]), int(offsets[point + 1])), ids, end
 
-    def outside(self, kind: Kind, node: ir.Node, value: int, limit: int, what: str) -> NoReturn:
-        """Refuse errors that compiled code detects only if it is checked."""
+    def outside(self, kind: Kind, node: ir.Node, value: int, limit: int, place: str) -> NoReturn:
+        """Report an access out of range, which compiled code detects only in the checked mode."""
         if self.checks is not None:
             self.checks.stop(kind, node, value, limit)
-        outside(what, limit, node.pos)
+        outside(place, limit, node.pos)
 
     def delete(self, store: BoundStore, row: int) -> None:
-        """Mark a row dead; the checks note the item that did so."""
+        """Mark a row dead; the checks record the item."""
         if self.checks is not None and not store.is_dead(row):
             self.checks.deaths[store.slot, row] = self.item.position
         store.delete(row)
@@ -226,14 +226,14 @@ class Memory:
     # --- reservations ----------------------------------------------------------------------------
 
     def injected(self) -> bool:
-        """Whether a test wants just this attempt to fail."""
+        """Whether a test injects a failure of this reservation."""
         left = int(self.status[Status.INJECT])
         if left > 0:
             self.status[Status.INJECT] = left - 1
         return left == 1
 
     def reserve(self, needs: list[tuple[BoundStore | LocalItems, int]]) -> None:
-        """Reserve capacity for all the needs, or fail the item with none reserved."""
+        """Reserve capacity for all needs, or defer the item without any reservation."""
         fail = self.injected()
         taken: list[tuple[BoundStore, int]] = []
         for where, count in needs:
@@ -259,7 +259,7 @@ class Memory:
         item.reserved = True
 
     def spend(self, store: BoundStore, count: int, pos: ir.Pos) -> None:
-        """Consume a reservation; exceeding it is an error of the compiler."""
+        """Consume reserved capacity; to exceed it is an error of the compiler."""
         left = self.item.taken.get(store, 0) - count
         if left < 0:
             raise AssertionError(f"{where(pos)}: {store.slot} gets more rows than were reserved")
@@ -272,7 +272,7 @@ class Memory:
         item.taken.clear()
 
     def append(self, local: LocalItems, value: Any, pos: ir.Pos) -> None:
-        """Add to a local collection, or fail the item."""
+        """Add to a local collection, or defer the item."""
         covered = self.item.reserved
         if len(local) >= local.capacity or (not covered and self.injected()):
             if covered:
@@ -283,7 +283,7 @@ class Memory:
 
 
 def directions(nodes: list[ir.Node]) -> set[tuple[str, str]]:
-    """The adjacencies that nodes walk, by graph and direction."""
+    """The (graph, direction) of the adjacency that nodes traverse."""
     found = set()
     for n in nodes:
         if isinstance(n, ir.ForEdges | ir.Degree):
@@ -295,10 +295,10 @@ def directions(nodes: list[ir.Node]) -> set[tuple[str, str]]:
 
 
 def where(pos: ir.Pos) -> str:
-    """A position as messages give it."""
+    """A position for messages."""
     return f"{pos.file}:{pos.line}"
 
 
-def outside(what: str, count: int, pos: ir.Pos) -> NoReturn:
-    """Refuse an access that compiled code would do blindly."""
-    raise IndexError(f"{where(pos)}: {what} does not exist: there are {count}")
+def outside(place: str, count: int, pos: ir.Pos) -> NoReturn:
+    """Report an access out of range, which is undefined in compiled code."""
+    raise IndexError(f"{where(pos)}: {place} does not exist: there are {count}")

@@ -1,4 +1,4 @@
-"""exp2 and log2 as `kernels/core/math.h` computes them: of f32, with the same bits."""
+"""exp2 and log2 of f32, bit-identical with those of `kernels/core/math.h`."""
 
 from __future__ import annotations
 

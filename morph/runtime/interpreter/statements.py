@@ -15,11 +15,11 @@ from morph.runtime.interpreter.expressions import Code, Env, Expressions
 from morph.runtime.interpreter.memory import BoundStore
 from morph.runtime.interpreter.values import LocalItems
 
-VALUE = "return"  # where a function's locals keep its value: no local can have this name
+VALUE = "return"  # the key of a function's result in its locals; no local has this name
 
 
 class Signal(IntEnum):
-    """Result of a statement after which the next one is not executed."""
+    """The result of a statement that leaves its body."""
 
     BREAK = 1
     CONTINUE = 2
@@ -33,7 +33,7 @@ class Statements(Expressions):
     types: dict[str, Type]
 
     def body(self, body: ir.Body) -> Code:
-        """Translate statements to run one after another; gives the `Signal` that ended them."""
+        """Translate a sequence of statements; its result is the `Signal` that ended it, or None."""
         codes = [self.stmt(s) for s in body]
 
         def run(env: Env) -> Signal | None:
@@ -54,7 +54,7 @@ class Statements(Expressions):
         return code
 
     def function(self, f: ir.Func) -> None:
-        """Translate a function, to be called with the list of its arguments' values."""
+        """Translate a function, which is called with the list of its arguments."""
         if f.cpp is not None:
             raise TypeError(f"{f.name!r} is @func(cpp=...): the python device cannot run it")
         names = self.parameters(f)
@@ -68,7 +68,7 @@ class Statements(Expressions):
         self.functions[f.name] = call
 
     def parameters(self, f: ir.Func) -> list[str]:
-        """Give the names of the parameters that are values; translate ``f`` from here on."""
+        """Return the names of the parameters that are values, and begin to translate ``f``."""
         self.types = dict(f.params) | dict(f.locals)
         return [n for n, t in f.params if not isinstance(t, Object)]
 
@@ -139,7 +139,7 @@ class Statements(Expressions):
         return self._loop(s.body, steps)
 
     def _loop(self, body: ir.Body, steps: Callable[[Env], Iterable[Any]]) -> Code:
-        """A loop whose ``steps`` bind the loop's variables before each run of the body."""
+        """A loop; each element of ``steps`` binds the loop's variables for one iteration."""
         code = self.body(body)
 
         def loop(env: Env) -> Signal | None:
@@ -204,7 +204,7 @@ class Statements(Expressions):
             items, i = x(env), start(env)
             if s.reverse:
                 i = len(items) - 1 - i
-            while 0 <= i < len(items):  # a local collection may grow meanwhile
+            while 0 <= i < len(items):  # a local collection may grow in the body
                 env[s.var] = items[i]
                 yield
                 i += -1 if s.reverse else 1
@@ -222,17 +222,17 @@ class Statements(Expressions):
             return lambda env: Signal.RETURN
         value = self.expr(s.value)
 
-        def give(env: Env) -> Signal:
+        def return_value(env: Env) -> Signal:
             env[VALUE] = value(env)
             return Signal.RETURN
 
-        return give
+        return return_value
 
     # --- the item --------------------------------------------------------------------------------
 
     def _reserve(self, s: ir.Reserve) -> Code:
         memory = self.memory
-        checks, memory.checks = memory.checks, None  # counted expressions may not be evaluated
+        checks, memory.checks = memory.checks, None  # operands may not be evaluated
         needs = [
             (n.slot, self._unmade(n.slot) if n.local else None, self.expr(n.count)) for n in s.needs
         ]
@@ -257,7 +257,7 @@ class Statements(Expressions):
         return exceed
 
     def _unmade(self, name: str) -> LocalItems:
-        """Initial value of a local collection: empty."""
+        """The initial value of a local collection."""
         t = self.types[name]
         assert isinstance(t, Local)
         return LocalItems(t.capacity * self.local_scale)

@@ -1,7 +1,7 @@
-"""The values of the language as Python objects, and the operations on them, exactly.
+"""The values of the language as Python objects, and exact versions of their operations.
 
-A scalar is a NumPy scalar of its own type, so that it wraps and rounds as the type does, except
-that a ``bool_`` is a Python bool.  A handle is an int.  A vector, struct or tuple is a Python
+A scalar is a NumPy scalar of its type, and so overflows and rounds like it, except that a ``bool_``
+is a Python bool.  A handle is an int.  A vector, struct or tuple is a Python
 tuple; new rows are a range; a local collection is a `LocalItems`.
 """
 
@@ -60,24 +60,24 @@ def from_memory(t: Type) -> Function:
     return bool if is_bool(t) else dtype_of(t).type
 
 
-def cast(have: Type, want: Type) -> Function:
+def cast(source: Type, target: Type) -> Function:
     """The conversion between two scalar types, or a handle and an integer."""
-    if isinstance(want, Handle):
+    if isinstance(target, Handle):
         return int
-    dtype = dtype_of(want)
-    if is_bool(want):
+    dtype = dtype_of(target)
+    if is_bool(target):
         return lambda x: bool(x != 0)
-    if isinstance(have, Handle):
+    if isinstance(source, Handle):
         return lambda x: np.int64(x).astype(dtype)
-    if is_bool(have):
+    if is_bool(source):
         return dtype.type
-    if dtype.kind in "iu" and dtype_of(have).kind == "f":
+    if dtype.kind in "iu" and dtype_of(source).kind == "f":
         return lambda x: truncated(x, dtype)
     return lambda x: x.astype(dtype)
 
 
 def truncated(x: Any, dtype: np.dtype[Any]) -> Any:
-    """A float as an integer: the nearest that the type has where it has none, and of NaN 0."""
+    """Convert a float to an integer: saturating, and NaN to 0."""
     info = np.iinfo(dtype)
     if x != x:
         return dtype.type(0)
@@ -110,13 +110,13 @@ ATOMIC: dict[str, Function] = {
 
 
 def same_bits(x: Any, y: Any) -> bool:
-    """Equality as memory sees it: 0.0 and -0.0 differ, a NaN equals itself."""
+    """Bitwise equality: 0.0 and -0.0 differ, a NaN equals itself."""
     return bool(x == y) if isinstance(x, int) else bool(x.tobytes() == y.tobytes())
 
 
 def _exp(x: Any) -> Any:
     try:
-        return type(x)(math.exp(x))  # the C library's, as compiled code uses
+        return type(x)(math.exp(x))  # the C library's function, as in compiled code
     except OverflowError:
         return type(x)(math.inf)
 
@@ -126,13 +126,13 @@ def _log(x: Any) -> Any:
 
 
 def _of_library(f: Callable[[float], float]) -> Function:
-    """A function of the C library, as compiled code uses, that has no value of infinity."""
+    """A function of the C library, as in compiled code, that is undefined at infinity."""
     return lambda x: type(x)(f(x) if math.isfinite(x) else math.nan)
 
 
 def _power(x: Any, y: Any) -> Any:
     if x.dtype.kind == "f":
-        return x**y  # np.power takes square roots, which differ for -inf and -0.0
+        return x**y  # np.power uses square roots, which differ for -inf and -0.0
     if y < 0:
         return type(x)(int(x) ** int(-int(y) % 2) if abs(int(x)) == 1 else 0)
     return np.array(pow(int(x), int(y), 1 << 8 * x.itemsize)).astype(x.dtype)[()]
@@ -144,7 +144,7 @@ def _saturated_sum(x: Any, y: Any) -> Any:
 
 
 def _bits(x: Any) -> int:
-    """The bits of a NumPy integer, as a number that is not negative."""
+    """The bits of a NumPy integer, as a nonnegative integer."""
     mask: int = (1 << 8 * x.itemsize) - 1
     return int(x) & mask
 
@@ -154,7 +154,7 @@ def _popcount(x: Any) -> Any:
 
 
 def exponent(x: Any) -> Any:
-    """The e with 2**e <= abs(x) < 2**(e + 1) of a NumPy float, from its bits."""
+    """The e with 2**e <= abs(x) < 2**(e + 1) for a NumPy float, from its bits."""
     info = np.finfo(x.dtype)
     bits = int(x.view(f"u{x.itemsize}")) >> info.nmant
     return np.int32((bits & (1 << info.iexp) - 1) - (1 << info.iexp - 1) + 1)
@@ -181,7 +181,7 @@ def determinant_sign(*points: tuple[Any, ...]) -> Any:
 
 BUILTIN: dict[str, Function] = {
     "abs": abs,
-    "min": lambda x, y: x if x < y or x != x else y,  # NaN wins, as in NumPy
+    "min": lambda x, y: x if x < y or x != x else y,  # NaN propagates, as in NumPy
     "max": lambda x, y: x if x > y or x != x else y,
     "sqrt": np.sqrt,
     "floor": np.floor,

@@ -1,0 +1,233 @@
+"""Values of which every part of a graph has a copy: how a step changes them.
+
+These are the columns of all tables but points and edges.  The copies get one value again after
+the step, by the operation that changes them (`Total`).  A plain write of a step over points or
+edges has to be of one value for all items, since parts know nothing of each other's order.  In a
+kernel over rows that every part has, a loop over all points is divided between the parts: its
+iterations must not depend on each other, except for reductions that are written after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.sites import declared
+from morph.compiler.ir.spelling import user_name
+from morph.compiler.passes.inlining import inline_all
+from morph.compiler.passes.liveness import read_first
+from morph.compiler.passes.ownership import Ownership
+from morph.compiler.passes.uniform import Uniform
+from morph.compiler.passes.work_sharing import divided
+from morph.language.errors import reject
+
+COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
+Column = tuple[str, str]
+REDUCE = "add to it, or take the minimum or maximum; and write it to scalars after the loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A column that every part has whole, and how it gets one value again after the step.
+
+    ``op``: ``add``, the value before and what each part has added; ``min``, ``max``, ``or``,
+    ``and`` of all parts' values; ``sum`` of these; ``set``, the value of a part that has changed
+    it; ``first``, that of the first part.
+    """
+
+    slot: str
+    column: str
+    op: str
+
+
+class Replicated:
+    """The changes by a step of what every part has.
+
+    Parameters
+    ----------
+    rows : Ownership
+    kernel : Kernel
+    funcs : dict of str to Func
+        Those that the kernel and its filter call.
+    step : Foreach
+    divided : bool
+        Each part executes the items that are its own, not all.
+    hidden : collection of str
+        Scalars that are the same for all parts.
+    """
+
+    def __init__(
+        self, rows: Ownership, kernel: ir.Kernel, funcs: Mapping[str, ir.Func], step: ir.Foreach,
+        divided: bool, hidden: Container[str],
+    ) -> None:  # fmt: skip
+        self.rows, self.kernel, self.funcs, self.step = rows, kernel, funcs, step
+        self.divided = divided
+        self.uniform = Uniform(rows, kernel, hidden)
+        self.loops = [s for s in kernel.body if self._is_divided(s)]
+        self.inside = {id(n) for s in self.loops for n in ir.walk(s)}
+
+    def totals(self) -> tuple[Total, ...]:
+        """The columns that parts may change differently."""
+        partial = self._partial_sums()
+        found: dict[tuple[str, str], str] = {}
+        unused = {id(n.value) for n, _ in self._each() if isinstance(n, ir.Eval)}
+        for n, f in self._each():
+            if not self._is_change(n):
+                continue
+            how = self._total(n, self._is_partial(n, f), id(n) in unused, partial)
+            column = n.place.slot, n.place.column
+            pair = {how, found.setdefault(column, how)}
+            if len(pair) > 1 and not ("same" in pair and pair & {"min", "max", "or", "and"}):
+                problem = (
+                    f"{user_name(column[1])!r}, of which every part has a copy, changes in two ways"
+                )
+                reject(problem, n.pos, "use one operation, or two steps")
+            found[column] = how if how != "same" else found[column]
+        self._refuse_differing()
+        self._refuse_dependent()
+        return tuple(Total(*column, how) for column, how in sorted(found.items()) if how != "same")
+
+    def _each(self) -> Iterator[tuple[Any, str]]:
+        """All nodes, and the functions that they are in."""
+        for f in (*self.funcs.values(), self.kernel):
+            yield from ((n, f.name) for n in ir.walk(f.body))
+
+    def _is_change(self, n: Any) -> bool:
+        return n.writes and n.place.slot not in {*self.rows.tables, *self.rows.lists}
+
+    def _is_partial(self, n: Any, f: str) -> bool:
+        """Whether a part executes only its share of what executes a node."""
+        called = f != self.kernel.name and bool(self.loops)
+        return self.divided or id(n) in self.inside or called
+
+    def _is_divided(self, n: ir.Node) -> TypeGuard[ir.ForRows]:
+        """Whether a loop runs over the rows of a partitioned table."""
+        return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
+
+    def _total(self, n: Any, divided: bool, unused: bool, partial: Mapping[str, str]) -> str:
+        """How a change of what every part has is combined; ``same`` if all parts do the same."""
+        if isinstance(n, ir.Write):
+            if isinstance(n.value, ir.Var) and n.value.name in partial:
+                return partial[n.value.name]
+            item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
+            return "set" if divided else "same" if item or _is_first(n.place.row) else "first"
+        how = COMBINED.get(n.op, "") if isinstance(n, ir.Atomic) else ""
+        if not unused or not how:
+            problem = "every part has a copy of this value: what it was before is not known"
+            reject(problem, n.pos, "use atomic_add, min, max, or, and without their result")
+        if divided:
+            return how
+        return "first" if how == "add" and n.place.type.kind == "f" else "same"
+
+    def _refuse_differing(self) -> None:
+        """Refuse plain writes of which parts make several, with different values."""
+        values: dict[tuple[str, str], Any] = {}
+        filtered = self.divided and self.uniform.selects_part()
+        for f in (*self.funcs.values(), self.kernel):
+            for n, alone in self.uniform.writes(f, filtered):
+                local = n.place.slot in self.rows.local
+                if alone or local or not self._is_change(n) or not self._is_partial(n, f.name):
+                    continue
+                column = n.place.slot, n.place.column
+                key = self.uniform.key(n.value, f.name)
+                one = self.uniform.holds(n.value, f.name) and key == values.setdefault(column, key)
+                if one or (self.divided and declared(n.pos)):
+                    continue
+                name = f"{user_name(column[1])!r}, of which every part has a copy"
+                items = "items" if self.divided else "iterations"
+                problem = f"several {items} may write different values to {name}"
+                hint = "use an atomic; or declare it: # race: and a reason"
+                reject(problem, n.pos, hint if self.divided else f"use a local: {REDUCE}")
+
+    # --- loops over all points or edges ----------------------------------------------------------
+
+    def _partial_sums(self) -> dict[str, str]:
+        """The locals that loops over partitioned tables reduce to, and how parts' are combined."""
+        body, found = self.kernel.body, dict[str, str]()
+        for n, f in self._each():
+            if self._is_divided(n) and not self.divided:
+                if f != self.kernel.name or not any(n is s for s in body):
+                    problem = "a loop over all points or edges stands at the top level"
+                    reject(problem, n.pos, REDUCE)
+        if self.divided:
+            return found
+        for i, s in enumerate(body):
+            if not self._is_divided(s):
+                continue
+            after, before = body[i + 1 :], list(ir.walk(body[:i]))
+            known, _ = divided(s, after, self.kernel, self.funcs)
+            for name in sorted(ir.bound(ir.walk(s)) & read_first(after)):
+                writes = [
+                    n for n in ir.walk(after)
+                    if isinstance(n, ir.Write) and isinstance(n.value, ir.Var)
+                    and n.value.name == name
+                ]  # fmt: skip
+                uses = sum(isinstance(n, ir.Var) and n.name == name for n in ir.walk(after))
+                first = [n.value for n in before if isinstance(n, ir.Assign) and n.name == name]
+                zero = len(first) == 1 and isinstance(first[0], ir.Const) and first[0].value == 0
+                how = known.get(name, "")
+                if not how or len(writes) != uses or (how == "+" and not zero):
+                    problem = f"{user_name(name)!r} is that of the points or edges of one part"
+                    reject(problem, s.pos, REDUCE)
+                if how == "+" and not self._is_written(writes, after):
+                    problem = f"{user_name(name)!r} is a sum, which is written to all rows"
+                    reject(problem, s.pos, "write it outside of branches, of all items")
+                found[name] = "sum" if how == "+" else how
+        return found
+
+    def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:
+        """Whether all items make the writes, which are among the statements ``after`` a loop."""
+        everywhere = self.step.start is None and self.kernel.where is None
+        leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
+        return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
+
+    def _refuse_dependent(self) -> None:
+        """Refuse loops whose iterations need what other parts do in this step."""
+        if self.divided or not self.loops:
+            return
+        kernel = inline_all(self.kernel, self.funcs)
+        rows = self.rows.among((*self.funcs.values(), kernel))
+        copies, changed, far = set[Column](), set[Column](), set[Column]()
+        for i, s in enumerate(kernel.body):
+            nodes = list(ir.walk(s))
+            if self._is_divided(s):
+                self._refuse_loop(s, kernel.body[i + 1 :], kernel)
+                copies |= {c for c in ir.columns(nodes, "writes") if c[0] not in rows.tables}
+            for n, f in _accesses(nodes, kernel, self.funcs):
+                column = n.place.slot, n.place.column
+                remote = column[0] in rows.tables and not rows.owns(n.place.row, f)
+                read = isinstance(n, ir.Load) and (column in copies or remote and column in changed)
+                if read or (column in far and not isinstance(n, ir.Atomic)):
+                    problem = f"a loop over all points or edges changes {user_name(column[1])!r}"
+                    problem += ", which parts exchange after the step"
+                    reject(problem, n.pos, "read it in a step of its own")
+            far |= ir.columns((n for n, _ in rows.remote(s, kernel.name)), "writes")
+            changed |= {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
+
+    def _refuse_loop(self, s: ir.ForRows, after: ir.Body, kernel: ir.Kernel) -> None:
+        """Refuse a loop whose iterations depend on each other."""
+        for n in ir.find(s, ir.Return):
+            reject("a loop over all points or edges is not left", n.pos, REDUCE)
+        if not divided(s, after, kernel, self.funcs)[1]:
+            problem = "iterations of a loop over all points or edges depend on each other"
+            reject(problem, s.pos, f"use a local: {REDUCE}")
+
+
+def _accesses(
+    nodes: Iterable[ir.Node], kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+) -> Iterator[tuple[Any, str]]:
+    """What reads or writes a column, in functions that nodes call, too; and its function."""
+    seen, todo = set[str](), [(kernel.name, list(nodes))]
+    while todo:
+        f, inner = todo.pop()
+        yield from ((n, f) for n in ir.accesses(inner))
+        called = {n.func for n in inner if isinstance(n, ir.Call)} - seen
+        seen |= called
+        todo += [(name, list(ir.walk(funcs[name].body))) for name in called]
+
+
+def _is_first(row: ir.Expr) -> bool:
+    """Whether a row is the only one of scalars."""
+    return isinstance(row, ir.Cast) and isinstance(row.x, ir.Const)

@@ -1,0 +1,281 @@
+"""Batches of one change: by launches that are prepared once.
+
+The launch takes a fraction of the call of such a batch, finding it the rest.  `SingleChanges` keeps
+what stays the same from one batch to the next: the launch, the addresses, the flags.  A batch with
+an argument that it does not recognise, or that the program refuses, takes the path of all batches
+(`fast_path`), which raises the errors.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.data.reclaim import referred
+from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.data.versions import latest
+from morph.graph.applied import Applied
+from morph.graph.gapped import (
+    ALL,
+    DELETED,
+    INSERTED,
+    NOT_APPLIED,
+    UPDATED,
+    Counts,
+    EdgeIds,
+    weight_of,
+)
+from morph.language.dtypes import ID_LIMIT
+from morph.launch.foreach import Program
+from morph.launch.prepared import Numbers, Prepared
+from morph.updates import fast_path
+from morph.updates.batch import none
+from morph.updates.in_place import change
+from morph.updates.resolve import NONNEGATIVE, REFERRED, REPEATED, SINGLE
+
+if TYPE_CHECKING:
+    from morph.data.layout import Column
+    from morph.data.table import Table
+    from morph.graph import Graph
+
+EXACT = {4: 1 << 24, 8: 1 << 53}  # the largest integers that all floats of so many bytes hold
+Change = tuple[int, int, int, bool, Any]
+"""Outcome; an id or two ends; whether these name the edge; a weight, 0 of a delete."""
+LARGEST = {4: float(np.finfo(np.float32).max), 8: float(np.finfo(np.float64).max)}
+
+
+def integer(x: Any) -> int | None:
+    """The integer that an argument is, or that it holds; None of anything else."""
+    kind = type(x)
+    if kind is np.ndarray:
+        if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iu":
+            return None
+        x = x.item()
+    elif kind is not int:
+        if not isinstance(x, np.integer):
+            return None
+        x = x.item()
+    return x if -ID_LIMIT <= x <= ID_LIMIT else None
+
+
+def weight_in(x: Any, dtype: Any) -> Any:
+    """A weight as Python's number, None if it is not one that a column holds without a change."""
+    if type(x) is np.ndarray:
+        if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iuf":
+            return None
+        if x.dtype is dtype or x.dtype == dtype:
+            return x.item()
+        x = x.item()
+    elif isinstance(x, np.integer | np.floating):
+        x = x.item()
+    kind, size = type(x), dtype.itemsize
+    if dtype.kind == "f":
+        if kind is int:
+            return x if -EXACT[size] <= x <= EXACT[size] else None
+        return x if kind is float and isfinite(x) and abs(x) <= LARGEST[size] else None
+    if kind is not int:
+        return None
+    bits = 8 * size - (dtype.kind == "i")
+    return x if -(1 << bits) * (dtype.kind == "i") <= x < 1 << bits else None
+
+
+def parse(inserts: Any, deletes: Any, updates: Any, weight: Column | None) -> Change | None:
+    """The only change of a batch; None if there are several, or none, or it is of another form."""
+    if (inserts is None) + (deletes is None) + (updates is None) != 2:
+        return None
+    if inserts is not None:
+        return _insert(inserts, weight) if type(inserts) is tuple else None
+    b: int | None = 0
+    if updates is not None:
+        if weight is None or type(updates) is not tuple or not 2 <= len(updates) <= 3:
+            return None
+        a, given, by_ends = integer(updates[0]), weight_in(updates[-1], weight.dtype), False
+        if len(updates) == 3:
+            b, by_ends = integer(updates[1]), True
+        if a is None or b is None or given is None:
+            return None
+        return UPDATED, a, b, by_ends, given
+    if type(deletes) is not tuple:
+        a = integer(deletes)
+        return None if a is None else (DELETED, a, 0, False, 0)
+    if len(deletes) != 2:
+        return None
+    a, b = integer(deletes[0]), integer(deletes[1])
+    return None if a is None or b is None else (DELETED, a, b, True, 0)
+
+
+def _insert(given: tuple[Any, ...], column: Column | None) -> Change | None:
+    count, weight = len(given), 0
+    if column is None:
+        if count != 2:
+            return None
+    elif count == 3:
+        weight = weight_in(given[2], column.dtype)
+    elif count == 2:
+        weight = weight_in(column.fill, column.dtype)
+    else:
+        return None
+    a, b = integer(given[0]), integer(given[1])
+    return None if a is None or b is None or weight is None else (INSERTED, a, b, False, weight)
+
+
+class SingleChanges:
+    """What stays the same from one batch of one change to the next, until the graph changes else.
+
+    Attributes
+    ----------
+    program : Prepared
+        That of batches.
+    table : Table
+        Of the changes, see `Applied.rows`; ``rows`` of it count.
+    """
+
+    __slots__ = (
+        "_back", "_counters", "_epoch", "_fixed", "_flags", "_last", "_limit", "_none",
+        "_point_counters", "_versions", "program", "rows", "table", "weight",
+    )  # fmt: skip
+
+    def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
+        tables, sides = args[0], args[1]
+        self.program, self.table = program, table
+        self.rows = 1 if g.directed else 2
+        self.weight = weight_of(g.edges)
+        self._fixed = tables.mask, sides.limit, sides.limit2, sides.sides, 1
+        self._back = None if g.directed else g._pairs
+        lengths = [g.edges.capacity, *([] if self._back is None else [int(self._back.size)])]
+        self._limit, self._flags = min(lengths), fast_path.flags_of(g) | SINGLE
+        on_host = g.device.on_host
+        self._counters = g.edges.meta.data if on_host else None
+        self._point_counters = g.points.meta.data if on_host else None
+        self._versions, self._epoch = g.versions(), -1
+        self._last: tuple[Any, ...] = ()
+        self._none = none(g.device)
+
+    @classmethod
+    def of(cls, g: Graph) -> SingleChanges | None:
+        """Bind the program of batches to a graph that has had batches; None if it cannot be."""
+        index, edges = g._adjacency, g.edges
+        weight = weight_of(edges)
+        if not (g.gapped and index.has_out) or ("weight" in edges.columns and weight is None):
+            return None
+        if len(edges.columns) != 2 + (weight is not None) or (not g.directed and g._pairs is None):
+            return None
+        table = index.table_for(1 if g.directed else 2)
+        args = index.arguments(table, None if g.directed else g._pairs)
+        numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0), 0, ALL, 0, args[2]
+        program = Prepared.of(change, *args[:2], *numbers)
+        return None if program is None else cls(g, program, args, table)
+
+    def current(self, g: Graph) -> bool:
+        """Whether all of it still holds."""
+        if self._epoch != latest.epoch:
+            if self._versions != g.versions():
+                return False
+            self._epoch = latest.epoch
+        return (self._back is None or g._pairs is self._back) and self.program.current()
+
+    def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Change | None:
+        """The only change of a batch; None if there are several, or it is of another form."""
+        return parse(inserts, deletes, updates, self.weight)
+
+    def bind(self, program: Program, *args: Any) -> Prepared | None:
+        """Bind a program to be launched behind that of a batch; None if it cannot be."""
+        return Prepared.of(program, *args)
+
+    def points(self, g: Graph) -> int:
+        """The number of points."""
+        if self._point_counters is None:
+            return int(g.points._host_meta[COUNT])
+        return int(self._point_counters[COUNT])
+
+    def next_stamp(self, g: Graph) -> int:
+        """The stamp of the next batch."""
+        return g._adjacency.stamp + 1
+
+    def apply(
+        self,
+        g: Graph,
+        given: Change,
+        nonnegative: bool,
+        then: Prepared | None = None,
+        more: Numbers = (),
+    ) -> tuple[Applied, Any] | None:
+        """Apply a change; None, with nothing changed, if the way of all batches has to.
+
+        The program ``then`` is launched with the numbers ``more`` behind that of the batch, without
+        waiting for the latter.  Returns what was applied, and the result of ``then``; `put_back`
+        undoes it until the next batch.
+        """
+        edges = g.edges
+        if g.fixed or g.undoable:
+            g.may_change()
+        outcome, a, b, by_ends, weight = given
+        counters: list[int] = (self._counters or edges._host_meta).tolist()
+        first, again, arcs = counters[COUNT], 0, 0
+        if outcome == INSERTED:
+            arcs = self.rows
+            if first + arcs > edges.capacity:
+                again = min(max(counters[COMMITTED] - counters[HEAD], 0), arcs)
+            if first + arcs - again > self._limit or a == b and arcs == 2:
+                return None
+        elif outcome == DELETED and not edges.deletes:
+            return None
+        flags = self._flags | (NONNEGATIVE if nonnegative else 0)
+        if outcome != DELETED or referred(edges):
+            flags |= REFERRED
+        index = g._adjacency
+        index.begin_batch()
+        if self._counters is not None:
+            self.table.meta[COUNT] = self.rows
+        counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
+        head = min(counters[HEAD], counters[COMMITTED])
+        ids = self.points(g), first, again, head, counters[TAIL]
+        numbers = (*self._fixed, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
+        self._last = counters, outcome, flags, counts, ids
+        try:
+            result = self.program.run(numbers, then, more)
+            if result and (then is None or result == NOT_APPLIED):
+                with g.device.active():
+                    return self._rest(g, result)
+            index.refresh()
+            if self._counters is None:
+                with g.device.active():
+                    return fast_path.publish(g, *self._run(), False, False), result
+            made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
+            kept = fast_path.Kept(g, self.table, made, False, first, again, arcs, self.rows)
+            return fast_path.applied(g, kept, self._none), result
+        except BaseException:
+            self.put_back(g)
+            raise
+
+    def _run(self) -> tuple[tuple[int, int, int], fast_path.Prepared]:
+        """The latest batch, as those of any size have it."""
+        before, outcome, flags, counts, ids = self._last
+        made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
+        run = Counts(1, *counts), EdgeIds(*ids), self._back, flags, None, before
+        return made, fast_path.Prepared(self.table, *run)
+
+    def _rest(self, g: Graph, result: int) -> tuple[Applied, Any] | None:
+        """Go on with a batch whose row has to move, or that names no edge."""
+        index = g._adjacency
+        made, run = self._run()
+        code, moves = index.result() if result == NOT_APPLIED else result, index.moves
+        code = index.finish(code, self.table, run.counts, run.ids, self._back, run.flags)
+        if code and code != -REPEATED:
+            return None
+        done = fast_path.publish(g, made, run, code == -REPEATED, index.moves != moves)
+        return done, result
+
+    def put_back(self, g: Graph) -> None:
+        """Undo the latest batch, if it has changed anything."""
+        made, run = self._run()
+        with g.device.active():
+            fast_path.put_back(g, self.table, run.before, made, self._back)
+
+
+def single_changes(g: Graph) -> SingleChanges | None:
+    """Make what is kept for batches of one change; None if it cannot be."""
+    g._adjacency.singles = made = SingleChanges.of(g)
+    return made if made is not None and made.current(g) else None

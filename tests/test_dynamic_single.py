@@ -1,0 +1,197 @@
+"""Batches of one change, by launches that are prepared once."""
+
+import numpy as np
+import pytest
+from batches import interrupted
+from pretend import pretended
+from targets import host
+
+import morph
+from morph import validate
+from morph.algorithms.dynamic import following
+from morph.data.versions import moved
+from morph.graph import Graph
+from morph.updates import fast_path, single
+from morph.updates.single import SingleChanges
+
+N = 300
+
+
+def a_graph(device="cpu"):
+    rng = np.random.default_rng(5)
+    src, dst = rng.integers(0, N, (2, 900))
+    w = rng.integers(1, 50, 900).astype(np.int32)
+    kept = src != dst
+    return Graph.from_edges(
+        src[kept], dst[kept], weight=w[kept], n=N, symmetrize=True, device=device
+    )
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """What the prepared launches have applied."""
+    apply, found = SingleChanges.apply, []
+
+    def counted(self, *args):
+        found.append(apply(self, *args))
+        return found[-1]
+
+    monkeypatch.setattr(SingleChanges, "apply", counted)
+    return found
+
+
+def some_changes(g, rng, count):
+    """Random changes in all forms; some name no edge, some are loops, some lengthen a row."""
+    for k in range(count):
+        e = int(rng.integers(0, len(g.edges)))
+        u, v = (0, int(rng.integers(0, N))) if k % 3 else rng.integers(0, N, 2).tolist()
+        w = int(rng.integers(0, 50))
+        yield [
+            {"inserts": (u, v, w)},
+            {"inserts": (np.array([u]), np.int8(v % 100), np.array([w]))},
+            {"deletes": np.array([e])},
+            {"deletes": (v, u)},
+            {"updates": (e, np.array([w], np.int32))},
+            {"updates": (np.array([u]), np.array([v]), w)},
+            {"inserts": (u, v)},
+        ][int(rng.integers(0, 7))]
+
+
+@pytest.mark.parametrize(
+    "target", ["cpu", "pretended", pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+def test_distances_and_predecessors_are_those_of_a_new_run(made, target, monkeypatch):
+    target = pretended(monkeypatch) if target == "pretended" else target
+    g, rng = a_graph(target), np.random.default_rng(7)
+    paths, levels = morph.DynamicSSSP(g, 0), morph.DynamicBFS(g, 0)
+    kept = []
+    for k, change in enumerate(some_changes(g, rng, 300)):
+        first, second = (paths, levels) if k % 5 else (levels, paths)
+        done = first.apply(**change)
+        second.update(done.applied)
+        kept += [done.applied] if k % 7 == 0 else []
+        if k % 60 == 0:
+            moved()  # an object elsewhere is new
+        if k % 20 == 19:
+            for one, new in ((paths, morph.sssp(g, 0)), (levels, morph.bfs(g, 0))):
+                assert (host(one.distance) == host(new.distance)).all()
+            validate.sssp(g, paths.distance, paths.predecessor)
+    assert len(made) > 200
+    assert sum(a.inserted.size + a.deleted.size + a.updated.size for a in kept) > 40
+    validate.index(g)
+
+
+def test_a_repair_that_pauses_goes_on(made, monkeypatch):
+    monkeypatch.setattr(following, "ALONE", 1)
+    g, rng = a_graph(), np.random.default_rng(8)
+    paths = morph.DynamicSSSP(g, 0)
+    paths.share = 0.5
+    found = {paths.apply(**change).decision for change in some_changes(g, rng, 60)}
+    paths.share = 0.01  # 3 points
+    found |= {paths.apply(deletes=(0, int(g.edges.dst[e]))).decision
+              for e in np.flatnonzero(g.edges.src.array == 0)[:20]}  # fmt: skip
+    assert found == {"repaired", "recomputed"} and len(made) > 60
+    assert (paths.distance == morph.sssp(g, 0).distance).all()
+
+
+def test_wrong_changes_are_refused_and_leave_all_as_it_was(made):
+    g = a_graph()
+    paths = morph.DynamicSSSP(g, 0)
+    for e in range(3):
+        paths.apply(updates=(e, 9))
+    before = paths.distance, g.edges.weight.array.copy(), len(g.edges)
+    for change, told in (
+        ({"inserts": (0, N, 3)}, r"inserts.dst\[0\] = 300"),
+        ({"inserts": (0, 1, -3)}, r"inserts.weight\[0\] = -3"),
+        ({"updates": (0, 2**40)}, "updates"),
+        ({"deletes": 2**70}, "deletes"),
+        ({"inserts": (0, 1, 2, 3)}, "inserts"),
+    ):
+        with pytest.raises((TypeError, ValueError, OverflowError), match=told):
+            paths.apply(**change)
+    assert made and (paths.distance == before[0]).all()
+    assert (g.edges.weight.array == before[1]).all() and len(g.edges) == before[2]
+    g.edges.drop("weight")
+    g.edges.add("weight", np.float64, fill=1)
+    with pytest.raises(TypeError, match="make another DynamicSSSP"):
+        paths.apply(updates=(0, 9))
+
+
+@pytest.mark.parametrize("kind", ["inserts", "deletes", "updates"])
+def test_a_repair_that_fails_puts_the_graph_back(made, monkeypatch, kind):
+    g = a_graph()
+    paths = morph.DynamicSSSP(g, 0)
+    far = int(np.where(paths.distance < 10**9, paths.distance, -1).argmax())
+    e = int(np.flatnonzero(g.edges.dst.array == int(paths.predecessor[far]))[0])
+    paths.apply(inserts=([1, 2], [3, 4], [49, 49]))
+    paths.apply(deletes=([1], [3]))
+    for w in range(1, 4):
+        paths.apply(updates=(e, w))
+    before = paths.distance, g.edges.weight.array.copy(), len(g.edges), g.edges.live
+
+    def fails(self, *args):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(following.Dynamic, "_run_repair", fails)
+    change = {"inserts": (0, far, 1), "deletes": e, "updates": (e, 40)}[kind]
+    count = len(made)
+    with pytest.raises(ZeroDivisionError):
+        paths.apply(**{kind: change})
+    assert len(made) == count + 1 and made[-1] is not None
+    monkeypatch.undo()
+    assert (paths.distance == before[0]).all() and (g.edges.weight.array == before[1]).all()
+    assert (len(g.edges), g.edges.live) == before[2:]
+    validate.index(g)
+    paths.apply(updates=(e, 2))
+    assert (paths.distance == morph.sssp(g, 0).distance).all()
+
+
+def test_changes_without_a_follower(made):
+    g, rng = a_graph(), np.random.default_rng(9)
+    for change in some_changes(g, rng, 100):
+        g.apply(**change)
+    assert len(made) > 50
+    validate.index(g)
+
+
+def test_numbers_that_a_column_cannot_hold_are_left_to_the_other_path():
+    i2, u1, f4 = np.dtype(np.int16), np.dtype(np.uint8), np.dtype(np.float32)
+    for x, dtype, held in (
+        (5, i2, 5), (2**15, i2, None), (-(2**15), i2, -(2**15)), (-1, u1, None), (255, u1, 255),
+        (1.5, i2, None), (np.float32(1.5), f4, 1.5), (2**24 + 1, f4, None), (1e39, f4, None),
+        (float("nan"), f4, None), (np.array([3]), f4, 3), (np.array([1, 2]), f4, None),
+        (True, i2, None), ([3], i2, None),
+    ):  # fmt: skip
+        assert single.weight_in(x, dtype) == held
+    for x, held in (
+        (3, 3), (np.array(4, np.uint8), 4), (np.array([5.0]), None), (True, None), (2**63, None),
+        (np.array([1, 2]), None), ("1", None),
+    ):  # fmt: skip
+        assert single.integer(x) == held
+
+
+@pytest.mark.parametrize("kind", ["inserts", "deletes", "updates"])
+def test_whatever_stops_a_change_nothing_has_changed(made, kind):
+    n, stopped = 1, 0
+    while True:
+        g = a_graph()
+        paths = morph.DynamicSSSP(g, 0)
+        far = int(np.where(paths.distance < 10**9, paths.distance, -1).argmax())
+        e = int(np.flatnonzero(g.edges.dst.array == int(paths.predecessor[far]))[0])
+        paths.apply(inserts=([1, 2], [3, 4], [49, 49]))
+        paths.apply(deletes=([1], [3]))
+        for w in (1, 2):
+            paths.apply(updates=(e, w))
+        before = g.edges.weight.array.copy(), g.edges.live, paths.distance
+        change = {kind: {"inserts": (0, far, 1), "deletes": e, "updates": (e, 40)}[kind]}
+        error = (KeyboardInterrupt, MemoryError)[n % 2]
+        modules = single, fast_path
+        if not interrupted(lambda p=paths, c=change: p.apply(**c), n, error, modules):
+            break
+        validate.index(g)
+        assert (paths.distance == morph.sssp(g, 0).distance).all()
+        if error is MemoryError:  # an interrupt may come when the graph has changed
+            same = g.edges.live == before[1] and (paths.distance == before[2]).all()
+            assert same and (g.edges.weight.array[: len(before[0])] == before[0]).all(), n
+        n, stopped = n + 3, stopped + 1
+    assert stopped > 15
