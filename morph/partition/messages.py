@@ -80,7 +80,7 @@ def sent_messages(
             owner = xp.where(mirror < 0, k, owner)
             position = xp.where(mirror < 0, items, position)
         columns[0] = position.astype(items.dtype)
-        owner = owner.astype(np.uint8 if parts < 256 else np.int32)  # few bytes sort in fewer passes
+        owner = owner.astype(np.uint8 if parts < 256 else np.int32)  # sorted in fewer passes
         order = xp.argsort(owner, kind="stable")
         ends = xp.searchsorted(owner[order], xp.arange(parts + 1, dtype=owner.dtype))
         columns = [a[order] for a in columns]
