@@ -46,7 +46,9 @@ class Prepared:
         self.launch, compiled = launch.separate(), launch.compiled
         # the argument block has the numbers in another order than the call
         places = {at: k for k, at in enumerate(sorted(compiled.origins))}
-        self._to_block: Any = itemgetter(*(places[at] for at in compiled.origins))
+        order = [places[at] for at in compiled.origins]
+        # of a slice, `itemgetter` gives a tuple of one number or none, too
+        self._to_block: Any = itemgetter(*order if len(order) > 1 else [slice(len(order))])
         self._state = self.launch.state.data if launch.on_host else None
         self._initial_state = bytes(0 if self._state is None else self._state.nbytes)
         if self._state is not None:
