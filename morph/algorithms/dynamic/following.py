@@ -449,7 +449,8 @@ class Dynamic(Maintained):
         program = singles.bind(repair.repair, *args)
         if program is not None:
             self._follower = Follower(self, program, rows, most, self._pause_at(rows))
-        return self._follower
+        # what has been bound may have built rows of in-edges, of which ``singles`` knows nothing
+        return self._follower if singles.current(self.graph) else None
 
     def _require(self) -> None:
         """Raise an error if the graph's columns are no longer those that the values depend on."""
