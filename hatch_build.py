@@ -3,6 +3,9 @@
 ``MORPH_WHEEL`` names the algorithms whose kernels are compiled, as `morph warm` does; "none" makes
 a wheel for any system, which compiles all kernels where it is installed.  ``MORPH_WHEEL_ARCHS``
 names CUDA architectures, such as "sm_80 sm_90"; they need CuPy and NVRTC in the environment.
+Binaries serve every Python; records of units, which spare the first call 0.2 to 0.6 s of Python,
+serve the version that builds the wheel, and those of ``MORPH_WHEEL_PYTHONS``, commands of
+interpreters with NumPy and click, such as "python3.12 python3.13".
 """
 
 import os
@@ -30,10 +33,16 @@ class CompiledKernels(BuildHookInterface):
         folder = Path(self.directory).absolute() / "compiled"
         shutil.rmtree(folder, ignore_errors=True)
         archs = [f"--arch={a}" for a in os.environ.get("MORPH_WHEEL_ARCHS", "").split()]
-        command = [sys.executable, "-c", WARM, "warm", "--ship", str(folder), *archs, *names]
-        if subprocess.run(command, cwd=self.root, env={**os.environ, "CI": ""}).returncode:
+        ship, environment = ["-c", WARM, "warm", "--ship", str(folder)], {**os.environ, "CI": ""}
+        command = [sys.executable, *ship, *archs, *names]
+        if subprocess.run(command, cwd=self.root, env=environment).returncode:
             self.app.display_warning("kernels are not compiled: the wheel holds none")
             return
+        for python in os.environ.get("MORPH_WHEEL_PYTHONS", "").split():
+            # the build's own packages are of another Python
+            other = {k: v for k, v in environment.items() if k != "PYTHONPATH"}
+            if subprocess.run([python, *ship, *names], cwd=self.root, env=other).returncode:
+                self.app.display_warning(f"{python}: the wheel holds no records of units for it")
         build_data["force_include"][str(folder)] = "morph/compiled"
         build_data["pure_python"] = False
         libc = platform.libc_ver()[1].replace(".", "_")

@@ -13,7 +13,7 @@ import numpy as np
 
 import morph
 from morph.algorithms.community import community, neighbourhood, plex
-from morph.algorithms.graph import bfs, sssp, triangles
+from morph.algorithms.graph import bfs, mst, sssp, triangles
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
 from morph.generate import draws
@@ -84,6 +84,9 @@ def graphs() -> None:
     morph.sssp(g, [0], predecessors=True, rows=True), morph.bfs(g, [0, 1], rows=True)
     with mock.patch.object(sssp, "DENSE", 0):
         morph.sssp(g)
+    twice = morph.Graph.from_edges([0, 1], [1, 2], np.ones(2, np.int32), symmetrize=True)
+    with mock.patch.object(mst, "MANY", 1):
+        morph.mst(twice)
     g = morph.Graph.from_edges(*ends, weight=weight, n=5)
     for row in ROWS:
         row.function(g, **row.arguments_of({}), **row.complete)

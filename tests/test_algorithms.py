@@ -14,6 +14,7 @@ from scipy.sparse import coo_array, csgraph
 from targets import everywhere, host, tries
 
 import morph
+from morph.algorithms.graph import mst
 from morph.prelude import i32
 
 
@@ -37,6 +38,27 @@ def test_mst(target, edges, directed, dtype):
         assert forest.number_of_edges() == len(picked[0])
         assert len(picked[0]) == 0 or nx.is_forest(forest)
         assert host(found.edges).tolist() == host(results[0].edges).tolist()  # there is one answer
+
+
+def test_mst_leaves_out_arcs_whose_reverse_comes_first(target, monkeypatch):
+    """The forest is that of all arcs: with ties, parallel edges, loops, and unequal reverses."""
+    rng, n = np.random.default_rng(5), 110
+    src, dst = rng.integers(0, n, (2, 300))
+    weight, other = rng.integers(-2, 3, (2, 300)).astype(np.int32)
+    both = np.concatenate([src, dst]), np.concatenate([dst, src])
+    for second, twice in ((weight, True), (other, False)):
+        costs = np.concatenate([weight, second])
+        g = morph.Graph.from_edges(*both, weight=costs, n=n, symmetric=True, device=target)
+        want = morph.mst(g)
+        with monkeypatch.context() as patch:
+            patch.setattr(mst, "MANY", 1)
+            patch.setattr(mst, "MANY_ON_GPU", 1)
+            assert mst._holds_edges_twice(g) == twice
+            for found in everywhere(target, lambda g=g: morph.mst(g)):
+                assert host(found.edges).tolist() == host(want.edges).tolist()
+                assert found.weight == want.weight
+            g.edges.weight[0] += 9  # now the reverse of the first arc is the lighter one
+            assert not mst._holds_edges_twice(g)
 
 
 def test_mst_of_extreme_weights(target):

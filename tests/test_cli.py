@@ -194,7 +194,7 @@ def test_warnings_are_one_line(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("MORPH_CACHE", str(tmp_path / "file"))
     (line,) = morph("cache").stderr.splitlines()
-    assert line.startswith("morph: kernels are compiled anew")
+    assert line.startswith("morph: each process compiles its kernels again")
 
 
 def test_cache(monkeypatch, tmp_path):
@@ -280,3 +280,25 @@ def test_only_the_command_named_is_imported(words, module):
     places = {f"morph.cli.{place.partition(':')[0]}" for place, _ in COMMANDS.values()}
     assert places & set(done.stderr.split()) == ({module} if module else set())
     assert ("morph.io" in done.stderr.split()) == (module not in (None, "morph.cli.system"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="exit codes of POSIX")
+@pytest.mark.parametrize(
+    ("args", "broken"),
+    [(["--version"], "stdout"), (["schema"], "stdout"), (["nothing"], "stderr")],
+)
+def test_a_reader_that_has_ended(args, broken):
+    """An option, a command and a message; the other stream has nothing about it."""
+    read, write = os.pipe()
+    os.close(read)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, broken: write}
+    done = subprocess.run([sys.executable, "-m", "morph", *args], **streams)
+    os.close(write)
+    assert (done.returncode, (done.stdout or b"") + (done.stderr or b"")) == (141, b"")
+
+
+def test_a_standard_output_that_is_closed(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 import pytest
 from limits import SLOWER
 
+import morph
 from morph.launch.checked import is_checked
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -583,3 +585,26 @@ def test_a_command_ends_with_130_and_one_line(tmp_path):
         assert process.wait(60) == 130
         assert process.stderr.read() == b"\nmorph: interrupted\n"  # behind the terminal's ^C
     assert [p.name for p in tmp_path.iterdir()] == ["hard.cnf"]
+
+
+def test_a_caught_interrupt_of_an_expression_does_not_decide_the_exit_status():
+    """CPython remembers a `KeyboardInterrupt` that leaves `eval` of a text."""
+    code = """if True:
+        from morph.compiler.frontend.dependencies import Globals
+
+        class Interrupted(list):
+            def __getitem__(self, key):
+                raise KeyboardInterrupt
+
+        known = Globals(globals())
+        known.add("Globals", Globals)
+        known.values = Interrupted(known.values)
+        try:
+            known.unchanged()
+        except KeyboardInterrupt:
+            print("caught")"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "caught\n"), done.stderr
+    calls = re.compile(r"(?<![\w.])(?:eval|exec)\((?!compile\()")
+    package = Path(morph.__file__).parent
+    assert not [f.name for f in package.rglob("*.py") if calls.search(f.read_text())]

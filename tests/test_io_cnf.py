@@ -17,6 +17,7 @@ from morph import Formula, generate
 from morph.io import CnfWarning, FormatError, read_cnf, write_cnf
 from morph.io.sat.models import model_lines, read_answer
 from morph.io.text import clauses
+from morph.runtime.toolchain import cpu
 
 
 @pytest.fixture(params=["compiled", "plain"])
@@ -174,6 +175,23 @@ def test_both_readers_agree(tmp_path_factory, words):
             except FormatError as error:
                 results.append(str(error))
     assert results[0] == results[1]
+
+
+def test_a_library_that_is_made_reads_smaller_files_too(monkeypatch):
+    monkeypatch.setattr(clauses, "_is_made", lambda: True)
+    assert clauses.is_worth(clauses.LEAST_MADE) and not clauses.is_worth(clauses.LEAST_MADE - 1)
+    monkeypatch.setattr(clauses, "_is_made", lambda: False)
+    assert clauses.is_worth(clauses.LEAST) and not clauses.is_worth(clauses.LEAST - 1)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_whether_a_library_is_made(compiled, tmp_path, monkeypatch):
+    monkeypatch.setenv("MORPH_CACHE", str(tmp_path))
+    text = 'extern "C" int one() { return 1; }'
+    made = cpu.build(text, name="one") if compiled else None
+    assert cpu.find(text, name="one") == made
+    monkeypatch.setenv("MORPH_CXX", "/missing")
+    assert cpu.find(text, name="one") is None
 
 
 def test_large_files(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Triangle's files: every malformation with its line, exact round trips, whole files or none."""
 
 import gzip
+import os
 
 import numpy as np
 import pytest
@@ -375,3 +376,17 @@ def test_compressed_files_are_replaced_atomically_too(tmp_path):
         file.write(b"text")
         assert not (tmp_path / "a.gz").exists()
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"text"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+def test_pipes_and_symbolic_links_stay(tmp_path):
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    link.symlink_to("file")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with replacing(pipe, link) as files:
+        for written in files:
+            written.write(b"text")
+    assert os.read(reader, 10) == file.read_bytes() == b"text"
+    assert pipe.is_fifo() and link.is_symlink() and len(os.listdir(tmp_path)) == 3
+    os.close(reader)

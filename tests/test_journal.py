@@ -129,7 +129,7 @@ def test_a_log_that_is_cut_anywhere(tmp_path, seed, cut, directed):
         log.truncate(end)
     whole = max(k for k, size in enumerate(sizes) if size <= end)
     with io.Journal(path) as again:
-        assert again.number == whole and again.torn == end - sizes[whole]
+        assert again.number == whole and again.dropped_bytes == end - sizes[whole]
         assert contents(again.graph.edges) == states[whole]
         again.apply(deletes=[2])
         again.checkpoint()
@@ -156,7 +156,9 @@ def test_the_results_of_batches_applied_again(tmp_path):
     with io.Journal(tmp_path / "g", then=done.append):
         assert [applied.inserted.size for applied in done] == counts == [1, 2]
     with pytest.warns(DeprecationWarning, match="then="):
-        io.Journal(tmp_path / "g", told=done.append).close()
+        again = io.Journal(tmp_path / "g", told=done.append)
+    with again, pytest.warns(DeprecationWarning, match="dropped_bytes"):
+        assert again.torn == again.dropped_bytes == 0
     assert len(done) == 4
 
 
@@ -223,7 +225,7 @@ def test_a_log_that_is_damaged_is_left_as_it_is(tmp_path):
     for begun in 0, 3, 60:  # as some file systems leave it
         journal.log.write_bytes(log[: 2 * one + begun] + b"\0" * 100)
         with io.Journal(tmp_path / "g") as again:
-            assert again.number == 2 and again.torn == begun + 100
+            assert again.number == 2 and again.dropped_bytes == begun + 100
     io.write_snapshot(tmp_path / "g", morph.Graph.from_edges([0], [1], weight=[1]))
     with pytest.raises(io.FormatError, match="batch 1: inserts.dst"):
         io.Journal(tmp_path / "g")

@@ -151,7 +151,7 @@ def test_a_complete_record_that_is_damaged_is_no_torn_tail(tmp_path):
     for cut in (*range(1, 40), one - 1):  # while what is incomplete was never acknowledged
         journal.log.write_bytes(log[: 2 * one + cut])
         with io.Journal(tmp_path / "g") as again:
-            assert (again.number, again.torn) == (2, cut)
+            assert (again.number, again.dropped_bytes) == (2, cut)
 
 
 def test_temporary_files_of_a_killed_checkpoint_are_removed(tmp_path):
@@ -314,7 +314,7 @@ def test_two_processes_killed_at_any_moment(tmp_path):
     acknowledged = [int(x) for x in said.read_text().split()]
     with io.Journal(path) as journal:
         kept = journal.graph.edges.weight[:].tolist()[1:]
-        assert journal.number == len(kept) and journal.torn >= 0
+        assert journal.number == len(kept) and journal.dropped_bytes >= 0
     assert len(set(kept)) == len(kept) and len(acknowledged) >= 10
     assert not set(acknowledged) - set(kept)
     assert len(kept) - len(acknowledged) <= 12  # of each that was killed, one not yet told

@@ -1,5 +1,7 @@
 """`morph warm`: the calls that it makes, and the binaries for a wheel."""
 
+import itertools
+import json
 import os
 import subprocess
 import sys
@@ -9,8 +11,13 @@ from click.testing import CliRunner
 
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import main
-from morph.cli.warm import CALLS
-from morph.runtime.toolchain import cpu, shipped
+from morph.cli.warm import CALLS, _ship
+from morph.io.text import clauses, numbers
+from morph.launch import ahead, common_units, records
+from morph.runtime.cpu.device import HostDevice
+from morph.runtime.cuda import small_copies
+from morph.runtime.device import device
+from morph.runtime.toolchain import cpu, cuda, shipped
 
 # as in a new process of a user who has no compiler
 INSTALLED = """
@@ -55,6 +62,44 @@ def test_kernels_of_a_wheel(tmp_path):
     env["MORPH_CXX"] = "/missing"
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "5 5 False\n", "")
+
+
+def test_units_that_only_gpus_launch(tmp_path, monkeypatch):
+    """A wheel has their texts and records, too, though a CPU compiles it."""
+    calls = json.loads(common_units.FILE.read_text())["calls"].values()
+    units = {json.dumps(u) for call in calls for u in call if not u.get("on_host", True)}
+    monkeypatch.setenv(shipped.COLLECT, str(tmp_path))
+    monkeypatch.setattr(records, "enabled", True)
+    texts = list(common_units.texts_for_gpus(device("cpu")))
+    assert len(texts) == len(units) == len(list(tmp_path.glob("unit-*.json"))) >= 3
+    for text in texts:  # with the prelude
+        assert text.index("MORPH_FN") < text.index("struct Args") < text.index("struct Run :")
+
+
+def test_common_units_are_compiled_whatever_the_calls_launch(tmp_path, monkeypatch):
+    """A graph of `morph warm` is too small for `dense_phase` of sssp."""
+    monkeypatch.setenv(shipped.COLLECT, str(tmp_path))
+    monkeypatch.setattr(records, "enabled", True)
+    built = []
+    monkeypatch.setattr(HostDevice, "build", lambda self, unit: built.append(unit.outline.name))
+    ahead.compile_ahead("sssp int32", device("cpu"))  # leaves nothing to threads that may end
+    assert built == []
+    for build in common_units.builders("sssp", "cpu"):
+        build()
+    assert built.count("morph_dense_phase") == built.count("morph_search") == 6
+    assert len(list(tmp_path.glob("unit-*.json"))) == len(built) == 18
+
+
+def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
+    monkeypatch.setattr(cuda, "ship", lambda text, arch, folder: made.append((text, arch)))
+    for k, text in enumerate([clauses.text(), numbers.text(), "kernel"]):
+        (tmp_path / f"{k}.cpp").write_text(text)
+    _ship(tmp_path, ("sm_90", "sm_75"))
+    texts = "kernel", "extra", small_copies.TEXT
+    assert sorted(made) == sorted(itertools.product(texts, ("sm_75", "sm_90")))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import os
 import pkgutil
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -97,27 +99,70 @@ class Commands(FullSummaries):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Row) else command, rest
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read options, of which some print a text."""
+        with _pipes_reported():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _pipes_reported():
+            return super().invoke(ctx)
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit: 0 done, 1 failed, 2 bad input or setup, 130 interrupted."""
         kwargs["standalone_mode"] = False
         own = not args and kwargs.get("args") is None  # own process: --time includes its start
         run = kwargs.setdefault("obj", Run(monotonic() - (process_age() if own else 0), []))
         try:
-            with repeated_if_dropped(), warnings.catch_warnings():
-                warnings.showwarning = partial(_warn, run.warnings)
-                code = super().main(*args, **kwargs)
-            sys.stdout.flush()
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("morph: interrupted", err=True)
-            code = 130
-        except BrokenPipeError:  # the reader of the output, such as head, has exited
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 141
-        except click.ClickException as error:
-            code = complain(error.format_message() + letters.advice(error), 2)
-        except Exception as error:
-            code = _load("failures:explain")(error)
+            code = _exit_code(partial(super().main, *args, **kwargs), run.warnings)
+        except BrokenPipeError:
+            code = _end_output()
         sys.exit(code if isinstance(code, int) else 0)
+
+
+class OutputClosed(Exception):
+    """The program that reads the output has ended; click exits with 1 on a `BrokenPipeError`."""
+
+
+@contextmanager
+def _pipes_reported() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
+def _exit_code(command: Callable[[], Any], shown: list[str]) -> Any:
+    """Run a command; explain a failure on stderr and return its exit code."""
+    try:
+        with repeated_if_dropped(), warnings.catch_warnings():
+            warnings.showwarning = partial(_warn, shown)
+            code = command()
+        if sys.stdout is not None:  # as it is where the caller has closed it
+            sys.stdout.flush()
+        return code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("morph: interrupted", err=True)
+        return 130
+    except (BrokenPipeError, OutputClosed):
+        return _end_output()
+    except click.ClickException as error:
+        return complain(error.format_message() + letters.advice(error), 2)
+    except Exception as error:
+        return _load("failures:explain")(error)
+
+
+def _end_output() -> int:
+    """Drop what is left to write, since the program that reads it, such as head, has ended."""
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return 141  # as the shell reports a program that SIGPIPE ends
 
 
 def _warn(

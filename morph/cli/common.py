@@ -161,6 +161,8 @@ def check_writable(option: str, path: str | None, suffixes: Sequence[str] = ()) 
     if suffix and suffixes and suffix not in suffixes:
         known = " or ".join(suffixes)
         raise BadInput(f"{option}: {path}: unknown suffix '{suffix}'; known are {known}")
+    if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+        return  # a device or a pipe, which is written to directly
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise BadInput(f"{option}: there is no directory {folder}")

@@ -28,6 +28,8 @@ from morph.cli.common import BadInput, Line, device_of, device_option, examples,
 from morph.cli.logs import log_in_worker, verbose
 from morph.cli.numbers import Integer
 from morph.graph import Graph
+from morph.io.text import clauses, numbers
+from morph.launch import common_units
 from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu, cuda, shipped, tiers
 
@@ -56,6 +58,7 @@ def _row(row: Algorithm, device: str) -> Calls:
             given = row.arguments_of(options)
             yield partial(row.function, g, **given)
             yield partial(row.function, g, **given | dict(row.complete))
+    yield from common_units.builders(row.name, device)
 
 
 def _community(device: str) -> Calls:
@@ -104,6 +107,7 @@ def _triangulate(device: str) -> Calls:
     hole = [[x / 3 + 1 / 3, y / 3 + 1 / 3] for x, y in square], [[a + 4, b + 4] for a, b in rim]
     yield partial(run, square + hole[0], rim + hole[1], [[0.5, 0.5]], [[0.1, 0.5, 3, -1]])
     yield partial(run, square, [*rim, [0, 2], [1, 3]], crossing="split")
+    yield from common_units.builders("triangulate", device)
 
 
 def _refine(device: str) -> Calls:
@@ -114,6 +118,7 @@ def _refine(device: str) -> Calls:
     for given in options:
         for progress in (None, lambda *_: None):  # one launch, or one launch per round
             yield partial(_refined, progress=progress, device=device, **given)
+    yield from common_units.builders("refine", device)
 
 
 def _refined(device: str, **options: Any) -> None:
@@ -129,6 +134,12 @@ def _sat(device: str) -> Calls:
     yield partial(survey.walksat, formula, device=device)
     for find in (survey.surveys, survey.beliefs):
         yield partial(find, formula, max_sweeps=5, device=device)
+    yield from common_units.builders("solve", device)
+
+
+def _text(device: str) -> Calls:
+    yield numbers.library
+    yield clauses.library
 
 
 CALLS: dict[str, Callable[[str], Calls]] = {
@@ -139,6 +150,7 @@ CALLS: dict[str, Callable[[str], Calls]] = {
     "generate": _generate,
     "community": _community,
     "max-flow": _max_flow,
+    "text": _text,
     **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
 }
 
@@ -152,7 +164,10 @@ def _run(name: str, device: str, start: int) -> None:
 def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
     """Compile the collected sources for GPUs, and keep binaries only."""
     files = list(folder.glob("*.cpp"))
-    texts = [*(file.read_text() for file in files), small_copies.TEXT]
+    of_host = clauses.text(), numbers.text()
+    texts = [t for t in (file.read_text() for file in files) if t not in of_host]
+    texts.append(small_copies.TEXT)
+    texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # NVRTC releases the GIL
         made = [threads.submit(cuda.ship, *job, folder) for job in product(texts, architectures)]
         for cubin in made:
@@ -180,7 +195,8 @@ def warm(
 ) -> None:  # fmt: skip
     """Compile the kernels of algorithms in advance, for faster first calls.
 
-    ALGORITHM is the name of a command, such as bfs, or `dynamic`; by default all are compiled.
+    ALGORITHM is the name of a command, such as bfs, or `dynamic`, or `text`, which reads and
+    writes large files; by default all are compiled.
     Kernels depend on the types of weights and on some options; common variants are compiled.
     """
     if unknown := [n for n in names if n not in CALLS]:

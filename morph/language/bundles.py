@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from morph.language.evaluation import evaluated
+
 Flatten = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
@@ -27,7 +29,7 @@ def flat(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def flattener(types: Sequence[type]) -> Flatten:
     """Return a function that replaces bundles by fields, not recursively, for some types."""
     parts = (f"*a[{i}], " if is_bundle(t) else f"a[{i}], " for i, t in enumerate(types))
-    made: Flatten = eval(f"lambda a: ({''.join(parts)})")
+    made: Flatten = evaluated(f"lambda a: ({''.join(parts)})", {})
     return made
 
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache as memoised
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from morph.compiler.codegen.prelude import prelude
 from morph.graph import Graph
 from morph.language.intrinsics import from_dtype
 from morph.launch import records
@@ -25,8 +28,9 @@ from morph.launch.binding import Compiled, Description, compile_unit, without_ob
 from morph.launch.kernels import Function, Launchable
 from morph.launch.lookup import compiling
 from morph.runtime.device import Device
+from morph.runtime.device import device as device_of
 from morph.runtime.timing import counting
-from morph.runtime.toolchain import cache, parallel, progress
+from morph.runtime.toolchain import cache, parallel, progress, shipped
 
 FILE = Path(__file__).with_name("common_units.json")
 LISTS = ("stores", "graphs")  # shared by many descriptions, so stored once
@@ -41,6 +45,8 @@ def compile_ahead(call: str, device: Device, graph: Any) -> None:
 
 def _compile_ahead(call: str, device: Device, graph: Any) -> None:
     compiler = records.hash_of_compiler()
+    if shipped.collected():  # `builders` wait until all are compiled
+        return
     if compiler is None or not isinstance(graph, Graph | None):
         return
     flags = () if graph is None else (graph.directed, graph.out_identity, graph.gapped)
@@ -93,6 +99,34 @@ def _with_text(description: Description) -> Compiled | None:
     made = Compiled(parsed.unit, parsed.getters, device, interruptible)
     made.recorder = recorder
     return made if made.text else None
+
+
+def builders(call: str, device: str | Device) -> Iterator[Callable[[], None]]:
+    """Give functions that compile the units of a call, with all types and options, at once."""
+    known = _descriptions()
+    for name, units in known["calls"].items():
+        for stored in units if name.partition(" ")[0] == call else ():
+            if (description := _decoded(stored, known, device_of(device))) is not None:
+                yield partial(_build_now, description)
+
+
+def _build_now(description: Description) -> None:
+    if (compiled := _with_text(description)) is not None:
+        description.device.build(compiled)
+
+
+def texts_for_gpus(device: Device) -> Iterator[str]:
+    """Give the texts of the units that only GPUs launch, and record them, without a GPU.
+
+    ``device`` is the CPU's: texts and records are the same for all devices.
+    """
+    known = _descriptions()
+    for stored in itertools.chain.from_iterable(known["calls"].values()):
+        if stored.get("on_host", device.on_host) == device.on_host:
+            continue
+        description = _decoded({**stored, "on_host": device.on_host}, known, device)
+        if description and (compiled := _with_text(description)) is not None:
+            yield prelude(*compiled.outline.prelude) + compiled.text
 
 
 # --- the file ------------------------------------------------------------------------------------

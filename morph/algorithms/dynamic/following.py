@@ -471,7 +471,7 @@ class Dynamic(Maintained):
         more = len(self.graph.points) - n
         if more < 0:
             raise RuntimeError(
-                "the graph's points were renumbered by compact: what follows it begins anew"
+                "the graph's points were renumbered by compact: make a new object for it"
             )
         if more > 0:
             self._follower = None

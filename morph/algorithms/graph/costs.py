@@ -153,6 +153,16 @@ def measured(graph: Graph) -> Weights:
     return Weights(_unsigned(graph, dtype), dtype, delta, not skew)
 
 
+def has_equal_reverses(graph: Graph) -> bool:
+    """Whether each arc has a reverse of the same weight; false if that is not known."""
+    column = graph.edges.columns.get("weight")
+    if column is None or graph.points.deletes or graph.directed or not graph.edges.live:
+        return False
+    if column.dtype.kind == "f" or column.dtype.newbyteorder("=").str[1:] not in NARROW:
+        return False
+    return not any(_sums(graph, skew_term)[4:])
+
+
 class KnownSums(NamedTuple):
     """Cached sums; the skew is most expensive, because the ends of arcs are random reads."""
 

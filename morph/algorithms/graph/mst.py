@@ -3,10 +3,12 @@
 In each round every component finds its lightest edge to another component, and these edges are
 united.  Ties are broken by the smallest edge id (an atomic minimum of weight and id in one 64-bit
 word, or of two words if the weight has more than 32 bits or is a float), so the result does not
-depend on the order of execution.  Edges inside a component leave the worklist (Unnikrishnan et al.,
-Falcon, figures 51 to 54).  If there are many edges, the lightest few per vertex are processed
-first: most others are then inside a component, and are filtered out (Osipov, Sanders, Singler,
-Filter-Kruskal, ALENEX 2009).  At most log2 n rounds of O(n + m), mostly O(m) in all.
+depend on the order of execution.  Where each edge is held as two arcs of equal weight, only the arc
+from the smaller id is looked at: the other has the larger id, so it is never the lighter one.
+Edges inside a component leave the worklist (Unnikrishnan et al., Falcon, figures 51 to 54).  If
+there are many edges, the lightest few per vertex are processed first: most others are then inside a
+component, and are filtered out (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  At most
+log2 n rounds of O(n + m), mostly O(m) in all.
 """
 
 from __future__ import annotations
@@ -16,18 +18,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges, of_graph, results_device
+from morph.algorithms.graph.costs import has_equal_reverses
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.graph import Graph
-from morph.launch.foreach import foreach, kernel, program
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import atomic_min, bool_, i32, i64
-from morph.runtime.arrays import any_true
+from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
 NONE = 2**31 - 1  # no edge is picked
 FEW = 3  # edges per vertex that are processed first, if there are at least twice as many
 SAMPLE = 10000
+MANY, MANY_ON_GPU = 1 << 15, 1 << 23  # edges from which their reverses are looked for
 
 
 class Mst(NamedTuple):
@@ -38,22 +42,44 @@ class Mst(NamedTuple):
     components: int
 
 
+class Search(NamedTuple):
+    """How the lightest edges are found, and whether weight and id are one word."""
+
+    find: Any  # a kernel
+    together: bool
+
+
+@func
+def lower_lightest(p, a, b, e):
+    if a != b:
+        p.open = True
+        if hasattr(p, "lightest"):
+            atomic_min(a.lightest, e.weight)
+            atomic_min(b.lightest, e.weight)
+        else:
+            key = (i64(e.weight) << 32) + e.id
+            atomic_min(a.picked, key)
+            atomic_min(b.picked, key)
+
+
 @kernel
 def find_lightest(p, sets, low, high):
     a = sets.find(p)
     p.open = False
     for e in p.outedges:
         if e.weight >= low and e.weight <= high:
-            b = sets.find(e.dst)
-            if a != b:
-                p.open = True
-                if hasattr(p, "lightest"):
-                    atomic_min(a.lightest, e.weight)
-                    atomic_min(b.lightest, e.weight)
-                else:
-                    key = (i64(e.weight) << 32) + e.id
-                    atomic_min(a.picked, key)
-                    atomic_min(b.picked, key)
+            lower_lightest(p, a, sets.find(e.dst), e)
+
+
+@kernel
+def find_lightest_once(p, sets, low, high):
+    """Look at arcs from the smaller id alone: each has a reverse of equal weight."""
+    a = sets.find(p)
+    p.open = False
+    for e in p.outedges:
+        t = e.dst  # loaded together with the weight
+        if e.weight >= low and e.weight <= high and p.id < t.id:
+            lower_lightest(p, a, sets.find(t), e)
 
 
 @kernel
@@ -87,12 +113,12 @@ def reopen(p):
 
 
 @program
-def boruvka(g, sets, joined, low, high, most, none, together):
+def boruvka(g, sets, joined, low, high, most, none, search):
     foreach(g.points, reopen)
     joined.set()
     while joined.take():
-        foreach(g.points, find_lightest, sets, low, high, where=lambda p: p.open)
-        if not together:
+        foreach(g.points, search.find, sets, low, high, where=lambda p: p.open)
+        if not search.together:
             foreach(g.points, pick, sets, low, high, where=lambda p: p.open)
         foreach(g.points, join, g, sets, most, none, joined, where=lambda p: p.picked < none)
 
@@ -176,6 +202,8 @@ def mst(graph: Graph) -> Mst:
             raise ValueError("mst needs weights that are not NaN")
     least, most = _limits(dtype)
     together = np.result_type(dtype, np.int32) == np.int32  # weight and id in one word
+    once = together and _holds_edges_twice(graph)
+    search = Search(find_lightest_once if once else find_lightest, together)
     none = i64(2**63 - 1) if together else i32(NONE)
     points: dict[str, Any] = {"picked": (type(none), none), "open": (bool_, True)}
     if not together:
@@ -189,7 +217,7 @@ def mst(graph: Graph) -> Mst:
 
     with workspace(graph, "mst", make, edge, **points) as (sets, joined), graph.device.active():
         for low, high in _bands(graph, least, most):
-            boruvka(graph, sets, joined, low, high, most, none, together)
+            boruvka(graph, sets, joined, low, high, most, none, search)
         edges = graph.device.xp.flatnonzero(graph.edges.in_tree.array)
         total = exact_sum(graph.edges.weight.array[edges])
     return Mst(edges, total, graph.points.live - len(edges))
@@ -212,6 +240,26 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     if dtype.kind == "b":
         return dtype.type(False), dtype.type(True)
     return dtype.type(np.iinfo(dtype).min), dtype.type(np.iinfo(dtype).max)
+
+
+def _holds_edges_twice(graph: Graph) -> bool:
+    """Whether each arc has a reverse of equal weight, the one from the smaller id before the other.
+
+    Not tested, and false, where the test would take longer than it saves: on few edges, and on a
+    CPU if weights decide first which edges are looked at.
+    """
+    on_host, m = graph.device.on_host, len(graph.edges)
+    if m < (MANY if on_host else MANY_ON_GPU) or (on_host and m > 2 * FEW * len(graph.points)):
+        return False
+    if not has_equal_reverses(graph):
+        return False
+    known, in_order = graph.kept.get("sources", (None, False))
+    if known != graph.changes:
+        src = graph.edges.src.array
+        with graph.device.active():
+            in_order = all_true(src[1:] >= src[:-1])
+        graph.kept["sources"] = graph.changes, in_order
+    return bool(in_order)
 
 
 def _bands(graph: Graph, least: Any, most: Any) -> list[tuple[Any, Any]]:

@@ -9,6 +9,7 @@ from morph.compiler.frontend.context import Context
 from morph.compiler.frontend.values import coerce
 from morph.compiler.ir import nodes as ir
 from morph.language.errors import reject
+from morph.language.evaluation import evaluated
 from morph.language.intrinsics import LocalField, StructType, scalar_of
 from morph.language.position import Pos
 from morph.language.types import Handle, Local, Store, Struct, Type, Vector
@@ -86,7 +87,7 @@ def element_type(c: Context, elem: Any, size: int, pos: Pos) -> Type | None:
 def field_type(c: Context, struct: StructType, name: str, pos: Pos) -> Type | None:
     """The type of a field; None for a reference, whose table is that of the value."""
     t = struct.annotations[name]
-    t = eval(t, struct.names) if isinstance(t, str) else t
+    t = evaluated(t, struct.names) if isinstance(t, str) else t
     if isinstance(t, LocalField):
         return _local_type(c, t, f"{struct.name}.{name}", pos)
     if hasattr(t, "table") and not t.size:  # a Ref

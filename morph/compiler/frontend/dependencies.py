@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from morph.language.evaluation import evaluated
+
 
 class Globals:
     """Compiled-in globals of one module; one call compares all of them.
@@ -28,7 +30,8 @@ class Globals:
         if self._same is None:
             given = ", ".join(f"value_{i}_=values_[{i}]" for i in range(len(self.names)))
             same = " and ".join(f"{n} is value_{i}_" for i, n in enumerate(self.names))
-            self._same = eval(f"lambda {given}: {same}", self.home, {"values_": self.values})
+            known = {"values_": self.values}
+            self._same = evaluated(f"lambda {given}: {same}", self.home, known)
         try:
             return self._same()
         except (NameError, AttributeError):

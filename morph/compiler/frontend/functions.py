@@ -34,6 +34,7 @@ from morph.compiler.passes.reservations import place_reservations
 from morph.language.bundles import field_name, more_fields
 from morph.language.definition import Definition, static_params
 from morph.language.errors import reject
+from morph.language.evaluation import evaluated
 from morph.language.intrinsics import scalar_of
 from morph.language.position import Pos
 from morph.language.types import BOOL, NOTHING, Local, Nothing, Object, Type
@@ -221,7 +222,8 @@ def _foreign(builder: Builder, definition: Definition, params: Params) -> ir.Fun
     """A ``@func`` whose body is C++."""
     source = definition.source
     returns = source.function.__annotations__.get("return")
-    returns = eval(returns, source.function.__globals__) if isinstance(returns, str) else returns
+    if isinstance(returns, str):
+        returns = evaluated(returns, source.function.__globals__)
     result = NOTHING if returns is None else scalar_of(returns)
     pos = source.pos(source.tree)
     if result is None:

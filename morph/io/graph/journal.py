@@ -91,7 +91,7 @@ class Journal:
         Change it by `apply` only: other changes are not logged.
     number : int
         Number of the last batch applied, from 1.
-    torn : int
+    dropped_bytes : int
         Bytes of an incomplete record at the end of the log, which were dropped.
     readonly : bool
         Also true if the journal was resumed without permission to write its log.
@@ -130,7 +130,7 @@ class Journal:
         if os.path.islink(path):  # the log is beside the target of the link
             path = os.path.realpath(path)
         self.path, self.log = Path(path), Path(f"{os.fspath(path)}.log")
-        self.torn = self._end = 0
+        self.dropped_bytes = self._end = 0
         self._last = -1  # offset of the log's last record
         # whether records need ids of inserted edges: they depend on objects that are in no snapshot
         self._named = graph is not None and _referred(graph)
@@ -152,6 +152,12 @@ class Journal:
             raise
         self._stamp = _stamp(self.path)
         _open.add(self)
+
+    @property
+    def torn(self) -> int:
+        """Deprecated name of ``dropped_bytes``."""
+        warnings.warn("Journal.torn is now dropped_bytes", DeprecationWarning, stacklevel=2)
+        return self.dropped_bytes
 
     def _locked(self, resumed: bool) -> RawIOBase | None:
         """Open and lock the log; return None if a log to resume may only be read."""
@@ -375,7 +381,7 @@ class Journal:
             if begun:
                 damage = f"the batch at byte {end} is damaged: its checksum or length is wrong"
             raise FormatError(self.log, None, damage)
-        self.torn, self._end = len(rest), end
+        self.dropped_bytes, self._end = len(rest), end
         if self._file is None:
             return
         if before <= known:  # a crash occurred between writing a snapshot and emptying the log

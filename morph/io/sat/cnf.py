@@ -85,7 +85,8 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
         if strict or pos == len(data):
             _fail(path, data, pos, "expected the header: p cnf VARIABLES CLAUSES")
     most = ID_LIMIT if header is None else header[0]
-    found = compiled.parse(data, pos, most, strict) if len(data) - pos >= compiled.LEAST else None
+    worth = compiled.is_worth(len(data) - pos)
+    found = compiled.parse(data, pos, most, strict) if worth else None
     if found is None:
         found = _parse(data, pos, most, strict)
     offsets, literals, stop, invalid = found

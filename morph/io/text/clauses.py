@@ -13,17 +13,32 @@ from numpy.typing import NDArray
 from morph.runtime.toolchain import BuildError, cpu
 
 LEAST = 1 << 21  # smaller inputs are not worth a second of compilation
+LEAST_MADE = 1 << 15  # nor smaller ones a load of the library, once it is compiled
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 _PART, _FIELDS = 1 << 13, 4  # clauses written at a time; numbers that describe a part
 
 
+def text() -> str:
+    """Return the text of the library."""
+    return Path(__file__).with_name("clauses.cpp").read_text(encoding="utf-8")
+
+
+@cache
+def _is_made() -> bool:
+    return cpu.find(text(), name="clauses") is not None
+
+
+def is_worth(length: int) -> bool:
+    """Whether a text of so many bytes is read faster by the library than without."""
+    return length >= LEAST or length >= LEAST_MADE and _is_made()
+
+
 @cache
 def library() -> Any:
     """Return the compiled library, or None if it cannot be compiled."""
-    text = Path(__file__).with_name("clauses.cpp").read_text(encoding="utf-8")
     try:
-        found = ctypes.CDLL(str(cpu.build(text, name="clauses")))
+        found = ctypes.CDLL(str(cpu.build(text(), name="clauses")))
     except (BuildError, OSError):
         return None
     found.morph_part.restype = found.morph_write.restype = _INT
@@ -68,12 +83,12 @@ def parse(
     if made is None:
         return None
     length = len(data) - pos
-    text = np.frombuffer(data, np.uint8).ctypes.data + pos if length else None
+    begin = np.frombuffer(data, np.uint8).ctypes.data + pos if length else None
     parts = -(-length // made.morph_part())
     found = np.empty(length // 2 + 2, np.int32)
     parts_info = np.zeros((parts, _FIELDS), np.int64)
     made.morph_scan(
-        text, length, parts, variables, strict, found.ctypes.data, parts_info.ctypes.data
+        begin, length, parts, variables, strict, found.ctypes.data, parts_info.ctypes.data
     )
     ends = np.flatnonzero((parts_info[:, 2:] >= 0).any(axis=1))
     stop = invalid = -1
@@ -86,7 +101,7 @@ def parse(
     literals = np.empty(int(count.sum()), np.int32)
     offsets = np.zeros(int(zeros.sum()) + 1, np.int64)
     made.morph_gather(
-        text, length, len(parts_info), found.ctypes.data, parts_info.ctypes.data, at.ctypes.data,
+        begin, length, len(parts_info), found.ctypes.data, parts_info.ctypes.data, at.ctypes.data,
         clause.ctypes.data, literals.ctypes.data, offsets.ctypes.data,
     )  # fmt: skip
     return offsets, literals, stop, invalid

@@ -136,9 +136,11 @@ def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
 
     They are written under temporary names beside their targets, locked, and renamed when the block
     ends.  After any error (of writing, closing or renaming) or Ctrl-C the temporary files are
-    removed.  Suffixes of compressed files compress.
+    removed.  Suffixes of compressed files compress.  A symbolic
+    link stays, and its target is replaced; a pipe or a device, such as ``/dev/null``, is written
+    to directly.
     """
-    targets = [Path(p) for p in paths]
+    targets = [_without_link(Path(p)) for p in paths]
     hidden: list[Path] = []
     files: list[IO[bytes]] = []
     with ExitStack() as cleanup, _naming(targets, hidden):
@@ -148,7 +150,17 @@ def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
         for file in files:
             file.close()
         for temporary, target in zip(hidden, targets, strict=True):
-            os.replace(temporary, target)
+            if temporary != target:
+                os.replace(temporary, target)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path names a pipe, a socket or a device, which no file can replace."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def _without_link(path: Path) -> Path:
+    return path.resolve() if path.is_symlink() and not _is_special(path) else path
 
 
 @contextmanager
@@ -167,8 +179,14 @@ def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
 
 
 def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes]:
-    """Create and lock the temporary file of ``target``; ``cleanup`` closes and removes it."""
+    """Create and lock the temporary file of ``target``; ``cleanup`` closes and removes it.
+
+    A pipe or device is opened itself.
+    """
     opener = _OPENERS.get(split_compression(target)[1], open)
+    if _is_special(target):
+        hidden.append(target)
+        return cleanup.enter_context(open(target, "wb"))
     while True:
         temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
         hidden.append(temporary)

@@ -22,15 +22,19 @@ _WIDEST = 26  # characters of a number and a blank
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
+def text() -> str:
+    """Return the text of the library."""
+    return Path(__file__).with_name("numbers.cpp").read_text(encoding="utf-8")
+
+
 @cache
 def library(*defines: str) -> Any:
     """Return the compiled library, or None if it cannot be compiled.
 
     ``MORPH_PLAIN`` among ``defines`` avoids the C++ standard library.
     """
-    text = Path(__file__).with_name("numbers.cpp").read_text(encoding="utf-8")
     try:
-        found = ctypes.CDLL(str(cpu.build(text, name="numbers", defines=defines)))
+        found = ctypes.CDLL(str(cpu.build(text(), name="numbers", defines=defines)))
     except (BuildError, OSError):
         return None
     found.morph_part.restype = _INT
@@ -88,10 +92,10 @@ def parse(
     made = library()
     if made is None:
         return None
-    text = np.frombuffer(data, np.uint8).ctypes.data + pos
+    begin = np.frombuffer(data, np.uint8).ctypes.data + pos
     parts = -(-length // made.morph_part())
     counts = np.empty(parts, np.int64)
-    made.morph_lines(text, length, parts, counts.ctypes.data)
+    made.morph_lines(begin, length, parts, counts.ctypes.data)
     total = int(counts.sum())
     rows = total if rows is None else rows
     rows = rows if end is None else min(rows, total)
@@ -103,7 +107,7 @@ def parse(
     )
     first = np.cumsum(counts) - counts
     behind = made.morph_parse(
-        text, length, parts, first.ctypes.data, rows, len(integral),
+        begin, length, parts, first.ctypes.data, rows, len(integral),
         flags.ctypes.data, values.dtype.kind == "f", ord(letter or b"\0"), values.ctypes.data,
     )  # fmt: skip
     return None if behind < 0 else (values, pos + behind)

@@ -167,7 +167,7 @@ def _fallback(wanted: Path, reason: str) -> Path:
     if reason == _NOEXEC:
         require_execution(made)
     warnings.warn(
-        f"kernels are compiled anew in each process: the cache {wanted} is unusable ({reason}); "
+        f"each process compiles its kernels again: the cache {wanted} is unusable ({reason}); "
         "set MORPH_CACHE to a directory that can be written, and is not mounted noexec",
         RuntimeWarning,
         stacklevel=4,
