@@ -100,7 +100,7 @@ class Commands(FullSummaries):
         return name, command.load() if isinstance(command, Row) else command, rest
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read options, of which some print a text."""
+        """Parse the options; some, such as ``--help``, print a text."""
         with _pipes_reported():
             return super().make_context(*args, **kwargs)
 
@@ -154,7 +154,7 @@ def _exit_code(command: Callable[[], Any], shown: list[str]) -> Any:
 
 
 def _end_output() -> int:
-    """Drop what is left to write, since the program that reads it, such as head, has ended."""
+    """Discard unwritten output, as the program that reads it, such as head, has ended."""
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is None:
             continue

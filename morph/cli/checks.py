@@ -16,7 +16,7 @@ from morph.algorithms.sat.simplify import simplify
 from morph.cli.common import BadInput, bad_input, examples, json_option, print_report
 from morph.cli.communities import check_community, read_communities
 from morph.cli.flows import check_flow
-from morph.cli.graphs import check_sources, graph_of
+from morph.cli.graphs import check_sources, graph_from, graph_of
 from morph.cli.meshfiles import sizes_of
 from morph.data.formula import Formula
 from morph.graph import Graph
@@ -130,8 +130,9 @@ def _check_communities(
     edges = read_edges(path)
 
     def check() -> None:
+        graph = graph_from(edges, "cpu", weighted=False)
         for found in saved:
-            check_community(edges, found)
+            check_community(graph, found)
 
     _check_and_report("community", answer, edges, check, as_json)
 

@@ -27,9 +27,10 @@ from morph.cli.common import (
     progress_on,
     times_of,
 )
+from morph.cli.graphs import graph_from
 from morph.cli.numbers import Integer, Number
 from morph.graph import Graph
-from morph.io import EdgeArrays, read_edges
+from morph.io import read_edges
 from morph.io.text.files import replacing
 from morph.launch.foreach import timing
 
@@ -86,10 +87,7 @@ def community_command(
         if not 0 <= query < edges.n:
             raise BadInput(f"--query: {query} is not a vertex: the graph has {edges.n:,}")
     with timing() as spent, progress_on(Progress) as line, bad_input():
-        graph = Graph.from_edges(
-            edges.src, edges.dst, n=edges.n, symmetric=edges.symmetric,
-            symmetrize=edges.undirected, copy=False, device=where,
-        )  # fmt: skip
+        graph = graph_from(edges, where, weighted=False)
         show = None if line is None else line.show
         found = community(
             graph, list(queries), size, time=options["seconds"], all=options["every"],
@@ -109,7 +107,7 @@ def community_command(
 
 
 def read_communities(path: str) -> list[dict[str, Any]] | None:
-    """Read the results that the command saved, with the ``size`` asked for; None: another file."""
+    """Read the results that the command saved, with the requested ``size``; None: another file."""
     try:
         with open(path, "rb") as file:
             saved = json.load(file)
@@ -121,17 +119,13 @@ def read_communities(path: str) -> list[dict[str, Any]] | None:
         return None
 
 
-def check_community(edges: EdgeArrays, saved: dict[str, Any]) -> None:
-    """Check a saved result.
+def check_community(graph: Graph, saved: dict[str, Any]) -> None:
+    """Check the saved result of a query.
 
     Raises
     ------
     WrongAnswer
     """
-    graph = Graph.from_edges(
-        edges.src, edges.dst, n=edges.n, symmetric=edges.symmetric, symmetrize=edges.undirected,
-        copy=False, device="cpu",
-    )  # fmt: skip
     found = None
     if saved["min_degree"] is not None:
         fields = {name: saved[name] for name in Community._fields}

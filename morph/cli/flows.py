@@ -20,7 +20,7 @@ from morph.cli.common import (
     print_report,
     times_of,
 )
-from morph.cli.graphs import on_host
+from morph.cli.graphs import graph_from, on_host
 from morph.graph import Graph
 from morph.io import EdgeArrays, read_edges
 from morph.io.text.files import replacing
@@ -63,10 +63,7 @@ def max_flow_command(
     edges = read_edges(path)
     with timing() as spent, bad_input(f"{path}: ", TypeError):  # real weights
         with counting("transfer"):
-            graph = Graph.from_edges(
-                edges.src, edges.dst, weight=edges.weight, n=edges.n, symmetric=edges.symmetric,
-                symmetrize=edges.undirected, copy=False, device=where,
-            )  # fmt: skip
+            graph = graph_from(edges, where)
         found = max_flow(graph, source, sink)
     found = on_host(graph, found)
     flow = _in_file(graph, edges, found.flow)
@@ -95,10 +92,7 @@ def check_flow(edges: EdgeArrays, flow: Any, source: Any, sink: Any, **claims: A
     ------
     WrongAnswer
     """
-    graph = Graph.from_edges(
-        edges.src, edges.dst, weight=edges.weight, n=edges.n, symmetric=edges.symmetric,
-        symmetrize=edges.undirected, copy=False, device="cpu",
-    )  # fmt: skip
+    graph = graph_from(edges, "cpu")
     flow = np.asarray(flow)
     if flow.shape == edges.src.shape and flow.dtype.kind in "iu":  # else it is refused
         at, signs = _arcs(graph, edges)
@@ -107,7 +101,7 @@ def check_flow(edges: EdgeArrays, flow: Any, source: Any, sink: Any, **claims: A
 
 
 def _arcs(graph: Graph, edges: EdgeArrays) -> tuple[Any, Any]:
-    """Give the position in the file of each edge of the graph; 1, or -1 of a reversed one."""
+    """Return for each edge of the graph its position in the file, and -1 if reversed, else 1."""
     order = graph.edge_order
     if order is None:  # the reversed edges follow
         at = np.arange(len(edges.src))

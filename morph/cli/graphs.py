@@ -125,12 +125,17 @@ def _option(option: Option) -> Any:
 
 
 def graph_of(path: str, edges: EdgeArrays, row: Algorithm, where: Device | str) -> Graph:
-    """Make the graph for an algorithm."""
+    """Make the graph for an algorithm, whose weights are checked."""
     check_weights(path, edges, row)
+    return graph_from(edges, where)
+
+
+def graph_from(edges: EdgeArrays, where: Device | str, weighted: bool = True) -> Graph:
+    """Make a graph of the edges of a file, which shares their memory where possible."""
     return Graph.from_edges(
         edges.src,
         edges.dst,
-        weight=edges.weight,
+        weight=edges.weight if weighted else None,
         n=edges.n,
         symmetric=edges.symmetric,
         symmetrize=edges.undirected,

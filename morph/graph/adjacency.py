@@ -172,8 +172,9 @@ class Adjacency:
         self.kept: Callable[[], Any] = no_reader  # returns the reader of the latest batch, or None
         self.moves = 0  # counts reallocations of the entries of gapped rows
         self.stamp = 0  # of the batch that lies in a table of batches
-        self.singles: Any = None  # `updates.single.SingleChanges`, and the versions of
-        self.single_at: tuple[Any, ...] = ()  # the graph behind the latest batch of one change
+        self.singles: Any = None  # `updates.single.SingleChanges`, if made and valid
+        # `Graph.versions` after the latest batch of one change
+        self.single_at: tuple[Any, ...] = ()
 
     @property
     def has_out(self) -> bool:
@@ -415,7 +416,7 @@ class Adjacency:
         self, short: int, table: Table, counts: Counts, ids: EdgeIds, back: Array | None,
         flags: int,
     ) -> int:  # fmt: skip
-        """Go on with a batch whose program returned ``short``, until there is memory for it."""
+        """Enlarge the arena and repeat the inserts while their program returns ``short`` > 0."""
         while short > 0:
             ends = {d: rows.limit - rows.top for d, rows in self._gapped.items()}
             self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
@@ -425,7 +426,7 @@ class Adjacency:
         return short
 
     def arguments(self, table: Table, back: Array | None) -> tuple[Tables, Sides, Single]:
-        """What `updates.in_place.change` is called with, the last one if there is no single."""
+        """The object arguments of `updates.in_place.change`, and a placeholder for ``single``."""
         bound = self._bound
         if bound.epoch != latest.epoch or bound.table is not table or bound.back is not back:
             bound = self._bound = self._bind(table, back)
@@ -442,7 +443,7 @@ class Adjacency:
         return Bound(epoch, table, back, tables, self._sides(), no_single)
 
     def report(self) -> Table:
-        """What the program of a batch reports, in one row."""
+        """The report of the program of a batch, one row."""
         if not len(self._report):
             self._report.extend(1)
         return self._report
@@ -460,7 +461,7 @@ class Adjacency:
         return len(self._report) > 0 and int(self._report.stamp[0]) == self.stamp
 
     def result(self) -> int:
-        """What the program of the latest batch returned."""
+        """The result of the program of the latest batch; -1 if it changed nothing."""
         if int(self._report.stamp[0]) != self.stamp:  # nothing was changed
             return -1
         return int(self._report.result[0])
@@ -510,7 +511,7 @@ class Adjacency:
         return table
 
     def begin_batch(self) -> None:
-        """Save what is still asked of the latest batch, whose table will be written over."""
+        """Count a batch; first copy the records of the latest one if its `Applied` still exists."""
         self.stamp += 1
         if (kept := self.kept()) is not None:
             kept.save()

@@ -371,9 +371,9 @@ class Graph(Making, Exporting):
         return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
     def single_changes(self) -> Any:
-        """What is kept for batches of one change, see `morph.updates.single`; or None.
+        """The state kept for batches of one change, see `morph.updates.single`; or None.
 
-        The second of such batches between which nothing else has changed makes it.
+        It is made at the second of two such batches without another change in between.
         """
         index = self._adjacency
         known = index.singles

@@ -8,7 +8,7 @@ from typing import Any
 def evaluated(text: str, names: dict[str, Any], values: dict[str, Any] | None = None) -> Any:
     """Evaluate an expression with the globals ``names`` and the variables ``values``.
 
-    Where Ctrl-C interrupts `eval` of a text, but not of a code object, CPython ends the process
-    with the status of SIGINT at last, even if the exception was caught.
+    If Ctrl-C interrupts `eval` of a text, CPython ends the process later with the status of SIGINT,
+    even if the exception was caught.  `eval` of a code object does not have this effect.
     """
     return eval(compile(text, "<expression>", "eval"), names, values)

@@ -216,7 +216,7 @@ class Compiled(Outline):
         return self._binary[1]
 
     def rebuilt(self) -> None:
-        """Have launches load the binary again: the fully optimised one is now in the cache."""
+        """Make launches load the binary again: the fully optimised one is now in the cache."""
         self.builds += 1
         moved()
 
@@ -256,7 +256,7 @@ def picker(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]
 
 
 def _code(t: Scalar) -> str:
-    """How `struct` packs a number into a field of 8 bytes."""
+    """The format by which `struct` packs a number into a field of 8 bytes."""
     size = t.bits // 8
     return f"{CODES[t.kind][size.bit_length() - 1]}{8 - size}x"
 

@@ -102,7 +102,7 @@ def _with_text(description: Description) -> Compiled | None:
 
 
 def builders(call: str, device: str | Device) -> Iterator[Callable[[], None]]:
-    """Give functions that compile the units of a call, with all types and options, at once."""
+    """Yield functions that compile the units of a call, for all types and options, and wait."""
     known = _descriptions()
     for name, units in known["calls"].items():
         for stored in units if name.partition(" ")[0] == call else ():
@@ -116,9 +116,9 @@ def _build_now(description: Description) -> None:
 
 
 def texts_for_gpus(device: Device) -> Iterator[str]:
-    """Give the texts of the units that only GPUs launch, and record them, without a GPU.
+    """Yield and record the texts of the units that only GPUs launch; needs no GPU.
 
-    ``device`` is the CPU's: texts and records are the same for all devices.
+    ``device`` is the CPU: texts and records are the same for all devices.
     """
     known = _descriptions()
     for stored in itertools.chain.from_iterable(known["calls"].values()):

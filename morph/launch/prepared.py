@@ -1,7 +1,8 @@
 """Programs bound to their objects, for calls in which only numbers differ.
 
-A call of a program finds its launch by all its arguments, which takes longer than a short launch.
-A `Prepared` program is looked up once; its calls pack numbers, launch, and read the result.
+A call of a program looks its launch up by all arguments, which takes longer than a short launch.
+A `Prepared` program is looked up once; its calls write the numbers into the argument block, launch,
+and read the result.
 """
 
 from __future__ import annotations
@@ -32,31 +33,34 @@ class Prepared:
     ----------
     launch : Launch
         With an argument block of its own.
+    mode : tuple
+        Fault injection and seed, with which the launch was made.
     """
 
     __slots__ = (
-        "_at", "_first", "_none", "_pack", "_pick", "_run", "_state", "_unpack", "launch", "mode",
+        "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state", "_to_block",
+        "_unpack", "launch", "mode",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
         self.launch, compiled = launch.separate(), launch.compiled
-        # all numbers among the arguments, in their order; in the block they lie in another one
+        # the argument block has the numbers in another order than the call
         places = {at: k for k, at in enumerate(sorted(compiled.origins))}
-        self._pick: Any = itemgetter(*(places[at] for at in compiled.origins))
+        self._to_block: Any = itemgetter(*(places[at] for at in compiled.origins))
         self._state = self.launch.state.data if launch.on_host else None
-        self._none = bytes(0 if self._state is None else self._state.nbytes)
+        self._initial_state = bytes(0 if self._state is None else self._state.nbytes)
         if self._state is not None:
             self._state = self._state.cast("B")
         self.mode = launch.mode
-        self._pack, self._first = compiled.scalars.pack_into, compiled.first_scalar
-        self._run = compiled.run_offset
+        self._pack, self._first_scalar = compiled.scalars.pack_into, compiled.first_scalar
+        self._run_at = compiled.run_offset
         kind, at = compiled.returns  # type: ignore[misc]
-        self._unpack, self._at = kind.unpack_from, 8 * (STATUS + at)
+        self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
 
     @classmethod
     def of(cls, program: Program, *args: Any) -> Prepared | None:
-        """Bind a program; None if its calls are more than one launch, or need what `run` omits."""
+        """Bind a program to arguments; None if a call needs more from the host than one launch."""
         if is_checked():
             return None
         launch, _ = launch_for(program, None, args, None)
@@ -65,17 +69,17 @@ class Prepared:
         return cls(launch)
 
     def current(self) -> bool:
-        """Whether a call would find the same launch."""
+        """Whether a call with the same objects would still find this launch."""
         launch = self.launch
         return (
             launch._current() and self.mode == (launcher.faults, launcher.seed) and not is_checked()
         )
 
     def run(self, numbers: Numbers, then: Prepared | None = None, more: Numbers = ()) -> Any:
-        """Launch with all numbers among the arguments, in the order of these; return the result.
+        """Launch with all numbers of a call, in the order of its arguments; return the result.
 
-        A second program, ``then``, is launched behind the first one without waiting for it; only
-        its result is returned.  The caller has seen that both are `current`.
+        A second program, ``then``, is launched with the numbers ``more`` behind the first one,
+        without waiting for it; only its result is returned.  Both have to be `current`.
         """
         launch = self.launch
         shared, most = launch.scratch, get_num_threads()
@@ -103,16 +107,16 @@ class Prepared:
                         then.launch._touch()
 
     def _start(self, numbers: Numbers, most: int) -> None:
-        """Write the numbers, and launch."""
+        """Write the numbers into the argument block, and launch with up to ``most`` threads."""
         launch = self.launch
         s, buffer = launch.scratch, launch.buffer
-        self._pack(buffer, self._first, *self._pick(numbers))
+        self._pack(buffer, self._first_scalar, *self._to_block(numbers))
         s.launches += 1
-        pack_run(buffer, self._run, 0, s.launches, 1)
+        pack_run(buffer, self._run_at, 0, s.launches, 1)
         if launch.scratch_version != s.version or launch.threads != most:
             launch._fill_shared(most)
         if self._state is not None:
-            self._state[:] = self._none
+            self._state[:] = self._initial_state
         launch.binary(launch.arguments, 1, True)
 
     def _result(self, most: int) -> Any:
@@ -125,4 +129,4 @@ class Prepared:
             launch.binary(launch.arguments, launch._items(), True)
             status = s.report.wait(True, interruptible)
         s.dirty = False
-        return self._unpack(status, self._at)[0]
+        return self._unpack(status, self._result_at)[0]

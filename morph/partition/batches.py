@@ -49,11 +49,11 @@ class OwnedEdges(NamedTuple):
     at_dst: HostArray
 
     def take(self, chosen: Any) -> OwnedEdges:
-        """Give some of the edges."""
+        """Return some of the edges."""
         return OwnedEdges(*(a[chosen] for a in self))
 
     def both(self, directed: bool) -> OwnedEdges:
-        """Give the edges, then, if the graph is not directed, the reverses of all but loops."""
+        """Return the edges, then, if the graph is not directed, the reverses of all but loops."""
         if directed:
             return self
         t = self.take(self.src != self.dst)
@@ -75,20 +75,20 @@ class Changes(NamedTuple):
 
 
 class OwnChanges(NamedTuple):
-    """What a batch did to the own edges of one part."""
+    """The changes of a batch to the owned edges of one part."""
 
     columns: dict[str, HostArray]  # of `Applied.rows`
     given: HostArray  # rows of the edges inserted, without reverses
 
 
 class AppliedToParts(Applied):
-    """What a batch did to a graph in parts: ids of the whole graph, int64 arrays on the host."""
+    """The changes of a batch to a graph in parts: ids of the whole graph, int64, on the host."""
 
     __slots__ = ("_own",)
     _own: dict[int, OwnChanges]
 
     def rows(self) -> tuple[Any, int]:
-        """Give the changes as rows, see `Applied.rows`: each part has those of its own edges.
+        """Return the changes as rows, see `Applied.rows`: each part has those of its own edges.
 
         The count is that of all parts, on which decisions may depend that all have to make alike.
         """
@@ -129,7 +129,7 @@ def apply(
     parts: Any, inserts: Any, deletes: Any, updates: Any, delete_points: Any, nonnegative: bool,
     then: Any,
 ) -> Applied:  # fmt: skip
-    """Do what `PartitionedGraph.apply` promises."""
+    """Implement `PartitionedGraph.apply`."""
     if parts.undoable:
         raise RuntimeError("`then` of `apply` may not change points and edges of the graph")
     if delete_points is not None and np.size(delete_points):

@@ -99,7 +99,7 @@ def launch_on_parts(
 
 
 class Derived(NamedTuple):
-    """What is derived from a unit: the exchanges, and the units of the parts and of receivers."""
+    """The result of the derivation: the exchanges, and the units of the parts and of receivers."""
 
     partitioning: Partitioning
     local: Compiled
@@ -108,7 +108,7 @@ class Derived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartStep:
-    """What one part executes in a step.
+    """The launches of one part for a step.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class PartStep:
     launch : Launch
         Of the kernel over the part's own items.
     receiving : tuple of Launch
-        For each kind of messages, what runs over those that the part has received.
+        For each kind of message, that over the messages that the part has received.
     sizes : tuple of int
         Further arguments of the launches: sizes of the graph and of the part.
     """
@@ -133,7 +133,7 @@ class PartStep:
 
 
 class Report(NamedTuple):
-    """What a part sends to all others after its launch.
+    """The values that a part sends to all others after its launch.
 
     Attributes
     ----------
@@ -260,7 +260,7 @@ class PartitionedLaunch(LaunchOnParts):
             self._agree(before, reports)
 
     def _to_send(self) -> dict[int, list[Any]]:
-        """What each part sends to each part: what is combined at mirrors, then the messages."""
+        """For each part, its mirrors that are combined, then its messages, by receiving part."""
         graph, found = self.graph, self.partitioning
         sent = {}
         for p in self.parts:
@@ -385,7 +385,7 @@ class PartitionedLaunch(LaunchOnParts):
         return [np.array(p.launch.device.to_host(x.array)) for x in columns]
 
     def _agree(self, before: list[Any], reports: Sequence[Report]) -> None:
-        """Give all parts one value of what every part has whole."""
+        """Combine the copies of replicated columns to one value in all parts."""
         found = self.partitioning
         agreed = []
         for i, (t, x) in enumerate(zip(found.totals, before, strict=True)):
@@ -423,7 +423,7 @@ def _agreed(op: str, before: Any, after: list[Any]) -> Any:
 
 
 def _derived(k: int, graph: PartitionedGraph, call: Call) -> tuple[Derived, Slots]:
-    """What part k launches, and its objects."""
+    """The step as derived for part k, and its objects."""
     together, balance, checked, until_empty = call.options
     items = store_of(call.items)
     bounded = items is not call.items and isinstance(call.items, PartitionedRange)

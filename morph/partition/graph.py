@@ -42,10 +42,10 @@ class Recorder(Protocol):
     """Records the course of a program, see `io.graph.checkpoint`."""
 
     def value(self, read: Callable[[], Any]) -> Any:
-        """Give what the host reads."""
+        """Return the result of ``read``, or the recorded value."""
 
     def step(self, kernel: str, run: Callable[[], None]) -> None:
-        """Run a kernel."""
+        """Run a kernel, or skip it if a checkpoint has its effect."""
 
 
 class Statistics(NamedTuple):
@@ -103,7 +103,7 @@ class PartitionedGraph:
     recorder : Recorder or None
         Of a `checkpoint`.
     behind : callable or None
-        Enqueues what GPUs do behind the launch of a program on all parts, while it runs.
+        Enqueues work on the GPUs behind the next launch of a program on all parts.
     """
 
     kind: ClassVar[str] = "graph"
@@ -140,7 +140,7 @@ class PartitionedGraph:
             self.local(k).fixed = FIXED
 
     def local(self, k: int) -> Graph:
-        """Give the graph of part k."""
+        """Return the graph of part k."""
         part = self.parts[k]
         if part is None:
             raise ValueError(f"part {k} lies in another process")
@@ -157,7 +157,7 @@ class PartitionedGraph:
         return self.points._stale
 
     def gather(self, value: Callable[[int], Any]) -> list[Any]:
-        """Give a value of each part, to all processes."""
+        """Return a value of each part to all processes."""
         return self.transport.gather({k: value(k) for k in self.here})
 
     def each_part(self, run: Callable[[int], Any]) -> None:
@@ -277,7 +277,7 @@ class PartitionedGraph:
         return apply(self, inserts, deletes, updates, delete_points, nonnegative, then)
 
     def to(self, device: str | Device) -> Graph:
-        """Give the whole graph on one device: points and edges with all columns, other tables.
+        """Return the whole graph on one device: points and edges with all columns, other tables.
 
         Edges have new ids if some were deleted.
 
@@ -329,7 +329,7 @@ class PartitionedGraph:
         return "not every part has a GPU of its own" if gpus and len(gpus) < len(devices) else ""
 
     def statistics(self) -> list[Statistics]:
-        """Give the sizes of each part."""
+        """Return the sizes of each part."""
         self.transport.begin("statistics")
         total = max(POINT_COST * len(self.points) + len(self.edges), 1)
         return self.gather(lambda k: self._sizes(k, total))

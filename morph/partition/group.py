@@ -38,7 +38,7 @@ class DeviceGroup(Local):
         each_part(self.devices, self, run)
 
     def all_reduce(self, arrays: list[Array], op: str) -> None:
-        """Give all parts the combination of their arrays; part k combines the k-th share of rows.
+        """Combine the arrays of all parts, for all parts; part k combines the k-th share of rows.
 
         Parameters
         ----------

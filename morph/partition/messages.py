@@ -15,8 +15,8 @@ from morph.language.intrinsics import to_dtype
 from morph.language.types import Column
 from morph.runtime.device import Array
 
-OWN = (-(2**31), 0)  # the range of own rows, which come before the mirrors
-FEW = 16  # parts: on the host the messages to each are then found by comparing, else by sorting
+OWN = (-(2**31), 0)  # range of own rows: `mirror` below is negative for them
+FEW = 16  # parts up to which messages on the host are selected for each; else they are sorted
 
 
 def message_box(table: Table, slot: str, columns: Sequence[Column]) -> Collection:
@@ -62,9 +62,10 @@ def sent_messages(
         if positions is not None and positions.size:
             at = positions[xp.maximum(mirror, 0)].astype(items.dtype)
             mirror = xp.where(mirror < 0, mirror, at) if own else at
-        if parts == 2 and not own:  # all are for the other part
+        if parts == 2 and not own:  # all messages are for the other part
+            # copies, as the box will be overwritten by the messages of the other part
             columns = [mirror, *(a.copy() for a in columns[1:])]
-            none = [a[:0] for a in columns]  # copies, as the box receives the other part's
+            none = [a[:0] for a in columns]
             return [none, columns] if k == 0 else [columns, none]
         if device.on_host and parts <= FEW:
             cuts = share.mirrors_of.tolist()
@@ -88,7 +89,7 @@ def sent_messages(
 
 
 def _between(columns: Sequence[Array], mirror: Array, first: int, end: int) -> list[Array]:
-    """Pick the messages to mirrors of a range, or to own rows."""
+    """Select the messages whose ``mirror`` is in a range; that of own rows is `OWN`."""
     if first == end:
         return [a[:0] for a in columns]
     at = np.flatnonzero((mirror >= first) & (mirror < end))

@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
 
 class LaunchOnParts:
-    """What a kernel or program keeps for arguments in parts, beside its launches on one device.
+    """A launch for arguments in parts, cached by its function beside launches on one device.
 
     Attributes
     ----------

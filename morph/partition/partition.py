@@ -158,7 +158,7 @@ def divided(
 
 
 def _edges_by_part(g: Graph, place: Placement, src: Array) -> list[Any]:
-    """Give the ids of the edges that each part owns."""
+    """Return the ids of the edges that each part owns."""
     if place.contiguous and g.out_identity and not g.gapped:
         offsets = g.device.to_host(g.adjacency()[0])
         return [slice(int(offsets[p.start]), int(offsets[p.stop])) for p in place.ids]
@@ -177,7 +177,7 @@ def _copy_references(g: Graph, parts: PartitionedGraph) -> None:
 
 
 def _replicate(parts: PartitionedGraph, name: str, table: Any) -> None:
-    """Give every part a copy of a table."""
+    """Copy a table to every part."""
     made = parts.add_table(name)
     for k in parts.here:
         copy = made.local(k)
@@ -186,7 +186,7 @@ def _replicate(parts: PartitionedGraph, name: str, table: Any) -> None:
 
 
 def devices_of(ranks: Ranks | None, devices: Any) -> list[Device]:
-    """Give the device of each part; of ranks, one may stand for all."""
+    """Return the device of each part; of ranks, one may stand for all."""
     if ranks is not None and isinstance(devices, str | Device):
         devices = [devices] * ranks.size
     where = _checked_devices(devices)
@@ -222,7 +222,7 @@ def _check_graph(g: Graph) -> None:
 def fractions_of(
     shares: Sequence[float] | str | None, where: list[Device], transport: Transport
 ) -> HostArray:
-    """Give each part's share of the whole, shape (parts,); measure it if that is asked for."""
+    """Return each part's share of the whole, shape (parts,); measure it if requested."""
     if isinstance(shares, str):
         if shares != MEASURED:
             raise ValueError(f"shares are {MEASURED!r} or numbers, not {shown(shares)}")
@@ -233,7 +233,7 @@ def fractions_of(
 
 
 def checked_shares(shares: Sequence[float] | None, parts: int) -> HostArray:
-    """Give each part's share of the whole, shape (parts,)."""
+    """Return each part's share of the whole, shape (parts,)."""
     a = np.asarray([1.0] * parts if shares is None else shares, np.float64)
     if a.shape != (parts,) or not bool((a >= 0).all() and 0 < a.sum() < np.inf):
         raise ValueError(f"shares are {parts} numbers, none below 0, not {shown(shares)}")
@@ -272,7 +272,7 @@ def bounds_by_degree(where: Device, degree: Array, fractions: HostArray) -> list
 
 
 def _hilbert(g: Graph) -> Array:
-    """Give each point's position along a Hilbert curve through columns ``x`` and ``y``."""
+    """Return each point's position along a Hilbert curve through columns ``x`` and ``y``."""
     columns, xp = g.points.columns, g.device.xp
     if not {"x", "y"} <= columns.keys():
         raise ValueError("by='hilbert' needs columns x and y of points")

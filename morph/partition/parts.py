@@ -73,14 +73,14 @@ class Share:
         return slice(self.owned) if self.own_at is None else self.own_at
 
     def mirrors_from(self, j: int) -> slice | HostArray:
-        """Give the local ids of the copies of part j's rows."""
+        """Return the local ids of the copies of part j's rows."""
         first, last = self.mirrors_of[j : j + 2].tolist()
         if self.mirrors_at is None:
             return slice(first + self.owned, last + self.owned)
         return self.mirrors_at[first:last]
 
     def owners(self, rows: HostArray, k: int) -> HostArray:
-        """Give the parts that own rows of part k, by local ids."""
+        """Return the parts that own rows of part k, by local ids."""
         position = rows - self.owned
         if self.mirrors_at is not None:
             position = np.where(position < 0, position, self.positions[np.maximum(position, 0)])
@@ -104,7 +104,7 @@ class Share:
         return order, a[order]
 
     def own_rows(self, ids: HostArray) -> HostArray:
-        """Give the local ids of the own rows among global ids; -1 for others."""
+        """Return the local ids of the own rows among global ids; -1 for others."""
         if isinstance(self.ids, slice):
             rows = ids - self.ids.start
             return np.where((rows >= 0) & (rows < self.owned), rows, -1)
@@ -129,7 +129,7 @@ class Share:
         return self.owned + at if at < ids.size and ids[at] == id else -1
 
     def rows(self, ids: HostArray) -> HostArray:
-        """Give the local ids of rows, own or mirrors, by global ids; -1 for others."""
+        """Return the local ids of rows, own or mirrors, by global ids; -1 for others."""
         own, (order, ascending) = self.own_rows(ids), self._sorted_mirrors
         at = _picked(order, positions(ascending, ids))
         found = at + self.owned if self.mirrors_at is None else _picked(self.mirrors_at, at)
@@ -147,7 +147,7 @@ class Share:
         return found
 
     def global_ids(self, rows: HostArray) -> HostArray:
-        """Give the global ids of rows by local ids; -1 stays."""
+        """Return the global ids of rows by local ids; -1 stays."""
         if self.mirrors_at is not None:
             return np.where(rows < 0, -1, self._ids_by_row[rows])
         if isinstance(self.ids, slice):
@@ -159,7 +159,7 @@ class Share:
         return np.where(rows < 0, -1, np.where(rows < self.owned, own, other))
 
     def of_global(self, values: HostArray) -> tuple[slice | HostArray, HostArray]:
-        """Give the part's rows, mirrors too, and their values in an array by global ids."""
+        """Return the part's rows, mirrors too, and their values in an array by global ids."""
         own = values[self.ids]
         found = np.concatenate([own, values[self.mirror_ids]]) if self.mirrors else own
         if self.mirrors_at is None:
@@ -169,14 +169,14 @@ class Share:
 
 
 def _picked(values: HostArray | None, at: HostArray) -> HostArray:
-    """Give the values at positions, or the positions; -1 stays."""
+    """Return the values at positions, or the positions; -1 stays."""
     if values is None or not values.size:
         return at
     return np.where(at < 0, -1, values[at])
 
 
 def positions(ascending: HostArray, ids: HostArray) -> HostArray:
-    """Give the position of each id in an ascending array; -1 where it is missing."""
+    """Return the position of each id in an ascending array; -1 where it is missing."""
     if not ascending.size:
         return np.full(ids.shape, -1)
     same = ids.astype(ascending.dtype, copy=False)  # of two types NumPy would convert the larger
@@ -204,7 +204,7 @@ class ChangedEdges:
 
     @classmethod
     def of(cls, part: Part) -> ChangedEdges:
-        """Give the ids of edges in order."""
+        """Return the ids of edges in order."""
         rows = len(part.graph.edges)
         ids = part.share("edges").global_ids(np.arange(rows))
         own = np.arange(rows) < part.share("edges").owned
@@ -223,7 +223,7 @@ class ChangedEdges:
         return Share(self.ids[own], int(own.size), self.ids[copies], bounds, own, copies)
 
     def cover(self, rows: int) -> None:
-        """Have elements for so many rows."""
+        """Extend the arrays to at least this number of rows."""
         more = rows - self.ids.size
         if more > 0:
             more += self.ids.size // 4
@@ -251,7 +251,7 @@ class Part:
     changed: ChangedEdges | None = None
 
     def share(self, name: str) -> Share:
-        """Give the rows of the points or edges."""
+        """Return the rows of the points or edges."""
         if name not in self.shares:
             assert self.changed is not None
             self.shares[name] = self.changed.share(self)
@@ -436,7 +436,7 @@ class Maker:
         return Share(_on_host(at, own.ids), owned, at.to_host(copies.ids), bounds), copies
 
     def _offsets(self, own: Arcs, points: Share, copies: Arcs | None, row: Array) -> Array | None:
-        """Give the out-index of a part's edges, if they lie in its order."""
+        """Return the out-index of a part's edges, if they lie in its order."""
         if own.degree is None:
             return None
         xp, owned = self.at.xp, points.owned
@@ -471,7 +471,7 @@ def _renumbered(at: Device, row: Array, ids: Array) -> Array:
 
 
 def _joined(where: Device, at: Device, row: Array, ends: list[Array]) -> Array:
-    """Give the local ids of several arrays of global ids, one after the other, on a device."""
+    """Return the local ids of several arrays of global ids, one after the other, on a device."""
     made = empty(where, sum(int(a.size) for a in ends), np.int32)
     first = 0
     for ids in ends:

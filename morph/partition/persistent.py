@@ -295,7 +295,7 @@ class PersistentProgram(LaunchOnParts):
     def _execute(self, behind: Callable[[], None] | None) -> list[memoryview]:
         """Launch once on all parts; return the status of each.
 
-        ``behind`` enqueues what GPUs do after the launch, while it runs.
+        ``behind`` enqueues work on GPUs behind the launch, without waiting for it.
         """
         first, *others = self.launches
         if first.on_host:  # signals are handled in the thread that called

@@ -1,4 +1,4 @@
-"""How parts execute a program: in one launch of each part, or by steps, launch by launch."""
+"""Execution of a program on parts: in one launch of each part, or launch by launch."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
 def _derived_program(
     k: int, graph: PartitionedGraph, call: Call
 ) -> tuple[PartitionedProgram, Compiled, Slots]:
-    """What part k executes of a program, and its objects."""
+    """The program as derived for part k, its unit, and its objects."""
     compiled, slots = lookup.accepted(
         Request(call.what, None, of_part(call.args, k), None, graph.local(k).device)
     )

@@ -76,7 +76,7 @@ class Ends(NamedTuple):
 
 
 def places(devices: Any, comm: Any) -> tuple[list[Device], Transport]:
-    """Give the device of each part, and how the parts exchange arrays.
+    """Return the device of each part, and how the parts exchange arrays.
 
     Parameters
     ----------
@@ -267,14 +267,14 @@ def _are_same(a: Ends, b: Ends) -> bool:
 
 
 def _reverse(edges: Ends) -> Ends:
-    """Give the reverse of each edge but loops."""
+    """Return the reverse of each edge but loops."""
     kept = np.flatnonzero(edges.src != edges.dst)
     turned = edges._replace(src=edges.dst, dst=edges.src)
     return turned.map(lambda a: a[kept])
 
 
 def _between(edges: Ends, start: int, stop: int) -> list[HostArray]:
-    """Give the edges from a range of points."""
+    """Return the edges from a range of points."""
     chosen = np.flatnonzero((edges.src >= start) & (edges.src < stop))
     return [a[chosen] for a in edges if a is not None]
 

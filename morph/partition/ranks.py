@@ -119,7 +119,7 @@ class Ranks:
         ]
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
-        """Give all ranks a value of each part, in the order of the parts."""
+        """Return to all ranks a value of each part, in the order of the parts."""
         return self._operations.gather(values[self.rank])
 
 
@@ -199,7 +199,7 @@ class Operations:
             self.waiting = None
 
     def gather(self, value: Any) -> list[Any]:
-        """Give all ranks the value of each.
+        """Return to all ranks the value of each rank.
 
         Raises
         ------

@@ -25,7 +25,7 @@ class ReplicatedTable(Columns):
         return len(self._tables()[0])
 
     def _local_row(self, k: int, id: int) -> int:
-        """Give the local id of a row, which is its id."""
+        """Return the local id of a row, which is its id."""
         return id
 
     def _has_row(self, id: int) -> bool:
@@ -33,7 +33,7 @@ class ReplicatedTable(Columns):
         return True
 
     def _own_range(self, k: int, start: int, stop: int) -> tuple[int, int]:
-        """Give the range itself."""
+        """Return the range itself."""
         return start, stop
 
     @observed
@@ -52,7 +52,7 @@ class ReplicatedTable(Columns):
             getattr(table, name)[key] = value
 
     def make_equal(self) -> None:
-        """Give the copies of this process the values of its first, after a launch has failed."""
+        """Set all copies of this process to the values of its first, after a failed launch."""
         first, *others = self._tables()
         for name, column in first.columns.items():
             values = first.device.to_host(column.array[: len(first)])
@@ -61,7 +61,7 @@ class ReplicatedTable(Columns):
                     table.columns[name].array[: len(table)] = table.device.asarray(values)
 
     def new(self, *values: Any, **named: Any) -> PartitionedRow:
-        """Give a new row, see `Table.new`."""
+        """Return a new row, see `Table.new`."""
         self._begin("add a row to")
         return PartitionedRow(self, self._on_all(lambda t: t.new(*values, **named)).id)
 
@@ -93,7 +93,7 @@ class ReplicatedScalars(PartitionedRow):
         object.__setattr__(self, "_copies", copies)
 
     def local(self, k: int) -> Any:
-        """Give the numbers of part k."""
+        """Return the numbers of part k."""
         return self._copies[k]
 
     def __repr__(self) -> str:

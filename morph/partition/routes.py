@@ -95,7 +95,7 @@ class Routes:
         return [array.take(rows, 0) if rows.size else array[:0] for rows in self._picked[j]]
 
     def mirrors(self, k: int) -> list[slice | Array]:
-        """Give for each part the rows of part k that are copies of its rows, on part k's device."""
+        """Return, by part, the rows of part k that mirror its rows; arrays on part k's device."""
         if k not in self._mirrors:
             share, device = self.table._share(k), self.table.local(k).device
             found = map(share.mirrors_from, range(share.mirrors_of.size - 1))
@@ -103,7 +103,7 @@ class Routes:
         return self._mirrors[k]
 
     def positions(self, k: int) -> Array | None:
-        """Give the position of each mirror of part k by owner; None if they lie in this order."""
+        """Return the position of each mirror of part k by owner; None if they lie in this order."""
         if k not in self._positions:
             share, device = self.table._share(k), self.table.local(k).device
             in_order = share.mirrors_at is None
@@ -111,7 +111,7 @@ class Routes:
         return self._positions[k]
 
     def bounds(self, k: int) -> Array:
-        """Give on part k's device where the mirrors of each owner begin, and the end: int32."""
+        """Return the begin of each owner's mirrors in part k, and the end; int32, on its device."""
         if k not in self._bounds:
             share, device = self.table._share(k), self.table.local(k).device
             self._bounds[k] = device.asarray(share.mirrors_of.astype(np.int32))
@@ -151,7 +151,7 @@ class Routes:
         self.table._stale.discard(name)
 
     def _rows_at(self, k: int, rows: slice | Array, at: Array) -> slice | Array:
-        """Give some of the mirrors of a part in part k; all if there are no positions."""
+        """Return some of the mirrors of a part in part k; all if there are no positions."""
         if not at.size:
             return rows
         device = self.table.local(k).device

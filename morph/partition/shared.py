@@ -1,4 +1,4 @@
-"""What the launches on one partitioned graph share: boxes of messages, memory, routes."""
+"""State shared by all launches on a partitioned graph: message boxes, memory, routes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from morph.partition.replicated import ReplicatedFlag, ReplicatedTable
 
 
 class Shared:
-    """What the launches on one partitioned graph share.
+    """State shared by all launches on a partitioned graph.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Shared:
 
 
 def words_of_marks(rows: int) -> int:
-    """How many words have the marks of so many rows."""
+    """The number of words with the marks of this many rows."""
     return -(-rows // (8 * MARKED_ROWS))
 
 
@@ -137,6 +137,6 @@ _known: WeakMap[PartitionedGraph, Shared] = WeakMap()
 
 
 def shared_by(graph: PartitionedGraph) -> Shared:
-    """What the launches on a graph share."""
+    """Return the state shared by the launches on a graph."""
     found = _known.get(graph)
     return _known.setdefault(graph, Shared(graph.devices)) if found is None else found

@@ -1,4 +1,4 @@
-"""How fast devices are: the time of a kernel that reads a value at the other end of each edge."""
+"""The speed of devices: the time of a kernel that reads a value at the other end of each edge."""
 
 from __future__ import annotations
 

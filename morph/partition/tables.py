@@ -36,7 +36,7 @@ from morph.runtime.device import Array, Device
 
 
 class Columns(OnParts):
-    """What partitioned and replicated tables have in common: columns as attributes.
+    """Base class of partitioned and replicated tables: columns as attributes.
 
     Attributes
     ----------
@@ -381,7 +381,7 @@ class PartitionedTable(Columns):
         ]
 
     def early_results(self, where: Device, *names: str) -> EarlyResults:
-        """Copy columns as `results`, on GPUs behind a program while it runs."""
+        """Copy columns as `results` does; on GPUs behind a program, enqueued while it runs."""
         return EarlyResults(self, where, names)
 
     def _stays_on_parts(self, column: Column) -> bool:
@@ -559,7 +559,7 @@ class PartitionedTable(Columns):
 class EarlyResults:
     """Copies of columns that GPUs make as soon as a program has ended, see `Columns.results`.
 
-    Within the ``with`` block runs the last program that changes the columns.
+    The ``with`` block runs the last program that changes the columns.
     """
 
     def __init__(self, table: PartitionedTable, where: Device, names: tuple[str, ...]) -> None:
@@ -576,14 +576,14 @@ class EarlyResults:
             self._made = None
 
     def _copy(self) -> None:
-        """Enqueue the copies; if the launch is repeated, they are made again."""
+        """Enqueue the copies; called again if the launch is repeated."""
         self._made, table = None, self._table
         if all(table._stays_on_parts(table.columns[name]) for name in self._names):
             with suppress(MemoryError):  # `arrays` tries again when the program has ended
                 self._made = table.results(self._where, *self._names)
 
     def arrays(self) -> list[Any]:
-        """Give the copies; makes those that no program has made."""
+        """Return the copies; make them now if none were enqueued."""
         if self._made is None:
             self._made = self._table.results(self._where, *self._names)
         return self._made

@@ -35,7 +35,7 @@ class TemporaryColumnsOfParts:
         return all(found)
 
     def part(self, k: int) -> TemporaryColumns:
-        """Give the columns of part k."""
+        """Return the columns of part k."""
         first: int = self.table.graph.here[0]
         return self.parts[k - first]
 

@@ -1,4 +1,4 @@
-"""How parts exchange arrays: here those of one process, in `ranks` those of MPI ranks.
+"""Exchange of arrays between parts: the interface, and parts of one process; `ranks`: by MPI.
 
 All processes make the same calls in the same order.  `Transport.begin` states which operation a
 process executes next, so that a process that executes another one is found.
@@ -77,7 +77,7 @@ class Transport(Protocol):
         """
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
-        """Give all processes a value of each part, in the order of the parts."""
+        """Return to all processes a value of each part, in the order of the parts."""
 
 
 class Local:
@@ -120,7 +120,7 @@ class Local:
             device.synchronize()
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
-        """Give a value of each part, in the order of the parts."""
+        """Return a value of each part, in the order of the parts."""
         return [values[k] for k in self.here]
 
 

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def observed(read: F) -> F:
-    """Have a `checkpoint` record what a method reads for the host."""
+    """Wrap a method such that a `checkpoint` records the value that it reads for the host."""
 
     @wraps(read)
     def run(self: Any, *args: Any) -> Any:
@@ -31,14 +31,14 @@ def observed(read: F) -> F:
 
 
 class OnParts:
-    """An object that has something on each part of a graph: other objects may lie there, too."""
+    """An object that consists of one object on each part of a graph."""
 
     __slots__ = ()
     graph: Any
-    _copies: Any  # what each part has, None if it lies in another process
+    _copies: Any  # the objects by part, None for a part in another process
 
     def local(self, k: int) -> Any:
-        """Give what part k has."""
+        """Return the object of part k."""
         found = self._copies[k]
         if found is None:
             raise ValueError(f"part {k} lies in another process")
@@ -86,13 +86,13 @@ class PartitionedRow(Row):
         return not self.table._has_row(self.id)
 
     def local(self, k: int) -> Row | None:
-        """Give the row of part k, or None if this part has no copy of it."""
+        """Return the row of part k, or None if this part has no copy of it."""
         row = self.table._local_row(k, self.id)
         return None if row < 0 else Row(self.table.local(k), row)
 
 
 def _around(name: str) -> str:
-    """What to do instead of reading the edges or neighbours of a row in parts."""
+    """The hint of the error for reading edges or neighbours of a row in parts."""
     around = name.endswith(("nbrs", "edges", "degree", "nbr1", "nbr2"))
     return "; its edges: parts.to(device), or a kernel" if around else ""
 
@@ -106,7 +106,7 @@ class PartitionedRange(RowRange):
         return (self.store[i] for i in range(self.start, self.stop))
 
     def local(self, k: int) -> Any:
-        """Give the slice of the part's own rows that belong to this one."""
+        """Return the slice of the part's own rows that belong to this one."""
         first, last = self.store._own_range(k, self.start, self.stop)
         return self.store.local(k)[first:last]
 
@@ -123,7 +123,7 @@ class PartitionedColumn(NDArrayOperatorsMixin):
         self.table, self.name = table, name
 
     def local(self, k: int) -> ColumnView:
-        """Give the column of part k, mirrors included."""
+        """Return the column of part k, mirrors included."""
         found: ColumnView = getattr(self.table.local(k), self.name)
         return found
 
@@ -194,7 +194,7 @@ def refuse_name(table: str, column: str) -> str:
 
 
 def spec_of_part(spec: Any, k: int) -> Any:
-    """Give a column's type for part k: references to partitioned tables are to the part's."""
+    """Return a column's type for part k: references to partitioned tables are to the part's."""
     if isinstance(spec, Ref) and isinstance(spec.table, OnParts):
         return Ref(spec.table.local(k), spec.size)
     return spec

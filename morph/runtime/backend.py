@@ -94,9 +94,16 @@ class Report(Protocol):
         """
 
     def poll(self, launch: int, interruptible: bool = True) -> memoryview:
-        """Wait for a launch that writes its number, too, and return the values.
+        """Wait for a launch that has written the values and, last, its number; return the values.
 
-        As `wait` if it has ``written`` them, but sooner: the host polls the number.
+        The host polls the number at first, which detects the end sooner than `wait` does.
+
+        Parameters
+        ----------
+        launch : int
+            The number of the launch.
+        interruptible : bool
+            As in `wait`.
         """
 
     def ended(self) -> bool:

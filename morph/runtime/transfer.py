@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-LARGE = 1 << 25  # bytes; a smaller array is copied in one piece, to memory that was in use before
-CHUNK = 1 << 23
-SENT, FETCHED = 8, 16  # chunks under way; new memory of the host has to be mapped, too
+LARGE = 1 << 25  # bytes; for smaller arrays the allocator reuses pages, and one copy is faster
+CHUNK = 1 << 23  # bytes
+# chunks in flight; more to the host, where threads also map the pages of the new array
+SENT, FETCHED = 8, 16
 TO_DEVICE = 1  # cudaMemcpyHostToDevice
 
 
@@ -61,7 +62,7 @@ def suits(x: np.ndarray[Any, Any]) -> bool:
 
 
 def send(x: np.ndarray[Any, Any]) -> Any:
-    """Copy an array of the host, C-contiguous, to the current GPU.
+    """Copy a C-contiguous array in host memory to the current GPU.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def send(x: np.ndarray[Any, Any]) -> Any:
 
     def fill_slot(event: Any, slot: Any, begin: int) -> None:
         if event is not None:
-            event.synchronize()  # the chunk before has left the slot
+            event.synchronize()  # until the previous chunk has been copied from the slot
         slot[:] = source[begin : begin + slot.size]
 
     with _slots(source.size, SENT) as (cupy, slots, pool):
@@ -99,13 +100,13 @@ def send(x: np.ndarray[Any, Any]) -> Any:
             event = cupy.cuda.Event(disable_timing=True)
             event.record()
             start(k + SENT, event)
-        stream.synchronize()  # before the pinned memory is used for anything else
+        stream.synchronize()  # before the pinned memory is freed for reuse
     return out
 
 
 @contextmanager
 def _slots(size: int, most: int) -> Iterator[tuple[Any, list[Any], ThreadPoolExecutor]]:
-    """Give CuPy, pinned memory for up to ``most`` chunks of ``size`` bytes, and threads to copy."""
+    """Yield CuPy, pinned chunks for ``size`` bytes, at most ``most``, and threads for copies."""
     import cupy  # noqa: PLC0415
 
     pinned = (cupy.cuda.alloc_pinned_memory(CHUNK) for _ in range(min(most, -(-size // CHUNK))))

@@ -20,7 +20,7 @@ FEW = 1 << 12  # values that are checked on the host: synchronising with a GPU t
 
 
 def parallel_edges(g: Graph, ids: Array) -> int:
-    """How many of the edges ``ids`` have a parallel one that is not among them, or is before."""
+    """The number of edges ``ids`` parallel to an edge outside of them, or to an earlier one."""
     xp, columns = g.device.xp, g.edges.columns
     with g.device.active():
         src, dst = columns["src"].array[ids], columns["dst"].array[ids]
@@ -62,7 +62,7 @@ class Named:
 
     @property
     def count(self) -> int:
-        """How many edges are named."""
+        """The number of named edges."""
         a = self.src if self.ids is None else self.ids
         return 0 if a is None else int(a.size)
 

@@ -31,7 +31,7 @@ SHARE = 4  # of batches that change more than this part of the edges, no index i
 def apply(
     g: Graph, inserts: Any, deletes: Any, updates: Any, points: Any, nonnegative: bool, then: Then
 ) -> Applied:  # fmt: skip
-    """Do what `Graph.apply` promises."""
+    """Implement `Graph.apply`."""
     g.may_change()
     if then is None and points is None and (singles := g.single_changes()) is not None:
         change = singles.recognise(inserts, deletes, updates)
@@ -151,7 +151,7 @@ def carry_out(
 
 
 def _record(g: Graph, named: Resolved, ids: Array, given: int) -> Applied:
-    """What the batch is going to do."""
+    """The record of the changes, before they are made."""
     columns, deleted, changed = g.edges.columns, named.deleted, named.changed
     weight = columns["weight"].array if "weight" in columns else None
     old = None if weight is None else _of(weight, changed)
@@ -192,7 +192,7 @@ def follows(g: Graph, count: int) -> bool:
 
 
 def _follow(g: Graph, done: Applied, given: dict[str, Array], fresh: bool) -> None:
-    """Have the gapped rows follow what happened to the edges; ``fresh``: all ids are new."""
+    """Update the gapped rows after a change of the edges; ``fresh``: all ids are new."""
     index = g._adjacency
     if done.deleted.size:
         index.remove(done.deleted, done.deleted_src, done.deleted_dst)
@@ -317,7 +317,7 @@ def _new_reverses(
 def _reverses_back(
     g: Graph, reverses: Array | None, deleted: Array, ids: Array
 ) -> Callable[[], None]:
-    """What restores the reverses: edges ``deleted`` had some, and ``ids`` had none."""
+    """Return a function that restores the reverses; edges ``ids`` had none."""
     before = None if reverses is None else reverses[deleted]
 
     def restore() -> None:

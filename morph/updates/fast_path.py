@@ -154,8 +154,8 @@ def _weighted(
 # --- one batch -----------------------------------------------------------------------------------
 
 
-class Prepared(NamedTuple):
-    """A batch whose memory is reserved: what its launch is given."""
+class Reserved(NamedTuple):
+    """A batch whose memory is reserved: the arguments of its launch."""
 
     table: Table
     counts: Counts
@@ -206,7 +206,7 @@ def carry_out(
     return None
 
 
-def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None) -> Prepared:
+def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None) -> Reserved:
     """Reserve memory for a batch, and copy it to where its launch reads it."""
     edges, index = g.edges, g._adjacency
     deleted, updated, inserted = batch.counts
@@ -233,11 +233,11 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
         g.points._host_meta.item(COUNT), before[COUNT], again,
         min(before[HEAD], before[COMMITTED]), before[TAIL],
     )  # fmt: skip
-    return Prepared(table, counts, ids, back, flags, single, before)
+    return Reserved(table, counts, ids, back, flags, single, before)
 
 
 def flags_of(g: Graph) -> int:
-    """Give the flags of all batches of a graph, see `resolve`."""
+    """Return the flags that all batches of a graph have, see `resolve`."""
     flags = WRITES_EDGES | (not g.directed) * UNDIRECTED
     return flags | (g.edges.deletes * EDGES_DELETED) | (g.points.deletes * POINTS_DELETED)
 
@@ -251,9 +251,9 @@ def _longer_reverses(g: Graph) -> Array:
 
 
 def publish(
-    g: Graph, counts: tuple[int, int, int], run: Prepared, repeated: bool, moved: bool
+    g: Graph, counts: tuple[int, int, int], run: Reserved, repeated: bool, moved: bool
 ) -> Applied:
-    """Have the graph and `Applied` know what a launch has changed; rows may have ``moved``."""
+    """Update the graph's state after a launch, and return `Applied`; rows may have ``moved``."""
     edges, ids = g.edges, run.ids
     deleted, fresh, again = counts[0], run.counts.arcs, ids.reused
     out, spared, single, absent = g._adjacency.left_out() if repeated else (0, 0, 0, 0)
@@ -276,7 +276,7 @@ def publish(
 
 
 def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
-    """Give what a launch has changed, which ``kept`` reads when it is asked for."""
+    """Return the changes of a launch; ``kept`` makes their arrays on demand."""
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, int(kept.counts[2]), -1, g.changes
     done.points, done.absent, done.repeated = points, 0, 0
@@ -292,7 +292,7 @@ def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
 
 
 def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:
-    """Give new edges the fills of the columns that the launch does not write."""
+    """Fill the columns of new edges that the launch does not write."""
     for name, column in edges.columns.items():
         if name not in ("src", "dst", "weight"):
             at = done.inserted if ids.reused else slice(ids.edges, ids.edges + count)
@@ -322,7 +322,7 @@ def places(edges: Table, count: int) -> tuple[int, int]:
 
 
 def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
-    """Have the next batch give its edges these ids, which are deleted ones or behind all others.
+    """Make the next batch use these ids for its edges: ids of deleted edges, or unused ones.
 
     Collections and sets decide on which ids are reused, and they may have changed since.
     """
@@ -393,7 +393,7 @@ def _fill_in(table: Table, batch: FastBatch) -> None:
 def put_back(
     g: Graph, table: Table, before: Any, counts: tuple[int, int, int], back: Array | None
 ) -> None:
-    """Undo what has been done of a batch, if anything: the table of edges is as it was."""
+    """Undo the changes that a batch has made to the table of edges, if any."""
     edges, index, xp = g.edges, g._adjacency, g.device.xp
     edges._host_meta[:] = before
     edges._host_meta[CAPACITY] = edges.capacity
@@ -422,7 +422,21 @@ def put_back(
 
 
 class Kept:
-    """What `Applied` is made of when it is asked for: a batch's records, or a copy of them."""
+    """The source of the arrays of `Applied`: a batch's records, or a copy of them.
+
+    Attributes
+    ----------
+    counts : (int, int, int)
+        Deletes, updates, inserts.
+    holes : bool
+        Whether some changes were left out, so that their records are not valid.
+    first, fresh, again : int
+        The first new id of an edge, the number of inserted arcs, and how many of these reuse ids.
+    total : int
+        Number of records.
+    raw, new : array or None
+        Copies of the records and of the new weights.
+    """
 
     __slots__ = (
         "__weakref__", "again", "counts", "first", "fresh", "graph", "holes", "new", "raw", "stamp",
@@ -440,7 +454,7 @@ class Kept:
         self.new: Array = None
 
     def save(self) -> None:
-        """Copy the records, which are about to be written over."""
+        """Copy the records before the next batch overwrites them."""
         total, counts, table = self.total, self.counts, self.table
         with self.graph.device.active():
             if self.raw is None and (counts[0] or counts[1] or self.again):
@@ -538,7 +552,7 @@ def rows_of(applied: Applied) -> tuple[Table, int]:
 
 
 def _in_index(g: Graph, dead: Array, src: Array, dst: Array) -> Any:
-    """Pick edges that the index has, or had until points died: who deletes one may leave some."""
+    """Select the edges that the index has, or had until the points ``dead`` were deleted."""
     if g.complete:
         return slice(None)
     points, xp = g.points, g.device.xp

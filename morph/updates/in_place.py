@@ -161,7 +161,7 @@ def change_named(b, tables, index, counts, ids, left_out, rows, flags):
 
 @func
 def capacity_of(n):
-    """Give the capacity that a row of n entries gets when it moves."""
+    """Return the capacity that a row of n entries gets when it moves."""
     return i32(min(i64(n) + i64(n) // 4 + 4, 2147483647))
 
 

@@ -37,7 +37,7 @@ CLAIMED = -2  # in place of an edge's place in its row, while changes compete fo
 
 @func
 def least(row, entries, end, after):
-    """Give the least edge above ``after`` from a row to a point, -1 if there is none."""
+    """Return the least edge above ``after`` from a row to a point, -1 if there is none."""
     best = i32(-1)
     for k in range(row.begin, row.begin + row.size):
         if entries[k].end == end:
@@ -49,7 +49,7 @@ def least(row, entries, end, after):
 
 @func
 def between(u, v, after, index):
-    """Give the least edge above ``after`` from u to v, found in the shorter of two rows."""
+    """Return the least edge above ``after`` from u to v, found in the shorter of two rows."""
     found = i32(-1)
     if index.sides > 1 and index.rows2[v].size < index.rows[u].size:
         found = least(index.rows2[v], index.entries2, u, after)
@@ -75,7 +75,7 @@ def are_points(b, ids):
 
 @func
 def named_edge(b, after, by_ends, arcs, index, ids, flags):
-    """Give the edge that a delete or a new weight names, -1 if there is none, and if it is valid.
+    """Return the edge that a delete or a new weight names, -1 if there is none, and if it is valid.
 
     Ends name the least edge above ``after``.
     """
@@ -136,7 +136,7 @@ def write_reverse(b, t, f, outcome, arcs, named):
 
 @func
 def insert_id(at, tables, ids):
-    """Give the id of the insert of this number: first ids of deleted edges, then new ones."""
+    """Return the id of the insert of this number: first ids of deleted edges, then new ones."""
     e = i32(ids.edges + at - ids.reused)
     if at < ids.reused:
         e = tables.arcs[(ids.head + at) & tables.mask].ring
@@ -145,7 +145,7 @@ def insert_id(at, tables, ids):
 
 @func
 def resolve_insert(b, at, inserts, tables, ids, flags):
-    """Give the ids of an edge to insert and of its reverse, and whether it is valid."""
+    """Return the ids of an edge to insert and of its reverse, and whether it is valid."""
     u, v, f = i32(0), i32(0), i32(-1)
     valid = are_points(b, ids)
     if valid:
@@ -241,7 +241,7 @@ def bid(b, places, counts):
 
 @kernel
 def advance(b, tables, index, counts, ids, flags, rounds):
-    """Give a delete that did not get its edge the next one between its ends.
+    """Assign to a delete that did not get its edge the next edge between its ends.
 
     So the k-th mention of a pair gets the k-th edge after k - 1 rounds.
     """

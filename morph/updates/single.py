@@ -1,9 +1,9 @@
-"""Batches of one change: by launches that are prepared once.
+"""Batches of one change, by a launch that is prepared once.
 
-The launch takes a fraction of the call of such a batch, finding it the rest.  `SingleChanges` keeps
-what stays the same from one batch to the next: the launch, the addresses, the flags.  A batch with
-an argument that it does not recognise, or that the program refuses, takes the path of all batches
-(`fast_path`), which raises the errors.
+Such a batch takes less time in its launch than on the host before it.  `SingleChanges` keeps the
+launch, the addresses and the flags from one batch to the next.  A batch with an argument that it
+does not recognise, or that the program refuses, takes the fast path of all batches (`fast_path`),
+which raises the errors.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
 
-EXACT = {4: 1 << 24, 8: 1 << 53}  # the largest integers that all floats of so many bytes hold
-Change = tuple[int, int, int, bool, Any]
-"""Outcome; an id or two ends; whether these name the edge; a weight, 0 of a delete."""
+# by the bytes of a float: up to which magnitude it has all integers, and its largest value
+EXACT = {4: 1 << 24, 8: 1 << 53}
 LARGEST = {4: float(np.finfo(np.float32).max), 8: float(np.finfo(np.float64).max)}
+Change = tuple[int, int, int, bool, Any]
+"""Outcome; the edge's id and 0, or its ends; whether ends name an existing edge; weight or 0."""
 
 
 def state_of(g: Graph) -> tuple[int, ...]:
@@ -52,7 +53,7 @@ def state_of(g: Graph) -> tuple[int, ...]:
 
 
 def integer(x: Any) -> int | None:
-    """The integer that an argument is, or that it holds; None of anything else."""
+    """The integer that an argument is, or that its only element is; None if it is another value."""
     kind = type(x)
     if kind is np.ndarray:
         if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iu":
@@ -66,7 +67,7 @@ def integer(x: Any) -> int | None:
 
 
 def weight_in(x: Any, dtype: Any) -> Any:
-    """A weight as Python's number, None if it is not one that a column holds without a change."""
+    """A weight as a Python number; None if a column of the dtype cannot hold it exactly."""
     if type(x) is np.ndarray:
         if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iuf":
             return None
@@ -87,7 +88,7 @@ def weight_in(x: Any, dtype: Any) -> Any:
 
 
 def parse(inserts: Any, deletes: Any, updates: Any, weight: Column | None) -> Change | None:
-    """The only change of a batch; None if there are several, or none, or it is of another form."""
+    """The only change of a batch; None if there are several or none, or its form is unknown."""
     if (inserts is None) + (deletes is None) + (updates is None) != 2:
         return None
     if inserts is not None:
@@ -127,14 +128,17 @@ def _insert(given: tuple[Any, ...], column: Column | None) -> Change | None:
 
 
 class SingleChanges:
-    """What stays the same from one batch of one change to the next, until the graph changes else.
+    """The state of a graph's batches of one change, valid until the graph changes by other means.
 
     Attributes
     ----------
     program : Prepared
-        That of batches.
+        `updates.in_place.change`.
     table : Table
-        Of the changes, see `Applied.rows`; ``rows`` of it count.
+        Of the changes, see `Applied.rows`.
+    rows : int
+        Number of its rows that a change takes: 2 if the graph is undirected, else 1.
+    weight : Column or None
     """
 
     __slots__ = (
@@ -160,7 +164,7 @@ class SingleChanges:
 
     @classmethod
     def of(cls, g: Graph) -> SingleChanges | None:
-        """Bind the program of batches to a graph that has had batches; None if it cannot be."""
+        """Bind the program to a graph with gapped rows; None if its edges need the fast path."""
         index, edges = g._adjacency, g.edges
         weight = weight_of(edges)
         if not (g.gapped and index.has_out) or ("weight" in edges.columns and weight is None):
@@ -174,7 +178,7 @@ class SingleChanges:
         return None if program is None else cls(g, program, args, table)
 
     def current(self, g: Graph) -> bool:
-        """Whether all of it still holds."""
+        """Whether the bound launch and the kept state are still valid."""
         if self._epoch != latest.epoch:
             if self._state != state_of(g):
                 return False
@@ -182,11 +186,11 @@ class SingleChanges:
         return (self._back is None or g._pairs is self._back) and self.program.current()
 
     def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Change | None:
-        """The only change of a batch; None if there are several, or it is of another form."""
+        """See `parse`."""
         return parse(inserts, deletes, updates, self.weight)
 
     def bind(self, program: Program, *args: Any) -> Prepared | None:
-        """Bind a program to be launched behind that of a batch; None if it cannot be."""
+        """Bind a program that is launched behind that of a batch, see `Prepared.of`."""
         return Prepared.of(program, *args)
 
     def points(self, g: Graph) -> int:
@@ -207,23 +211,23 @@ class SingleChanges:
         then: Prepared | None = None,
         more: Numbers = (),
     ) -> tuple[Applied, Any] | None:
-        """Apply a change; None, with nothing changed, if the way of all batches has to.
+        """Apply a change; None, with nothing changed, if the fast path has to take it.
 
         The program ``then`` is launched with the numbers ``more`` behind that of the batch, without
-        waiting for the latter.  Returns what was applied, and the result of ``then``; `put_back`
-        undoes it until the next batch.
+        waiting for the latter.  Returns what was applied, and the result of ``then``.  `put_back`
+        undoes the change, until the next batch.
         """
         edges = g.edges
         if g.fixed or g.undoable:
             g.may_change()
         outcome, a, b, by_ends, weight = given
         counters: list[int] = (self._counters or edges._host_meta).tolist()
-        first, again, arcs = counters[COUNT], 0, 0
+        first, reused, arcs = counters[COUNT], 0, 0
         if outcome == INSERTED:
             arcs = self.rows
             if first + arcs > edges.capacity:
-                again = min(max(counters[COMMITTED] - counters[HEAD], 0), arcs)
-            if first + arcs - again > self._limit or a == b and arcs == 2:
+                reused = min(max(counters[COMMITTED] - counters[HEAD], 0), arcs)
+            if first + arcs - reused > self._limit or a == b and arcs == 2:
                 return None
         elif outcome == DELETED and not edges.deletes:
             return None
@@ -236,36 +240,36 @@ class SingleChanges:
             self.table.meta[COUNT] = self.rows
         counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
         head = min(counters[HEAD], counters[COMMITTED])
-        ids = self.points(g), first, again, head, counters[TAIL]
+        ids = self.points(g), first, reused, head, counters[TAIL]
         numbers = (*self._fixed, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
         try:
             result = self.program.run(numbers, then, more)
             if result and (then is None or result == NOT_APPLIED):
                 with g.device.active():
-                    return self._rest(g, result)
+                    return self._finish(g, result)
             index.refresh()
             if self._counters is None:
                 with g.device.active():
-                    return fast_path.publish(g, *self._run(), False, False), result
+                    return fast_path.publish(g, *self._latest(), False, False), result
             made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
-            kept = fast_path.Kept(g, self.table, made, False, first, again, arcs, self.rows)
+            kept = fast_path.Kept(g, self.table, made, False, first, reused, arcs, self.rows)
             return fast_path.applied(g, kept, self._none), result
         except BaseException:
             self.put_back(g)
             raise
 
-    def _run(self) -> tuple[tuple[int, int, int], fast_path.Prepared]:
-        """The latest batch, as those of any size have it."""
+    def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
+        """The latest batch as the fast path describes it: its counts, and the arguments."""
         before, outcome, flags, counts, ids = self._last
         made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
         run = Counts(1, *counts), EdgeIds(*ids), self._back, flags, None, before
-        return made, fast_path.Prepared(self.table, *run)
+        return made, fast_path.Reserved(self.table, *run)
 
-    def _rest(self, g: Graph, result: int) -> tuple[Applied, Any] | None:
-        """Go on with a batch whose row has to move, or that names no edge."""
+    def _finish(self, g: Graph, result: int) -> tuple[Applied, Any] | None:
+        """Finish a batch whose adjacency row has to grow, or whose edge does not exist."""
         index = g._adjacency
-        made, run = self._run()
+        made, run = self._latest()
         code, moves = index.result() if result == NOT_APPLIED else result, index.moves
         code = index.finish(code, self.table, run.counts, run.ids, self._back, run.flags)
         if code and code != -REPEATED:
@@ -275,12 +279,12 @@ class SingleChanges:
 
     def put_back(self, g: Graph) -> None:
         """Undo the latest batch, if it has changed anything."""
-        made, run = self._run()
+        made, run = self._latest()
         with g.device.active():
             fast_path.put_back(g, self.table, run.before, made, self._back)
 
 
 def single_changes(g: Graph) -> SingleChanges | None:
-    """Make what is kept for batches of one change; None if it cannot be."""
+    """Make and keep the state of a graph's batches of one change; None if it cannot be."""
     g._adjacency.singles = made = SingleChanges.of(g)
     return made if made is not None and made.current(g) else None

@@ -285,7 +285,7 @@ class Run:
                     self.decide(*self.queries.degrees(some, most_degrees), most_nodes)
 
     def decide_one(self, i: int, most_degrees: int) -> None:
-        """Find the best subgraph of a query, unless it has many candidates."""
+        """Search by `one`, unless sets may be too large for it; `decide` continues."""
         x = self.queries
         if x.max_size[i] > ROWS or not self.in_time:
             return

@@ -87,7 +87,7 @@ def nearest(graph: SimpleGraph, query: int, count: int) -> Ints:
 
 
 def component(graph: SimpleGraph, query: int, k: int, most: int) -> Ints | None:
-    """Give the query's component in the ``k``-core, None if it has more than ``most`` vertices."""
+    """Return the query's component of the ``k``-core; None if it exceeds ``most`` vertices."""
     front, seen = np.array([query]), np.zeros(len(graph.core), np.bool_)
     seen[query], count = True, 1
     while len(front) and count <= most:

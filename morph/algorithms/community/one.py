@@ -1,10 +1,10 @@
-"""The search for one query: all but the visits of nodes in one launch.
+"""The search for a single query: one launch, except for the nodes of the branch and bound.
 
 `decide` chooses degrees, finds the candidates of each (`candidates`), orders them, fills their rows
-of bits and searches greedily, until the best degree is known or there are nodes to visit.  A call
-with one query is then a launch and a copy to the host; by the steps of `tasks` it would be some
-forty of these, which take a GPU longer than most searches.  It is for sets of up to `ROWS`
-candidates; with larger ones it ends, and the query is searched as those of many are.
+of bits and searches greedily, until the best degree is known or nodes of the branch and bound
+(`search`) have to be visited.  A query that needs no nodes takes one launch and one copy to the
+host; the steps of `tasks` take some forty of these, which on a GPU cost more than most searches.
+If a set has more than `ROWS` candidates, `decide` ends, and `tasks` searches for the query.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -23,20 +23,21 @@ from morph.algorithms.community.search import begin_search, max_distance, search
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_or, i32, i64, u64
 
-ROWS = 256  # candidates of a degree
-DECIDED, VISIT, WIDE = 0, 1, 2  # how `decide` ends
-OUTCOME = 5  # numbers before the members: the state, and those of `write_outcome`
+ROWS = 256  # maximum number of candidates of a degree
+DECIDED, VISIT, WIDE = 0, 1, 2  # result of `decide`: finished, nodes to visit, too many candidates
+OUTCOME = 5  # numbers before the members: the result of `decide`, and those of `write_outcome`
 
 
 class OneQuery(NamedTuple):
     """The arguments of `decide`.
 
     ``queries`` has a row for each degree that is searched for at the same time, with the columns of
-    `CandidateTable` and of `SearchState`.  ``rows`` has `ROWS` rows for each: the ``key`` of a
-    candidate, in any order, and its ``vertex``, in the order of keys; others are those of
-    `SearchState`, as is ``adjacency``.  ``counters`` are scalars: the ``best`` degree and the
-    ``bound`` so far, ``kept``, the degree of the subgraph in ``outcome``, ``total``, the number of
-    nodes, ``wide``, whether a degree has too many candidates, ``size``, and those of `SearchState`.
+    `CandidateTable` and of `SearchState`.  ``rows`` has `ROWS` rows for each of these: ``key``, the
+    keys of its candidates in any order, ``vertex``, its candidates in the order of their keys, and
+    the columns of `SearchState`, as has ``adjacency``.  ``counters`` are scalars: ``best`` and
+    ``bound``, the best degree so far and an upper bound; ``kept``, the degree of the subgraph in
+    ``outcome``, and ``size``, its number of vertices; ``total``, the number of visited nodes;
+    ``wide``, whether a degree has too many candidates; and the scalars of `SearchState`.
     """
 
     queries: Any
@@ -57,7 +58,7 @@ class OneQuery(NamedTuple):
 
 @kernel
 def begin_degree(q, s, vertex, least, most, degree, count, words):
-    """Begin the search for one of ``count`` degrees, of which ``degree`` is the lowest."""
+    """Begin the search for one of ``count`` degrees from ``degree`` on."""
     k = degree + i32(q.id)
     q.vertex = vertex
     q.degree = k
@@ -80,7 +81,7 @@ def begin_degree(q, s, vertex, least, most, degree, count, words):
 
 @kernel
 def store_key(r, s):
-    """Store the key of a candidate in a row of its query, while there are any."""
+    """Store the key of a candidate in a row of its query, if one is unused."""
     q = s.queries[r.key >> QUERY_SHIFT]
     at = atomic_add(q.size, 1)
     if at < ROWS:
@@ -89,7 +90,7 @@ def store_key(r, s):
 
 @kernel
 def order(r, s):
-    """Give a candidate its place in the order of keys, and clear its row of bits."""
+    """Store a candidate at the rank of its key, and clear its row of bits."""
     query, vertex = i32(r.key >> QUERY_SHIFT), i32(r.key & VERTEX)
     q, place = s.queries[query], i32(0)
     if q.size <= ROWS:
@@ -124,7 +125,7 @@ def fill(r, s):
 
 @kernel
 def check_size(q, s):
-    """End the search for a degree with too few candidates, without the query, or with too many."""
+    """End the search for a degree whose candidates are too few, too many, or lack the query."""
     if q.size > ROWS:
         q.open = i32(0)
         q.solved = i32(1)  # as if undecided: the bound stays
@@ -137,7 +138,7 @@ def check_size(q, s):
 
 @kernel
 def note(q, counters):
-    """Take the results of the search for a degree."""
+    """Add the nodes of the search for a degree; update the best degree and the bound."""
     atomic_add(counters.total, q.nodes)
     atomic_max(counters.best, i64(q.found_degree))
     if q.solved == 0 and q.open == 0:
@@ -146,7 +147,7 @@ def note(q, counters):
 
 @kernel
 def keep_best(q, s):
-    """Keep the vertices of a subgraph of the best degree, if it is better than those so far."""
+    """Store the vertices of a subgraph of the best degree, if it exceeds the stored one's."""
     best = s.counters.best
     if q.found_degree == best and atomic_max(s.counters.kept, best) < best:
         count = i64(OUTCOME)
@@ -159,7 +160,7 @@ def keep_best(q, s):
 
 @kernel
 def write_outcome(counters, outcome):
-    """Write what the host reads."""
+    """Write the numbers that the host reads, except the first."""
     outcome[1] = counters.best
     outcome[2] = counters.bound
     outcome[3] = counters.total
@@ -168,7 +169,7 @@ def write_outcome(counters, outcome):
 
 @program
 def begin_degrees(s, vertex, least, most, degree, count, words):
-    """Find the candidates of degrees; return whether there is a slot for each."""
+    """Find the candidates of degrees; return whether the hash table had a slot for each."""
     s.counters.wide = 0
     s.active.clear()
     foreach(s.queries[:count], begin_degree, s, vertex, least, most, degree, count, words)
@@ -181,7 +182,7 @@ def begin_degrees(s, vertex, least, most, degree, count, words):
 
 @program
 def search_degrees(s, words):
-    """Search greedily; put the degrees that this does not decide in the queue."""
+    """Search greedily; add the root nodes of undecided degrees to the queue."""
     s.counters.open = 0
     foreach(s.remaining, order, s)
     foreach(s.remaining, fill, s)
@@ -193,7 +194,7 @@ def search_degrees(s, words):
 
 @program
 def note_degrees(s):
-    """Take the results of all degrees that were searched for."""
+    """Collect the results of all degrees that were searched for."""
     foreach(s.active, note, s.counters)
     foreach(s.active, keep_best, s)
     s.active.clear()
@@ -201,7 +202,7 @@ def note_degrees(s):
 
 @program
 def begin_query(s, best, bound):
-    """Forget the query before, which may have been interrupted."""
+    """Reset the state: the previous query may have been interrupted."""
     s.counters.best = best
     s.counters.bound = bound
     s.counters.kept = best
@@ -214,11 +215,11 @@ def begin_query(s, best, bound):
 
 @program
 def decide(s, vertex, least, most, best, bound, words, most_degrees):
-    """Search until the best degree is known, or nodes are to be visited, or sets are too large.
+    """Search until the best degree is known, nodes have to be visited, or sets are too large.
 
-    The search is for a degree above ``best``, up to ``bound``, or the continuation of a search, if
-    ``best`` is negative.  If there are up to ``most_degrees`` open degrees, all are searched for,
-    else one of them; with a negative number only the results of visited nodes are taken.
+    The search is for a degree above ``best``, up to ``bound``; a negative ``best`` continues the
+    previous search after its nodes were visited.  If at most ``most_degrees`` degrees are open, all
+    are searched for, else one; if ``most_degrees`` is negative, results are collected only.
     """
     state = DECIDED
     if best < 0:

@@ -125,7 +125,7 @@ def fits(q, rows, adjacency, row, inside):
 
 @func
 def change_rows(rows, first, bits, state, changed):
-    """Give the candidates of a word another state; bit i is that of row ``first + i``."""
+    """Set the state of the candidates of a word; bit i is that of row ``first + i``."""
     while bits != u64(0):
         row = first + i64(ctz(bits))
         bits = bits & (bits - u64(1))

@@ -260,9 +260,9 @@ class SetTables:
         self, words: int, max_depth: int, end: float, report: Callable[[int], object],
         capacity: int = 0, most_nodes: float = np.inf,
     ) -> None:  # fmt: skip
-        """Visit the nodes of the queue and those below, see `Search.run`.
+        """Visit the nodes of the queue and their descendants, see `Search.run`.
 
-        Sets have ``words`` words, or up to so many, if these are more than `STANDARD_WORDS`.
+        Sets have exactly ``words`` words, or at most, if that is more than `STANDARD_WORDS`.
         """
         queue, deferred, counters = self.queue, self.deferred, self.counters
         fixed_words = words if words <= STANDARD_WORDS else 0
@@ -299,7 +299,7 @@ class SetTables:
 
 
 class OneQueryTables(SetTables):
-    """The tables of the search for one query in one launch, see `one`."""
+    """The tables of the search for a single query, for up to ``degrees`` degrees; see `one`."""
 
     def __init__(self, tables: SearchTables, degrees: int) -> None:
         super().__init__(tables.device, STANDARD_WORDS)
@@ -317,7 +317,7 @@ class OneQueryTables(SetTables):
         self.outcome = Table("outcome", self.device, value=i64)
         self.outcome.extend(OUTCOME + ROWS)
         n = len(tables.graph.points)
-        self.words = min(STANDARD_WORDS, -(-n // WORD))  # that the sets need, of a small graph
+        self.words = min(STANDARD_WORDS, -(-n // WORD))  # sets of small graphs need fewer
 
     def arguments(self) -> OneQuery:
         """Return the arguments of `decide`."""
@@ -333,27 +333,32 @@ class OneQueryTables(SetTables):
         self, vertex: int, sizes: tuple[int, int], degrees: tuple[int, int], most_degrees: int,
         end: float, report: Callable[[int], object],
     ) -> tuple[int, int, int, Ints]:  # fmt: skip
-        """Search for a subgraph around a vertex, until the time is up or sets are too large.
+        """Search for the best subgraph that has a vertex, until ``end`` or sets are too large.
 
         Parameters
         ----------
         vertex : int
         sizes : (int, int)
+            The minimum and maximum number of vertices.
         degrees : (int, int)
-            The best one so far, and a bound.
+            The best minimum degree so far, and an upper bound.
         most_degrees : int
             See `decide`.
+        end : float
+            In seconds of `time.monotonic`.
+        report : callable
+            Called with the number of nodes visited since the last call.
 
         Returns
         -------
         best, bound, nodes : int
         members : array of int64
-            The vertices, ascending; empty if the degree is that of before.
+            The vertices, ascending; empty if no better subgraph was found.
         """
         given, most = self.arguments(), most_degrees
         while decide(given, vertex, *sizes, *degrees, self.words, most) == VISIT:
             self.visit(self.words, sizes[1] + 1, end, report)
-            degrees = -1, 0
+            degrees = -1, 0  # continue
             if not self.queue.empty or not self.deferred.empty:  # the time is up
                 most = -1
         found = np.asarray(self.device.to_host(self.outcome.value[:]))
@@ -362,7 +367,7 @@ class OneQueryTables(SetTables):
 
 
 def one_query_tables(tables: SearchTables, degrees: int) -> OneQueryTables:
-    """Return the tables of the search for one query, of so many degrees at the same time."""
+    """Return the tables of the search for a single query, kept from one call to the next."""
     if tables.one_query is None or tables.one_query.degrees != degrees:
         tables.one_query = OneQueryTables(tables, degrees)
     return tables.one_query

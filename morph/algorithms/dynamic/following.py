@@ -30,7 +30,7 @@ from morph.prelude import i32, i64
 from morph.runtime.arrays import count_true
 
 ALONE = 1 << 15  # log entries up to which one CPU thread repairs, without barriers
-BLOCK = 1 << 7  # the same for one block of a GPU
+BLOCK = 1 << 7  # log entries up to which one block of a GPU repairs
 
 
 class Update(NamedTuple):
@@ -45,8 +45,8 @@ class Update(NamedTuple):
     rounds : int
         Relaxation steps of the repair, or of the attempt to repair.
     graph_seconds, repair_seconds : float
-        For changing the graph, and for repairing the values; of a batch of one change, for both
-        together, and 0.
+        Time to change the graph, and to repair the values.  A batch of one change may be timed as
+        a whole: then ``graph_seconds`` is the sum, and ``repair_seconds`` is 0.
     applied : Applied
         What the batch did to the graph, as `Graph.apply` gives it.
     """
@@ -65,12 +65,12 @@ def _filled_first(a: Collection, b: Collection) -> tuple[Collection, Collection]
 
 
 def followed(graph: Any) -> Any:
-    """Give what a dynamic algorithm follows: a graph in parts, or one as `as_graph` makes it."""
+    """Return the graph of a dynamic algorithm: one in parts, or the result of `as_graph`."""
     return graph if isinstance(graph, PartitionedGraph) else as_graph(graph)
 
 
 class Maintained:
-    """A result that follows its graph: batches, of which each is done as a whole or not at all.
+    """A result that is kept up to date under batches of changes, each of which is atomic.
 
     Subclasses repair the result after a batch, recompute it, and roll it back.
     """
@@ -87,7 +87,7 @@ class Maintained:
             " the graph, and make another one of the copy"
         )
 
-    # --- what subclasses say ---------------------------------------------------------------------
+    # --- to be defined by subclasses -------------------------------------------------------------
 
     def _repair(self, applied: Any) -> tuple[str, int, int]:
         """Repair the result; returns decision, affected points, rounds."""
@@ -102,7 +102,7 @@ class Maintained:
         raise NotImplementedError
 
     def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
-        """Apply a batch of one change, and repair the result; None if `apply` is to do so."""
+        """Apply a batch of one change and repair the result; None, with nothing changed, if not."""
         return None
 
     def _check_weights(self, applied: Any) -> None:
@@ -172,10 +172,10 @@ class Maintained:
         return Update(decision, affected, rounds, middle - begin, end - middle, applied)
 
     def _fail(self, error: BaseException, changed: bool) -> None:
-        """Roll back the result after a batch that failed, maybe when the graph had ``changed``."""
+        """Roll back the result after a failed batch, which may have ``changed`` the graph."""
         self._seen = -1
         self._put_back()
-        # an interrupt may come when the graph has changed
+        # after an interrupt the graph may have changed, so the result is recomputed
         if isinstance(error, Exception) and (self._rolls_back or not changed):
             self._seen = self.graph.changes
 
@@ -229,8 +229,8 @@ class Maintained:
             self.refresh()
 
 
-class Follower:
-    """The program that repairs values, bound to be launched behind that of a single change.
+class BoundRepair:
+    """The program that repairs values, bound for launches behind the program of a single change.
 
     Attributes
     ----------
@@ -241,29 +241,30 @@ class Follower:
         Entries of the log after which the program returns.
     """
 
-    __slots__ = ("_before", "_behind", "_made_of", "_points", "most", "pause_at", "program")
+    __slots__ = ("_bound_to", "_leading", "_points", "_trailing", "most", "pause_at", "program")
 
     def __init__(self, values: Dynamic, program: Any, rows: int, most: int, pause_at: int) -> None:
         self.program, self.most, self.pause_at = program, most, min(pause_at, most)
         far, largest, queue = values._far.item(), values._most.item(), values._queue
-        self._before = far, largest, self.pause_at, rows, 0, most  # in phase 0
-        self._behind = queue.delta.item(), queue.largest.item(), queue.adaptive
-        self._made_of, self._points = (queue, values.share), len(values._tree)
+        phase = 0
+        self._leading = far, largest, self.pause_at, rows, phase, most
+        self._trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
+        self._bound_to, self._points = (queue, values.share), len(values._tree)
 
     def fits(self, values: Dynamic, points: int) -> bool:
-        """Whether the program would be bound in the same way now."""
-        queue, share = self._made_of
+        """Whether the launch is still valid: its objects, its limits, the number of points."""
+        queue, share = self._bound_to
         same = values._queue is queue and values.share == share and points == self._points
         return same and self.program.current()
 
     def numbers(self, batch: int, stamp: int, outcome: int) -> tuple[Any, ...]:
-        """The numbers among the arguments of the program."""
+        """The numbers among the arguments of `repair.repair`, in their order."""
         changed = outcome != repair.INSERTED, outcome != repair.DELETED
-        return *self._before, batch, stamp, *changed, *self._behind
+        return *self._leading, batch, stamp, *changed, *self._trailing
 
 
 class Dynamic(Maintained):
-    """What `DynamicSSSP`, `DynamicBFS` and `DynamicComponents` have in common.
+    """Base class of `DynamicSSSP`, `DynamicBFS` and `DynamicComponents`.
 
     Subclasses define the cost of an edge, the start value of a point, and how to recompute all.
     """
@@ -293,7 +294,7 @@ class Dynamic(Maintained):
             stamp=i64, result=i64,
         )  # fmt: skip
         self._state.extend(1)
-        # of a graph in parts it is not read
+        # on parts a placeholder: only the repair of single changes reads the report
         self._report = self._state if self._in_parts else graph._adjacency.report()
         self._now, self._following = Collection(tree), Collection(tree)
         buckets = (Collection(tree, key=dtype) for _ in range(4))
@@ -305,12 +306,12 @@ class Dynamic(Maintained):
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
-        self._follower: Follower | None = None
+        self._bound_repair: BoundRepair | None = None
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
     def _columns_of_points(self, columns: dict[str, Any]) -> Any:
-        """Give the points of a graph in parts, to which the columns of the tree are added.
+        """Add the columns of the tree to the points of a graph in parts, and return the points.
 
         Raises
         ------
@@ -333,25 +334,25 @@ class Dynamic(Maintained):
         return points
 
     def _array(self, table: Any, name: str) -> Any:
-        """Give a column: an array, or of points in parts a column that is used like one."""
+        """Return a column: an array, or on parts a column with the interface of one."""
         column = getattr(table, name)
         return column if self._in_parts else column.array
 
-    # --- what subclasses say ---------------------------------------------------------------------
+    # --- to be defined by subclasses -------------------------------------------------------------
 
     def _solve(self) -> tuple[Any, Any]:
-        """Compute all values, and the predecessors (None: attach them)."""
+        """Compute all values, and the predecessors (None: `repair.set_parents` finds them)."""
         raise NotImplementedError
 
     def _check_edges(self) -> None:
         """Refuse edges before all values are recomputed."""
 
     def _delta(self) -> Any:
-        """How far values may lie apart that are pushed together."""
+        """The width of a bucket: the largest difference of values that are relaxed together."""
         raise NotImplementedError
 
     def _check(self, applied: Any) -> None:
-        """Refuse changes after which there is no answer."""
+        """Refuse changes after which no result exists."""
 
     # --- one batch -------------------------------------------------------------------------------
 
@@ -403,23 +404,23 @@ class Dynamic(Maintained):
         return "repaired", affected, rounds
 
     def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
-        """See `Maintained`: the repair is launched behind the change; both are waited for once."""
+        """See `Maintained`: the repair is launched behind the change, and the host waits once."""
         graph = self.graph
         if self._in_parts or (singles := graph.single_changes()) is None:
             return None
         change = singles.recognise(inserts, deletes, updates)
-        follower = self._follower
+        bound = self._bound_repair
         if (
             change is None
-            or (follower is None or not follower.fits(self, singles.points(graph)))
-            and (follower := self._bind(singles)) is None
+            or (bound is None or not bound.fits(self, singles.points(graph)))
+            and (bound := self._bind(singles)) is None
         ):
             return None
         begin, outcome, rows = perf_counter(), change[0], singles.rows
         self._batch += 1
         self._touched = True
-        numbers = follower.numbers(self._batch, singles.next_stamp(graph), outcome)
-        applied = singles.apply(graph, change, self._nonnegative, follower.program, numbers)
+        numbers = bound.numbers(self._batch, singles.next_stamp(graph), outcome)
+        applied = singles.apply(graph, change, self._nonnegative, bound.program, numbers)
         if applied is None:
             return None
         done, result = applied
@@ -429,16 +430,16 @@ class Dynamic(Maintained):
             elif result == repair.NOT_APPLIED:
                 found = self._repair(done)
             else:
-                limits = follower.most, follower.pause_at
+                limits = bound.most, bound.pause_at
                 found = self._run_repair(singles.table, rows, *limits, result)
         except BaseException:
             singles.put_back(graph)
             raise
         return Update(*found, perf_counter() - begin, 0.0, done)
 
-    def _bind(self, singles: Any) -> Follower | None:
-        """Bind the program that repairs the values after a single change."""
-        self._follower = None
+    def _bind(self, singles: Any) -> BoundRepair | None:
+        """Bind the program that repairs the values after a single change; None if not possible."""
+        self._bound_repair = None
         self._require()
         n, rows = len(self._tree), singles.rows
         most = int(self.share * n)
@@ -448,9 +449,9 @@ class Dynamic(Maintained):
         args = self._problem, batch, self._now, self._following, self._queue
         program = singles.bind(repair.repair, *args)
         if program is not None:
-            self._follower = Follower(self, program, rows, most, self._pause_at(rows))
-        # what has been bound may have built rows of in-edges, of which ``singles`` knows nothing
-        return self._follower if singles.current(self.graph) else None
+            self._bound_repair = BoundRepair(self, program, rows, most, self._pause_at(rows))
+        # binding the repair may have built rows of in-edges, which ``singles`` does not update
+        return self._bound_repair if singles.current(self.graph) else None
 
     def _require(self) -> None:
         """Raise an error if the graph's columns are no longer those that the values depend on."""
@@ -474,7 +475,7 @@ class Dynamic(Maintained):
                 "the graph's points were renumbered by compact: make a new object for it"
             )
         if more > 0:
-            self._follower = None
+            self._bound_repair = None
             ids = self.graph.device.xp.arange(n, n + more)
             first = self._first(ids)
             self._tree.extend(
@@ -553,7 +554,7 @@ class Dynamic(Maintained):
     def _refuse_overflow(self) -> None:
         """Raise an error if a distance does not fit its type."""
 
-    # --- what there is ---------------------------------------------------------------------------
+    # --- results ---------------------------------------------------------------------------------
 
     @exclusive
     def _values(self) -> Any:

@@ -30,7 +30,7 @@ from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, 
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
-NOT_APPLIED = Applied.NOT_APPLIED  # result
+NOT_APPLIED = Applied.NOT_APPLIED  # result if the batch was not applied as given
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
 
@@ -54,12 +54,12 @@ class Batch(NamedTuple):
     """A batch of changes, and the limits of its repair."""
 
     changes: Any  # see `Applied.rows`
-    report: Any  # that of the program that applies the batch, see `stamp`
+    report: Any  # of `updates.in_place.change`, which applies the batch; read if ``stamp`` >= 0
     rows: int  # the number of valid rows in ``changes``
     phase: int  # 0, or the phase that the previous call returned
     recompute_at: int  # entries of the log after which recomputing all values costs less
     number: int  # of the batch; written to ``state`` when its repair begins
-    stamp: int  # repair only if this batch has been applied as it was given; -1: it has been
+    stamp: int  # of the batch; if it was not applied as given, nothing is repaired; -1: it was
     invalidates: bool  # whether edges are deleted or have new weights
     relaxes: bool  # whether edges are inserted or have new weights
 

@@ -162,9 +162,9 @@ def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
 
 
 def early_results(graph: Graph | PartitionedGraph, *names: str) -> Any:
-    """Give a context of the last program that changes columns; its ``arrays()`` are the `results`.
+    """Return a context for the last program that changes columns; ``arrays()`` are the `results`.
 
-    GPUs with parts of a graph copy them behind the program, while the host waits for its end.
+    For a partitioned graph on GPUs, the copies are enqueued behind the program while it runs.
     """
     if isinstance(graph, PartitionedGraph):
         return graph.points.early_results(results_device(graph), *names)
@@ -184,7 +184,7 @@ class _Results:
         pass
 
     def arrays(self) -> list[Any]:
-        """Give copies of the columns."""
+        """Return copies of the columns."""
         return results(self.graph, *self.names)
 
 

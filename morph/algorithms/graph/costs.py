@@ -154,7 +154,7 @@ def measured(graph: Graph) -> Weights:
 
 
 def has_equal_reverses(graph: Graph) -> bool:
-    """Whether each arc has a reverse of the same weight; false if that is not known."""
+    """Whether each arc has a reverse of the same weight; false if unknown."""
     column = graph.edges.columns.get("weight")
     if column is None or graph.points.deletes or graph.directed or not graph.edges.live:
         return False

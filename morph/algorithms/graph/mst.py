@@ -3,8 +3,8 @@
 In each round every component finds its lightest edge to another component, and these edges are
 united.  Ties are broken by the smallest edge id (an atomic minimum of weight and id in one 64-bit
 word, or of two words if the weight has more than 32 bits or is a float), so the result does not
-depend on the order of execution.  Where each edge is held as two arcs of equal weight, only the arc
-from the smaller id is looked at: the other has the larger id, so it is never the lighter one.
+depend on the order of execution.  If each edge is stored as two arcs of equal weight, only the arc
+from the smaller vertex id is read: it also has the smaller arc id, so the other one never wins.
 Edges inside a component leave the worklist (Unnikrishnan et al., Falcon, figures 51 to 54).  If
 there are many edges, the lightest few per vertex are processed first: most others are then inside a
 component, and are filtered out (Osipov, Sanders, Singler, Filter-Kruskal, ALENEX 2009).  At most
@@ -31,7 +31,7 @@ from morph.runtime.device import Device
 NONE = 2**31 - 1  # no edge is picked
 FEW = 3  # edges per vertex that are processed first, if there are at least twice as many
 SAMPLE = 10000
-MANY, MANY_ON_GPU = 1 << 15, 1 << 23  # edges from which their reverses are looked for
+MANY, MANY_ON_GPU = 1 << 15, 1 << 23  # arcs from which it is tested whether each has a reverse
 
 
 class Mst(NamedTuple):
@@ -43,14 +43,15 @@ class Mst(NamedTuple):
 
 
 class Search(NamedTuple):
-    """How the lightest edges are found, and whether weight and id are one word."""
+    """The search for the lightest edges."""
 
-    find: Any  # a kernel
-    together: bool
+    find: Any  # `find_lightest` or `find_lightest_once`
+    together: bool  # whether weight and id are compared as one word
 
 
 @func
 def lower_lightest(p, a, b, e):
+    """Lower the lightest edges of components a and b to at most e; p stays open if they differ."""
     if a != b:
         p.open = True
         if hasattr(p, "lightest"):
@@ -73,7 +74,7 @@ def find_lightest(p, sets, low, high):
 
 @kernel
 def find_lightest_once(p, sets, low, high):
-    """Look at arcs from the smaller id alone: each has a reverse of equal weight."""
+    """As `find_lightest`, but of two arcs of equal weight read only that from the smaller id."""
     a = sets.find(p)
     p.open = False
     for e in p.outedges:
@@ -243,10 +244,10 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def _holds_edges_twice(graph: Graph) -> bool:
-    """Whether each arc has a reverse of equal weight, the one from the smaller id before the other.
+    """Whether each arc has a reverse of equal weight, and arcs are sorted by source.
 
-    Not tested, and false, where the test would take longer than it saves: on few edges, and on a
-    CPU if weights decide first which edges are looked at.
+    False without a test if the test would take longer than it saves: for few edges, and on a CPU
+    if the lightest edges are processed first.
     """
     on_host, m = graph.device.on_host, len(graph.edges)
     if m < (MANY if on_host else MANY_ON_GPU) or (on_host and m > 2 * FEW * len(graph.points)):

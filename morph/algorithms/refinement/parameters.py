@@ -30,9 +30,10 @@ MAX_ANGLE = 34.0
 LEAST_WIDE = 180 - 2 * MAX_ANGLE  # a larger angle makes another one smaller than MAX_ANGLE
 LEAST_RATIO = 0.5 / math.sin(math.radians(MAX_ANGLE))
 PROVEN_ANGLE = 26.45  # up to here, refinement is proven to end (Miller, Pav, Walkington 2003)
-# encroached segments come first above this angle (1 to 2 % fewer triangles, but on a GPU a quarter
-# longer, as rounds are small), in small meshes, which may be graded like a coast, and if at most so
-# many triangles are there per segment
+# Encroached segments come first if the angle in degrees exceeds STRICT_ANGLE (1 to 2 % fewer
+# triangles, but a quarter more time on a GPU, as rounds are small); in meshes of fewer than SMALL
+# triangles without size limits, which may be graded like a coast; and with fewer than MANY_SEGMENTS
+# triangles per segment.
 STRICT_ANGLE = {"cuda": MAX_ANGLE, "cpu": 30.0, "python": 30.0}
 SMALL = 10_000
 MANY_SEGMENTS = 16
@@ -83,7 +84,7 @@ class Request:
 
     @property
     def lens_angle(self) -> float:
-        """A point that sees a segment so that an angle is not as asked is in this lens."""
+        """The angle of a segment's lens, which has all points that make an angle miss its limit."""
         return max(self.min_angle, (180 - self.max_angle) / 2)
 
 
@@ -102,7 +103,7 @@ def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Ta
         "reach": 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9)),
         "floor": float(extent.max() * 2.0**-128) ** 2,  # fourth powers of lengths are numbers
         "scale": 0.5 / max(area, 1e-300),
-        # a point from which a segment is seen so cannot have angles as asked there or at its ends
+        # a point in the lens of a segment makes an angle miss its limit, there or at an end
         "lens": math.cos(math.radians(2 * asked.lens_angle)) ** 2,
     }
     if asked.max_angle < 180:
@@ -114,7 +115,7 @@ def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Ta
     segments_first, (most, portion) = _segments_first(mesh, asked, kind), FEW[kind]
     for name, wanted, spec, value in (
         ("bucket", True, i32, -1),
-        ("excused", True, i32, 0),  # whether a triangle that is not as asked was given up
+        ("excused", True, i32, 0),  # whether a triangle was given up though it misses a limit
         ("first_bucket", True, i32, 0 if segments_first else BUCKETS - FEW_BUCKETS),
         ("most", True, i64, most),
         ("portion", True, i64, SEGMENTS_PORTION if segments_first else portion),

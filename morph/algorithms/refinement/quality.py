@@ -13,7 +13,7 @@ from morph.prelude import exponent, f64, i32, sqrt, struct
 
 BUCKETS = 120  # priorities by the squared shortest edge, the last bucket for the longest edges:
 FINE_BUCKETS = 96  # the last so many are half an octave each, the others four octaves each
-EXCUSED = BUCKETS + 1
+EXCUSED = BUCKETS + 1  # of a triangle that misses a limit but cannot be improved
 DIGITS = 2.0**-53  # times a coordinate: one half to one unit in its last place
 
 
@@ -157,9 +157,9 @@ def is_flat(p, q, r, params):
 
 @func
 def bucket_of(a, b, c, max_area, params):
-    """The bucket of the triangle abc if an angle or its size is not as asked, or BUCKETS.
+    """The bucket of the triangle abc if it misses a limit of angle or size, or BUCKETS if not.
 
-    EXCUSED if it is not as asked, but cannot be improved.
+    EXCUSED if it misses a limit, but cannot be improved.
     """
     ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
     lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)

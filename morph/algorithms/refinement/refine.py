@@ -1,4 +1,4 @@
-"""Delaunay refinement: add points to a triangulation until it is as fine and as round as asked.
+"""Delaunay refinement: add points to a triangulation until it satisfies limits of angles and sizes.
 
 A bad triangle, one with a small angle, a large area or a long edge, is removed by inserting a point
 as far from all vertices as a point that improves it can be (Erten, Ungor 2009): the *cavity*, all
@@ -71,7 +71,7 @@ class Refined(NamedTuple):
     added : int
         Points added.
     unmet : dict of str to int
-        How many triangles are not as asked, by reason; empty if all are.
+        Number of triangles that miss a limit, by reason; empty if there are none.
         ``"floor"``: it is as fine as the coordinates' digits allow;
         ``"small input angle"``: two segments meet so; ``"boundary kept"``: a segment that may not
         be split is in the way; ``"no digits left"``: rounding would put the point outside of its

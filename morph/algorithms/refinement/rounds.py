@@ -26,11 +26,17 @@ Progress = Callable[[int, int, int], None]
 def refine_tables(
     g: Graph, params: Row, progress: Progress | None, measure: Callable[[int], int], few: int = 0
 ) -> tuple[int, list[int]]:
-    """Refine until no triangle can be improved; return rounds, and what is left by reason.
+    """Refine until no triangle can be improved.
 
-    A triangle may be given up because of its surroundings, which change: so all are examined again
-    if there was one, and when the sizes at new points, interpolated until then, are measured.  If
-    that finds at most ``few`` triangles, they are left.
+    A triangle may be given up because of its surroundings, which change later.  So if one was given
+    up, all triangles are examined again; also after the sizes at new points, interpolated until
+    then, were measured.  If the examination finds at most ``few`` triangles, refinement ends.
+
+    Returns
+    -------
+    rounds : int
+    unmet : list of int
+        Number of triangles that miss a limit, by reason, see `REASONS`.
     """
     m = len(g.triangles)
     deterministic = "next_id" in params.table.columns

@@ -357,7 +357,7 @@ class Search:
 
     @classmethod
     def on_host(cls, formula: Formula, where: Device) -> Search:
-        """Give a formula on the host; a GPU, if it has one, sorts its literals by variable."""
+        """Make the search on the host; if ``where`` is a GPU, it sorts the literals by variable."""
         host = device_of("cpu")
         work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
         if work.on_host:
@@ -373,7 +373,7 @@ class Search:
 
 
 def _edges(xp: Any, literals: Any, offsets: Any) -> tuple[Any, Any, Any]:
-    """The variable, the clause and the sign of each literal."""
+    """The variable, the clause and the sign (1 or -1) of each literal, int32."""
     begins = bincount(xp, offsets[1:-1], literals.size + 1)
     clause = xp.cumsum(begins[: literals.size]).astype(np.int32)
     return xp.abs(literals) - 1, clause, xp.where(literals > 0, 1, -1).astype(np.int32)

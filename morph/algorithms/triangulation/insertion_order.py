@@ -38,7 +38,7 @@ def with_zero_bits(x):
 
 @func
 def hilbert(x, y):
-    """Give the position of a cell on the Hilbert curve, by a prefix scan of its orientations."""
+    """Return the position of a cell on the Hilbert curve, by a prefix scan of its orientations."""
     a = x ^ y
     b = FULL ^ a
     c = FULL ^ (x | y)

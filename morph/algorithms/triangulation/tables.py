@@ -66,7 +66,7 @@ def find_missing(e, lines, missing):
 
 @func
 def neighbour(opposite):
-    """The triangle behind a side, or -1."""
+    """The triangle behind a side, given its ``opposite`` entry, or -1."""
     return i32(-1) if opposite == HULL else behind(opposite) >> 2
 
 
@@ -82,7 +82,10 @@ def read_triangle(t, rows):
 
 @kernel
 def list_segments(t, sides):
-    """Enqueue the sides of t that are segments; of one between two triangles the higher row's."""
+    """Enqueue the sides of t that are segments, as half-edges.
+
+    Of two triangles at a segment, only the one with the larger id enqueues it.
+    """
     opposite = t.opposite
     for k in range(3):
         if opposite[k] < 0 and neighbour(opposite[k]) < i32(t):
@@ -93,7 +96,7 @@ def bounds(mesh: Mesh) -> NDArray[np.float64]:
     """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
     where = mesh.device
     with where.active():
-        # contiguous: reductions are many times as fast then, of CuPy, too
+        # reductions of contiguous arrays are many times as fast, in NumPy and CuPy
         x, y = where.copies(mesh.points[:, 0], mesh.points[:, 1])
         ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
         return np.asarray(where.to_host(ends))
@@ -223,9 +226,9 @@ def segment_of_sides(mesh: Mesh) -> Any:
 
 
 def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
-    """Read a mesh back from its tables, to the device ``home``.
+    """Read a mesh from its tables, to the device ``home``; ``scale`` is that of the tables.
 
-    Points of the source keep their very bits.
+    The coordinates of the source's points are restored exactly.
     """
     rows = rows_of(g)
     device = rows.device
@@ -270,11 +273,23 @@ def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: An
 
 
 class Rows(NamedTuple):
-    """Triangles, and the rows of points and triangles on their device.
+    """The arrays of a mesh with m triangles and s segments, read from its tables.
 
-    As they are, or, if points have a deterministic id, in the order that the ids define.  The
-    arrays lie on ``device``: that of the triangles, or the CPU if these are few.  Each segment has
-    a half-edge in ``side``, and its row in ``segment``.
+    Points and triangles are in the order of rows, or, if points have a deterministic id, in the
+    order that the ids define.
+
+    Attributes
+    ----------
+    device : Device
+        Of the arrays: that of the tables, or the CPU if there are few triangles.
+    point, triangle : array or slice
+        The row of each point and of each triangle.
+    node, nbr : array of int32, shape (m, 3)
+        Corners, and neighbours behind the opposite sides, or -1.
+    side : array of int, shape (s,)
+        Half-edge ``4 * triangle + side`` of each segment.
+    segment : array of int32, shape (s,)
+        Its row in the table of segments.
     """
 
     device: Device
@@ -287,14 +302,14 @@ class Rows(NamedTuple):
 
 
 def rows_of(g: Graph) -> Rows:
-    """Give the triangles of a graph."""
+    """Read the triangles of a graph."""
     m = len(g.triangles)
     rows = Table("rows", g.device, node=(i32, 3), nbr=(i32, 3))
     arrays = {name: g.device.empty((m, 3), np.int32) for name in ("node", "nbr")}
     rows.adopt(m, arrays)
     sides = Collection(i32, device=g.device, capacity=len(g.segments) + m // 256)
     foreach(g.triangles, read_triangle, rows)
-    foreach(  # apart: each item reserves capacity of the list
+    foreach(  # a separate launch, as each of its items reserves capacity of the list
         g.triangles, list_segments, sides,
         where=lambda t: t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0,
     )  # fmt: skip

@@ -60,7 +60,7 @@ class Ownership:
                 self.other.update(x for n in ir.walk(f) for x in self._others(n, f.name))
 
     def among(self, funcs: Iterable[ir.Func]) -> Ownership:
-        """The same of other functions."""
+        """The same analysis for other functions."""
         unit, graphs, local = self._made_of
         return Ownership(unit, graphs, funcs, local)
 

@@ -1,10 +1,10 @@
-"""Values of which every part of a graph has a copy: how a step changes them.
+"""Replicated values, of which each part of a graph has a copy: how a step changes them.
 
-These are the columns of all tables but points and edges.  The copies get one value again after
-the step, by the operation that changes them (`Total`).  A plain write of a step over points or
-edges has to be of one value for all items, since parts know nothing of each other's order.  In a
-kernel over rows that every part has, a loop over all points is divided between the parts: its
-iterations must not depend on each other, except for reductions that are written after it.
+These are the columns of all tables except points and edges.  After the step, the copies of all
+parts are combined to one value by the operation that changes them (`Total`).  A non-atomic write in
+a step over points or edges has to write the same value for all items, as parts execute their items
+in no common order.  In a kernel over replicated rows, a loop over all points is divided between the
+parts: its iterations must be independent, except for reductions that are written after the loop.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ REDUCE = "add to it, or take the minimum or maximum; and write it to scalars aft
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A column that every part has whole, and how it gets one value again after the step.
+    """A replicated column, and the operation that combines its copies after the step.
 
-    ``op``: ``add``, the value before and what each part has added; ``min``, ``max``, ``or``,
-    ``and`` of all parts' values; ``sum`` of these; ``set``, the value of a part that has changed
-    it; ``first``, that of the first part.
+    ``op``: ``add``, the old value plus the differences of all parts; ``min``, ``max``, ``or``,
+    ``and`` or ``sum`` of all parts' values; ``set``, the value of a part that has changed it;
+    ``first``, the value of the first part.
     """
 
     slot: str
@@ -43,17 +43,17 @@ class Total:
 
 
 class Replicated:
-    """The changes by a step of what every part has.
+    """The changes of replicated values by a step.
 
     Parameters
     ----------
     rows : Ownership
     kernel : Kernel
     funcs : dict of str to Func
-        Those that the kernel and its filter call.
+        The functions that the kernel and its filter call.
     step : Foreach
     divided : bool
-        Each part executes the items that are its own, not all.
+        Whether each part executes only its own items; otherwise each executes all items.
     hidden : collection of str
         Scalars that are the same for all parts.
     """
@@ -90,7 +90,7 @@ class Replicated:
         return tuple(Total(*column, how) for column, how in sorted(found.items()) if how != "same")
 
     def _each(self) -> Iterator[tuple[Any, str]]:
-        """All nodes, and the functions that they are in."""
+        """All nodes, with the names of their functions."""
         for f in (*self.funcs.values(), self.kernel):
             yield from ((n, f.name) for n in ir.walk(f.body))
 
@@ -98,7 +98,7 @@ class Replicated:
         return n.writes and n.place.slot not in {*self.rows.tables, *self.rows.lists}
 
     def _is_partial(self, n: Any, f: str) -> bool:
-        """Whether a part executes only its share of what executes a node."""
+        """Whether a part executes a node only for its share of the items or iterations."""
         called = f != self.kernel.name and bool(self.loops)
         return self.divided or id(n) in self.inside or called
 
@@ -107,7 +107,7 @@ class Replicated:
         return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
 
     def _total(self, n: Any, divided: bool, unused: bool, partial: Mapping[str, str]) -> str:
-        """How a change of what every part has is combined; ``same`` if all parts do the same."""
+        """The operation that combines a change; ``same`` if all parts make the same change."""
         if isinstance(n, ir.Write):
             if isinstance(n.value, ir.Var) and n.value.name in partial:
                 return partial[n.value.name]
@@ -122,7 +122,7 @@ class Replicated:
         return "first" if how == "add" and n.place.type.kind == "f" else "same"
 
     def _refuse_differing(self) -> None:
-        """Refuse plain writes of which parts make several, with different values."""
+        """Refuse non-atomic writes by which items may write different values to a column."""
         values: dict[tuple[str, str], Any] = {}
         filtered = self.divided and self.uniform.selects_part()
         for f in (*self.funcs.values(), self.kernel):
@@ -144,7 +144,7 @@ class Replicated:
     # --- loops over all points or edges ----------------------------------------------------------
 
     def _partial_sums(self) -> dict[str, str]:
-        """The locals that loops over partitioned tables reduce to, and how parts' are combined."""
+        """The locals that divided loops reduce to, and the operations that combine the parts'."""
         body, found = self.kernel.body, dict[str, str]()
         for n, f in self._each():
             if self._is_divided(n) and not self.divided:
@@ -178,13 +178,13 @@ class Replicated:
         return found
 
     def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:
-        """Whether all items make the writes, which are among the statements ``after`` a loop."""
+        """Whether all items execute the writes, which are in the statements ``after`` a loop."""
         everywhere = self.step.start is None and self.kernel.where is None
         leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
         return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
 
     def _refuse_dependent(self) -> None:
-        """Refuse loops whose iterations need what other parts do in this step."""
+        """Refuse divided loops, and later reads, that need changes by other parts in this step."""
         if self.divided or not self.loops:
             return
         kernel = inline_all(self.kernel, self.funcs)
@@ -218,7 +218,7 @@ class Replicated:
 def _accesses(
     nodes: Iterable[ir.Node], kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
 ) -> Iterator[tuple[Any, str]]:
-    """What reads or writes a column, in functions that nodes call, too; and its function."""
+    """The accesses to columns by nodes and the functions that they call, with function names."""
     seen, todo = set[str](), [(kernel.name, list(nodes))]
     while todo:
         f, inner = todo.pop()
@@ -229,5 +229,5 @@ def _accesses(
 
 
 def _is_first(row: ir.Expr) -> bool:
-    """Whether a row is the only one of scalars."""
+    """Whether a row is given by a constant, as is the row of scalars."""
     return isinstance(row, ir.Cast) and isinstance(row.x, ir.Const)

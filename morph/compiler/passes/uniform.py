@@ -1,6 +1,6 @@
-"""Which expressions have one value for all items of a step, and in all parts of a graph.
+"""Uniform expressions: those that have one value for all items of a step, in all parts of a graph.
 
-Parts may write such a value to what each of them has a copy of, in any order.
+Parts may write such a value to their copies of a replicated column in any order.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ IN_PLACE = (ir.SetItem, ir.SetField, ir.LocalAdd, ir.LocalPop, ir.LocalClear)
 
 
 class Uniform:
-    """What is uniform in a kernel, its filter and the functions that they call.
+    """The uniform expressions of a kernel, its filter and the functions that they call.
 
     Parameters
     ----------
     rows : Ownership
-        Of the functions.
+        Analysis of these functions.
     kernel : Kernel
-        Ids are those of the whole graph.
+        With ids of the whole graph.
     hidden : collection of str
         Scalars that are the same for all parts.
     """
@@ -36,7 +36,7 @@ class Uniform:
         self.funcs = {**rows.funcs, kernel.name: kernel}
         self.divided = {*rows.tables, *rows.lists, *rows.local}
         self.changed = ir.columns(ir.walk(tuple(self.funcs.values())), "writes")
-        self.known = {  # locals and parameters, by function, with what they are given
+        self.known = {  # by function and local or parameter, its values
             (f.name, name): values
             for f in self.funcs.values()
             for name, values in self._given(f, kernel)
@@ -50,9 +50,9 @@ class Uniform:
     def _given(
         self, f: ir.Func, kernel: ir.Kernel
     ) -> Iterator[tuple[str, list[tuple[str, ir.Expr]]]]:
-        """The names that may be uniform, and the expressions, with their functions, given to them.
+        """The names that may be uniform, with their values: (function, expression) pairs.
 
-        A local has one assignment, a parameter the same expression in all calls.
+        These are locals with one assignment, and parameters with the same argument in all calls.
         """
         nodes, params = list(ir.walk(f)), {n for n, _ in f.params}
         count = Counter(name for n in nodes for name in ir.bound([n]))
@@ -74,7 +74,7 @@ class Uniform:
                 yield name, values
 
     def key(self, x: ir.Expr, f: str) -> tuple[Any, str]:
-        """What is equal for uniform expressions of functions that have one value."""
+        """A key that is equal for uniform expressions only if they have the same value."""
         return bare(x), f if any(isinstance(n, ir.Var) for n in ir.walk(x)) else ""
 
     def holds(self, x: object, f: str) -> bool:
@@ -95,14 +95,14 @@ class Uniform:
                     return False
         return True
 
-    # --- what items of one part alone do ---------------------------------------------------------
+    # --- writes by the items of a single part ----------------------------------------------------
 
     def writes(self, f: ir.Func, alone: bool) -> Iterator[tuple[ir.Write, bool]]:
-        """The plain writes of a function, and whether items of one part alone make each of them."""
+        """The non-atomic writes of a function, each with whether only items of one part make it."""
         yield from self._writes(f.body, f.name, alone)
 
     def selects_part(self) -> bool:
-        """Whether the filter is true for items of one part alone."""
+        """Whether the filter is true only for items of one part."""
         if self.where is None:
             return False
         match self.funcs[self.where].body:
@@ -124,7 +124,7 @@ class Uniform:
                 yield from self._writes(b, f, alone)
 
     def _selects(self, c: ir.Expr, f: str, op: str) -> bool:
-        """Whether a condition compares the id of an own row with a uniform value."""
+        """Whether a condition compares the id of an owned row with a uniform value."""
         if isinstance(c, ir.Logic) and c.op == ("and" if op == "==" else "or"):
             return self._selects(c.x, f, op) or self._selects(c.y, f, op)
         if not isinstance(c, ir.Compare) or c.op != op:
@@ -133,7 +133,7 @@ class Uniform:
         return any(self._is_id(x, f) and self.holds(y, f) for x, y in pairs)
 
     def _is_id(self, x: ir.Expr, f: str) -> bool:
-        """Whether an expression is the id of an own row, or the row with that number."""
+        """Whether an expression is the id of an owned row, or the row with that number."""
         if isinstance(x, ir.Cast) and isinstance(x.type, Handle) and isinstance(x.x.type, Scalar):
             x = x.x
         x = widened(x)

@@ -272,7 +272,7 @@ def divided(
 ) -> tuple[Mapping[str, str], bool]:
     """The reductions of a loop, and whether its iterations are otherwise independent.
 
-    Other processes may then execute some of them, each in the order of the loop.
+    The parts of a graph may then divide the iterations; each part keeps their order.
     """
     facts = _Loop(loop, behind, kernel, funcs)
     return facts.reductions, facts.is_divisible()
@@ -404,12 +404,12 @@ class _Loop:
         )
 
     def is_divisible(self) -> bool:
-        """Whether no iteration needs what another one has done."""
-        handed_on = (self.assigned & self.outer) - self.reductions.keys()
+        """Whether no iteration depends on another one, apart from reductions."""
+        passed_on = (self.assigned & self.outer) - self.reductions.keys()
         kept = any(isinstance(self.types.get(n), Local) for n in self.outer)
         below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
         return (
-            not handed_on
+            not passed_on
             and not kept
             and not _breaks(self.loop.body)
             and not any(n.effect or n.writes for n in below)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from morph.runtime.toolchain import BuildError, cpu
 
-LEAST = 1 << 21  # smaller inputs are not worth a second of compilation
-LEAST_MADE = 1 << 15  # nor smaller ones a load of the library, once it is compiled
+LEAST = 1 << 21  # bytes from which the library is used, though it takes a second to compile
+LEAST_MADE = 1 << 15  # bytes from which it is used if it is compiled already
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 _PART, _FIELDS = 1 << 13, 4  # clauses written at a time; numbers that describe a part
@@ -30,7 +30,7 @@ def _is_made() -> bool:
 
 
 def is_worth(length: int) -> bool:
-    """Whether a text of so many bytes is read faster by the library than without."""
+    """Whether a text of this many bytes is read faster by the library than by Python."""
     return length >= LEAST or length >= LEAST_MADE and _is_made()
 
 

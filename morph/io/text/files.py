@@ -136,9 +136,8 @@ def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
 
     They are written under temporary names beside their targets, locked, and renamed when the block
     ends.  After any error (of writing, closing or renaming) or Ctrl-C the temporary files are
-    removed.  Suffixes of compressed files compress.  A symbolic
-    link stays, and its target is replaced; a pipe or a device, such as ``/dev/null``, is written
-    to directly.
+    removed.  Suffixes of compressed files compress.  A symbolic link stays, and its target is
+    replaced; a pipe or a device, such as ``/dev/null``, is written to directly.
     """
     targets = [_without_link(Path(p)) for p in paths]
     hidden: list[Path] = []
@@ -181,7 +180,7 @@ def _naming(targets: list[Path], hidden: list[Path]) -> Iterator[None]:
 def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes]:
     """Create and lock the temporary file of ``target``; ``cleanup`` closes and removes it.
 
-    A pipe or device is opened itself.
+    A pipe or device has no temporary file: it is opened directly.
     """
     opener = _OPENERS.get(split_compression(target)[1], open)
     if _is_special(target):

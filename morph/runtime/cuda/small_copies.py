@@ -37,7 +37,7 @@ STRIDED = 1 << 13  # values are read from an array; its address and stride are t
 REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
-POLLS = 20_000  # of a word of pinned memory, about a millisecond, before the stream is asked
+POLLS = 20_000  # reads of a launch's number, about 1 ms, before the stream is queried
 ENDED = int(Status.ENDED)
 SHORT = 0.01  # seconds; a longer wait sleeps in between
 
@@ -431,7 +431,12 @@ class CudaWriter:
                 self._prepare(seeds)
 
     def _prepare(self, seeds: Seeds) -> None:
-        """Add commands for seeds; `write` gives them their number of rows and their values."""
+        """Add the commands for seeds; `write` sets their numbers of rows and their values.
+
+        Sets ``counters`` and ``rows``, views of the values that `write` replaces; ``counted``, the
+        range of commands with an element per row; ``columns``, for each column its address, stride,
+        bytes that `SPOT` counts per row, and command; ``fixed``, the number of commands so far.
+        """
         c = self.commands
         self.counters = c.values[c.at : c.at + seeds.counters.size]
         c.add(seeds.counters, np.zeros(seeds.counters.size, seeds.counters.dtype))
@@ -443,7 +448,7 @@ class CudaWriter:
             c.command(array.data.ptr, 0, array.strides[0], array.dtype.itemsize | wide | c.at << 32)
             self._value(array, value)
         self.counted = slice(self.counted.start, c.n)
-        self.columns = []  # of each the address, its step, bytes of 16 of a row, and the command
+        self.columns = []
         for array, value in seeds.columns:
             size = array.dtype.itemsize
             each = size if is_wide(array) else 16
@@ -453,7 +458,7 @@ class CudaWriter:
         c.largest = max(c.largest, seeds.counters.size)
 
     def _value(self, array: Any, value: Any) -> None:
-        """Add a value of an array's type."""
+        """Append a value in an array's dtype."""
         c = self.commands
         c.values[c.at : c.at + 1].view(array.dtype)[0] = value
         c.at += 1

@@ -159,7 +159,7 @@ def build(
 
 
 def find(text: str, *, name: str = "") -> Path | None:
-    """Return the library that `build` gives for a text, or None if it would compile it."""
+    """Return the library that `build` would return without compiling; None if there is none."""
     if shipped.collected() is None and (found := _portable(text, name)):
         return found
     try:
