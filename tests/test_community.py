@@ -344,9 +344,16 @@ def test_command(tmp_path):
     out.write_text(json.dumps(saved))
     done = CliRunner().invoke(main, checked)
     assert done.exit_code == 1 and "community: vertex 1 has degree 0" in done.output
-    out.write_text('{"command": "bfs"}')
-    done = CliRunner().invoke(main, checked)
-    assert done.exit_code == 2 and "is not what `morph community -o` saves" in done.stderr
+    for vertices in ([2, 3.5], [2**70, 3], "23"):  # not converted to other numbers
+        saved["communities"][1]["vertices"] = vertices
+        out.write_text(json.dumps(saved))
+        done = CliRunner().invoke(main, checked)
+        assert done.exit_code == 2 and done.stderr.startswith(f"morph: {out}: "), vertices
+    endless = json.dumps({**saved, "size": [1, float("inf")]})
+    for text in ('{"command": "bfs"}', endless, "[" * 100_000):
+        out.write_text(text)
+        done = CliRunner().invoke(main, checked)
+        assert done.exit_code == 2 and "is not what `morph community -o` saves" in done.stderr
     done = CliRunner().invoke(main, [*command, "--top", "2", "-o", str(out), "--device", "cpu"])
     assert "query 0: minimum degree 2: 0 1 2\nquery 0: minimum degree 1: 0 1\n" in done.output
     tops = json.loads(out.read_text())["communities"][0]["top"]

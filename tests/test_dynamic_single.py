@@ -154,6 +154,30 @@ def test_changes_without_a_follower(made):
     validate.index(g)
 
 
+def test_rows_of_in_edges_that_are_built_later_are_followed(made):
+    rng = np.random.default_rng(1)
+    g = Graph.from_edges(*rng.integers(0, 50, (2, 300)), n=50, device="cpu")
+    g.index("out")
+    g.apply(deletes=0)
+    done = [g.apply(deletes=e) for e in range(1, 4)]
+    done += [g.apply(inserts=(4, 5))]
+    assert len(made) > 2 and [(a.given, type(a.given)) for a in done[2:]] == [(0, int), (1, int)]
+    levels = morph.DynamicBFS(g, 0)
+    levels.share = 0.9
+    for e in range(4, 9):  # the first one binds the repair, which reads in-edges
+        levels.apply(deletes=e)
+        validate.index(g)
+    assert levels._bound_repair is not None
+    assert (levels.distance == morph.bfs(g, 0).distance).all()
+    g.structure_changed()
+    g.index("out")
+    for e in range(9, 13):
+        g.apply(deletes=e)
+    g.index("in")
+    g.apply(deletes=13)
+    validate.index(g)
+
+
 def test_numbers_that_a_column_cannot_hold_are_left_to_the_other_path():
     i2, u1, f4 = np.dtype(np.int16), np.dtype(np.uint8), np.dtype(np.float32)
     for x, dtype, held in (

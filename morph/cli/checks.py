@@ -146,7 +146,7 @@ def _check_and_report(
         message = ""
     except validate.WrongAnswer as error:
         message = str(error)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"{answer}: {error}") from error
     size = {"vertices": edges.n, "edges": len(edges.src)}
     report = {"input": size, "good": not message, "algorithm": algorithm, "message": message}

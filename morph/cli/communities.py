@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from operator import index
 from typing import Any
 
 import click
@@ -112,9 +113,9 @@ def read_communities(path: str) -> list[dict[str, Any]] | None:
             saved = json.load(file)
         if saved["command"] != "community":
             return None
-        size = tuple(int(x) for x in saved["size"])
-        return [{**x, "query": int(x["query"]), "size": size} for x in saved["communities"]]
-    except (ValueError, TypeError, KeyError):
+        size = tuple(index(x) for x in saved["size"])
+        return [{**x, "query": index(x["query"]), "size": size} for x in saved["communities"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
@@ -128,14 +129,18 @@ def check_community(graph: Graph, saved: dict[str, Any]) -> None:
     found = None
     if saved["min_degree"] is not None:
         fields = {name: saved[name] for name in Community._fields}
-        fields["vertices"] = np.array(fields["vertices"], np.int64)
+        fields["vertices"] = _vertices(fields["vertices"])
         if fields["all"] is not None:
-            fields["all"] = [np.array(x, np.int64) for x in fields["all"]]
+            fields["all"] = [_vertices(x) for x in fields["all"]]
         if fields["top"] is not None:
-            fields["top"] = [(x["min_degree"], np.array(x["vertices"], np.int64))
-                             for x in fields["top"]]  # fmt: skip
+            fields["top"] = [(x["min_degree"], _vertices(x["vertices"])) for x in fields["top"]]
         found = Community(**fields)
     validate.community(graph, found, saved["query"], saved["size"])
+
+
+def _vertices(saved: Any) -> np.ndarray[Any, Any]:
+    """Convert saved vertices; numbers with a fraction raise a TypeError, and are not truncated."""
+    return np.array([index(x) for x in saved], np.int64)
 
 
 def _record(query: int, found: Community | None) -> dict[str, Any]:

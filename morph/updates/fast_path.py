@@ -278,7 +278,7 @@ def publish(
 def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
     """Return the changes of a launch; ``kept`` makes their arrays on demand."""
     done = Applied.__new__(Applied)
-    done._graph, done._given, done._present, done._since = g, kept.counts[2], -1, g.changes
+    done._graph, done._given, done._present, done._since = g, int(kept.counts[2]), -1, g.changes
     done.points, done.absent, done.repeated = points, 0, 0
     done._batch = kept
     g._adjacency.kept = ref(kept)

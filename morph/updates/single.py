@@ -47,6 +47,11 @@ Change = tuple[int, int, int, bool, Any]
 """Outcome; the edge's id and 0, or its ends; whether ends name an existing edge; weight or 0."""
 
 
+def state_of(g: Graph) -> tuple[int, ...]:
+    """The versions of a graph, and its gapped rows: those of in-edges may be added at any time."""
+    return *g.versions(), *map(id, g._adjacency._gapped.values())
+
+
 def integer(x: Any) -> int | None:
     """The integer that an argument is, or that its only element is; None if it is another value."""
     kind = type(x)
@@ -138,7 +143,7 @@ class SingleChanges:
 
     __slots__ = (
         "_back", "_counters", "_epoch", "_fixed", "_flags", "_last", "_limit", "_none",
-        "_point_counters", "_versions", "program", "rows", "table", "weight",
+        "_point_counters", "_state", "program", "rows", "table", "weight",
     )  # fmt: skip
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
@@ -153,7 +158,7 @@ class SingleChanges:
         on_host = g.device.on_host
         self._counters = g.edges.meta.data if on_host else None
         self._point_counters = g.points.meta.data if on_host else None
-        self._versions, self._epoch = g.versions(), -1
+        self._state, self._epoch = state_of(g), -1
         self._last: tuple[Any, ...] = ()
         self._none = none(g.device)
 
@@ -175,7 +180,7 @@ class SingleChanges:
     def current(self, g: Graph) -> bool:
         """Whether the bound launch and the kept state are still valid."""
         if self._epoch != latest.epoch:
-            if self._versions != g.versions():
+            if self._state != state_of(g):
                 return False
             self._epoch = latest.epoch
         return (self._back is None or g._pairs is self._back) and self.program.current()

@@ -450,7 +450,8 @@ class Dynamic(Maintained):
         program = singles.bind(repair.repair, *args)
         if program is not None:
             self._bound_repair = BoundRepair(self, program, rows, most, self._pause_at(rows))
-        return self._bound_repair
+        # binding the repair may have built rows of in-edges, which ``singles`` does not update
+        return self._bound_repair if singles.current(self.graph) else None
 
     def _require(self) -> None:
         """Raise an error if the graph's columns are no longer those that the values depend on."""
