@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from morph.launch import scratch
+from morph.mesh import arrays as mesh_arrays
 from morph.operators import values as operands
 from morph.runtime import arrays
 from morph.runtime.backend import IOTA
@@ -316,5 +317,6 @@ def pretended(monkeypatch: Any, index: int = 7) -> Pretended:
     fetch = arrays._fetch
     monkeypatch.setattr(arrays, "_fetch", lambda x: x.get() if type(x[...]) is There else fetch(x))
     known = operands.device_of
-    monkeypatch.setattr(operands, "device_of", lambda x: device if type(x) is There else known(x))
+    for module in (operands, mesh_arrays):
+        monkeypatch.setattr(module, "device_of", lambda x: device if type(x) is There else known(x))
     return device

@@ -35,6 +35,8 @@ def test_which_are_programs():
     assert {row.name for row in ROWS} - {row.name for row in PROGRAMS} == {
         "edge-betweenness",
         "johnson",
+        "max-clique",
+        "max-k-plex",
         "triangles",
     }
 

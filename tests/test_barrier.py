@@ -28,7 +28,7 @@ typedef int i32;
 typedef unsigned u32;
 typedef long long i64;
 typedef unsigned long long u64;
-enum { FAILED, ROUND, VARS };
+enum { FAILED, ROUND, VARS, ENDED };
 struct Block {
     std::atomic<int> count{0}, turn{0}, any[2]{};
 };
@@ -49,6 +49,7 @@ static int __syncthreads_or(bool x) {  // by the last to come
     }
     return b.any[turn & 1];
 }
+static void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static void __syncthreads() { __syncthreads_or(false); }
 #define clock emulated_clock
 static unsigned clock() { return draw() << 24; }

@@ -179,6 +179,8 @@ def test_algorithms_after_points_are_deleted(target):
         for field in one._fields:
             if field in ("edges", "predecessor"):  # ids of edges; one of several that are right
                 continue
+            if field == "points" and row.name.startswith("max-"):  # likewise
+                continue
             a, b = host(getattr(one, field)), host(getattr(other, field))
             if field in row.of_edges.split():  # deleted edges aside
                 a, b = (np.sort(x[x >= 0]) for x in (a, b))

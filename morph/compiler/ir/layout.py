@@ -31,8 +31,8 @@ class Status(IntEnum):
     FAILED = 2  # number of deferred items, which have changed nothing and are re-executed
     LOCAL = 3  # whether a local collection was too small
     ROUND = 4  # the last round of claims
-    ENDED = 6  # in the host's copy: the number of the launch that has written it last
     INJECT = 5  # tests only: n, if the n-th reservation from now is to fail (0: none)
+    ENDED = 7  # in the host's copy: the number of the launch that has written it last
     STORES = 8  # from here on, one word per store of the unit: whether it must grow
 
 
