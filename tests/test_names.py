@@ -80,7 +80,8 @@ def visit(p, t):
 
 def module(tmp_path, text: str) -> ModuleType:
     """A module of some text, whose names it cannot clash with: it is given its own by number."""
-    file = tmp_path / "hostile_names.py"
+    # a file of each text: bytecode of one of the same size and second would be taken for its own
+    file = tmp_path / f"hostile_names_{len(list(tmp_path.iterdir()))}.py"
     file.write_text("import morph as morph_0\n" + text)
     spec = importlib.util.spec_from_file_location("hostile_names", file)
     made = importlib.util.module_from_spec(spec)
