@@ -168,32 +168,26 @@ def count_up(r, limits):
     r.x += limits[0].step
 
 
-@program
-def up_to_constant(t, limits):
-    n = 0
-    while n < limits[0].most:
-        few = limits[0].step
-        foreach(t, count_up, limits)
-        n += few
-    return n
+def up_to_limit(count):
+    @program
+    def run(t, limits):
+        n = 0
+        while n < limits[0].most:
+            few = limits[0].step
+            foreach(t, count, limits)
+            n += few
+        return n
+
+    return run
 
 
-@program
-def up_to_falling(t, limits):
-    n = 0
-    while n < limits[0].most:
-        few = limits[0].step
-        foreach(t, count_down, limits)
-        n += few
-    return n
-
-
-@pytest.mark.parametrize(("run", "want"), [(up_to_constant, 10), (up_to_falling, 4)])
-def test_no_barrier_after_reading_what_is_never_written(run, want):
+@pytest.mark.parametrize(("count", "want"), [(count_up, 10), (count_down, 4)])
+def test_no_barrier_after_reading_what_is_never_written(count, want):
+    run = up_to_limit(count)
     t = table("cpu", x=np.zeros(4, np.int64))
     limits = table("cpu", most=np.array([9]), step=np.array([2]), fall=np.array([1]))
     with team(2):
         assert run(t, limits) == want
     assert host(t.x).tolist() == [want] * 4
     if not is_checked():
-        assert ("has_read = true" in run.source()) == (run is up_to_falling)
+        assert ("has_read = true" in run.source()) == (count is count_down)

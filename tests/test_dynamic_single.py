@@ -27,6 +27,17 @@ def a_graph(device="cpu"):
     )
 
 
+def after_batches():
+    """A graph with gapped rows, its distances, the farthest point, an edge to the one before it."""
+    g = a_graph()
+    paths = morph.DynamicSSSP(g, 0)
+    far = int(np.where(paths.distance < 10**9, paths.distance, -1).argmax())
+    e = int(np.flatnonzero(g.edges.dst.array == int(paths.predecessor[far]))[0])
+    paths.apply(inserts=([1, 2], [3, 4], [49, 49]))
+    paths.apply(deletes=([1], [3]))
+    return g, paths, far, e
+
+
 @pytest.fixture
 def made(monkeypatch):
     """What the prepared launches have applied."""
@@ -119,12 +130,7 @@ def test_wrong_changes_are_refused_and_leave_all_as_it_was(made):
 
 @pytest.mark.parametrize("kind", ["inserts", "deletes", "updates"])
 def test_a_repair_that_fails_puts_the_graph_back(made, monkeypatch, kind):
-    g = a_graph()
-    paths = morph.DynamicSSSP(g, 0)
-    far = int(np.where(paths.distance < 10**9, paths.distance, -1).argmax())
-    e = int(np.flatnonzero(g.edges.dst.array == int(paths.predecessor[far]))[0])
-    paths.apply(inserts=([1, 2], [3, 4], [49, 49]))
-    paths.apply(deletes=([1], [3]))
+    g, paths, far, e = after_batches()
     for w in range(1, 4):
         paths.apply(updates=(e, w))
     before = paths.distance, g.edges.weight.array.copy(), len(g.edges), g.edges.live
@@ -198,12 +204,7 @@ def test_numbers_that_a_column_cannot_hold_are_left_to_the_other_path():
 def test_whatever_stops_a_change_nothing_has_changed(made, kind):
     n, stopped = 1, 0
     while True:
-        g = a_graph()
-        paths = morph.DynamicSSSP(g, 0)
-        far = int(np.where(paths.distance < 10**9, paths.distance, -1).argmax())
-        e = int(np.flatnonzero(g.edges.dst.array == int(paths.predecessor[far]))[0])
-        paths.apply(inserts=([1, 2], [3, 4], [49, 49]))
-        paths.apply(deletes=([1], [3]))
+        g, paths, far, e = after_batches()
         for w in (1, 2):
             paths.apply(updates=(e, w))
         before = g.edges.weight.array.copy(), g.edges.live, paths.distance

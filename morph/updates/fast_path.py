@@ -266,8 +266,7 @@ def publish(
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
         edges._host_meta[:] = after
-    total = run.counts.given * (1 if g.directed else 2)
-    kept = Kept(g, run.table, counts, repeated, ids.edges, again, fresh, total)
+    kept = Kept(g, run.table, counts, repeated, ids.edges, again, fresh)
     done = applied(g, kept, none(g.device), int(out < sum(counts)))
     done.absent, done.repeated = absent, out - absent
     if moved and (fresh or deleted):
@@ -445,10 +444,11 @@ class Kept:
 
     def __init__(
         self, g: Graph, table: Table, counts: tuple[int, int, int], holes: bool, first: int,
-        again: int, fresh: int, total: int,
+        again: int, fresh: int,
     ) -> None:  # fmt: skip
         self.graph, self.table, self.counts, self.holes = g, table, counts, holes
-        self.first, self.again, self.fresh, self.total = first, again, fresh, total
+        self.first, self.again, self.fresh = first, again, fresh
+        self.total = sum(counts) * (1 if g.directed else 2)
         self.stamp = g._adjacency.stamp
         self.raw: Array = None
         self.new: Array = None

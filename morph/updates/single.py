@@ -253,7 +253,7 @@ class SingleChanges:
                 with g.device.active():
                     return fast_path.publish(g, *self._latest(), False, False), result
             made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
-            kept = fast_path.Kept(g, self.table, made, False, first, reused, arcs, self.rows)
+            kept = fast_path.Kept(g, self.table, made, False, first, reused, arcs)
             return fast_path.applied(g, kept, self._none), result
         except BaseException:
             self.put_back(g)
