@@ -35,7 +35,7 @@ def corners(mesh):
 
 
 def violating(mesh, angle=0.0, area=np.inf, sizes=None, slack=1e-9):
-    """Which triangles are not as asked: angle in degrees, area or areas, sizes at points."""
+    """Which triangles exceed the limits: angle in degrees, area or areas, sizes at points."""
     length, turn = corners(mesh)
     wrong = turn.min(axis=1) < math.radians(angle) * (1 - slack)
     wrong |= mesh.areas() > np.asarray(area) * (1 + slack)

@@ -115,7 +115,7 @@ class Replicated:
             return "set" if divided else "same" if item or _is_first(n.place.row) else "first"
         how = COMBINED.get(n.op, "") if isinstance(n, ir.Atomic) else ""
         if not unused or not how:
-            problem = "every part has a copy of this value: what it was before is not known"
+            problem = "every part has a copy of this value: the previous value is not known"
             reject(problem, n.pos, "use atomic_add, min, max, or, and without their result")
         if divided:
             return how
@@ -169,7 +169,9 @@ class Replicated:
                 zero = len(first) == 1 and isinstance(first[0], ir.Const) and first[0].value == 0
                 how = known.get(name, "")
                 if not how or len(writes) != uses or (how == "+" and not zero):
-                    problem = f"{user_name(name)!r} is that of the points or edges of one part"
+                    problem = (
+                        f"{user_name(name)!r} has the value of the points or edges of one part"
+                    )
                     reject(problem, s.pos, REDUCE)
                 if how == "+" and not self._is_written(writes, after):
                     problem = f"{user_name(name)!r} is a sum, which is written to all rows"
