@@ -1,6 +1,5 @@
 """Morph: graph algorithms that change their graph, in parallel on a GPU or on a CPU's cores."""
 
-import importlib
 import logging
 
 from morph import providers
@@ -42,6 +41,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.language.errors import CheckError, LanguageError
+from morph.language.imports import import_uninterrupted
 from morph.launch.foreach import (
     checked,
     foreach,
@@ -86,5 +86,5 @@ LAZY = ("generate", "io", "survey", "validate", "worklists")
 def __getattr__(name: str) -> object:
     """Import the modules of `LAZY`, as ``morph.io``, when they are first used."""
     if name in LAZY:
-        return importlib.import_module(f"morph.{name}")
+        return import_uninterrupted(f"morph.{name}")
     raise AttributeError(f"module 'morph' has no attribute {name!r}")

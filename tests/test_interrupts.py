@@ -302,6 +302,28 @@ print("done")
 """, way)  # fmt: skip
 
 
+def test_an_import_at_first_use_is_not_interrupted(tmp_path):
+    """`exec` of a text, interrupted, would end the process with the status of SIGINT."""
+    (tmp_path / "late.py").write_text("""
+import signal
+exec("signal.raise_signal(signal.SIGINT)")
+complete = True
+""")
+    script = f"""
+import signal, sys
+from morph.language.hooks import Hook
+sys.path.insert(0, {str(tmp_path)!r})
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    Hook("late:complete").provider()
+except KeyboardInterrupt:
+    print(sys.modules["late"].complete, signal.getsignal(signal.SIGINT).__name__)
+"""
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "True default_int_handler\n", "")
+
+
 @pytest.mark.parametrize("way", WAYS[1:])
 def test_the_solver_of_formulas(way):
     judge("""

@@ -7,9 +7,10 @@ such as the compiler or the class of a device, which the declaration names.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
+
+from morph.language.imports import import_uninterrupted
 
 Result = TypeVar("Result")
 
@@ -30,7 +31,7 @@ class Hook(Generic[Result]):
     def provider(self) -> Callable[..., Result]:
         """Return the provider, looked up in its module."""
         if self.names is None:
-            self.names = vars(importlib.import_module(self.module))
+            self.names = vars(import_uninterrupted(self.module))
         found: Callable[..., Result] = self.names[self.function]
         return found
 
