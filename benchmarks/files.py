@@ -1,4 +1,4 @@
-"""Reading and writing Triangle's files: MB/s beside numpy.loadtxt and meshio, on the same mesh.
+"""Reading and writing Triangle's files: MB/s and memory beside NumPy, pandas and meshio.
 
     python benchmarks/files.py -m 1e6
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from common import table
+from reading import PEERS, compare
 
 from morph.io import read_area, read_mesh, read_neigh, write_area, write_mesh
 from morph.io.mesh.nodes import open_scanner
@@ -99,6 +100,8 @@ def main() -> None:
         measure("parse .ele, NumPy", without_compiler(parse_ele), [ele], 1)
         measure("digits of .node, no file", write_rows, [node])
 
+        compare(["morph.read_node", *(PEERS[".node"] if args.slow else [])], node)
+        compare(["morph.read_mesh"], folder / "m")  # memory of a process of its own
         write_mesh(mesh, folder / "m", neighbors=True, edges=True)
         area = folder / "m.area"
         areas = np.random.default_rng(3).random(len(mesh.triangles))

@@ -3,7 +3,8 @@
     python benchmarks/graphfiles.py --scale 18
 
 An R-MAT graph of edge factor 16 with weights of 1 to 255, both ways, is made of arrays, written to
-every format and read again; each in a process of its own, the best of 3.
+every format and read again, beside the readers of other libraries; each in a process of its own,
+the best of 3.  Then a random 3-SAT formula.
 """
 
 import argparse
@@ -16,12 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from reading import PEERS, compare
 
 from morph import Graph, generate
-from morph.io import read_edges, read_graph, write_graph
+from morph.io import write_cnf, write_graph
 from morph.io.graph.formats import ROWS
 
-NAMES = [f"g{row.suffixes[0]}" for row in ROWS]
+NAMES = ["g.wel" if row.name == "edges" else f"g{row.suffixes[0]}" for row in ROWS]
 
 
 def best(make: Callable[[], object]) -> float:
@@ -68,20 +70,11 @@ def from_generator(scale: int) -> None:
     print(f"{'rmat':<14} {best(make):6.2f} s; {peak(make)}", flush=True)
 
 
-def from_file(path: Path) -> None:
-    size, seconds = path.stat().st_size / 1e6, best(lambda: read_edges(path))
-    told = f"{size:.0f} MB at {size / seconds:.0f} MB/s"
-    print(f"{path.name:<14} {seconds:6.2f} s; {told}; {peak(lambda: read_graph(path))}", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scale", type=int, default=18)
     parser.add_argument("--only", help=argparse.SUPPRESS)
-    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.file:
-        return from_file(args.file)
     if args.only == "rmat":
         return from_generator(args.scale)
     if args.only:
@@ -96,7 +89,11 @@ def main() -> None:
             seconds = best(lambda path=path: write_graph(graph, path))
             print(f"{name:<14} {seconds:6.2f} s to write, {path.stat().st_size / 1e6 / seconds:.0f}"
                   " MB/s", flush=True)  # fmt: skip
-            subprocess.run([*again, "--file", str(path)], check=True)
+            peers = PEERS.get(path.suffix, [])
+            compare(["morph.read_edges", "morph.read_graph", *peers], path)
+        path = Path(folder, "f.cnf")
+        write_cnf(generate.random_ksat(3, 4 << args.scale, 4.2), path)
+        compare(["morph.read_cnf", "cat"], path)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from morph.graph import Graph
 from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
+from morph.io.graph.edges import is_symmetric
 from morph.io.text import files, numbers, scanner
 from morph.language.messages import shortened
 
@@ -308,3 +309,21 @@ def test_junk_never_crashes_a_reader(tmp_path_factory, junk, name):
         read(folder, name, start + junk)
     except FormatError as error:
         assert name in str(error)  # the path may be cut at its head
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 1)), max_size=12),
+    st.booleans(),
+    st.booleans(),
+)
+def test_symmetric_arcs_are_their_own_reverses(arcs, both, in_order):
+    arcs = arcs + [(v, u, w) for u, v, w in arcs] if both else arcs
+    arcs = sorted(arcs) if in_order else arcs
+    columns = np.array(arcs, np.int32).reshape(-1, 3).T
+    rows, turned = ({}, {})
+    for u, v, w in arcs:
+        rows.setdefault((u, v), []).append(w)
+        turned.setdefault((v, u), []).append(w)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("morph.io.graph.edges._LEAST_SORTED", 2)
+        assert is_symmetric(*columns, 5) == (rows == turned)

@@ -33,7 +33,8 @@ def parse(text, rows, whole, parser, monkeypatch):
     if made is None:
         pytest.skip("no C++ compiler")
     monkeypatch.setattr(numbers, "library", lambda: made)
-    return numbers.parse(text, 0, rows, whole)
+    found = numbers.parse(text, 0, rows, [whole])
+    return None if found is None else (found[0][0], found[1])
 
 
 WORDS = st.one_of(
@@ -121,6 +122,43 @@ def test_parts_of_a_large_text_meet(parser, monkeypatch):
     assert parse(text + b"x", None, [True, True], parser, monkeypatch) is None
 
 
+needs_compiler = pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler")
+
+
+@needs_compiler
+def test_groups_of_columns_are_arrays_of_their_own():
+    groups = [[True], [False, True], [True, True]]
+    (number, mixed, pair), _ = numbers.parse(b"1 .5 2 3 -4\n2 7 8 9 2147483647\n", 0, 2, groups,
+                                             narrow=True)  # fmt: skip
+    assert (number.dtype, mixed.dtype, pair.dtype) == (np.int32, np.float64, np.int32)
+    assert (number.tolist(), mixed.tolist()) == ([[1], [2]], [[0.5, 2], [7, 8]])
+    assert pair.tolist() == [[3, -4], [9, 2**31 - 1]] and pair.flags.c_contiguous
+    wide = b"1 2147483648\n"
+    assert numbers.parse(wide, 0, 1, [[True, True]], narrow=True) is None
+    assert numbers.parse(wide, 0, 1, [[True, True]])[0][0].tolist() == [[1, 2**31]]
+
+
+@needs_compiler
+def test_a_short_last_piece_is_compiled_too(monkeypatch):
+    monkeypatch.setattr(numbers, "LEAST", 99)
+    monkeypatch.setattr(text_module, "PIECE", 90)
+    scanner = Scanner("t", b"a 1 2\n" * 20)
+    monkeypatch.setattr(scanner, "_some", lambda *_: pytest.fail("read by NumPy"))
+    fields = [Field("u"), Field("v")]
+    found = [len(b.values) for b in scanner.pieces(20, fields, "arcs", b"a", scanner._some)]
+    assert found == [16, 4]
+
+
+@given(st.lists(st.sampled_from([b"ab", b"c", b"a", b"\n"]), max_size=9), st.integers(0, 9))
+def test_marks_are_found_across_pieces(words, start):
+    data = b"".join(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_module, "PIECE", 1)
+        got = text_module.find(data, [b"ab", b"c"], start)
+    assert got == min((k for k in (data.find(b"ab", start), data.find(b"c", start)) if k >= 0),
+                      default=-1)  # fmt: skip
+
+
 FIELDS = [Field("number"), Field("x", False)]
 
 
@@ -145,6 +183,7 @@ def test_mutated_text_has_one_outcome(changes):
         at = min(at, len(data))
         data[at : at + (how > 0)] = bytes([byte] * (how < 2))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_module, "PIECE", 9)
         seen = []
         for made in (lambda: None, library, lambda: library("MORPH_PLAIN")):
             patch.setattr(numbers, "library", made)

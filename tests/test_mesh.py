@@ -92,8 +92,11 @@ def slow_neighbors(triangles):
     return out
 
 
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1), st.booleans())
-def test_neighbors_against_a_dictionary(wide, tall, seed, wide_words):
+@given(
+    *(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1)),
+    *(st.booleans(), st.integers(1, 9)),
+)
+def test_neighbors_against_a_dictionary(wide, tall, seed, wide_words, group_bits):
     rng = np.random.default_rng(seed)
     triangles = np.concatenate(grid(wide, tall)).astype(np.int32)
     triangles = triangles[rng.permutation(len(triangles))][: int(rng.integers(1, 99))]
@@ -101,6 +104,7 @@ def test_neighbors_against_a_dictionary(wide, tall, seed, wide_words):
     with pytest.MonkeyPatch.context() as patch:
         if wide_words:  # as if higher points did not fit the words
             patch.setattr("morph.mesh.halfedges.WORD_BITS", 0)
+        patch.setattr("morph.mesh.halfedges._GROUP_BITS", group_bits)
         found = find_neighbors(triangles, 100)
     assert found.tolist() == slow_neighbors(triangles).tolist()
 

@@ -7,6 +7,7 @@ Half-edge ``3 * t + k`` is the edge of triangle ``t`` opposite its corner ``k``,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,6 +16,11 @@ from morph.mesh.errors import MeshError, Violation
 from morph.runtime.device import Array
 
 WORD_BITS = 63  # bits of a packed, signed sort key
+_GROUP_BITS = 18  # half-edges sorted at once on the host: about 2**17
+_MOST_BITS = 5  # 32 groups: each takes a pass over all half-edges
+_STEPS = np.array([[1, 1, -2], [2, -1, -1]])  # from a corner to the ends of the edge opposite to it
+_Group = tuple[Array | None, Array, Array, int, int]
+"""Half-edges, None for all; their two points; first point and number of the lower points."""
 
 
 def edge_keys(a: Array, b: Array, n: int, xp: Any = np) -> Array:
@@ -56,11 +62,55 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
     MeshError
         If an edge has several triangles on one side.
     """
-    a, b = triangles[:, [1, 2, 0]].ravel(), triangles[:, [2, 0, 1]].ravel()
+    neighbors = xp.full(3 * len(triangles), -1, np.int32)
+    bits = min((3 * len(triangles)).bit_length() - _GROUP_BITS, _MOST_BITS) if xp is np else 0
+    groups = _groups(triangles, n, bits) if bits > 0 else [_all(triangles, n)]
+    for half, a, b, first, points in groups:
+        pairs = _pairs(a, b, n, first, points, xp)
+        if pairs is None:
+            _refuse_overlap(*_all(triangles, n)[1:3], n, xp)
+        one, two = pairs if half is None else (half[p] for p in pairs)
+        neighbors[one] = two // 3
+        neighbors[two] = one // 3
+    return neighbors.reshape(-1, 3)
+
+
+def _all(triangles: Array, n: int) -> _Group:
+    """Return all half-edges as one group."""
+    return None, triangles[:, [1, 2, 0]].ravel(), triangles[:, [2, 0, 1]].ravel(), 0, n
+
+
+def _groups(triangles: Array, n: int, bits: int) -> Iterator[_Group]:
+    """Yield half-edges in groups by the upper ``bits`` of their lower point, on the host.
+
+    The arrays of a group are small: less memory, and more of them in the cache.
+    """
+    shift = max(n.bit_length() - bits, 0)
+    group = np.empty(triangles.shape, np.uint8)
+    for k in range(3):
+        low = np.minimum(triangles[:, (k + 1) % 3], triangles[:, (k + 2) % 3])
+        group[:, k] = np.right_shift(low, shift, out=low)
+    flat = triangles.ravel()
+    for g in range(((n - 1) >> shift) + 1):
+        half = np.flatnonzero(group.ravel() == g)
+        corner = half % 3
+        a, b = (flat[half + step[corner]] for step in _STEPS)
+        yield half, a, b, g << shift, 1 << shift
+
+
+def _pairs(
+    a: Array, b: Array, n: int, first: int, points: int, xp: Any
+) -> tuple[Array, Array] | None:
+    """Return the positions of the two half-edges of each edge with two triangles.
+
+    The half-edges lead from ``a`` to ``b``; their lower points are ``points`` from ``first`` on.
+    Returns None if an edge has several triangles on one side.
+    """
     high = xp.maximum(a, b)
     half_bits, point_bits = len(a).bit_length(), n.bit_length()
-    high_bits = max(min(point_bits, WORD_BITS - point_bits - 1 - half_bits), 0)
+    high_bits = max(min(point_bits, WORD_BITS - points.bit_length() - 1 - half_bits), 0)
     word = xp.minimum(a, b).astype(np.int64)
+    word -= first
     word <<= high_bits
     word |= high & ((1 << high_bits) - 1)
     word <<= 1
@@ -75,12 +125,7 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
         left = _part(word, order, left, high, xp)
     one, two = order[left], order[left + 1]
     bad = (word[left] == word[left + 1]).any() | (left[1:] == left[:-1] + 1).any()
-    if bool(bad):
-        _refuse_overlap(a, b, n, xp)
-    neighbors = xp.full(len(a), -1, np.int32)
-    neighbors[one] = two // 3
-    neighbors[two] = one // 3
-    return neighbors.reshape(-1, 3)
+    return None if bool(bad) else (one, two)
 
 
 def _part(word: Array, order: Array, left: Array, high: Array, xp: Any) -> Array:

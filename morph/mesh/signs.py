@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16  # signs computed at once: their arrays fit the cache
 _EPS = 2.0**-53
 _SMALL, _LARGE = 1e-70, 1e70  # products of four differences in this range are in range, too
 

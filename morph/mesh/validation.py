@@ -18,6 +18,8 @@ from morph.mesh.overlap import covered_twice, crossing_hull, crowded_corners, on
 from morph.mesh.signs import incircle as incircle
 from morph.mesh.signs import orientation as orientation
 
+_POINTS = 1 << 16  # points hashed at once
+
 Ids = NDArray[Any]
 
 
@@ -286,11 +288,14 @@ def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
     (k, 2) int64 array
         Earlier and later row, ordered by the later.
     """
-    bits = (points + 0.0).view(np.uint64)  # + 0.0 converts -0 to 0
-    mixed = bits[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ (bits[:, 1] >> np.uint64(29))
-    mixed = (mixed ^ bits[:, 1]) * np.uint64(0xD6E8FEB86659FD93)
-    ordered = np.sort(mixed)
-    if not (ordered[1:] == ordered[:-1]).any():
+    mixed = np.empty(len(points), np.uint64)  # hash of each point
+    for start in range(0, len(points), _POINTS):
+        bits = (points[start : start + _POINTS] + 0.0).view(np.uint64)  # + 0.0 converts -0 to 0
+        x, y = bits.T
+        part = x * np.uint64(0x9E3779B97F4A7C15) ^ (y >> np.uint64(29))
+        mixed[start : start + _POINTS] = (part ^ y) * np.uint64(0xD6E8FEB86659FD93)
+    mixed.sort()
+    if not (mixed[1:] == mixed[:-1]).any():
         return np.empty((0, 2), np.int64)
     order = np.lexsort((np.arange(len(points)), points[:, 1], points[:, 0]))
     same = (points[order][1:] == points[order][:-1]).all(axis=1)

@@ -15,7 +15,7 @@ import numpy as np
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered
 from morph.io.graph.lines import Lines, first_line
 from morph.io.text.rows import format_rows
-from morph.io.text.scanner import Field, Scanner, StrPath
+from morph.io.text.scanner import Field, Scanner, StrPath, find
 
 _COMMENT = re.compile(rb"^c(?=\s)[^\n]*", re.MULTILINE)
 _ENDS = Field("tail"), Field("head")
@@ -33,7 +33,7 @@ def read_dimacs(path: StrPath, data: bytes) -> EdgeArrays:
     start = 0
     while _COMMENT.match(data, start):  # most files have comments at their head only
         start = data.find(b"\n", start) + 1 or len(data)
-    if data.find(b"\nc", max(start - 1, 0)) >= 0:
+    if find(data, [b"\nc"], max(start - 1, 0)) >= 0:
         data = _COMMENT.sub(lambda found: b" " * len(found[0]), data)
     scanner = Scanner(path, data, comment=b"")
     scanner.pos = start

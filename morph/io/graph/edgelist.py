@@ -14,7 +14,7 @@ import numpy as np
 from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered
 from morph.io.graph.lines import REAL, Lines, exact, first_line
 from morph.io.text.rows import format_rows
-from morph.io.text.scanner import Block, Field, Scanner, StrPath
+from morph.io.text.scanner import Block, Field, Scanner, StrPath, find
 
 _COMMENT, _COMMENTS = b"#%", rb"[#%][^\n]*"
 _ENDS = Field("first vertex"), Field("second vertex")
@@ -34,7 +34,7 @@ def read_edge_list(path: StrPath, data: bytes) -> EdgeArrays:
     """
     scanner = Scanner(path, data, comment=_COMMENT)
     width, announced = _first_line(scanner, data)
-    integral = all(scanner.data.find(mark, scanner.pos) < 0 for mark in REAL)
+    integral = width < 3 or find(scanner.data, REAL, scanner.pos) < 0
     fields = [*_ENDS, Field("weight", integral)][: max(width, 2)]
     blocks: Iterable[Block] = scanner.pieces(None, fields, "edges")
     if width == 3 and not integral:

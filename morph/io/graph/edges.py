@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.data.sorting import stable_order
+from morph.graph.adjacency import count_keys
+from morph.io.text.growing import Growing
 from morph.io.text.scanner import Block
 
 MAX_VERTICES = 2**31 - 1
+_LEAST_SORTED = 1 << 16  # entries sorted at once
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def compressed_rows(edges: EdgeArrays) -> Rows:
         order = np.argsort(src, kind="stable")
         dst, weight = dst[order], None if weight is None else weight[order]
     offsets = np.zeros(edges.n + 1, np.int64)
-    np.cumsum(np.bincount(src, minlength=edges.n), out=offsets[1:])
+    np.cumsum(count_keys(np, src, edges.n), out=offsets[1:])
     return offsets, dst, weight
 
 
@@ -68,6 +72,45 @@ def arcs_of(edges: EdgeArrays) -> tuple[Any, Any, Any]:
     return np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]]), weight
 
 
+def is_symmetric(
+    src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[Any] | None, n: int
+) -> bool:
+    """Return whether a matrix equals its transpose, as `Graph.of` does for SciPy's matrices.
+
+    The entries of rows and columns are counted first, which suffices for most matrices that are
+    not symmetric.  The order of duplicate entries matters.
+    """
+    counts = count_keys(np, src, n)
+    if not np.array_equal(counts, count_keys(np, dst, n)):
+        return False
+    if not _in_order(src, dst):
+        order = np.argsort(src.astype(np.int64) * n + dst, kind="stable")
+        src, dst, weight = src[order], dst[order], None if weight is None else weight[order]
+    offsets = np.append(0, np.cumsum(counts))
+    low = 0
+    while low < n:  # vertices with a 16th of the entries, which takes less memory than all
+        most = offsets[low] + max(len(src) // 16, _LEAST_SORTED)
+        high = max(int(np.searchsorted(offsets, most, "right")) - 1, low + 1)
+        out = slice(offsets[low], offsets[high])
+        into = np.flatnonzero((dst >= low) & (dst < high))
+        order = stable_order(np, dst[into] - low, (high - low).bit_length())
+        if not np.array_equal(src[into][order], dst[out]):
+            return False
+        if weight is not None and not np.array_equal(weight[into][order], weight[out]):
+            return False
+        low = high
+    return True
+
+
+def _in_order(src: NDArray[np.int32], dst: NDArray[np.int32]) -> bool:
+    """Return whether pairs are sorted."""
+    for start in range(0, len(src) - 1, _LEAST_SORTED):
+        a, b = (ids[start : start + _LEAST_SORTED + 1] for ids in (src, dst))
+        if not ((a[1:] > a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] >= b[:-1]))).all():
+            return False
+    return True
+
+
 def gathered(
     blocks: Iterable[Block], base: int, n: int | None, integral: bool = True
 ) -> tuple[Any, Any, Any]:
@@ -76,7 +119,7 @@ def gathered(
     Parameters
     ----------
     blocks : iterable of Block
-        With two or three columns, consumed block by block.
+        With two or three parts of one column, consumed block by block.
     n : int or None
         Number of vertices; None if the file does not contain it.
     integral : bool
@@ -92,66 +135,28 @@ def gathered(
     ends = [Growing(np.dtype(np.int32)), Growing(np.dtype(np.int32))]
     weight = Growing(None)
     for block in blocks:
-        got = len(block.values)
-        left = block.scanner.rows_left(block.start, got)
-        for column, values in zip(ends, vertices(block, (0, 1), base, n), strict=True):
+        left = block.scanner.rows_left(block.start, len(block.values))
+        for column, values in zip(ends, vertices(block, base, n), strict=True):
             column.add(values, left)
-        for k in range(2, block.values.shape[1]):
-            weight.add(narrow(block.values[:, k]), left)
+        for part in block.parts[2:]:
+            weight.add(narrow(part[:, 0]), left)
     none = np.empty(0, np.int32 if integral else np.float64)
     return ends[0].finish(none), ends[1].finish(none), weight.finish(none)
 
 
-class Growing:
-    """An array that is filled part by part; the expected size is allocated at once.
-
-    Parameters
-    ----------
-    dtype : dtype, optional
-        By default that of the first part; a part with a wider dtype widens the array.
-    """
-
-    def __init__(self, dtype: np.dtype[Any] | None) -> None:
-        self.dtype = dtype
-        self.array: NDArray[Any] | None = None
-        self.size = 0
-
-    def add(self, values: NDArray[Any], left: int) -> None:
-        """Append values; ``left`` more are expected."""
-        dtype = np.result_type(values.dtype, self.dtype or values.dtype)
-        end = self.size + len(values)
-        if self.array is None:
-            self.array = np.empty(end + left + left // 64, dtype)
-        elif dtype != self.array.dtype:
-            self.array = self.array.astype(dtype)
-        if end > len(self.array):
-            self.array.resize(end + left + left // 64 + end // 16, refcheck=False)
-        self.dtype = dtype
-        self.array[self.size : end] = values
-        self.size = end
-
-    def finish(self, none: NDArray[Any]) -> NDArray[Any]:
-        """Return the appended values, or ``none`` if there are none; ends the use."""
-        if self.array is None:
-            return none if self.dtype is None else none.astype(self.dtype)
-        self.array.resize(self.size, refcheck=False)
-        return self.array
-
-
-def vertices(block: Block, columns: tuple[int, int], base: int, n: int | None) -> Any:
-    """Check two columns of vertex numbers; return them as int32, counting from 0.
+def vertices(block: Block, base: int, n: int | None) -> list[NDArray[np.int32]]:
+    """Check the first two parts, of vertex numbers; return them as int32, counting from 0.
 
     ``n`` is the number of vertices, or None if the file does not contain it.
     """
     last = (MAX_VERTICES if n is None else n) + base - 1
-    for k in columns:
-        values = block.values[:, k]
-        wrong = (values < base) | (values > last)
-        if wrong.any():
-            row = int(wrong.argmax())
+    columns = [part[:, 0] for part in block.parts[:2]]
+    for values in columns:
+        if len(values) and (values.min() < base or values.max() > last):
+            row = int(((values < base) | (values > last)).argmax())
             found = f"vertex {int(values[row])} is out of range"
             block.fail(row, f"{found}: vertices are {base} to {last}")
-    return tuple((block.values[:, k] - base).astype(np.int32) for k in columns)
+    return [(values - base if base else values).astype(np.int32, copy=False) for values in columns]
 
 
 def narrow(weight: NDArray[Any]) -> NDArray[Any]:

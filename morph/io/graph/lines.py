@@ -152,14 +152,13 @@ def _scanners(path: StrPath, data: Any, lines: Lines, start: int, stop: int) -> 
 
 def exact(block: Block) -> Block:
     """Check that weights written as integers are exact as doubles."""
-    large = np.flatnonzero(abs(block.values[:, 2]) >= 2**53)
+    weight = block.parts[2][:, 0]
+    large = np.flatnonzero(abs(weight) >= 2**53)
     if large.size:
         marked = set(large.tolist())
-        for row, (_, text) in enumerate(
-            islice(block.scanner.lines(block.start), len(block.values))
-        ):
+        for row, (_, text) in enumerate(islice(block.scanner.lines(block.start), len(weight))):
             word = text.split()[2] if row in marked else b""
-            if word.lstrip(b"+-").isdigit() and int(word) != float(block.values[row, 2]):
+            if word.lstrip(b"+-").isdigit() and int(word) != float(weight[row]):
                 shown = word[:40].decode()
                 block.fail(row, f"the weight {shown} loses digits: other weights here are reals")
     return block

@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered, narrow
+from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, gathered, is_symmetric, narrow
 from morph.io.graph.lines import Lines, first_line
 from morph.io.text.files import InPieces
 from morph.io.text.rows import format_rows
@@ -241,24 +241,6 @@ def _entries(file: Any, name: str, share: tuple[int, int]) -> tuple[NDArray[Any]
         member.seek(first * dtype.itemsize, 1)
         data = member.read((last - first) * dtype.itemsize)
     return np.frombuffer(data, dtype, last - first), {size}
-
-
-def is_symmetric(
-    src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[Any], n: int
-) -> bool:
-    """Return whether a matrix equals its transpose, as `Graph.of` does for SciPy's matrices.
-
-    The entries of rows and columns are counted first, which suffices for most matrices that are
-    not symmetric.  The order of duplicate entries matters.
-    """
-    if not np.array_equal(np.bincount(src, minlength=n), np.bincount(dst, minlength=n)):
-        return False
-    here, there = (a.astype(np.int64) * n + b for a, b in ((src, dst), (dst, src)))
-    if not (here[1:] >= here[:-1]).all():
-        order = np.argsort(here, kind="stable")
-        here, there, weight = here[order], there[order], weight[order]
-    turned = np.argsort(there, kind="stable")
-    return bool((here == there[turned]).all() and (weight == weight[turned]).all())
 
 
 def _expand(

@@ -17,9 +17,16 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.io.graph.edges import MAX_VERTICES, EdgeArrays, Growing, compressed_rows, narrow
+from morph.io.graph.edges import (
+    MAX_VERTICES,
+    EdgeArrays,
+    compressed_rows,
+    is_symmetric,
+    narrow,
+)
+from morph.io.text.growing import Growing
 from morph.io.text.rows import digits
-from morph.io.text.scanner import CHUNK, PIECE, Field, FormatError, Scanner, StrPath
+from morph.io.text.scanner import CHUNK, PIECE, Field, FormatError, Scanner, StrPath, release
 
 _COMMENT = re.compile(rb"^%[^\n]*", re.MULTILINE)
 _ONE_A_LINE = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)
@@ -128,6 +135,7 @@ def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
         starts, count = starts[:left], count[:left]
         numbers = _numbers(path, data, text, start, int(count.sum()))
         yield _Part(path, data, vertex, starts, count, numbers, end)
+        release(data, start, end)
         vertex, start = vertex + count.size, end
     if vertex < header.n:
         problem = f"the file ends after {vertex} of {header.n} vertices"
@@ -190,7 +198,7 @@ def _lines(raw: bytes, text: bytes) -> tuple[Ints, Ints]:
     starts = starts[starts < characters.size]
     ink = characters > 32
     ink[1:] &= characters[:-1] <= 32  # first characters of words
-    count = np.add.reduceat(ink, starts, dtype=np.int64)
+    count = np.diff(np.searchsorted(np.flatnonzero(ink), np.append(starts, characters.size)))
     kept = np.frombuffer(raw, np.uint8)[starts] != ord("%")
     return starts[kept], count[kept]
 
@@ -236,6 +244,8 @@ def _fault(
     if weight is not None and weight.min(initial=1) < 1:
         k = int((weight < 1).argmax())
         return int(src[k]), f"an edge has weight {int(weight[k])}: METIS wants positive ones"
+    if is_symmetric(src, dst, weight, int(max(src.max(initial=-1), dst.max(initial=-1))) + 1):
+        return None
     start = low = 0
     while low < len(src):
         most = min(low + max(len(src) // 16, _LEAST_ARCS), len(src)) - 1

@@ -7,7 +7,7 @@ counter-clockwise, then, for second order, the mid-edge nodes of the edges oppos
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,11 +69,14 @@ def read_ele(path: StrPath, nodes: Nodes, repair: bool = False) -> Elements:
     check_columns(scanner, extra, header)
     fields = [Field("triangle number")] + [Field(f"vertex {k + 1}") for k in range(corners)]
     fields += [Field(f"attribute {k + 1}", False) for k in range(extra)]
-    block = scanner.block(count, fields, "triangles")
+    block = scanner.block(count, fields, "triangles", (1, corners, extra))
     scanner.end("triangles")
     numbering(block, "triangle", nodes.base)
-    items = np.arange(count)  # position of each triangle in the file
-    found = nodes.look_up(block, slice(1, corners + 1), "triangle")
+    block = replace(block, parts=block.parts[1:])  # frees the numbers
+    items: NDArray[np.int64] | None = (
+        None  # position of each triangle in the file, if some are dropped
+    )
+    found = nodes.look_up(block, 0, "triangle")
     nodes.refuse_repeated(found)
     if repair:
         found, items = _without_repetitions(block, found, nodes.base)
@@ -82,7 +85,8 @@ def read_ele(path: StrPath, nodes: Nodes, repair: bool = False) -> Elements:
     try:
         neighbors = find_neighbors(triangles, len(nodes.points))
     except MeshError as error:
-        s, t = sorted(items[error.violations[0].ids].tolist())
+        ids = error.violations[0].ids
+        s, t = sorted((ids if items is None else items[ids]).tolist())
         first, second = s + nodes.base, t + nodes.base
         block.fail(t, f"triangles {first} and {second} overlap: they lie on one side of an edge")
     middles = None
@@ -90,10 +94,13 @@ def read_ele(path: StrPath, nodes: Nodes, repair: bool = False) -> Elements:
         middles = np.ascontiguousarray(found[:, 3:])
 
         def fail(t: int, message: str) -> None:
-            block.fail(items[t], f"triangle {items[t] + nodes.base}: {message}")
+            row = t if items is None else int(items[t])
+            block.fail(row, f"triangle {row + nodes.base}: {message}")
 
         check_middles(nodes.points, triangles, neighbors, middles, nodes.base, fail)
-    attributes = np.ascontiguousarray(block.values[items, corners + 1 :], np.float64)
+    attributes = np.ascontiguousarray(block.parts[1], np.float64)
+    if items is not None:
+        attributes = attributes[items]
     return Elements(triangles, neighbors, middles, attributes)
 
 
@@ -117,17 +124,17 @@ def _without_repetitions(block: Block, found: Ints, base: int) -> tuple[Ints, ND
 
 
 def _orient(
-    block: Block, found: Ints, items: NDArray[np.int64], nodes: Nodes, repair: bool
+    block: Block, found: Ints, items: NDArray[np.int64] | None, nodes: Nodes, repair: bool
 ) -> None:
     """Reject degenerate triangles; reorient clockwise ones in place, or reject them."""
     sign = orientation(nodes.points, found[:, 0], found[:, 1], found[:, 2])
     if sign.min() > 0:
         return
+    items = np.arange(len(found)) if items is None else items
     refused = sign == 0 if repair else sign <= 0
     turned = np.flatnonzero(sign < 0)
     row = int(items[(refused if refused.any() else sign < 0).argmax()])
-    shown = " ".join(str(int(v)) for v in block.values[row, 1:4])
-    name = f"triangle {row + nodes.base} ({shown})"
+    name = f"triangle {row + nodes.base} ({block.words(row, slice(1, 4))})"
     if refused.any():
         if sign[refused][0] < 0:
             block.fail(row, f"{name} is clockwise: list its vertices counter-clockwise")

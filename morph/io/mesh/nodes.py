@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from morph.io.mesh.repair import merged, report
-from morph.io.text.files import read_bytes
+from morph.io.text.files import map_bytes
 from morph.io.text.scanner import Block, Field, Scanner, StrPath
 from morph.mesh.mesh import Floats, Ints
 from morph.mesh.validation import repeated_points
@@ -51,16 +51,16 @@ class Nodes:
         """Number of vertices in the file."""
         return len(self.points) if self.rows is None else len(self.rows)
 
-    def look_up(self, block: Block, columns: slice, noun: str) -> Ints:
-        """Convert columns of vertex numbers to rows of ``points``; fail if out of range."""
-        values = block.values[:, columns]
+    def look_up(self, block: Block, part: int, noun: str) -> Ints:
+        """Convert a part, vertex numbers, to rows of ``points`` in place; fail if out of range."""
+        values = block.parts[part]
         first, last = self.base, self.base + self.count - 1
         for column in values.T:
             if len(column) and (column.min() < first or column.max() > last):
                 row = int(((column < first) | (column > last)).argmax())
                 found = f"{noun} {row + first} names vertex {int(column[row])}"
                 block.fail(row, f"{found}, but vertices are {first} to {last}")
-        rows = np.empty(values.shape, np.int32)
+        rows = values if values.dtype == np.int32 else np.empty(values.shape, np.int32)
         np.subtract(values, self.base, out=rows, casting="unsafe")
         return rows if self.rows is None else self.rows[rows]
 
@@ -70,10 +70,9 @@ class Nodes:
             return
         there = np.zeros(len(self.points), bool)
         there[used] = True
-        rows = np.flatnonzero(there)
-        pairs = repeated_points(self.points[rows] if len(rows) < len(there) else self.points)
+        pairs = repeated_points(self.points if there.all() else self.points[there])
         if len(pairs):
-            earlier, later = rows[pairs[0]].tolist()
+            earlier, later = np.flatnonzero(there)[pairs[0]].tolist()
             path, start = self.source
             scanner = open_scanner(path)
             line = scanner.line_of_row(start, later)
@@ -113,7 +112,7 @@ def open_scanner(path: StrPath) -> Scanner:
         if os.path.isdir(folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), folder)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
-    return Scanner(path, read_bytes(path))
+    return Scanner(path, map_bytes(path))
 
 
 def scan_nodes(scanner: Scanner, repair: bool, keep: bool = False) -> Nodes:
@@ -128,10 +127,9 @@ def scan_nodes(scanner: Scanner, repair: bool, keep: bool = False) -> Nodes:
     fields = [Field("vertex number"), Field("x", False), Field("y", False)]
     fields += [Field(f"attribute {k + 1}", False) for k in range(extra)]
     fields += [Field("marker")] * marked
-    block = scanner.block(count, fields, "vertices")
+    block = scanner.block(count, fields, "vertices", (1, 2, extra, marked))
     base = numbering(block, "vertex", None)
-    points = np.ascontiguousarray(block.values[:, 1:3])
-    attributes = np.ascontiguousarray(block.values[:, 3 : 3 + extra])
+    points, attributes = (np.ascontiguousarray(part, np.float64) for part in block.parts[1:3])
     markers = marker_column(block, marked)
     if keep and not repair:
         source = (scanner.path, block.start)
@@ -174,21 +172,21 @@ def numbering(block: Block, noun: str, base: int | None) -> int:
         base = int(numbers[0])
         if base not in (0, 1):
             block.fail(0, f"the first {noun} has number {base}, expected 0 or 1")
-    wrong = numbers != np.arange(base, base + len(numbers))
-    if wrong.any():
-        row = int(wrong.argmax())
+    expected = np.arange(base, base + len(numbers), dtype=numbers.dtype)
+    if not np.array_equal(numbers, expected):
+        row = int((numbers != expected).argmax())
         found = f"found {noun} {int(numbers[row])}, expected {noun} {row + base}"
         block.fail(row, f"{found}: numbers must follow one another, as the first vertex counts")
     return base
 
 
 def marker_column(block: Block, marked: int) -> Ints:
-    """Return the last column as markers; empty if the file has no markers."""
+    """Return the last part as markers; empty if the file has no markers."""
     if not marked:
         return np.empty(0, np.int32)
-    values = block.values[:, -1]
+    values = block.parts[-1][:, 0]
     wrong = (values < -_INT32) | (values >= _INT32)
     if wrong.any():
         row = int(wrong.argmax())
         block.fail(row, f"marker {int(values[row])} does not fit 32 bits")
-    return values.astype(np.int32)
+    return np.ascontiguousarray(values, np.int32)

@@ -171,9 +171,10 @@ def read_poly(
     count, marked = scanner.header("segment", fields, (0, 0))
     check_marked(scanner, marked, scanner.line(scanner.pos - 1))
     columns = [Field("segment number"), Field("vertex 1"), Field("vertex 2")]
-    block = scanner.block(count, columns + [Field("marker")] * marked, "segments")
+    columns += [Field("marker")] * marked
+    block = scanner.block(count, columns, "segments", (1, 2, marked))
     numbering(block, "segment", own.base)
-    segments = own.look_up(block, slice(1, 3), "segment")
+    segments = own.look_up(block, 1, "segment")
     items = _check_ends(block, segments, own.base, repair, keep)
     markers = marker_column(block, marked)
     holes = _places(scanner, "hole", own.base)
@@ -196,9 +197,9 @@ def _places(scanner: Scanner, noun: str, base: int) -> Floats:
     (count,) = scanner.header(noun, (f"number of {noun}s",), (0,))
     if count and noun == "region" and len(scanner.peek()) == 4:
         fields.pop()
-    block = scanner.block(count, fields, f"{noun}s")
+    block = scanner.block(count, fields, f"{noun}s", (1, len(fields) - 1))
     numbering(block, noun, base)
-    values = block.values[:, 1:]
+    values = block.parts[1]
     if values.shape[1] < width:
         values = values[:, [0, 1, 2, 2]]
     return np.ascontiguousarray(values)

@@ -52,10 +52,11 @@ def read_area(path: StrPath, mesh: Mesh | None = None) -> Floats:
     scanner = open_scanner(path)
     (count,) = scanner.header("triangle", ("number of triangles",), (0,))
     _check_count(scanner, count, mesh)
-    block = scanner.block(count, [Field("triangle number"), Field("area", False)], "triangles")
+    fields = [Field("triangle number"), Field("area", False)]
+    block = scanner.block(count, fields, "triangles", (1, 1))
     scanner.end("triangles")
     numbering(block, "triangle", None if mesh is None else mesh.base)
-    return np.ascontiguousarray(block.values[:, 1])
+    return np.ascontiguousarray(block.parts[1][:, 0])
 
 
 def write_area(areas: ArrayLike, path: StrPath, base: int = 1) -> None:
@@ -120,10 +121,10 @@ def read_neigh(path: StrPath, mesh: Mesh | None = None) -> Ints:
         scanner.fail(f"the number of neighbors is {three}, expected 3", header)
     _check_count(scanner, count, mesh)
     fields = [Field("triangle number")] + [Field(f"neighbor {k}") for k in (1, 2, 3)]
-    block = scanner.block(count, fields, "triangles")
+    block = scanner.block(count, fields, "triangles", (1, 3))
     scanner.end("triangles")
     base = numbering(block, "triangle", None if mesh is None else mesh.base)
-    values = block.values[:, 1:]
+    values = block.parts[1]
     wrong = (values != -1) & ((values < base) | (values >= base + count))
     _fail_at(block, wrong, base, f"but triangles are {base} to {base + count - 1}, and -1 is none")
     neighbors: Ints = np.where(values < 0, -1, values - base).astype(np.int32, order="C")
@@ -143,7 +144,7 @@ def read_neigh(path: StrPath, mesh: Mesh | None = None) -> Ints:
 def _fail_at(block: Block, wrong: NDArray[np.bool_], base: int, message: str) -> None:
     if wrong.any():
         row, k = (int(v) for v in np.argwhere(wrong)[0])
-        named = f"triangle {row + base} names neighbor {int(block.values[row, k + 1])}"
+        named = f"triangle {row + base} names neighbor {int(block.parts[1][row, k])}"
         block.fail(row, f"{named}, {message}")
 
 
@@ -174,10 +175,11 @@ def read_edge(path: StrPath, mesh: Mesh | None = None) -> tuple[Ints, Ints]:
     count, marked = scanner.header("edge", ("number of edges", "number of markers"), (0, 0))
     check_marked(scanner, marked, scanner.line(scanner.pos - 1))
     fields = [Field("edge number"), Field("vertex 1"), Field("vertex 2")]
-    block = scanner.block(count, fields + [Field("marker")] * marked, "edges")
+    fields += [Field("marker")] * marked
+    block = scanner.block(count, fields, "edges", (1, 2, marked))
     scanner.end("edges")
     base = numbering(block, "edge", None if mesh is None else mesh.base)
-    ends = block.values[:, 1:3]
+    ends = block.parts[1]
     last = (_LAST if mesh is None else len(mesh.points)) + base - 1
     wrong = ((ends < base) | (ends > last)).any(axis=1)
     if wrong.any():

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.formula import Formula
 from morph.io.text import clauses as compiled
-from morph.io.text.files import decompressed, read_bytes, write_chunks
+from morph.io.text.files import decompressed, map_bytes, write_chunks
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.dtypes import ID_LIMIT
@@ -75,10 +75,10 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
         If the number of clauses differs from the header, or there is no header.
     """
     if isinstance(source, str | os.PathLike):
-        path, data = source, read_bytes(source)
+        path, data = source, map_bytes(source)
     else:
         path, data = _all_of(source)
-    if data.startswith(_MARKS):
+    if data[:3].startswith(_MARKS):
         _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
     pos, header = _header(path, data)
     if header is None:
@@ -149,18 +149,18 @@ def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:
     write_chunks(path, (head.encode(), *map(some, range(0, formula.clauses, CHUNK))))
 
 
-def _fail(path: StrPath, data: bytes, pos: int, message: str) -> NoReturn:
-    raise FormatError(path, data.count(b"\n", 0, pos) + 1, message)
+def _fail(path: StrPath, data: Any, pos: int, message: str) -> NoReturn:
+    raise FormatError(path, data[:pos].count(b"\n") + 1, message)
 
 
-def _warn(path: StrPath, data: bytes, pos: int, message: str, strict: bool) -> None:
-    error = FormatError(path, data.count(b"\n", 0, pos) + 1, message)
+def _warn(path: StrPath, data: Any, pos: int, message: str, strict: bool) -> None:
+    error = FormatError(path, data[:pos].count(b"\n") + 1, message)
     if strict:
         raise error
     warnings.warn(str(error), CnfWarning, stacklevel=3)
 
 
-def _header(path: StrPath, data: bytes) -> tuple[int, tuple[int, int] | None]:
+def _header(path: StrPath, data: Any) -> tuple[int, tuple[int, int] | None]:
     """Find the header; returns its end offset, and its two numbers, or None without a header."""
     pos = 0
     while (match := _WORD.search(data, pos)) and match[0].startswith(b"c"):
@@ -180,7 +180,7 @@ def _header(path: StrPath, data: bytes) -> tuple[int, tuple[int, int] | None]:
     return end, (variables, clauses)
 
 
-def _parse(data: bytes, pos: int, most: int, strict: bool) -> Parsed:
+def _parse(data: Any, pos: int, most: int, strict: bool) -> Parsed:
     """Parse clauses like `morph.io.text.clauses.parse`, without a compiler."""
     numbers: list[int] = []
     stop = invalid = -1
@@ -204,7 +204,7 @@ def _parse(data: bytes, pos: int, most: int, strict: bool) -> Parsed:
     return np.append(0, ends - np.arange(ends.size)), flat[flat != 0], stop, invalid
 
 
-def _explain(path: StrPath, data: bytes, invalid: int, most: int, strict: bool) -> NoReturn:
+def _explain(path: StrPath, data: Any, invalid: int, most: int, strict: bool) -> NoReturn:
     """Raise `FormatError` for the word at ``invalid``."""
     match = _WORD.match(data, invalid)
     word = b"" if match is None else match[0]

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.io.text.growing import Growing
+from morph.io.text.scanner import PIECE, release
 from morph.runtime.toolchain import BuildError, cpu
 
 LEAST = 1 << 21  # bytes from which the library is used, though it takes a second to compile
@@ -53,13 +55,13 @@ def library() -> Any:
 
 
 def parse(
-    data: bytes, pos: int, variables: int, strict: bool
+    data: Any, pos: int, variables: int, strict: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], int, int] | None:
-    """Read clauses.
+    """Read clauses, in pieces of whole lines.
 
     Parameters
     ----------
-    data : bytes
+    data : bytes or mmap
     pos : int
         Offset of the first line.
     variables : int
@@ -82,8 +84,28 @@ def parse(
     made = library()
     if made is None:
         return None
-    length = len(data) - pos
-    begin = np.frombuffer(data, np.uint8).ctypes.data + pos if length else None
+    all_offsets, all_literals = Growing(np.dtype(np.int64)), Growing(np.dtype(np.int32))
+    all_offsets.add(np.zeros(1, np.int64), 0)
+    stop = invalid = -1
+    start = pos
+    while start < len(data) and stop < 0 and invalid < 0:
+        end = data.find(b"\n", start + PIECE) + 1 or len(data)
+        offsets, literals, stop, invalid = _piece(made, data, start, end, variables, strict)
+        release(data, start, end)
+        left = len(data) - end
+        all_offsets.add(offsets + all_literals.size, left * len(offsets) // (end - start))
+        all_literals.add(literals, left * len(literals) // (end - start))
+        start = end
+    none = np.empty(0, np.int32)
+    return all_offsets.finish(none), all_literals.finish(none), stop, invalid
+
+
+def _piece(
+    made: Any, data: Any, pos: int, end: int, variables: int, strict: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int32], int, int]:
+    """Read the lines between two offsets like `parse`; the first offset, 0, is left out."""
+    length = end - pos
+    begin = np.frombuffer(data, np.uint8).ctypes.data + pos
     parts = -(-length // made.morph_part())
     found = np.empty(length // 2 + 2, np.int32)
     parts_info = np.zeros((parts, _FIELDS), np.int64)
@@ -104,7 +126,7 @@ def parse(
         begin, length, len(parts_info), found.ctypes.data, parts_info.ctypes.data, at.ctypes.data,
         clause.ctypes.data, literals.ctypes.data, offsets.ctypes.data,
     )  # fmt: skip
-    return offsets, literals, stop, invalid
+    return offsets[1:], literals, stop, invalid
 
 
 def lines(offsets: NDArray[np.int64], literals: NDArray[np.int32]) -> Any:

@@ -19,6 +19,8 @@ from morph.runtime.toolchain import BuildError, cpu
 LEAST = 1 << 21  # smaller inputs are not worth a second of compilation
 _WIDEST = 26  # characters of a number and a blank
 
+_REAL, _INT64, _INTEGRAL_REAL, _INT32 = range(4)  # `Kind` of numbers.cpp
+
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
@@ -42,7 +44,7 @@ def library(*defines: str) -> Any:
     found.morph_lines.restype = None
     found.morph_parse.argtypes = [
         *(_POINTER, _INT, _INT, _POINTER, _INT, _INT),
-        *(_POINTER, ctypes.c_int32, ctypes.c_int32, _POINTER),
+        *(_POINTER, _POINTER, _POINTER, ctypes.c_int32),
     ]  # fmt: skip
     found.morph_parse.restype = _INT
     found.morph_format.argtypes = [
@@ -53,41 +55,47 @@ def library(*defines: str) -> Any:
 
 
 def parse(
-    data: bytes | bytearray,
+    data: Any,
     pos: int,
     rows: int | None,
-    integral: Sequence[bool],
+    groups: Sequence[Sequence[bool]],
     end: int | None = None,
     letter: bytes = b"",
-) -> tuple[NDArray[Any], int] | None:
+    narrow: bool = False,
+    into: Sequence[NDArray[Any]] | None = None,
+) -> tuple[list[NDArray[Any]], int] | None:
     """Read lines of numbers.
 
     Parameters
     ----------
-    data : bytes or bytearray
+    data : bytes, bytearray or mmap
         Text without comments.
     pos : int
         Offset of the first line.
     rows : int or None
         Number of non-blank lines; None for all.
-    integral : sequence of bool
-        Whether each column contains integers.
+    groups : sequence of sequence of bool
+        Consecutive columns that make one array each: whether each column contains integers.
     end : int, optional
         End offset of the last line; ``rows`` is then an upper bound.
     letter : bytes
         A letter that begins each line, followed by a blank.
+    narrow : bool
+        Read integers of 32 bits; larger ones are irregular.
+    into : sequence of (at least ``rows``, columns) array, optional
+        The arrays to fill, of the dtypes below.
 
     Returns
     -------
-    values : (rows, columns) array
-        int64 if all columns are integers, else float64; columns are contiguous.
+    values : list of (rows, columns) array
+        For each group: int64 or int32 if all its columns are integers, else float64.
     pos : int
         End offset of the last line.
 
     Returns None if the text is short or irregular, or there is no compiler.
     """
     length = (len(data) if end is None else end) - pos
-    if length < max(LEAST, 1) or rows == 0:
+    if len(data) < LEAST or length <= 0 or rows == 0:  # the last part of a long text may be short
         return None
     made = library()
     if made is None:
@@ -101,16 +109,34 @@ def parse(
     rows = rows if end is None else min(rows, total)
     if rows > total or rows == 0:
         return None
-    flags = np.array(integral, np.uint8)
-    values: NDArray[Any] = np.empty(
-        (rows, len(integral)), np.int64 if all(integral) else np.float64, order="F"
-    )
+    values = arrays(rows, groups, narrow) if into is None else [a[:rows] for a in into]
+    columns = [
+        (_kind(integer, a.dtype), a[:, k])
+        for group, a in zip(groups, values, strict=True)
+        for k, integer in enumerate(group)
+    ]
+    out = (_POINTER * len(columns))(*(column.ctypes.data for _, column in columns))
+    kinds = np.array([kind for kind, _ in columns], np.uint8)
+    strides = np.array([column.strides[0] for _, column in columns], np.int64)
     first = np.cumsum(counts) - counts
     behind = made.morph_parse(
-        begin, length, parts, first.ctypes.data, rows, len(integral),
-        flags.ctypes.data, values.dtype.kind == "f", ord(letter or b"\0"), values.ctypes.data,
+        begin, length, parts, first.ctypes.data, rows, len(columns),
+        kinds.ctypes.data, out, strides.ctypes.data, ord(letter or b"\0"),
     )  # fmt: skip
     return None if behind < 0 else (values, pos + behind)
+
+
+def arrays(rows: int, groups: Sequence[Sequence[bool]], narrow: bool) -> list[NDArray[Any]]:
+    """Allocate the arrays that `parse` returns."""
+    integers = np.int32 if narrow else np.int64
+    return [np.empty((rows, len(g)), integers if all(g) else np.float64) for g in groups]
+
+
+def _kind(integer: bool, dtype: np.dtype[Any]) -> int:
+    """Return the `Kind` of a column in numbers.cpp."""
+    if dtype.kind == "f":
+        return _INTEGRAL_REAL if integer else _REAL
+    return _INT32 if dtype.itemsize == 4 else _INT64
 
 
 def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes) -> Any:

@@ -9,11 +9,12 @@ cause of the error.
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from os import PathLike
 from typing import Any, NoReturn
 
@@ -71,21 +72,70 @@ def _dtype(fields: Sequence[Field]) -> type[np.generic]:
     return np.int64 if all(f.integer for f in fields) else np.float64
 
 
+def _split(values: NDArray[Any], groups: Sequence[int]) -> list[NDArray[Any]]:
+    """Split the columns of an array into groups."""
+    ends = [sum(groups[:k]) for k in range(len(groups) + 1)]
+    return [values[:, a:b] for a, b in pairwise(ends)] or [values]
+
+
+def _integral(fields: Sequence[Field], groups: Sequence[int]) -> list[list[bool]]:
+    """Return for each group whether its fields are integers."""
+    ends = [sum(groups[:k]) for k in range(len(groups) + 1)]
+    integral = [f.integer for f in fields]
+    return [integral[a:b] for a, b in pairwise(ends)] or [integral]
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Values of consecutive lines, and their position in the file."""
+    """Values of consecutive lines, one array for each group of fields, and their position."""
 
     scanner: Scanner
     start: int
-    values: NDArray[Any]
+    parts: Sequence[NDArray[Any]]
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """Values of the first group: of all fields, unless groups were given."""
+        return self.parts[0]
 
     def fail(self, row: int, message: str) -> NoReturn:
-        """Raise `FormatError` at the line of ``values[row]``."""
+        """Raise `FormatError` at the line of a row."""
         self.scanner.fail(message, self.line(row))
 
     def line(self, row: int) -> int:
-        """Line number, from 1, of ``values[row]``."""
+        """Line number, from 1, of a row."""
         return self.scanner.line_of_row(self.start, int(row))
+
+    def words(self, row: int, columns: slice) -> str:
+        """Integers of a row, as text."""
+        _, line = next(islice(self.scanner.lines(self.start), int(row), None))
+        return " ".join(str(int(float(word))) for word in line.split()[columns])
+
+
+def release(data: Any, start: int, end: int) -> None:
+    """Let the system reclaim the pages of a mapped file between two offsets, if it is one.
+
+    Their contents can still be read.
+    """
+    if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+        first, last = (at // mmap.PAGESIZE * mmap.PAGESIZE for at in (start, end))
+        if last > first:
+            data.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def find(data: Any, marks: Sequence[bytes], start: int) -> int:
+    """Return the first offset from ``start`` on of one of several marks, or -1.
+
+    Of a mapped file, only a part is in memory at a time.
+    """
+    for at in range(start, len(data), PIECE):
+        end = at + PIECE + max(map(len, marks)) - 1
+        text = data[at:end]  # `bytes.find` is faster than that of a map, even with the copy
+        first: int = min((k for m in marks if (k := text.find(m)) >= 0), default=-1)
+        if first >= 0:
+            return at + first
+        release(data, at, at + PIECE)
+    return -1
 
 
 class Scanner:
@@ -115,8 +165,10 @@ class Scanner:
         while self.pos < len(data) and data[self.pos] in comment:
             self.skip_line()  # most large files have comments at their head only: avoids a copy
         self._start = self.pos
-        for mark in comment:
-            self._blank_comments(bytes([mark]))
+        marks = [bytes([mark]) for mark in comment]
+        if marks and find(data, marks, self.pos) >= 0:
+            for mark in marks:
+                self._blank_comments(mark)
 
     def _blank_comments(self, mark: bytes) -> None:
         """Replace comments by blanks, which preserves offsets."""
@@ -216,36 +268,69 @@ class Scanner:
         self.skip_line()
         return values
 
-    def block(self, rows: int, fields: Sequence[Field], noun: str) -> Block:
+    def block(
+        self, rows: int, fields: Sequence[Field], noun: str, groups: Sequence[int] = ()
+    ) -> Block:
         """Read ``rows`` non-blank lines of ``fields``.
+
+        Parameters
+        ----------
+        rows : int
+        fields : sequence of Field
+        noun : str
+            Name of the lines in messages.
+        groups : sequence of int
+            Numbers of consecutive fields that make one array each; by default one array.
 
         Returns
         -------
         Block
-            ``values`` is int64 if every field is an integer, else float64; shape
-            ``(rows, len(fields))``.
+            A part for each group, shape ``(rows, width)``: int64 if every field is an integer, else
+            float64.  With ``groups``, integers may also be int32 or float64.
         """
-        start, values = self.pos, self._compiled(rows, fields)
-        if values is None:
-            parts: list[NDArray[Any]] = []
+        start, parts = self.pos, self._filled(rows, fields, groups)
+        if parts is None:
+            self.pos = start
+            chunks: list[NDArray[Any]] = []
             got = 0
             while got < rows:
                 if self.pos >= len(self.data):
                     self.fail(f"the file ends after {got} of {rows} {noun}", self.last_line())
-                parts.append(self._some(rows - got, fields))
-                got += len(parts[-1])
-            values = self._joined(parts, fields, start)
-        return Block(self, start, values)
+                chunks.append(self._some(rows - got, fields))
+                got += len(chunks[-1])
+            parts = _split(self._joined(chunks, fields, start), groups)
+        return Block(self, start, parts)
+
+    def _filled(
+        self, rows: int, fields: Sequence[Field], groups: Sequence[int]
+    ) -> list[NDArray[Any]] | None:
+        """Parse all rows by compiled code, in pieces; None if that is not possible."""
+        size = len(self.data) - self.pos
+        if size < numbers.LEAST or rows * 2 * len(fields) > size + 1 or not numbers.library():
+            return None
+        parts = numbers.arrays(rows, _integral(fields, groups), bool(groups))
+        got = 0
+        while got < rows:
+            rest = [part[got:] for part in parts]
+            found = self._compiled(rows - got, fields, groups, self._piece_end(), into=rest)
+            if found is None:
+                return None
+            got += len(found[0])
+        return parts
+
+    def _piece_end(self) -> int:
+        """Return the end offset of the next piece of complete lines."""
+        return self.data.find(b"\n", self.pos + PIECE) + 1 or len(self.data)
 
     def rest(self, fields: Sequence[Field]) -> Block:
         """Read all remaining lines, which must have ``fields``."""
-        start, values = self.pos, self._compiled(None, fields)
-        if values is None:
-            parts: list[NDArray[Any]] = []
+        start, parts = self.pos, self._compiled(None, fields)
+        if parts is None:
+            chunks: list[NDArray[Any]] = []
             while self.pos < len(self.data):
-                parts.append(self._some(1 << 62, fields))
-            values = self._joined(parts, fields, start)
-        return Block(self, start, values)
+                chunks.append(self._some(1 << 62, fields))
+            parts = [self._joined(chunks, fields, start)]
+        return Block(self, start, parts)
 
     def pieces(
         self,
@@ -255,42 +340,52 @@ class Scanner:
         letter: bytes = b"",
         drop_letters: Callable[[], None] | None = None,
     ) -> Iterator[Block]:
-        """Read like `block`, or like `rest` if ``rows`` is None, in pieces.
+        """Read like `block`, or like `rest` if ``rows`` is None, in pieces; each field is a part.
 
         Every line may begin with ``letter``; ``drop_letters`` replaces these letters by blanks, or
         reports an error, if compiled code is not used.
         """
         left = 1 << 62 if rows is None else rows
+        groups = [1] * len(fields)
         while left:
             if self.pos >= len(self.data):
                 if rows is None:
                     return
                 self.fail(f"the file ends after {rows - left} of {rows} {noun}", self.last_line())
-            start, end = self.pos, self.pos + PIECE
-            end = self.data.find(b"\n", end) + 1 or len(self.data)
-            values = self._compiled(left, fields, end, letter)
-            if values is None:
+            start, end = self.pos, self._piece_end()
+            parts = self._compiled(left, fields, groups, end, letter)
+            if parts is None:
                 if letter and drop_letters:
                     drop_letters()
                     letter = b""
-                values = self._joined([self._some(left, fields)], fields, start)
-            left -= len(values)
-            if len(values):
-                yield Block(self, start, values)
+                parts = _split(self._joined([self._some(left, fields)], fields, start), groups)
+            got = len(parts[0])
+            left -= got
+            if got:
+                yield Block(self, start, parts)
 
     def _compiled(
         self,
         rows: int | None,
         fields: Sequence[Field],
+        groups: Sequence[int] = (),
         end: int | None = None,
         letter: bytes = b"",
-    ) -> NDArray[Any] | None:
-        """Parse all rows by compiled code; None if it is not available or stops."""
-        whole = [f.integer for f in fields]
-        found = numbers.parse(self.data, self.pos, rows, whole, end, letter)
+        into: Sequence[NDArray[Any]] | None = None,
+    ) -> list[NDArray[Any]] | None:
+        """Parse all rows by compiled code; None if it is not available or stops.
+
+        Integers of groups are int32 if all fit, also int64 unless they are read ``into`` arrays.
+        """
+        integral = _integral(fields, groups)
+        found = numbers.parse(self.data, self.pos, rows, integral, end, letter, bool(groups), into)
+        if found is None and groups and into is None:
+            found = numbers.parse(self.data, self.pos, rows, integral, end, letter)
         if found is None:
             return None
-        values, self.pos = found
+        values, end = found
+        release(self.data, self.pos, end)
+        self.pos = end
         return values
 
     def _joined(
@@ -305,7 +400,7 @@ class Scanner:
                 if field.integer and bad.any():
                     row = int(bad.argmax())
                     message = f"the {field.name} is not an integer: {column[row]:g}"
-                    Block(self, start, values).fail(row, message)
+                    Block(self, start, [values]).fail(row, message)
         return values
 
     def end(self, noun: str) -> None:
@@ -385,10 +480,10 @@ class Scanner:
             if not _INTEGER.match(word):
                 self.fail(f"the {field.name} is not an integer: {shown}", line)
             digits = word.lstrip(b"+-").lstrip(b"0") or b"0"
-            whole = int(digits[:20]) * (-1 if word.startswith(b"-") else 1)
-            if len(digits) > 19 or not ~_LARGEST <= whole <= _LARGEST:
+            integer = int(digits[:20]) * (-1 if word.startswith(b"-") else 1)
+            if len(digits) > 19 or not ~_LARGEST <= integer <= _LARGEST:
                 self.fail(f"the {field.name} does not fit 64 bits: {shown}", line)
-            return whole
+            return integer
         if not _NUMBER.match(word):
             self.fail(f"the {field.name} is not a number: {shown}", line)
         value = float(word)
