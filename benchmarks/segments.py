@@ -1,5 +1,9 @@
 """Constrained Delaunay triangulation of outlines and of random graphs, beside Triangle.
 
+Star: a polygon around its centre whose corners have random distances from the centre, so that
+segments cross many triangles.  Spiral: two arms with 50,000 points each; edges of the
+triangulation, long and narrow triangles.
+
 Random graph: n random points; the segments are edges of the Delaunay triangulation of a few of
 them, and so cross edges of the triangulation of all points, but not one another.  Every mesh is
 held against the exact judge.
@@ -35,6 +39,25 @@ def random_graph(n: int, count: int) -> morph.Pslg:
     return morph.Pslg(points, edges[rng.permutation(len(edges))[:count]])
 
 
+def ring(points: np.ndarray) -> morph.Pslg:
+    """A polygon."""
+    rows = np.arange(len(points))
+    return morph.Pslg(points, np.stack([rows, np.roll(rows, -1)], axis=1))
+
+
+def star(n: int, inner: float) -> morph.Pslg:
+    rng = np.random.default_rng(0)
+    angle = 2 * np.pi / n * (np.arange(n) + 0.2 * np.sort(rng.random(n)))
+    return ring(rng.uniform(inner, 1, (n, 1)) * np.stack([np.cos(angle), np.sin(angle)], axis=1))
+
+
+def spiral(n: int, end: float) -> morph.Pslg:
+    """Two arms, from 1 to ``end`` radians, at a distance of 1."""
+    t = np.linspace(1, end, n // 2)[:, None]
+    arm = t * np.concatenate([np.cos(t), np.sin(t)], axis=1)
+    return ring(np.concatenate([arm, arm[::-1] * (1 + 1 / t[::-1])]))
+
+
 def phases(graph: morph.Pslg, hull: bool, device: str) -> tuple[dict[str, float], morph.Mesh]:
     """Seconds from the beginning of each phase to that of the next."""
     begun: list[tuple[str, float]] = []
@@ -51,6 +74,8 @@ def main() -> None:
     parser.add_argument("--device", default="all")
     o = parser.parse_args()
     inputs = {name: (morph.Pslg.read(MESHES / f"{name}.poly"), False) for name in COASTS}
+    inputs |= {f"star, {inner:g}": (star(20_000, inner), False) for inner in (0.2, 0.9)}
+    inputs |= {f"spiral, {end:g}": (spiral(100_000, end), False) for end in (12, 1000)}
     inputs["random"] = (random_graph(int(o.n), int(o.s)), True)
     rows = []
     for name, (graph, hull) in inputs.items():

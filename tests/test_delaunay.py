@@ -82,6 +82,24 @@ def test_many_points():
     assert found == as_set(Delaunay(points).simplices)
 
 
+def test_points_of_large_cavities_are_inserted_before_the_next_round(monkeypatch):
+    """Else walks to the points whose parents they are begin far away."""
+    inner, sizes = delaunay.insert_all, []
+
+    def insert_all(g, work, *rest):
+        rows = work.items.copy()
+        sizes.append(len(rows))
+        inner(g, work, *rest)
+        assert (g.points.triangle.array[rows] >= 0).all()
+
+    monkeypatch.setattr(delaunay, "insert_all", insert_all)
+    turn = np.linspace(1, 12, 500)[:, None]
+    arm = turn * np.concatenate([np.cos(turn), np.sin(turn)], axis=1)
+    with team(1):
+        judged(np.concatenate([arm, arm * (1 + 1 / turn)]), "cpu")
+    assert sizes == [63, 62, 125, 250, 500]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 4, 7])
 def test_threads_that_meet_at_every_point(threads):
     rng = np.random.default_rng(threads)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from targets import tries
 
 import morph
+import morph.algorithms.triangulation.segments as algorithm
 
 MESHES = Path(__file__).parent.parent / "meshes"
 COASTS = ["italy", "norway", "chile", "south_africa", "canada"]
@@ -80,6 +81,25 @@ def test_spiral(n):
     polygon = shapely.Polygon(points)
     assert polygon.is_valid
     judge(morph.triangulate(points, ring(0, len(points)), device="cpu"), polygon)
+
+
+def test_segments_in_parts(monkeypatch):
+    """Parts of doubling size give the triangulation of all segments at once."""
+    points = star(np.random.default_rng(0), 400)
+    whole = morph.triangulate(points, ring(0, 400), device="cpu")
+    monkeypatch.setattr(algorithm, "FEW", 10)
+    inner, sizes = algorithm.recover, []
+
+    def recover(g, edges, work, *lists):
+        sizes.append(len(work))
+        return inner(g, edges, work, *lists)
+
+    monkeypatch.setattr(algorithm, "recover", recover)
+    parts = morph.triangulate(points, ring(0, 400), device="cpu")
+    assert sum(sizes) == 400 and sizes[0] == 10 and len(sizes) > 3
+    names = [{frozenset(t) for t in mesh.triangles.tolist()} for mesh in (parts, whole)]
+    assert names[0] == names[1]
+    parts.check()
 
 
 @pytest.mark.parametrize("degrees", [1.0, 1e-3, 1e-9])

@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.triangulation.half_edges import HULL
-from morph.algorithms.triangulation.insertion import ghost_side, insert_all, insert_sequentially
+from morph.algorithms.triangulation.insertion import (
+    MAX_CAVITY,
+    ghost_side,
+    insert_all,
+    insert_sequentially,
+)
 from morph.algorithms.triangulation.insertion_order import (
     hilbert_order,
     insertion_rounds,
@@ -197,11 +202,11 @@ def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> 
     if where.interprets or not where.on_host:
         few, lists = FIRST_ROUNDS, rounds[FIRST_ROUNDS:]
     elif team == 1:
-        few, lists = 0, [join(rounds)]
+        first = sum(len(round) <= MAX_CAVITY for round in rounds)
+        few, lists = 0, [join(rounds[:first]), *rounds[first:]]
     else:
         few = sum(team < TEAM or len(round) <= SEQUENTIAL // 2 for round in rounds)
-        rest = [strided_blocks(round, BATCH * team, STRIDE) for round in rounds[few:]]
-        lists = [join(rest)] if rest else []
+        lists = [strided_blocks(round, BATCH * team, STRIDE) for round in rounds[few:]]
     with where.active():
         work, retry, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
         early = join(rounds[:few]) if few else work.items

@@ -32,6 +32,8 @@ from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, 
 FREE = 2**31 - 1  # in `by`: no segment contains this edge
 FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
+FEW = 500  # segments that are inserted first on a CPU
+GROWTH = 16  # of the next part, if no two segments of the last one were in each other's way
 
 
 # --- walking -------------------------------------------------------------------------------------
@@ -403,6 +405,20 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
         Collection(g.chords, capacity=c) for c in (n, n, n, n, 0)
     )
     with g.device.active():  # in the order of rows of triangles, which is one of places
-        work.extend(g.points.half_edge.array[g.chords.a.array].argsort())
-    recover(g, g.channel_edges, work, retry, remaining, winners, blocked)
+        order = g.points.half_edge.array[g.chords.a.array].argsort()
+    # parts of doubling size on a CPU: those of the next part cross few triangles, and few compete
+    end, size = 0, FEW if g.device.on_host else n
+    while end < n:
+        first, end = end, min(n, end + size)
+        work.clear()
+        with g.device.active():
+            if end - first < n:
+                rank = g.chords.priority.array[order]
+                work.extend(order[(rank >= first) & (rank < end)])
+            else:
+                work.extend(order)
+        rounds = recover(g, g.channel_edges, work, retry, remaining, winners, blocked)
+        if end < n:
+            g.triangles.claim = UNCLAIMED  # the keys of rounds begin again
+        size = end if rounds > 1 else GROWTH * end
     return blocked

@@ -197,38 +197,36 @@ def _mesh(
     xy, node, opposite = (
         host(x.array) for x in (g.points.xy, g.triangles.node, g.triangles.opposite)
     )
-    by = host(g.triangles.by.array) if kept is not None else np.full_like(node, FREE)
-    n = len(graph.points)
+    by: Any = host(g.triangles.by.array) if kept is not None else None
+    n, m, rows = len(graph.points), len(node), None
     stays = np.ones(len(xy), bool)
     stays[n:] = same[n:] < 0
     if not all_true(stays):
         node = (np.cumsum(stays, dtype=np.int32) - 1)[node]
-    neighbors = np.where(
-        opposite == HULL, np.int32(-1), np.where(opposite < 0, ~opposite, opposite) >> 2
-    )
-    constrained = opposite < 0
     if kept is not None and not all_true(kept):
-        row = np.where(kept, np.cumsum(kept, dtype=np.int32) - 1, -1).astype(np.int32)
-        neighbors = np.where(neighbors >= 0, row[neighbors], -1)[kept]
-        node, by, constrained = node[kept], by[kept], constrained[kept]
-        region = region[kept]
-    t, k = np.nonzero(constrained & (neighbors < np.arange(len(node))[:, None]))
-    segments = np.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
-    of_input = by[t, k]
-    known = of_input != FREE
-    markers = np.zeros(len(segments), np.int32)
-    markers[known] = graph.segment_markers[of[of_input[known]]]
-    markers[(markers == 0) & (neighbors[t, k] < 0)] = 1
-    # a point takes the marker of the first segment at it that has one
-    order = np.lexsort((-of_input.astype(np.int64), markers != 0))
-    point_markers = np.zeros(int(stays.sum()), np.int32)
-    point_markers[segments[order].ravel()] = np.repeat(markers[order], 2)
-    point_markers[:n] = np.where(graph.point_markers != 0, graph.point_markers, point_markers[:n])
+        rows = np.flatnonzero(kept)
+        node, opposite, by = (np.take(a, rows, axis=0) for a in (node, opposite, by))
+        region = region[rows]
+    neighbors = (opposite ^ opposite >> 31) >> 2  # of half-edges or their complements
+    neighbors[opposite == HULL] = -1
+    if rows is not None:
+        new_row = np.full(m + 1, -1, np.int32)  # the last one for -1
+        new_row[rows] = np.arange(len(rows), dtype=np.int32)
+        neighbors = new_row[neighbors]
+    node = np.ascontiguousarray(node)
+    side = np.flatnonzero((opposite < 0) & (neighbors < np.arange(len(node))[:, None]))
+    first, k = side - side % 3, side % 3
+    ends = [node.ravel()[first + (k + step) % 3] for step in (1, 2)]
+    segments = np.stack(ends, axis=1)
+    markers, point_markers = _markers(
+        graph, of, segments, by.ravel()[side] if by is not None else None,
+        neighbors.ravel()[side] < 0, int(stays.sum()),
+    )  # fmt: skip
     columns = {}
     if len(graph.regions):
         values = np.append(graph.regions[:, 2], 0.0)  # row -1: no region
         columns["triangle_attributes"] = values[region][:, None]
-    return Mesh(
+    return Mesh.trusted(
         points=xy[stays],
         triangles=node,
         neighbors=neighbors,
@@ -241,3 +239,25 @@ def _mesh(
         base=graph.base,
         **columns,
     )
+
+
+def _markers(
+    graph: Pslg, of: Any, segments: Any, of_input: Any, at_hull: Any, points: int
+) -> tuple[Any, Any]:
+    """Markers of segments, of which ``of_input`` are rows of ``of`` or FREE, and of points."""
+    rank = np.full(len(segments), len(of))  # behind all segments of the input
+    markers = np.zeros(len(segments), np.int32)
+    if of_input is not None:
+        known = of_input != FREE
+        rank[known] = of_input[known]
+        markers[known] = graph.segment_markers[of[rank[known]]]
+    markers[(markers == 0) & at_hull] = 1
+    # a point takes the marker of the first segment at it that has one
+    marked = np.flatnonzero(markers)
+    marker_of = np.zeros(len(of) + 2, np.int32)
+    marker_of[rank[marked]] = markers[marked]
+    first = np.full(points, len(of) + 1)
+    np.minimum.at(first, segments[marked].ravel(), np.repeat(rank[marked], 2))
+    point_markers, n = marker_of[first], len(graph.points)
+    point_markers[:n] = np.where(graph.point_markers != 0, graph.point_markers, point_markers[:n])
+    return markers, point_markers
