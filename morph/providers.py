@@ -31,5 +31,5 @@ def bind() -> None:
     graph.partition.bind("morph.partition.partition:partition")
     kernels.launch_on_parts.bind("morph.partition.execution:launch_on_parts")
     parts.checkpoint.bind("morph.io.graph.checkpoint:checkpoint")
-    applied.rows_of.bind("morph.updates.fast_path:rows_of")
+    applied.rows_of.bind("morph.updates.kept:rows_of")
     applied.parallel_edges.bind("morph.updates.batch:parallel_edges")

@@ -79,9 +79,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector the tests and modules, which stay: a fifth of its time."""
+    freeze()
+
+
+def freeze() -> None:
+    """Exclude the objects that exist from later garbage collections.
+
+    Tests, modules and the launches that kernels keep live until the end.
+    """
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    if gc.get_count()[2] > 3:  # some 30,000 objects were made since the last time
+        freeze()
 
 
 # CI compiles with -O0, in half of the time, also in processes that tests start; but not for these

@@ -12,7 +12,7 @@ import morph
 from morph import testing, validate
 from morph.graph import adjacency, gapped
 from morph.graph.adjacency import Adjacency
-from morph.updates import batch, changes, fast_path, named
+from morph.updates import batch, changes, named, recognition
 
 STORE = changes, named, adjacency, gapped, batch
 
@@ -441,7 +441,7 @@ def test_who_is_told_of_a_batch_changes_nothing(in_place, change, loose):
 @pytest.mark.parametrize("straight", [True, False])
 def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatch, straight):
     monkeypatch.setattr(
-        fast_path, "recognise", fast_path.recognise if straight else lambda *_: None
+        recognition, "recognise", recognition.recognise if straight else lambda *_: None
     )
     g = small(directed=False)
     g.adjacency("out")

@@ -7,7 +7,7 @@ from small import contents
 import morph
 from morph import validate
 from morph.graph import gapped
-from morph.updates import changes, fast_path
+from morph.updates import changes, recognition
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -19,7 +19,7 @@ def test_a_single_change_is_as_the_long_way_has_it(monkeypatch, directed):
         morph.Graph.from_edges(src, dst, weight=src / 2, n=9, symmetrize=not directed, device="cpu")
         for _ in range(2)
     ]
-    ways, later = (fast_path.recognise, lambda *_: None), []
+    ways, later = (recognition.recognise, lambda *_: None), []
     graphs[0].adjacency("in" if directed else "out"), graphs[0].adjacency("out")
     odd = [np.array([x]) for x in (-1, 9, 2**40, np.uint64(2**63 + 1), np.int8(3), -(2**63))]
     for k in range(150):
@@ -32,7 +32,7 @@ def test_a_single_change_is_as_the_long_way_has_it(monkeypatch, directed):
                   {"updates": (e, w)}, {"updates": (u, v, w)}][k % 5]  # fmt: skip
         done = []
         for g, way in zip(graphs, ways, strict=True):
-            monkeypatch.setattr(fast_path, "recognise", way)
+            monkeypatch.setattr(recognition, "recognise", way)
             try:
                 done.append(g.apply(**change, nonnegative=k % 2 == 0))
             except (TypeError, ValueError, OverflowError) as error:

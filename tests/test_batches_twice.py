@@ -12,12 +12,12 @@ from targets import everywhere, host, tries
 import morph
 from morph import validate
 from morph.data.store import HEAD, TAIL
-from morph.updates import changes, fast_path
+from morph.updates import changes, recognition
 
 POINTS = 6
 TOLD = ("inserted", "deleted", "deleted_src", "deleted_dst", "deleted_weight", "updated",
         "old_weight", "new_weight", "absent", "repeated", "given")  # fmt: skip
-real = fast_path.recognise
+real = recognition.recognise
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ class Ways:
         self.short += 2
         done = []
         for g, way in zip(self.graphs, (real, lambda *_: None), strict=True):
-            self.monkeypatch.setattr(fast_path, "recognise", way)
+            self.monkeypatch.setattr(recognition, "recognise", way)
             done.append(g.apply(**batch))
         first, second = ({n: getattr(d, n) for n in TOLD} for d in done)
         for name, a in first.items():

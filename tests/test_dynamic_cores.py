@@ -6,9 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 from batches import interrupted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from targets import host
+from targets import host, tries
 
 import morph
 from morph.algorithms.dynamic import cores, following
@@ -83,7 +83,7 @@ def follow(target, directed, edges, batches, share):
 def test_after_every_batch(target, directed):
     """Deletions and insertions at once, of few points: values fall and rise by several."""
 
-    @settings(max_examples={"python": 8, "cpu": 60, "cuda": 60}[target], deadline=None)
+    @tries({"python": 8, "cpu": 60, "cuda": 60}[target])
     @given(pairs, BATCHES, st.sampled_from([1000.0, 1000.0, 0.0]))
     def check(edges, batches, share):
         with team(3):

@@ -8,9 +8,9 @@ import networkx as nx
 import numpy as np
 import pytest
 from batches import interrupted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from targets import host
+from targets import host, tries
 
 import morph
 from morph.algorithms.dynamic import following, pagerank
@@ -68,7 +68,7 @@ def follow(target, directed, edges, batches, share, damping):
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_after_every_batch(target, directed):
-    @settings(max_examples={"python": 3, "cpu": 30, "cuda": 30}[target], deadline=None)
+    @tries({"python": 3, "cpu": 30, "cuda": 30}[target])
     @given(pairs, BATCHES, st.sampled_from([1e6, 0.0]), st.sampled_from([0.0, 0.5, 0.85]))
     def check(edges, batches, share, damping):
         with team(3):

@@ -11,7 +11,7 @@ from morph import validate
 from morph.algorithms.dynamic import following
 from morph.data.versions import moved
 from morph.graph import Graph
-from morph.updates import fast_path, single
+from morph.updates import fast_path, kept, recognition, single
 from morph.updates.single import SingleChanges
 
 N = 300
@@ -192,12 +192,12 @@ def test_numbers_that_a_column_cannot_hold_are_left_to_the_other_path():
         (float("nan"), f4, None), (np.array([3]), f4, 3), (np.array([1, 2]), f4, None),
         (True, i2, None), ([3], i2, None),
     ):  # fmt: skip
-        assert single.weight_in(x, dtype) == held
+        assert recognition.weight_in(x, dtype) == held
     for x, held in (
         (3, 3), (np.array(4, np.uint8), 4), (np.array([5.0]), None), (True, None), (2**63, None),
         (np.array([1, 2]), None), ("1", None),
     ):  # fmt: skip
-        assert single.integer(x) == held
+        assert recognition.integer(x) == held
 
 
 @pytest.mark.parametrize("kind", ["inserts", "deletes", "updates"])
@@ -210,7 +210,7 @@ def test_whatever_stops_a_change_nothing_has_changed(made, kind):
         before = g.edges.weight.array.copy(), g.edges.live, paths.distance
         change = {kind: {"inserts": (0, far, 1), "deletes": e, "updates": (e, 40)}[kind]}
         error = (KeyboardInterrupt, MemoryError)[n % 2]
-        modules = single, fast_path
+        modules = [single, fast_path, kept, *([following] if error is KeyboardInterrupt else [])]
         if not interrupted(lambda p=paths, c=change: p.apply(**c), n, error, modules):
             break
         validate.index(g)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from unittest import mock
 
 import numpy as np
 import pytest
 from graphs import main_field, solve
+from limits import STRIDE
 from targets import host
 
 import morph
@@ -40,8 +40,6 @@ RUNS = {
     "sssp, predecessors": lambda g: (morph.sssp(g, predecessors=True).distance,),
     "k_core": lambda g: (morph.k_core(g, 2).points,),
 }
-# the first allocations one by one, then with growing steps
-STRIDE = 8 if os.environ.get("CI") else 40
 LEAST = {"bfs": 3, "sssp": 5, "sssp, dense": 5, "core": 5, "betweenness": 5}  # allocations
 
 
@@ -52,7 +50,7 @@ def test_every_failure_is_mended(target, name, directed):
     want = [host(a) for a in RUNS[name](g)]
     n, fired = 0, True
     while fired:
-        n += 1 + n // STRIDE
+        n += 1 + n // STRIDE  # the first allocations one by one
         g.kept.clear()  # lists, which grow when they are said to be full
         with team(2), fail_allocation(n, target) as fault:
             got = [host(a) for a in RUNS[name](g)]

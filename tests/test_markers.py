@@ -102,8 +102,8 @@ def assert_refined_alike(fine, theirs, segments):
 @pytest.mark.parametrize("name", [name for name in INPUTS if INPUTS[name].get("segments")])
 def test_refined_triangulations(name, target):
     given = INPUTS[name]
-    fine = morph.refine(of_morph(given, target), 25, max_area=0.05, device=target)
-    theirs = of_triangle("q25a0.05", POINTS, **given)
+    fine = morph.refine(of_morph(given, target), 25, max_area=0.1, device=target)
+    theirs = of_triangle("q25a0.1", POINTS, **given)
     segments = given["segments"] + ([[0, 1], [1, 2], [2, 3], [3, 0]] if "hull" in given else [])
     assert_refined_alike(fine, theirs, segments)
 
@@ -115,9 +115,9 @@ def test_refined_meshes_whose_hull_has_marker_0(marked, target):
     markers = np.array(SOME) * marked
     mesh = morph.Mesh(POINTS, coarse["triangles"], segments=SEGMENTS, segment_markers=markers,
                       point_markers=point_markers)  # fmt: skip
-    theirs = of_triangle("rq25a0.05", POINTS, triangles=coarse["triangles"], segments=SEGMENTS,
+    theirs = of_triangle("rq25a0.1", POINTS, triangles=coarse["triangles"], segments=SEGMENTS,
                          segment_markers=markers, point_markers=point_markers)  # fmt: skip
-    fine = morph.refine(mesh, 25, max_area=0.05, device=target)
+    fine = morph.refine(mesh, 25, max_area=0.1, device=target)
     assert_refined_alike(fine, theirs, SEGMENTS)
     assert (mesh.segment_markers == markers).all() and (mesh.point_markers == point_markers).all()
 
@@ -153,5 +153,5 @@ def test_files(markers, tmp_path):
     mesh.write(tmp_path / "box")
     assert_marked_alike(read_mesh(tmp_path / "box"), theirs)
     fine = morph.refine(tmp_path / "box.poly", 25, max_area=0.05, device="cpu")
-    theirs = of_triangle("q25a0.05", POINTS, segments=SEGMENTS, holes=HOLE, **given)
+    theirs = of_triangle("q25a0.1", POINTS, segments=SEGMENTS, holes=HOLE, **given)
     assert_refined_alike(fine, theirs, SEGMENTS)

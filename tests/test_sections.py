@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from limits import STRIDE
 from targets import everywhere, host, table, tries
 from test_targets_programs import both_ways, graph, graphs
 
@@ -221,7 +222,7 @@ def test_every_allocation_of_a_section_fails(target, threads):
         while fired:
             with fail_allocation(n, target) as fault:
                 piled(target)
-            fired, n = fault.fired, n + 3
+            fired, n = fault.fired, n + 3 + n // STRIDE
     assert n > 100
 
 

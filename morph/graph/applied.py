@@ -13,7 +13,7 @@ from morph.runtime.device import Array
 if TYPE_CHECKING:
     from morph.data.table import Table
 
-rows_of: Hook[tuple[Any, int]] = Hook()  # provided by updates.fast_path
+rows_of: Hook[tuple[Any, int]] = Hook()  # provided by updates.kept
 parallel_edges: Hook[int] = Hook()  # provided by updates.batch
 
 

@@ -17,7 +17,7 @@ from morph.data.temporary import run_all
 from morph.graph.applied import Applied, Then
 from morph.runtime.arrays import any_true
 from morph.runtime.device import Array, is_host
-from morph.updates import fast_path
+from morph.updates import edge_ids, fast_path, recognition
 from morph.updates.batch import Batch
 from morph.updates.named import edges_to_delete, edges_to_update, points_to_delete
 
@@ -43,7 +43,7 @@ def apply(
     with g.device.active():
         fast = None
         if points is None or getattr(points, "size", 1) == 0:
-            fast = fast_path.recognise(g, inserts, deletes, updates)
+            fast = recognition.recognise(g, inserts, deletes, updates)
         if fast is not None:
             moves = (fast.counts[0] + fast.counts[2]) * (1 if g.directed else 2)
             if follows(g, moves) and g._adjacency.has_out:
@@ -130,8 +130,8 @@ def carry_out(
     if named.points.size:
         g.points.allow_deletes()
     capacity = edges.capacity
-    undo.append(lambda: fast_path.shrink(edges, capacity))
-    first, again = fast_path.places(edges, total)
+    undo.append(lambda: edge_ids.shrink(edges, capacity))
+    first, again = edge_ids.places(edges, total)
     ids = _ids(edges, first, again, total)
     gapped = follows(g, total + int(named.deleted.size))
     applied = _record(g, named, ids, batch.count)
@@ -219,7 +219,7 @@ def _put(array: Array, at: Array, values: Any) -> None:
 
 
 def _ids(edges: Table, first: int, again: int, count: int) -> Array:
-    """Ids for new rows, see `fast_path.places`."""
+    """Ids for new rows, see `edge_ids.places`."""
     xp, counters = edges.device.xp, edges._host_meta
     new = xp.arange(first, first + count - again, dtype=np.int32)
     if not again:

@@ -7,22 +7,22 @@ Batches that the fast path cannot validate take the slow path on the host (`batc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 import numpy as np
 
-from morph.data.column import ColumnView
-from morph.data.layout import Column
-from morph.data.reclaim import SHARE, reclaim, referred, reusable
+from morph.data.reclaim import referred
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
-from morph.graph.gapped import ALL, DELETED, INSERTED, UPDATED, Counts, EdgeIds, Single, weight_of
+from morph.graph.gapped import ALL, DELETED, INSERTED, UPDATED, Counts, EdgeIds, Single
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.device import Array, is_host
-from morph.updates.batch import none, rounded
+from morph.updates.batch import none
+from morph.updates.edge_ids import places, shrink
+from morph.updates.kept import Kept
+from morph.updates.recognition import FastBatch
 from morph.updates.resolve import (
     EDGES_DELETED,
     LOOP,
@@ -41,117 +41,6 @@ if TYPE_CHECKING:
     from morph.graph import Graph
 
 STAGED = 1 << 14  # changes that go to a GPU in one copy
-
-Part = tuple[Array, Array | None, Array | None]
-"""Ids, or ends; weights."""
-
-
-class FastBatch(NamedTuple):
-    """A batch whose arguments have forms that the fast path can validate on the device."""
-
-    parts: tuple[Part | None, Part | None, Part | None]  # deletes, updates, inserts
-    counts: tuple[int, int, int]
-    by: int  # which are named by their ends: DELETED, UPDATED
-
-
-def recognise(g: Graph, inserts: Any, deletes: Any, updates: Any) -> FastBatch | None:
-    """Parse the arguments of `Graph.apply`; None if the slow path has to check them."""
-    weight = g.edges.columns.get("weight")
-    if weight is not None and weight_of(g.edges) is None:
-        return None
-    deleted = updated = inserted = None
-    by = 0
-    if deletes is not None:
-        deleted = _ends(g, deletes) if type(deletes) is tuple else _one(g, deletes)
-        if deleted is None:
-            return None
-        by |= DELETED if deleted[1] is not None else 0
-    if updates is not None:
-        if weight is None or type(updates) is not tuple or len(updates) not in (2, 3):
-            return None
-        updated = _ends(g, updates[:2]) if len(updates) == 3 else _one(g, updates[0])
-        updated = _weighted(g, updated, updates[-1], weight)
-        if updated is None:
-            return None
-        by |= UPDATED if updated[1] is not None else 0
-    if inserts is not None:
-        if type(inserts) is not tuple and isinstance(inserts, Mapping):
-            if not {"src", "dst"} <= inserts.keys() <= {"src", "dst", "weight"}:
-                return None
-            inserts = tuple(inserts[c] for c in ("src", "dst", "weight") if c in inserts)
-        if type(inserts) not in (tuple, list) or not 2 <= len(inserts) <= 2 + (weight is not None):
-            return None
-        inserted = _ends(g, inserts[:2])
-        if weight is not None:
-            given = inserts[2] if len(inserts) > 2 else weight.fill
-            inserted = _weighted(g, inserted, given, weight, many=True)
-        if inserted is None:
-            return None
-    counts = _count(deleted), _count(updated), _count(inserted)
-    return FastBatch((deleted, updated, inserted), counts, by) if sum(counts) else None
-
-
-def _count(part: Part | None) -> int:
-    return 0 if part is None else int(part[0].size)
-
-
-def _one(g: Graph, x: Any) -> Part | None:
-    a = _integers(g, x)
-    return None if a is None else (a, None, None)
-
-
-def _ends(g: Graph, x: Any) -> Part | None:
-    if len(x) != 2:
-        return None
-    a, b = _integers(g, x[0]), _integers(g, x[1])
-    odd = a is None or b is None or a.size != b.size or is_host(a) != is_host(b)
-    return None if odd else (a, b, None)
-
-
-def _array(g: Graph, x: Any) -> Array:
-    """One dimension, on the host or on the graph's device; None of anything else."""
-    if type(x) is not np.ndarray:
-        if isinstance(x, ColumnView):
-            x = x.array
-        elif isinstance(x, int | float | list | range | np.generic):
-            x = np.asarray(x)
-        if type(x) is not np.ndarray and type(x) is not g.device.xp.ndarray:
-            return None
-    return x if x.ndim == 1 else x.reshape(1) if x.ndim == 0 else None
-
-
-def _integers(g: Graph, x: Any) -> Array:
-    a = _array(g, x)
-    return a if a is not None and a.dtype.kind in "iu" and a.dtype.isnative else None
-
-
-def _weighted(
-    g: Graph, part: Part | None, x: Any, column: Column, many: bool = False
-) -> Part | None:
-    """Weights, as the column has them: one for each, or, if ``many``, a number for all."""
-    if part is None or (a := _array(g, x)) is None:
-        return None
-    if a.size != part[0].size and not (many and isinstance(x, int | float | np.generic)):
-        return None
-    if not many and is_host(a) != is_host(part[0]):
-        return None
-    if a.dtype == column.dtype and not (a.dtype.kind == "f" and isinstance(x, list)):
-        return part[0], part[1], a
-    if not (is_host(a) and a.dtype.isnative and a.dtype.kind in "iuf"):
-        return None
-    if column.dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            b = a.astype(column.dtype)
-        fine = np.isfinite(b).all()
-        if a.dtype.kind != "f" or isinstance(x, list):
-            fine = fine and not rounded(a, b, x)
-    else:
-        b = a.astype(column.dtype) if a.dtype.kind in "iu" else a
-        fine = b is not a and (np.can_cast(a.dtype, b.dtype) or (b == a).all())
-    return (part[0], part[1], b) if fine else None
-
-
-# --- one batch -----------------------------------------------------------------------------------
 
 
 class Reserved(NamedTuple):
@@ -298,56 +187,6 @@ def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:
             column.array[at] = edges._fill_value(column)
 
 
-def places(edges: Table, count: int) -> tuple[int, int]:
-    """Where so many new rows come to lie: behind the others while capacity suffices.
-
-    Returns
-    -------
-    first : int
-        The first id never used.
-    again : int
-        How many take the place of dead rows, the oldest in their ring, before that.
-    """
-    counters: list[int] = edges._host_meta.tolist()
-    first, again, few = counters[COUNT], 0, False
-    if first + count > edges.capacity:
-        if first + count - reusable(edges) > edges.capacity and edges.deletes:
-            few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
-        again = min(reusable(edges), count)
-    rows = first + count - again
-    if rows > edges.capacity or few:  # by a quarter more, since edges are most of a graph
-        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
-    return first, again
-
-
-def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
-    """Make the next batch use these ids for its edges: ids of deleted edges, or unused ones.
-
-    Collections and sets decide on which ids are reused, and they may have changed since.
-    """
-    counters, wanted = edges._host_meta, edges.device.asarray(ids[ids < len(edges)])
-    again, head = int(wanted.size), min(int(counters[HEAD]), int(counters[COMMITTED]))
-    rows = len(edges) + int(ids.size) - again
-    if again or rows > edges.capacity:  # ids are reused when no other capacity is left
-        edges.resize(rows)
-        counters = edges._host_meta
-    if edges.deletes:
-        xp, ring = edges.device.xp, edges.hidden("free")
-        with edges.device.active():
-            at = xp.arange(head, int(counters[TAIL])) & (ring.size - 1)
-            others = ring[at]
-            ring[at] = xp.concatenate([wanted, others[~xp.isin(others, wanted)]])
-        counters[COMMITTED] = head + again
-        edges._send_counters()
-
-
-def shrink(edges: Table, capacity: int) -> None:
-    """Undo the growth for a batch without effect: later ids depend on the capacity."""
-    if edges.capacity != capacity:
-        with suppress(MemoryError):
-            edges.resize(capacity)
-
-
 def _single(table: Table, batch: FastBatch) -> Single | None:
     """A single change, as arguments of the program; None if it lies on a GPU."""
     for part in batch.parts:
@@ -418,144 +257,3 @@ def put_back(
             again = xp.where(again < 0, forth, again)  # of loops
             back[forth], back[again] = again, forth
     g.structure_changed(back)
-
-
-class Kept:
-    """The source of the arrays of `Applied`: a batch's records, or a copy of them.
-
-    Attributes
-    ----------
-    counts : (int, int, int)
-        Deletes, updates, inserts.
-    holes : bool
-        Whether some changes were left out, so that their records are not valid.
-    first, fresh, again : int
-        The first new id of an edge, the number of inserted arcs, and how many of these reuse ids.
-    total : int
-        Number of records.
-    raw, new : array or None
-        Copies of the records and of the new weights.
-    """
-
-    __slots__ = (
-        "__weakref__", "again", "counts", "first", "fresh", "graph", "holes", "new", "raw", "stamp",
-        "table", "total",
-    )  # fmt: skip
-
-    def __init__(
-        self, g: Graph, table: Table, counts: tuple[int, int, int], holes: bool, first: int,
-        again: int, fresh: int,
-    ) -> None:  # fmt: skip
-        self.graph, self.table, self.counts, self.holes = g, table, counts, holes
-        self.first, self.again, self.fresh = first, again, fresh
-        self.total = sum(counts) * (1 if g.directed else 2)
-        self.stamp = g._adjacency.stamp
-        self.raw: Array = None
-        self.new: Array = None
-
-    def save(self) -> None:
-        """Copy the records before the next batch overwrites them."""
-        total, counts, table = self.total, self.counts, self.table
-        with self.graph.device.active():
-            if self.raw is None and (counts[0] or counts[1] or self.again):
-                rec = table._records[0]
-                self.raw = rec.buffer[: total * rec.stride].copy()
-            if self.new is None and counts[1]:
-                self.new = table.columns["given"].array[:total].copy()
-
-    def fields(self) -> dict[str, Array]:
-        """The arrays of `Applied`."""
-        self.save()
-        g, (deleted, updated, inserted) = self.graph, self.counts
-        weight = self.table.columns.get("weight")  # the edges' may be another one by now
-        with g.device.active():
-            nothing, no_weight = none(g.device), None if weight is None else weight.array[:0]
-            found = dict.fromkeys(("deleted", "deleted_src", "deleted_dst", "updated"), nothing)
-            found |= dict.fromkeys(("deleted_weight", "old_weight", "new_weight"), no_weight)
-            if deleted:
-                ids = self._rows("edge", 0, deleted)
-                order: Any = g.device.xp.argsort(ids)
-                ends = self._rows("end", 0, deleted)[order]
-                found |= {
-                    "deleted": ids[order], "deleted_src": ends[:, 0], "deleted_dst": ends[:, 1]
-                }  # fmt: skip
-                if weight is not None:
-                    found["deleted_weight"] = self._rows("weight", 0, deleted)[order]
-            if updated:
-                ids = self._rows("edge", deleted, updated)
-                order = g.device.xp.argsort(ids)
-                found["updated"] = ids[order]
-                found["old_weight"] = self._rows("weight", deleted, updated)[order]
-                found["new_weight"] = self._of(self.new, deleted, updated)[order]
-            if self.again:
-                ids = self._rows("edge", deleted + updated, inserted)
-                found["inserted"] = ids[ids >= 0]
-            else:
-                last = self.first + self.fresh
-                found["inserted"] = g.device.xp.arange(self.first, last, dtype=np.int32)
-        return found
-
-    def _rows(self, name: str, first: int, count: int) -> Array:
-        """A column of some of the changes, then of the arcs back."""
-        return self._of(self._view(name), first, count)
-
-    def _view(self, name: str) -> Array:
-        rec = self.table._records[0]
-        return rec.view(self.graph.device, self.table.columns[name], self.raw)
-
-    def _of(self, a: Array, first: int, count: int) -> Array:
-        parts = [slice(first, first + count)]
-        if not self.graph.directed:
-            first += sum(self.counts)
-            parts.append(slice(first, first + count))
-        found = self.graph.device.xp.concatenate([a[part] for part in parts])
-        if self.holes:  # where an edge was named twice
-            outcome = self._view("outcome")
-            found = found[self.graph.device.xp.concatenate([outcome[part] for part in parts]) != 0]
-        return found
-
-
-def rows_of(applied: Applied) -> tuple[Table, int]:
-    """See `Applied.rows`."""
-    g, kept = applied._graph, applied._batch
-    assert g is not None
-    if kept is not None and kept.stamp == g._adjacency.stamp and g.complete:
-        return kept.table, kept.total
-    columns, device = g.edges.columns, g.device
-    ends = [columns[c].array for c in ("src", "dst")]
-    with device.active():
-        dead = applied.points  # whose edges were in the index
-        deleted = _in_index(g, dead, applied.deleted_src, applied.deleted_dst)
-        updated = _in_index(g, dead, *(a[applied.updated] for a in ends))
-        parts = []
-        for outcome, ids, pick, weight in (
-            (DELETED, applied.deleted, deleted, applied.deleted_weight),
-            (UPDATED, applied.updated, updated, applied.old_weight),
-            (INSERTED, applied.inserted, slice(None), None),
-        ):
-            at = [a[ids][pick] for a in ends]
-            if outcome == DELETED:  # their ids may have been reused
-                at = [a[pick] for a in (applied.deleted_src, applied.deleted_dst)]
-            parts.append((outcome, ids[pick], at, None if weight is None else weight[pick]))
-        total, first = sum(int(p[1].size) for p in parts), 0
-        table = g._adjacency.table_for(total, report=True)
-        to = {name: c.array for name, c in table.columns.items()}
-        for outcome, ids, at, weight in parts:
-            last = first + int(ids.size)
-            if last > first:
-                to["outcome"][first:last], to["edge"][first:last] = outcome, ids
-                to["end"][first:last, 0], to["end"][first:last, 1] = at
-                if weight is not None and "weight" in to:
-                    to["weight"][first:last] = weight
-            first = last
-    return table, total
-
-
-def _in_index(g: Graph, dead: Array, src: Array, dst: Array) -> Any:
-    """Select the edges that the index has, or had until the points ``dead`` were deleted."""
-    if g.complete:
-        return slice(None)
-    points, xp = g.points, g.device.xp
-    there, alive = xp.minimum(src, dst) >= 0, points.alive
-    alive[dead] = True
-    return there & alive[src] & alive[dst]

@@ -8,10 +8,7 @@ which raises the errors.
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from morph.data.reclaim import referred
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
@@ -27,104 +24,23 @@ from morph.graph.gapped import (
     EdgeIds,
     weight_of,
 )
-from morph.language.dtypes import ID_LIMIT
 from morph.launch.foreach import Program
 from morph.launch.prepared import Numbers, Prepared
 from morph.updates import fast_path
 from morph.updates.batch import none
 from morph.updates.in_place import change
+from morph.updates.kept import Kept
+from morph.updates.recognition import Change, recognise_single
 from morph.updates.resolve import NONNEGATIVE, REFERRED, REPEATED, SINGLE
 
 if TYPE_CHECKING:
-    from morph.data.layout import Column
     from morph.data.table import Table
     from morph.graph import Graph
-
-# by the bytes of a float: up to which magnitude it has all integers, and its largest value
-EXACT = {4: 1 << 24, 8: 1 << 53}
-LARGEST = {4: float(np.finfo(np.float32).max), 8: float(np.finfo(np.float64).max)}
-Change = tuple[int, int, int, bool, Any]
-"""Outcome; the edge's id and 0, or its ends; whether ends name an existing edge; weight or 0."""
 
 
 def state_of(g: Graph) -> tuple[int, ...]:
     """The versions of a graph, and its gapped rows: those of in-edges may be added at any time."""
     return *g.versions(), *map(id, g._adjacency._gapped.values())
-
-
-def integer(x: Any) -> int | None:
-    """The integer that an argument is, or that its only element is; None if it is another value."""
-    kind = type(x)
-    if kind is np.ndarray:
-        if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iu":
-            return None
-        x = x.item()
-    elif kind is not int:
-        if not isinstance(x, np.integer):
-            return None
-        x = x.item()
-    return x if -ID_LIMIT <= x <= ID_LIMIT else None
-
-
-def weight_in(x: Any, dtype: Any) -> Any:
-    """A weight as a Python number; None if a column of the dtype cannot hold it exactly."""
-    if type(x) is np.ndarray:
-        if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iuf":
-            return None
-        if x.dtype is dtype or x.dtype == dtype:
-            return x.item()
-        x = x.item()
-    elif isinstance(x, np.integer | np.floating):
-        x = x.item()
-    kind, size = type(x), dtype.itemsize
-    if dtype.kind == "f":
-        if kind is int:
-            return x if -EXACT[size] <= x <= EXACT[size] else None
-        return x if kind is float and isfinite(x) and abs(x) <= LARGEST[size] else None
-    if kind is not int:
-        return None
-    bits = 8 * size - (dtype.kind == "i")
-    return x if -(1 << bits) * (dtype.kind == "i") <= x < 1 << bits else None
-
-
-def parse(inserts: Any, deletes: Any, updates: Any, weight: Column | None) -> Change | None:
-    """The only change of a batch; None if there are several or none, or its form is unknown."""
-    if (inserts is None) + (deletes is None) + (updates is None) != 2:
-        return None
-    if inserts is not None:
-        return _insert(inserts, weight) if type(inserts) is tuple else None
-    b: int | None = 0
-    if updates is not None:
-        if weight is None or type(updates) is not tuple or not 2 <= len(updates) <= 3:
-            return None
-        a, given, by_ends = integer(updates[0]), weight_in(updates[-1], weight.dtype), False
-        if len(updates) == 3:
-            b, by_ends = integer(updates[1]), True
-        if a is None or b is None or given is None:
-            return None
-        return UPDATED, a, b, by_ends, given
-    if type(deletes) is not tuple:
-        a = integer(deletes)
-        return None if a is None else (DELETED, a, 0, False, 0)
-    if len(deletes) != 2:
-        return None
-    a, b = integer(deletes[0]), integer(deletes[1])
-    return None if a is None or b is None else (DELETED, a, b, True, 0)
-
-
-def _insert(given: tuple[Any, ...], column: Column | None) -> Change | None:
-    count, weight = len(given), 0
-    if column is None:
-        if count != 2:
-            return None
-    elif count == 3:
-        weight = weight_in(given[2], column.dtype)
-    elif count == 2:
-        weight = weight_in(column.fill, column.dtype)
-    else:
-        return None
-    a, b = integer(given[0]), integer(given[1])
-    return None if a is None or b is None or weight is None else (INSERTED, a, b, False, weight)
 
 
 class SingleChanges:
@@ -186,8 +102,8 @@ class SingleChanges:
         return (self._back is None or g._pairs is self._back) and self.program.current()
 
     def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Change | None:
-        """See `parse`."""
-        return parse(inserts, deletes, updates, self.weight)
+        """See `recognise_single`."""
+        return recognise_single(inserts, deletes, updates, self.weight)
 
     def bind(self, program: Program, *args: Any) -> Prepared | None:
         """Bind a program that is launched behind that of a batch, see `Prepared.of`."""
@@ -253,7 +169,7 @@ class SingleChanges:
                 with g.device.active():
                     return fast_path.publish(g, *self._latest(), False, False), result
             made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
-            kept = fast_path.Kept(g, self.table, made, False, first, reused, arcs)
+            kept = Kept(g, self.table, made, False, first, reused, arcs)
             return fast_path.applied(g, kept, self._none), result
         except BaseException:
             self.put_back(g)

@@ -420,11 +420,12 @@ class Dynamic(Maintained):
         self._batch += 1
         self._touched = True
         numbers = bound.numbers(self._batch, singles.next_stamp(graph), outcome)
-        applied = singles.apply(graph, change, self._nonnegative, bound.program, numbers)
-        if applied is None:
-            return None
-        done, result = applied
+        applied = None
         try:
+            applied = singles.apply(graph, change, self._nonnegative, bound.program, numbers)
+            if applied is None:
+                return None
+            done, result = applied
             if 0 <= result < repair.ABOVE:  # no relaxation steps
                 found: tuple[str, int, int] = "repaired", result, 0
             elif result == repair.NOT_APPLIED:
@@ -432,10 +433,11 @@ class Dynamic(Maintained):
             else:
                 limits = bound.most, bound.pause_at
                 found = self._run_repair(singles.table, rows, *limits, result)
+            return Update(*found, perf_counter() - begin, 0.0, done)
         except BaseException:
-            singles.put_back(graph)
+            if applied is not None:
+                singles.put_back(graph)
             raise
-        return Update(*found, perf_counter() - begin, 0.0, done)
 
     def _bind(self, singles: Any) -> BoundRepair | None:
         """Bind the program that repairs the values after a single change; None if not possible."""

@@ -46,7 +46,7 @@ from morph.io.text.files import remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
-from morph.updates.fast_path import place_next
+from morph.updates.edge_ids import place_next
 
 _logger = logging.getLogger("morph.journal")
 READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS

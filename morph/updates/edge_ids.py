@@ -1,0 +1,65 @@
+"""Ids of the edges that a batch inserts: ids never used, or those of deleted edges."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from morph.data.reclaim import SHARE, reclaim, referred, reusable
+from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.language.dtypes import ID_LIMIT
+
+if TYPE_CHECKING:
+    from morph.data.table import Table
+
+
+def places(edges: Table, count: int) -> tuple[int, int]:
+    """Where so many new rows come to lie: behind the others while capacity suffices.
+
+    Returns
+    -------
+    first : int
+        The first id never used.
+    again : int
+        How many take the place of dead rows, the oldest in their ring, before that.
+    """
+    counters: list[int] = edges._host_meta.tolist()
+    first, again, few = counters[COUNT], 0, False
+    if first + count > edges.capacity:
+        if first + count - reusable(edges) > edges.capacity and edges.deletes:
+            few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
+        again = min(reusable(edges), count)
+    rows = first + count - again
+    if rows > edges.capacity or few:  # by a quarter more, since edges are most of a graph
+        edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
+    return first, again
+
+
+def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
+    """Make the next batch use these ids for its edges: ids of deleted edges, or unused ones.
+
+    Collections and sets decide on which ids are reused, and they may have changed since.
+    """
+    counters, wanted = edges._host_meta, edges.device.asarray(ids[ids < len(edges)])
+    again, head = int(wanted.size), min(int(counters[HEAD]), int(counters[COMMITTED]))
+    rows = len(edges) + int(ids.size) - again
+    if again or rows > edges.capacity:  # ids are reused when no other capacity is left
+        edges.resize(rows)
+        counters = edges._host_meta
+    if edges.deletes:
+        xp, ring = edges.device.xp, edges.hidden("free")
+        with edges.device.active():
+            at = xp.arange(head, int(counters[TAIL])) & (ring.size - 1)
+            others = ring[at]
+            ring[at] = xp.concatenate([wanted, others[~xp.isin(others, wanted)]])
+        counters[COMMITTED] = head + again
+        edges._send_counters()
+
+
+def shrink(edges: Table, capacity: int) -> None:
+    """Undo the growth for a batch without effect: later ids depend on the capacity."""
+    if edges.capacity != capacity:
+        with suppress(MemoryError):
+            edges.resize(capacity)
