@@ -116,3 +116,36 @@ def test_a_vector_is_an_array_still():
     t.extend(xy=[[1.0, 2.0]])
     assert isinstance(t[0].xy, np.ndarray) and t[0].xy.base is not None
     assert pickle.loads(pickle.dumps(t[0].xy)).y == 2
+
+
+@pytest.mark.parametrize("on", ["cpu", "pretended", "parts"])
+def test_all_live_rows_are_appended(on, monkeypatch):
+    def appended(g, wanted, *first):
+        c = morph.Collection(g.points)
+        c.extend(np.array(first, np.int64))
+        for _ in range(2):  # the second time as a list that was cleared
+            c.extend_live()
+            assert sorted(np.asarray(morph.device("cpu").to_host(c.items)).tolist()) == wanted
+            assert len(c) == len(wanted)
+            c.clear()
+            c.extend(np.array(first, np.int64))
+
+    if on == "parts":
+        return appended(morph.partition(graph("cpu"), ["cpu"] * 2), [0, 1, 2, 3, 4])
+    g = graph(pretended(monkeypatch) if on == "pretended" else on)
+    appended(g, [0, 1, 2, 3, 4])
+    appended(g, [0, 1, 2, 2, 3, 4], 2)
+    g.points.delete([1])
+    appended(g, [0, 2, 3, 4])
+    with_keys = morph.Collection(g.points, key=i64)
+    with_keys.extend_live()
+    assert with_keys.items.tolist() == [0, 2, 3, 4] and not with_keys.key[:].any()
+
+
+@pytest.mark.parametrize("sources", [3, [3], [3, 0], np.arange(5)])
+def test_sources_of_a_second_call(sources):
+    g, fresh = graph("cpu"), graph("cpu")
+    morph.bfs(g, 1)  # its columns and lists are used again
+    found, right = morph.bfs(g, sources), morph.bfs(fresh, sources)
+    assert found.distance.tolist() == right.distance.tolist()
+    assert (found.distance[sources] == 0).all() and (found.predecessor[sources] == -1).all()

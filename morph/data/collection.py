@@ -130,6 +130,21 @@ class Collection(Store):
         count, checked = prepare(self, n, columns)
         self._append(count, checked)
 
+    @exclusive
+    def extend_live(self) -> None:
+        """Append all live rows of the table, faster than by their ids if none is deleted."""
+        table = self.table
+        assert table is not None
+        if table.deletes or len(self.columns) > 1 or self._host_meta.item(COUNT):
+            self.extend(table.ids())
+            return
+        n = len(table)
+        self._ensure_capacity(n)
+        self.device.put((self.columns["item"].array[:n], IOTA))
+        counters = self.have(n)
+        if counters is not self.meta:
+            self.device.put((self.meta, counters))
+
     def _extend_capacity(self, more: int) -> None:
         # growth in a launch costs another launch: lists of rows grow in few steps to their table
         rows = 0 if self.table is None else len(self.table)
@@ -214,8 +229,9 @@ class Collection(Store):
 
     def span(self) -> tuple[int, int]:
         """The positions of the first entry not yet taken, and after the last entry."""
-        count = int(self._host_meta[COUNT])
-        return min(int(self._host_meta[HEAD]), count), count
+        counters = self._host_meta
+        count = counters.item(COUNT)
+        return min(counters.item(HEAD), count), count
 
     def __reduce__(self) -> Any:
         return reduced(self)

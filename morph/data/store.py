@@ -106,7 +106,7 @@ class Store:
 
     def span(self) -> tuple[int, int]:
         """The first allocated row, and the end."""
-        return 0, int(self._host_meta[COUNT])
+        return 0, self._host_meta.item(COUNT)
 
     def __len__(self) -> int:
         first, last = self.span()

@@ -139,7 +139,8 @@ class Table(Store):
         return self.row(id.__index__())
 
     def __len__(self) -> int:
-        return int(self._host_meta[COUNT])
+        count: int = self._host_meta.item(COUNT)
+        return count
 
     def __iter__(self) -> Iterator[Row]:
         return (Row(self, i) for i in self.device.to_host(self.ids()).tolist())

@@ -388,7 +388,7 @@ class Launch:
         if self.scratch_version != s.version or self.threads != most:
             self._fill_shared(most)
         if compiled.fused and self.on_host:  # kernels of a GPU initialise it
-            self.state[:] = 0
+            self.state.fill(0)
 
     def _finish(self, status: memoryview, rounds: int = 0) -> None:
         """End a launch whose items have all run."""

@@ -89,6 +89,10 @@ class PartitionedCollection(OnParts):
                 self.local(k).extend(items, items.size, **values)
         self.set_length(None if length is None else length + n)
 
+    def extend_live(self) -> None:
+        """Append all live rows of the table, see `Collection.extend_live`."""
+        self.extend(self.table.ids())
+
     def _target(self, ref: str) -> Any:
         return self.graph.tables[ref]
 

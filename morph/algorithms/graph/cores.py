@@ -112,8 +112,8 @@ def _peel(graph: Graph, first: int, last: int) -> Any:
 
     with workspace(graph, "cores", make, near=(i32, 0), core=(i32, -1)) as lists:
         left, _, soon, *_ = lists
-        left.extend(graph.points.ids())
-        soon.extend(graph.points.ids())
+        left.extend_live()
+        soon.extend_live()
         foreach(graph.points, count)
         if graph.points.live:
             first = max(first, int(reduce(graph.points.near, "min")))  # nothing falls before
