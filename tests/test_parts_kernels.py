@@ -245,9 +245,24 @@ def add_up(p, s, flag, g):
     atomic_min(s.least, x)
     atomic_max(s.most, x)
     atomic_or(s.bits, 1 << x)
+    if x > 3 and p.id == 1 or p.id == 1 and x < 9:
+        s.second = x
     if p.id == len(g.points) - 1:
         s.last = p.id
         flag.set()
+
+
+@morph.func
+def put(s, p, a):
+    if p.id != 1:
+        return
+    s.first = a
+
+
+@morph.func
+def put_twice(s, a):
+    s.total = a
+    s.again = a
 
 
 @morph.kernel
@@ -258,7 +273,13 @@ def sum_all(s, g):
         low = min(low, p.id * 7 % 5)
         high = max(high, p.id * 7 % 5)
         p.got = i32(s.plus)
-    s.total = a
+        put(s, p, p.id + 3)
+        if p.id > 2:
+            one = 7
+        else:
+            one = 7
+        s.one = one
+    put_twice(s, a)
     s.low = low
     s.high = high
     s.other = s.plus + 1
@@ -266,7 +287,7 @@ def sum_all(s, g):
 
 
 def totals(g):
-    names = "plus least most bits last total low high other twice".split()
+    names = "plus least most bits last total again low high other twice first second one".split()
     s, flag = morph.Scalars(g, **dict.fromkeys(names, 5)), morph.Flag(g)
     add(g, i32, "got")
     morph.foreach(g.points, add_up, s, flag, g)
@@ -384,16 +405,22 @@ def elect(p, then):
         if atomic_add(best.votes, 1) == 0:
             then.add(best)
     p.x = 100
+    if p.id > 2:
+        told = 8
+    else:
+        told = 8
     for t in p.outnbrs:
         atomic_min(t.y, p.id + 50)
+        t.w = told
     atomic_max(p.z, 40)
 
 
 def votes(g):
     add(g, i32, "votes x y z")
+    add(g, i64, "w")
     then = morph.Collection(g.points)
     morph.foreach(g.points, elect, then)
-    return (g.points.votes, g.points.x, g.points.y, g.points.z, *items(then))
+    return (*(getattr(g.points, name) for name in "votes w x y z".split()), *items(then))
 
 
 @morph.kernel

@@ -16,6 +16,7 @@ from weakref import ref
 import numpy as np
 
 from morph.compiler.passes.partitioning import Message, Partitioning, derive, describe
+from morph.compiler.passes.replicated import Agreement
 from morph.data.versions import latest
 from morph.language.bundles import flat
 from morph.language.weak import WeakMap
@@ -407,14 +408,15 @@ class PartitionedLaunch(LaunchOnParts):
                     p.object(slot).set()
 
 
-def _agreed(op: str, before: Any, after: list[Any]) -> Any:
+def _agreed(op: Agreement, before: Any, after: list[Any]) -> Any:
     """The value of a total after a step, see `agreed` in kernels/schedule/parts.h."""
-    agreed, combine = after[0], OPERATIONS.get("add" if op == "sum" else op)
+    summed = Agreement.ADD if op == Agreement.SUM else op
+    agreed, combine = after[0], OPERATIONS.get(summed)
     for a in after[1:]:
-        if op == "set":
+        if op == Agreement.SET:
             same = (agreed == before) | (agreed != agreed) & (before != before)  # NaN, too
             agreed = np.where(same, a, agreed)
-        elif op == "add":
+        elif op == Agreement.ADD:
             # infinity less itself is not a number
             agreed = agreed + np.subtract(a, before, out=np.zeros_like(a), where=a != before)
         elif combine is not None:

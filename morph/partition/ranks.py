@@ -15,6 +15,7 @@ import traceback
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import Any, TypeVar
@@ -32,7 +33,9 @@ REPORT_AFTER = 30.0  # seconds that a rank waits for others until it says so
 KEPT = 64  # operations that are remembered, to name the first that differs
 RECORD = 512  # bytes that each rank sends when values are gathered; longer values follow
 HEAD = 24  # of these: the number of operations, their checksum, the length of the value
+SPINNING = 1e-3  # seconds of waiting until a rank yields its processor
 END = "the end of the script"
+_yield = getattr(os, "sched_yield", partial(time.sleep, 0))
 Result = TypeVar("Result")
 
 
@@ -108,10 +111,11 @@ class Ranks:
         like = arrays[: sent.shape[1]]  # all parts send arrays of these types
         width = np.array([a.itemsize * math.prod(a.shape[1:]) for a in like], np.int64)
         data = np.empty((received @ width).sum(), np.uint8)
-        self._operations.comm.Alltoallv(
+        request = self._operations.comm.Ialltoallv(
             [_joined([a.reshape(-1).view(np.uint8) for a in arrays]), sent @ width],
             [data, received @ width],
         )
+        _complete(request)
         pieces = iter(np.split(data, np.cumsum(received * width)[:-1]))
         return [
             [_aligned(next(pieces), a.dtype).reshape(-1, *a.shape[1:]) for a in like]
@@ -121,6 +125,18 @@ class Ranks:
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
         """Return to all ranks a value of each part, in the order of the parts."""
         return self._operations.gather(values[self.rank])
+
+
+def _complete(request: Any) -> None:
+    """Wait until a request is complete.
+
+    MPI's own wait does not leave the processor to other processes, for example to a rank that this
+    one waits for, if there are more processes than processors.
+    """
+    until = time.perf_counter() + SPINNING
+    while not request.Test():
+        if time.perf_counter() > until:
+            _yield()
 
 
 def _joined(pieces: list[HostArray]) -> HostArray:
@@ -219,7 +235,7 @@ class Operations:
         self._head[:] = self._count, self._checksum, len(data)
         if len(data) <= short:
             self._record[HEAD : HEAD + len(data)] = np.frombuffer(data, np.uint8)
-        self.comm.Allgather(self._record, self._records)
+        _complete(self.comm.Iallgather(self._record, self._records))
         heads = self._records[:, :HEAD].view(np.int64).tolist()
         own = heads[self.rank][:2]
         if any([head[:2] != own for head in heads]):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeGuard
 
 from morph.compiler.ir import nodes as ir
@@ -28,18 +29,30 @@ Column = tuple[str, str]
 REDUCE = "add to it, or take the minimum or maximum; and write it to scalars after the loop"
 
 
+class Agreement(StrEnum):
+    """How the copies of a replicated column become one value after a step."""
+
+    ADD = "add"  # the old value plus the differences of all parts
+    MIN = "min"  # and the following: of all parts' values
+    MAX = "max"
+    OR = "or"
+    AND = "and"
+    SUM = "sum"
+    SET = "set"  # the value of a part that has changed it
+    FIRST = "first"  # the value of the first part
+    SAME = "same"  # all parts have made the same change
+
+
+REPEATABLE = {Agreement.MIN, Agreement.MAX, Agreement.OR, Agreement.AND}
+
+
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A replicated column, and the operation that combines its copies after the step.
-
-    ``op``: ``add``, the old value plus the differences of all parts; ``min``, ``max``, ``or``,
-    ``and`` or ``sum`` of all parts' values; ``set``, the value of a part that has changed it;
-    ``first``, the value of the first part.
-    """
+    """A replicated column, and how its copies are combined after the step."""
 
     slot: str
     column: str
-    op: str
+    op: Agreement
 
 
 class Replicated:
@@ -62,16 +75,20 @@ class Replicated:
         self, rows: Ownership, kernel: ir.Kernel, funcs: Mapping[str, ir.Func], step: ir.Foreach,
         divided: bool, hidden: Container[str],
     ) -> None:  # fmt: skip
-        self.rows, self.kernel, self.funcs, self.step = rows, kernel, funcs, step
-        self.divided = divided
-        self.uniform = Uniform(rows, kernel, hidden)
+        self.step, self.divided, self.rows = step, divided, rows
+        if not divided and any(map(self._is_divided, ir.walk((kernel, *funcs.values())))):
+            kernel = inline_all(kernel, funcs)
+            funcs = _called(kernel, funcs)
+            self.rows = rows.among((*funcs.values(), kernel))
+        self.kernel, self.funcs = kernel, funcs
+        self.uniform = Uniform(self.rows, kernel, hidden)
         self.loops = [s for s in kernel.body if self._is_divided(s)]
         self.inside = {id(n) for s in self.loops for n in ir.walk(s)}
 
     def totals(self) -> tuple[Total, ...]:
         """The columns that parts may change differently."""
         partial = self._partial_sums()
-        found: dict[tuple[str, str], str] = {}
+        found: dict[Column, Agreement] = {}
         unused = {id(n.value) for n, _ in self._each() if isinstance(n, ir.Eval)}
         for n, f in self._each():
             if not self._is_change(n):
@@ -79,15 +96,16 @@ class Replicated:
             how = self._total(n, self._is_partial(n, f), id(n) in unused, partial)
             column = n.place.slot, n.place.column
             pair = {how, found.setdefault(column, how)}
-            if len(pair) > 1 and not ("same" in pair and pair & {"min", "max", "or", "and"}):
+            if len(pair) > 1 and not (Agreement.SAME in pair and pair & REPEATABLE):
                 problem = (
                     f"{user_name(column[1])!r}, of which every part has a copy, changes in two ways"
                 )
                 reject(problem, n.pos, "use one operation, or two steps")
-            found[column] = how if how != "same" else found[column]
+            found[column] = how if how != Agreement.SAME else found[column]
         self._refuse_differing()
         self._refuse_dependent()
-        return tuple(Total(*column, how) for column, how in sorted(found.items()) if how != "same")
+        totals = (Total(*column, how) for column, how in sorted(found.items()))
+        return tuple(t for t in totals if t.op != Agreement.SAME)
 
     def _each(self) -> Iterator[tuple[Any, str]]:
         """All nodes, with the names of their functions."""
@@ -106,46 +124,59 @@ class Replicated:
         """Whether a loop runs over the rows of a partitioned table."""
         return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
 
-    def _total(self, n: Any, divided: bool, unused: bool, partial: Mapping[str, str]) -> str:
-        """The operation that combines a change; ``same`` if all parts make the same change."""
+    def _total(
+        self, n: Any, divided: bool, unused: bool, partial: Mapping[str, Agreement]
+    ) -> Agreement:
+        """How the copies are combined after a change."""
         if isinstance(n, ir.Write):
             if isinstance(n.value, ir.Var) and n.value.name in partial:
                 return partial[n.value.name]
             item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
-            return "set" if divided else "same" if item or _is_first(n.place.row) else "first"
-        how = COMBINED.get(n.op, "") if isinstance(n, ir.Atomic) else ""
-        if not unused or not how:
+            if divided:
+                return Agreement.SET
+            return Agreement.SAME if item or _is_first(n.place.row) else Agreement.FIRST
+        op = COMBINED.get(n.op) if isinstance(n, ir.Atomic) else None
+        if not unused or op is None:
             problem = "every part has a copy of this value: the previous value is not known"
             reject(problem, n.pos, "use atomic_add, min, max, or, and without their result")
+        how = Agreement(op)
         if divided:
             return how
-        return "first" if how == "add" and n.place.type.kind == "f" else "same"
+        rounds = how == Agreement.ADD and n.place.type.kind == "f"
+        return Agreement.FIRST if rounds else Agreement.SAME
 
     def _refuse_differing(self) -> None:
-        """Refuse non-atomic writes by which items may write different values to a column."""
-        values: dict[tuple[str, str], Any] = {}
-        filtered = self.divided and self.uniform.selects_part()
+        """Refuse non-atomic writes by which items may write different values to a column.
+
+        All writes of a column have the same value, or only the owner of one point makes them.
+        """
+        alike = dict[Column, frozenset[Any]]()
+        filtered = self.uniform.filtered() if self.divided else frozenset()
         for f in (*self.funcs.values(), self.kernel):
-            for n, alone in self.uniform.writes(f, filtered):
+            for n, owners in self.uniform.writes(f, filtered):
                 local = n.place.slot in self.rows.local
-                if alone or local or not self._is_change(n) or not self._is_partial(n, f.name):
+                if local or not self._is_change(n) or not self._is_partial(n, f.name):
+                    continue
+                if self.divided and declared(n.pos):
                     continue
                 column = n.place.slot, n.place.column
-                key = self.uniform.key(n.value, f.name)
-                one = self.uniform.holds(n.value, f.name) and key == values.setdefault(column, key)
-                if one or (self.divided and declared(n.pos)):
+                if self.uniform.holds(n.value, f.name):
+                    owners |= {("", self.uniform.key(n.value, f.name))}
+                alike[column] = owners & alike.get(column, owners)
+                if alike[column]:
                     continue
                 name = f"{user_name(column[1])!r}, of which every part has a copy"
                 items = "items" if self.divided else "iterations"
                 problem = f"several {items} may write different values to {name}"
                 hint = "use an atomic; or declare it: # race: and a reason"
                 reject(problem, n.pos, hint if self.divided else f"use a local: {REDUCE}")
+        self.alike = alike.keys()
 
     # --- loops over all points or edges ----------------------------------------------------------
 
-    def _partial_sums(self) -> dict[str, str]:
+    def _partial_sums(self) -> dict[str, Agreement]:
         """The locals that divided loops reduce to, and the operations that combine the parts'."""
-        body, found = self.kernel.body, dict[str, str]()
+        body, found = self.kernel.body, dict[str, Agreement]()
         for n, f in self._each():
             if self._is_divided(n) and not self.divided:
                 if f != self.kernel.name or not any(n is s for s in body):
@@ -176,7 +207,7 @@ class Replicated:
                 if how == "+" and not self._is_written(writes, after):
                     problem = f"{user_name(name)!r} is a sum, which is written to all rows"
                     reject(problem, s.pos, "write it outside of branches, of all items")
-                found[name] = "sum" if how == "+" else how
+                found[name] = Agreement.SUM if how == "+" else Agreement(how)
         return found
 
     def _is_written(self, writes: list[ir.Write], after: ir.Body) -> bool:
@@ -189,8 +220,7 @@ class Replicated:
         """Refuse divided loops, and later reads, that need changes by other parts in this step."""
         if self.divided or not self.loops:
             return
-        kernel = inline_all(self.kernel, self.funcs)
-        rows = self.rows.among((*self.funcs.values(), kernel))
+        kernel, rows = self.kernel, self.rows
         copies, changed, far = set[Column](), set[Column](), set[Column]()
         for i, s in enumerate(kernel.body):
             nodes = list(ir.walk(s))
@@ -212,9 +242,20 @@ class Replicated:
         """Refuse a loop whose iterations depend on each other."""
         for n in ir.find(s, ir.Return):
             reject("a loop over all points or edges is not left", n.pos, REDUCE)
-        if not divided(s, after, kernel, self.funcs)[1]:
+        if not divided(s, after, kernel, self.funcs, self.alike)[1]:
             problem = "iterations of a loop over all points or edges depend on each other"
             reject(problem, s.pos, f"use a local: {REDUCE}")
+
+
+def _called(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> dict[str, ir.Func]:
+    """The functions that a kernel and its filter call, callees first."""
+    todo = [n.func for n in ir.find(kernel, ir.Call)] + ([kernel.where] if kernel.where else [])
+    found = set[str]()
+    while todo:
+        if (name := todo.pop()) not in found:
+            found.add(name)
+            todo += [n.func for n in ir.find(funcs[name], ir.Call)]
+    return {name: f for name, f in funcs.items() if name in found}
 
 
 def _accesses(

@@ -12,9 +12,11 @@ from typing import Any
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.passes.effects import value_params
-from morph.compiler.passes.ownership import Ownership, bare, widened
+from morph.compiler.passes.ownership import Ownership, bare, global_id, widened
 from morph.language.types import Handle, Scalar
 
+Owners = frozenset[tuple[str, Any]]
+NONE: Owners = frozenset()
 IN_PLACE = (ir.SetItem, ir.SetField, ir.LocalAdd, ir.LocalPop, ir.LocalClear)
 
 
@@ -52,14 +54,19 @@ class Uniform:
     ) -> Iterator[tuple[str, list[tuple[str, ir.Expr]]]]:
         """The names that may be uniform, with their values: (function, expression) pairs.
 
-        These are locals with one assignment, and parameters with the same argument in all calls.
+        These are locals whose assignments have the same value, and parameters with the same
+        argument in all calls.
         """
         nodes, params = list(ir.walk(f)), {n for n, _ in f.params}
         count = Counter(name for n in nodes for name in ir.bound([n]))
         changed = ir.used(n for n in nodes if isinstance(n, IN_PLACE))
+        assigned: defaultdict[str, list[tuple[str, ir.Expr]]] = defaultdict(list)
         for n in nodes:
-            if isinstance(n, ir.Assign) and count[n.name] == 1 and n.name not in changed | params:
-                yield n.name, [(f.name, n.value)]
+            if isinstance(n, ir.Assign) and n.name not in changed | params:
+                assigned[n.name].append((f.name, n.value))
+        for name, values in assigned.items():  # a variable of a loop has other values, too
+            if count[name] == len(values) and self._is_one(values):
+                yield name, values
         if f.name in (kernel.name, kernel.where):
             yield from ((n, []) for n, _ in f.params[1:] if n not in count)
             return
@@ -70,8 +77,12 @@ class Uniform:
                     for name, x in zip(value_params(f), n.args, strict=False):
                         given[name].append((g.name, x))
         for name, values in given.items():
-            if name not in count and len({self.key(x, g) for g, x in values}) == 1:
+            if name not in count and self._is_one(values):
                 yield name, values
+
+    def _is_one(self, values: list[tuple[str, ir.Expr]]) -> bool:
+        """Whether values are equal if they are uniform."""
+        return len({self.key(x, f) for f, x in values}) == 1
 
     def key(self, x: ir.Expr, f: str) -> tuple[Any, str]:
         """A key that is equal for uniform expressions only if they have the same value."""
@@ -97,48 +108,65 @@ class Uniform:
 
     # --- writes by the items of a single part ----------------------------------------------------
 
-    def writes(self, f: ir.Func, alone: bool) -> Iterator[tuple[ir.Write, bool]]:
-        """The non-atomic writes of a function, each with whether only items of one part make it."""
-        yield from self._writes(f.body, f.name, alone)
+    def writes(self, f: ir.Func, owners: Owners) -> Iterator[tuple[ir.Write, Owners]]:
+        """The non-atomic writes of a function, each with keys of points whose owner makes it.
 
-    def selects_part(self) -> bool:
-        """Whether the filter is true only for items of one part."""
+        No other part makes the write.  ``owners`` are those of all writes of the function.
+        """
+        yield from self._writes(f.body, f.name, owners)
+
+    def filtered(self) -> Owners:
+        """Keys of points whose owner alone has items for which the filter is true."""
         if self.where is None:
-            return False
+            return NONE
         match self.funcs[self.where].body:
             case (ir.Return(value=ir.Expr() as x),):
-                return self._selects(x, self.where, "==")
-        return False
+                return self._selected(x, self.where, "==")
+        return NONE
 
-    def _writes(self, body: ir.Body, f: str, alone: bool) -> Iterator[tuple[ir.Write, bool]]:
+    def _writes(self, body: ir.Body, f: str, owners: Owners) -> Iterator[tuple[ir.Write, Owners]]:
         for s in body:
             if isinstance(s, ir.If):
-                yield from self._writes(s.then, f, alone or self._selects(s.cond, f, "=="))
-                others = self._selects(s.cond, f, "!=")
-                yield from self._writes(s.orelse, f, alone or others)
-                alone |= others and bool(s.then) and s.then[-1].leaves
+                yield from self._writes(s.then, f, owners | self._selected(s.cond, f, "=="))
+                others = owners | self._selected(s.cond, f, "!=")
+                yield from self._writes(s.orelse, f, others)
+                if s.then and s.then[-1].leaves:
+                    owners = others
                 continue
             if isinstance(s, ir.Write):
-                yield s, alone or self._is_id(s.place.row, f)
+                row = self._id_of(s.place.row, f)
+                yield s, owners | ({(row.place.slot, "its id")} if row is not None else NONE)
             for b in ir.bodies(s):
-                yield from self._writes(b, f, alone)
+                yield from self._writes(b, f, owners)
 
-    def _selects(self, c: ir.Expr, f: str, op: str) -> bool:
-        """Whether a condition compares the id of an owned row with a uniform value."""
-        if isinstance(c, ir.Logic) and c.op == ("and" if op == "==" else "or"):
-            return self._selects(c.x, f, op) or self._selects(c.y, f, op)
+    def _selected(self, c: ir.Expr, f: str, op: str) -> Owners:
+        """Keys of points: if a condition is true, or false with ``!=``, their owner executes it.
+
+        The condition compares the id of an owned row with a uniform value.
+        """
+        if isinstance(c, ir.Logic):
+            x, y = self._selected(c.x, f, op), self._selected(c.y, f, op)
+            return x | y if c.op == ("and" if op == "==" else "or") else x & y
         if not isinstance(c, ir.Compare) or c.op != op:
-            return False
-        pairs = (c.x, c.y), (c.y, c.x)
-        return any(self._is_id(x, f) and self.holds(y, f) for x, y in pairs)
+            return NONE
+        pairs = ((self._id_of(x, f), y) for x, y in ((c.x, c.y), (c.y, c.x)))
+        return frozenset(
+            (x.place.slot, self.key(widened(y), f))
+            for x, y in pairs
+            if x is not None and self.holds(y, f)
+        )
 
-    def _is_id(self, x: ir.Expr, f: str) -> bool:
-        """Whether an expression is the id of an owned row, or the row with that number."""
+    def _id_of(self, x: ir.Expr, f: str) -> ir.Load | None:
+        """The id of an owned row, given as a number or as the row with that number."""
         if isinstance(x, ir.Cast) and isinstance(x.type, Handle) and isinstance(x.x.type, Scalar):
             x = x.x
         x = widened(x)
-        if isinstance(x, ir.Select) and f == self.where:
-            x = x.x  # -1 for None, which is no item
+        if isinstance(x, ir.Select) and isinstance(x.x, ir.Load):
+            row = x.x.place.row  # -1 if the row is None, which the item is not
+            exists = f == self.where or self.rows.exists(row, f)
+            if exists and isinstance(row.type, Handle) and bare(x) == bare(global_id(row, False)):
+                x = x.x
         if not isinstance(x, ir.Load) or x.place.column != GLOBAL_ID:
-            return False
-        return x.place.slot in self.rows.points and self.rows.owns(x.place.row, f)
+            return None
+        owned = x.place.slot in self.rows.points and self.rows.owns(x.place.row, f)
+        return x if owned else None

@@ -15,7 +15,7 @@ a place that all iterations change must not be used.  A local declared outside o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
@@ -268,14 +268,16 @@ def independent(
 
 
 def divided(
-    loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
-) -> tuple[Mapping[str, str], bool]:
+    loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func],
+    alike: Container[tuple[str, str]] = (),
+) -> tuple[Mapping[str, str], bool]:  # fmt: skip
     """The reductions of a loop, and whether its iterations are otherwise independent.
 
-    The parts of a graph may then divide the iterations; each part keeps their order.
+    The parts of a graph may then divide the iterations; each part keeps their order.  The columns
+    ``alike`` have one value after the loop, whichever part writes them.
     """
     facts = _Loop(loop, behind, kernel, funcs)
-    return facts.reductions, facts.is_divisible()
+    return facts.reductions, facts.is_divisible(alike)
 
 
 def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
@@ -403,7 +405,7 @@ class _Loop:
             and self._writes_are_apart()
         )
 
-    def is_divisible(self) -> bool:
+    def is_divisible(self, alike: Container[tuple[str, str]]) -> bool:
         """Whether no iteration depends on another one, apart from reductions."""
         passed_on = (self.assigned & self.outer) - self.reductions.keys()
         kept = any(isinstance(self.types.get(n), Local) for n in self.outer)
@@ -414,7 +416,7 @@ class _Loop:
             and not _breaks(self.loop.body)
             and not any(n.effect or n.writes for n in below)
             and self._effects_commute()
-            and self._writes_are_apart()
+            and self._writes_are_apart(alike)
         )
 
     def _is_collection(self, name: str) -> bool:
@@ -512,11 +514,11 @@ class _Loop:
         unused = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
         return x.op in COMMUTATIVE and unused and all(getattr(n, "op", "") == x.op for n in same)
 
-    def _writes_are_apart(self) -> bool:
+    def _writes_are_apart(self, alike: Container[tuple[str, str]] = ()) -> bool:
         """Whether no two iterations conflict by a non-atomic write."""
         written: dict[tuple[str, str], list[ir.Write]] = {}
         for n in self.nodes:
-            if isinstance(n, ir.Write):
+            if isinstance(n, ir.Write) and _column(n) not in alike:
                 written.setdefault(_column(n), []).append(n)
         moved = ir.columns(self.nodes, "writes")
         if isinstance(self.loop, ir.ForEdges):
