@@ -83,9 +83,9 @@ def pytest_collection_finish() -> None:
 
 
 def freeze() -> None:
-    """Exclude the objects that exist from later garbage collections.
+    """Exclude all current objects from later garbage collections, by `gc.freeze`.
 
-    Tests, modules and the launches that kernels keep live until the end.
+    Most are tests, modules and launches of kernels, which live until the end.
     """
     gc.collect()
     gc.freeze()

@@ -4,5 +4,5 @@ import os
 
 # A machine of CI runs other programs, too; elsewhere the promised times are held.
 SLOWER = 10 if os.environ.get("CI") else 1
-# A sweep over n failing allocations tests each of the first ``STRIDE``, then one in n / STRIDE.
+# A sweep over failing allocations goes from the n-th to that of n + 1 + n // STRIDE.
 STRIDE = 8 if os.environ.get("CI") else 40

@@ -83,7 +83,7 @@ def test_many_points():
 
 
 def test_points_of_large_cavities_are_inserted_before_the_next_round(monkeypatch):
-    """Else walks to the points whose parents they are begin far away."""
+    """Otherwise the point location of their children starts far away."""
     inner, sizes = delaunay.insert_all, []
 
     def insert_all(g, work, *rest):

@@ -307,6 +307,7 @@ def test_an_import_at_first_use_is_not_interrupted(tmp_path):
     (tmp_path / "late.py").write_text("""
 import signal
 exec("signal.raise_signal(signal.SIGINT)")
+signal.raise_signal(signal.SIGTERM)
 complete = True
 """)
     script = f"""
@@ -314,14 +315,17 @@ import signal, sys
 from morph.language.hooks import Hook
 sys.path.insert(0, {str(tmp_path)!r})
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, lambda number, frame: print("SIGTERM", frame.f_code.co_name))
+before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
 try:
     Hook("late:complete").provider()
 except KeyboardInterrupt:
-    print(sys.modules["late"].complete, signal.getsignal(signal.SIGINT).__name__)
+    after = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    print(sys.modules["late"].complete, after == before)
 """
     command = [sys.executable, "-c", script]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "True default_int_handler\n", "")
+    assert (run.returncode, run.stdout, run.stderr) == (0, "SIGTERM <module>\nTrue True\n", "")
 
 
 @pytest.mark.parametrize("way", WAYS[1:])

@@ -132,9 +132,18 @@ class Collection(Store):
 
     @exclusive
     def extend_live(self) -> None:
-        """Append all live rows of the table, faster than by their ids if none is deleted."""
+        """Append the ids of all live rows of the table that the collection refers to.
+
+        Faster than ``extend(table.ids())`` if no row has been deleted.
+
+        Raises
+        ------
+        TypeError
+            If the collection holds numbers.
+        """
         table = self.table
-        assert table is not None
+        if table is None:
+            raise TypeError("extend_live needs a collection of rows, not of numbers")
         if table.deletes or len(self.columns) > 1 or self._host_meta.item(COUNT):
             self.extend(table.ids())
             return

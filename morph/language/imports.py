@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import signal
 import threading
+from contextlib import ExitStack
 from types import FrameType, ModuleType
+from typing import Any
 
-SIGNALS = signal.SIGINT, signal.SIGTERM
+SIGNALS = signal.SIGINT, signal.SIGTERM  # the handler of the first one is restored last
 
 
 def import_uninterrupted(name: str) -> ModuleType:
@@ -19,18 +21,20 @@ def import_uninterrupted(name: str) -> ModuleType:
     """
     if threading.current_thread() is not threading.main_thread():
         return importlib.import_module(name)
-    received: list[int] = []
+    received: dict[int, FrameType | None] = {}
+    previous: dict[int, Any] = {
+        n: handler for n in SIGNALS if callable(handler := signal.getsignal(n))
+    }
 
-    def receive(number: int, frame: FrameType | None) -> None:
-        received.append(number)
+    def call(number: int) -> None:
+        if number in received:
+            previous[number](number, received[number])
 
-    previous = {n: handler for n in SIGNALS if callable(handler := signal.getsignal(n))}
-    try:
-        for to_defer in previous:
-            signal.signal(to_defer, receive)
+    with ExitStack() as after:  # calls in reverse order, also if a handler raises an exception
+        for number in previous:
+            after.callback(call, number)
+        for number, handler in previous.items():
+            after.callback(signal.signal, number, handler)
+        for number in previous:
+            signal.signal(number, received.__setitem__)
         return importlib.import_module(name)
-    finally:
-        for deferred, handler in previous.items():
-            signal.signal(deferred, handler)
-        for number in received:
-            signal.raise_signal(number)

@@ -16,8 +16,8 @@ from morph.mesh.errors import MeshError, Violation
 from morph.runtime.device import Array
 
 WORD_BITS = 63  # bits of a packed, signed sort key
-_GROUP_BITS = 18  # half-edges sorted at once on the host: about 2**17
-_MOST_BITS = 5  # 32 groups: each takes a pass over all half-edges
+_GROUP_BITS = 18  # half-edges sorted at once on the host, or more if there are 2**_MOST_BITS groups
+_MOST_BITS = 5  # of the number of groups: each takes a pass over all half-edges
 _STEPS = np.array([[1, 1, -2], [2, -1, -1]])  # from a corner to the ends of the edge opposite to it
 _Group = tuple[Array | None, Array, Array, int, int]
 """Half-edges, None for all; their two points; first point and number of the lower points."""

@@ -134,9 +134,13 @@ def _complete(request: Any) -> None:
     one waits for, if there are more processes than processors.
     """
     until = time.perf_counter() + SPINNING
-    while not request.Test():
-        if time.perf_counter() > until:
-            _yield()
+    try:
+        while not request.Test():
+            if time.perf_counter() > until:
+                _yield()
+    except BaseException:  # of a signal handler: MPI may still write to the arrays
+        request.Wait()
+        raise
 
 
 def _joined(pieces: list[HostArray]) -> HostArray:

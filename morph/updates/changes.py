@@ -131,7 +131,7 @@ def carry_out(
         g.points.allow_deletes()
     capacity = edges.capacity
     undo.append(lambda: edge_ids.shrink(edges, capacity))
-    first, again = edge_ids.places(edges, total)
+    first, again = edge_ids.allocate(edges, total)
     ids = _ids(edges, first, again, total)
     gapped = follows(g, total + int(named.deleted.size))
     applied = _record(g, named, ids, batch.count)
@@ -219,7 +219,7 @@ def _put(array: Array, at: Array, values: Any) -> None:
 
 
 def _ids(edges: Table, first: int, again: int, count: int) -> Array:
-    """Ids for new rows, see `edge_ids.places`."""
+    """Ids for new rows, see `edge_ids.allocate`."""
     xp, counters = edges.device.xp, edges._host_meta
     new = xp.arange(first, first + count - again, dtype=np.int32)
     if not again:

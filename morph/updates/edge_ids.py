@@ -15,37 +15,37 @@ if TYPE_CHECKING:
     from morph.data.table import Table
 
 
-def places(edges: Table, count: int) -> tuple[int, int]:
-    """Where so many new rows come to lie: behind the others while capacity suffices.
+def allocate(edges: Table, count: int) -> tuple[int, int]:
+    """Reserve ids for new edges: unused ones while capacity suffices, else reused ones.
 
     Returns
     -------
     first : int
-        The first id never used.
-    again : int
-        How many take the place of dead rows, the oldest in their ring, before that.
+        The first unused id.
+    reused : int
+        Number of ids of deleted edges, the oldest in their ring, that are taken first.
     """
     counters: list[int] = edges._host_meta.tolist()
-    first, again, few = counters[COUNT], 0, False
+    first, reused, few_free = counters[COUNT], 0, False
     if first + count > edges.capacity:
         if first + count - reusable(edges) > edges.capacity and edges.deletes:
-            few = reclaim(edges) < edges.capacity // SHARE and referred(edges)
-        again = min(reusable(edges), count)
-    rows = first + count - again
-    if rows > edges.capacity or few:  # by a quarter more, since edges are most of a graph
+            few_free = reclaim(edges) < edges.capacity // SHARE and referred(edges)
+        reused = min(reusable(edges), count)
+    rows = first + count - reused
+    if rows > edges.capacity or few_free:  # by a quarter: edges take most of a graph's memory
         edges.resize(max(rows, min(edges.capacity + edges.capacity // 4 + 16, ID_LIMIT)))
-    return first, again
+    return first, reused
 
 
-def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
+def use_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
     """Make the next batch use these ids for its edges: ids of deleted edges, or unused ones.
 
     Collections and sets decide on which ids are reused, and they may have changed since.
     """
     counters, wanted = edges._host_meta, edges.device.asarray(ids[ids < len(edges)])
-    again, head = int(wanted.size), min(int(counters[HEAD]), int(counters[COMMITTED]))
-    rows = len(edges) + int(ids.size) - again
-    if again or rows > edges.capacity:  # ids are reused when no other capacity is left
+    reused, head = int(wanted.size), min(int(counters[HEAD]), int(counters[COMMITTED]))
+    rows = len(edges) + int(ids.size) - reused
+    if reused or rows > edges.capacity:  # ids are reused when no other capacity is left
         edges.resize(rows)
         counters = edges._host_meta
     if edges.deletes:
@@ -54,7 +54,7 @@ def place_next(edges: Table, ids: np.ndarray[Any, Any]) -> None:
             at = xp.arange(head, int(counters[TAIL])) & (ring.size - 1)
             others = ring[at]
             ring[at] = xp.concatenate([wanted, others[~xp.isin(others, wanted)]])
-        counters[COMMITTED] = head + again
+        counters[COMMITTED] = head + reused
         edges._send_counters()
 
 

@@ -20,7 +20,7 @@ from morph.graph.gapped import ALL, DELETED, INSERTED, UPDATED, Counts, EdgeIds,
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.device import Array, is_host
 from morph.updates.batch import none
-from morph.updates.edge_ids import places, shrink
+from morph.updates.edge_ids import allocate, shrink
 from morph.updates.kept import Kept
 from morph.updates.recognition import FastBatch
 from morph.updates.resolve import (
@@ -104,9 +104,9 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
     back = None
     if undirected:
         back = g._pairs if g._pairs is not None else g.reverses()
-    again = places(edges, fresh)[1] if fresh else 0
+    reused = allocate(edges, fresh)[1] if fresh else 0
     before: list[int] = edges._host_meta.tolist()
-    if back is not None and fresh and back.size < before[COUNT] + fresh - again:
+    if back is not None and fresh and back.size < before[COUNT] + fresh - reused:
         back = _longer_reverses(g)
     counts = Counts(given, deleted, updated, fresh, batch.by)
     table = index.table_for(2 * given if undirected else given)
@@ -119,7 +119,7 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not deleted or referred(edges))
     ids = EdgeIds(
-        g.points._host_meta.item(COUNT), before[COUNT], again,
+        g.points._host_meta.item(COUNT), before[COUNT], reused,
         min(before[HEAD], before[COMMITTED]), before[TAIL],
     )  # fmt: skip
     return Reserved(table, counts, ids, back, flags, single, before)
@@ -144,18 +144,18 @@ def publish(
 ) -> Applied:
     """Update the graph's state after a launch, and return `Applied`; rows may have ``moved``."""
     edges, ids = g.edges, run.ids
-    deleted, fresh, again = counts[0], run.counts.arcs, ids.reused
+    deleted, fresh, reused = counts[0], run.counts.arcs, ids.reused
     out, spared, single, absent = g._adjacency.left_out() if repeated else (0, 0, 0, 0)
     if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
         after = run.before.copy()
-        after[COUNT] += fresh - again
-        after[HEAD] = ids.head + again
+        after[COUNT] += fresh - reused
+        after[HEAD] = ids.head + reused
         after[TAIL] += deleted - spared + (0 if g.directed else deleted - single)
         if not run.flags & REFERRED:
             after[COMMITTED] = after[TAIL]
         after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
         edges._host_meta[:] = after
-    kept = Kept(g, run.table, counts, repeated, ids.edges, again, fresh)
+    kept = Kept(g, run.table, counts, repeated, ids.edges, reused, fresh)
     done = applied(g, kept, none(g.device), int(out < sum(counts)))
     done.absent, done.repeated = absent, out - absent
     if moved and (fresh or deleted):
@@ -170,7 +170,7 @@ def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
     done.points, done.absent, done.repeated = points, 0, 0
     done._batch = kept
     g._adjacency.kept = ref(kept)
-    if kept.again or kept.first < g._made:
+    if kept.reused or kept.first < g._made:
         g._forget_order(done.inserted)
     if kept.fresh or kept.counts[0]:
         g.out_identity = False

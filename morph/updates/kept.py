@@ -1,4 +1,4 @@
-"""The arrays of `Applied`, made on demand from the records that a batch leaves in its table."""
+"""Conversion between `Applied` and the records that a batch leaves in its table."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Kept:
     ----------
     counts : (int, int, int)
         Deletes, updates, inserts.
-    holes : bool
+    skipped : bool
         Whether some changes were left out, so that their records are not valid.
-    first, fresh, again : int
+    first, fresh, reused : int
         The first new id of an edge, the number of inserted arcs, and how many of these reuse ids.
     total : int
         Number of records.
@@ -34,16 +34,16 @@ class Kept:
     """
 
     __slots__ = (
-        "__weakref__", "again", "counts", "first", "fresh", "graph", "holes", "new", "raw", "stamp",
-        "table", "total",
+        "__weakref__", "counts", "first", "fresh", "graph", "new", "raw", "reused", "skipped",
+        "stamp", "table", "total",
     )  # fmt: skip
 
     def __init__(
-        self, g: Graph, table: Table, counts: tuple[int, int, int], holes: bool, first: int,
-        again: int, fresh: int,
+        self, g: Graph, table: Table, counts: tuple[int, int, int], skipped: bool, first: int,
+        reused: int, fresh: int,
     ) -> None:  # fmt: skip
-        self.graph, self.table, self.counts, self.holes = g, table, counts, holes
-        self.first, self.again, self.fresh = first, again, fresh
+        self.graph, self.table, self.counts, self.skipped = g, table, counts, skipped
+        self.first, self.reused, self.fresh = first, reused, fresh
         self.total = sum(counts) * (1 if g.directed else 2)
         self.stamp = g._adjacency.stamp
         self.raw: Array = None
@@ -53,7 +53,7 @@ class Kept:
         """Copy the records before the next batch overwrites them."""
         total, counts, table = self.total, self.counts, self.table
         with self.graph.device.active():
-            if self.raw is None and (counts[0] or counts[1] or self.again):
+            if self.raw is None and (counts[0] or counts[1] or self.reused):
                 rec = table._records[0]
                 self.raw = rec.buffer[: total * rec.stride].copy()
             if self.new is None and counts[1]:
@@ -83,7 +83,7 @@ class Kept:
                 found["updated"] = ids[order]
                 found["old_weight"] = self._rows("weight", deleted, updated)[order]
                 found["new_weight"] = self._of(self.new, deleted, updated)[order]
-            if self.again:
+            if self.reused:
                 ids = self._rows("edge", deleted + updated, inserted)
                 found["inserted"] = ids[ids >= 0]
             else:
@@ -105,7 +105,7 @@ class Kept:
             first += sum(self.counts)
             parts.append(slice(first, first + count))
         found = self.graph.device.xp.concatenate([a[part] for part in parts])
-        if self.holes:  # where an edge was named twice
+        if self.skipped:  # where an edge was named twice
             outcome = self._view("outcome")
             found = found[self.graph.device.xp.concatenate([outcome[part] for part in parts]) != 0]
         return found
@@ -152,6 +152,6 @@ def _in_index(g: Graph, dead: Array, src: Array, dst: Array) -> Any:
     if g.complete:
         return slice(None)
     points, xp = g.points, g.device.xp
-    there, alive = xp.minimum(src, dst) >= 0, points.alive
+    attached, alive = xp.minimum(src, dst) >= 0, points.alive
     alive[dead] = True
-    return there & alive[src] & alive[dst]
+    return attached & alive[src] & alive[dst]

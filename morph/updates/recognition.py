@@ -18,7 +18,7 @@ from morph.updates.batch import rounded
 if TYPE_CHECKING:
     from morph.graph import Graph
 
-# by the bytes of a float: up to which magnitude it has all integers, and its largest value
+# by the itemsize of a float: integers up to this magnitude are exact; its largest finite value
 EXACT = {4: 1 << 24, 8: 1 << 53}
 LARGEST = {4: float(np.finfo(np.float32).max), 8: float(np.finfo(np.float64).max)}
 Change = tuple[int, int, int, bool, Any]
@@ -86,8 +86,8 @@ def _ends(g: Graph, x: Any) -> Part | None:
     if len(x) != 2:
         return None
     a, b = _integers(g, x[0]), _integers(g, x[1])
-    odd = a is None or b is None or a.size != b.size or is_host(a) != is_host(b)
-    return None if odd else (a, b, None)
+    mismatched = a is None or b is None or a.size != b.size or is_host(a) != is_host(b)
+    return None if mismatched else (a, b, None)
 
 
 def _array(g: Graph, x: Any) -> Array:

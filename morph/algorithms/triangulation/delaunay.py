@@ -195,18 +195,22 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
 
 
 def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> None:
-    """Insert all points: the first ones by one thread, then as many at once as pays."""
+    """Insert all points: early rounds by one thread, later ones in parallel.
+
+    Each later round is a list of its own: point location for the next round starts at the parents,
+    which have to be inserted, also those of large cavities.
+    """
     where, n = g.device, len(g.points)
     join = where.xp.concatenate
     team = available_threads()
     if where.interprets or not where.on_host:
         few, lists = FIRST_ROUNDS, rounds[FIRST_ROUNDS:]
     elif team == 1:
-        first = sum(len(round) <= MAX_CAVITY for round in rounds)
-        few, lists = 0, [join(rounds[:first]), *rounds[first:]]
+        short = sum(len(points) <= MAX_CAVITY for points in rounds)  # too short for a list
+        few, lists = 0, [join(rounds[:short]), *rounds[short:]]
     else:
-        few = sum(team < TEAM or len(round) <= SEQUENTIAL // 2 for round in rounds)
-        lists = [strided_blocks(round, BATCH * team, STRIDE) for round in rounds[few:]]
+        few = sum(team < TEAM or len(points) <= SEQUENTIAL // 2 for points in rounds)
+        lists = [strided_blocks(points, BATCH * team, STRIDE) for points in rounds[few:]]
     with where.active():
         work, retry, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
         early = join(rounds[:few]) if few else work.items

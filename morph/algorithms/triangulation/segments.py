@@ -32,8 +32,8 @@ from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, 
 FREE = 2**31 - 1  # in `by`: no segment contains this edge
 FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
-FEW = 500  # segments that are inserted first on a CPU
-GROWTH = 16  # of the next part, if no two segments of the last one were in each other's way
+FEW = 500  # segments in the first part on a CPU
+GROWTH = 16  # next part / segments inserted so far, after a part without conflicts; else 1
 
 
 # --- walking -------------------------------------------------------------------------------------
@@ -404,17 +404,18 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
     work, retry, remaining, winners, blocked = (
         Collection(g.chords, capacity=c) for c in (n, n, n, n, 0)
     )
-    with g.device.active():  # in the order of rows of triangles, which is one of places
+    with g.device.active():  # by rows of triangles, whose neighbours lie near them
         order = g.points.half_edge.array[g.chords.a.array].argsort()
-    # parts of doubling size on a CPU: those of the next part cross few triangles, and few compete
+    # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
+    # few of them claim the same ones.
     end, size = 0, FEW if g.device.on_host else n
     while end < n:
         first, end = end, min(n, end + size)
         work.clear()
         with g.device.active():
             if end - first < n:
-                rank = g.chords.priority.array[order]
-                work.extend(order[(rank >= first) & (rank < end)])
+                priority = g.chords.priority.array[order]
+                work.extend(order[(priority >= first) & (priority < end)])
             else:
                 work.extend(order)
         rounds = recover(g, g.channel_edges, work, retry, remaining, winners, blocked)

@@ -32,8 +32,8 @@ REDUCE = "add to it, or take the minimum or maximum; and write it to scalars aft
 class Agreement(StrEnum):
     """How the copies of a replicated column become one value after a step."""
 
-    ADD = "add"  # the old value plus the differences of all parts
-    MIN = "min"  # and the following: of all parts' values
+    ADD = "add"  # the old value plus each part's difference to it
+    MIN = "min"  # of all parts' values; so are MAX, OR, AND and SUM
     MAX = "max"
     OR = "or"
     AND = "and"
@@ -43,7 +43,7 @@ class Agreement(StrEnum):
     SAME = "same"  # all parts have made the same change
 
 
-REPEATABLE = {Agreement.MIN, Agreement.MAX, Agreement.OR, Agreement.AND}
+IDEMPOTENT = {Agreement.MIN, Agreement.MAX, Agreement.OR, Agreement.AND}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Replicated:
             how = self._total(n, self._is_partial(n, f), id(n) in unused, partial)
             column = n.place.slot, n.place.column
             pair = {how, found.setdefault(column, how)}
-            if len(pair) > 1 and not (Agreement.SAME in pair and pair & REPEATABLE):
+            if len(pair) > 1 and not (Agreement.SAME in pair and pair & IDEMPOTENT):
                 problem = (
                     f"{user_name(column[1])!r}, of which every part has a copy, changes in two ways"
                 )
@@ -134,7 +134,7 @@ class Replicated:
             item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
             if divided:
                 return Agreement.SET
-            return Agreement.SAME if item or _is_first(n.place.row) else Agreement.FIRST
+            return Agreement.SAME if item or _is_constant_row(n.place.row) else Agreement.FIRST
         op = COMBINED.get(n.op) if isinstance(n, ir.Atomic) else None
         if not unused or op is None:
             problem = "every part has a copy of this value: the previous value is not known"
@@ -142,8 +142,8 @@ class Replicated:
         how = Agreement(op)
         if divided:
             return how
-        rounds = how == Agreement.ADD and n.place.type.kind == "f"
-        return Agreement.FIRST if rounds else Agreement.SAME
+        inexact = how == Agreement.ADD and n.place.type.kind == "f"
+        return Agreement.FIRST if inexact else Agreement.SAME
 
     def _refuse_differing(self) -> None:
         """Refuse non-atomic writes by which items may write different values to a column.
@@ -271,6 +271,6 @@ def _accesses(
         todo += [(name, list(ir.walk(funcs[name].body))) for name in called]
 
 
-def _is_first(row: ir.Expr) -> bool:
+def _is_constant_row(row: ir.Expr) -> bool:
     """Whether a row is given by a constant, as is the row of scalars."""
     return isinstance(row, ir.Cast) and isinstance(row.x, ir.Const)

@@ -16,6 +16,7 @@ from morph.compiler.passes.ownership import Ownership, bare, global_id, widened
 from morph.language.types import Handle, Scalar
 
 Owners = frozenset[tuple[str, Any]]
+"""Points, each by its table and a key of its id, whose owner alone executes a statement."""
 NONE: Owners = frozenset()
 IN_PLACE = (ir.SetItem, ir.SetField, ir.LocalAdd, ir.LocalPop, ir.LocalClear)
 
@@ -162,7 +163,7 @@ class Uniform:
             x = x.x
         x = widened(x)
         if isinstance(x, ir.Select) and isinstance(x.x, ir.Load):
-            row = x.x.place.row  # -1 if the row is None, which the item is not
+            row = x.x.place.row  # the id of a row that may be None is -1 then; the item exists
             exists = f == self.where or self.rows.exists(row, f)
             if exists and isinstance(row.type, Handle) and bare(x) == bare(global_id(row, False)):
                 x = x.x

@@ -274,7 +274,8 @@ def divided(
     """The reductions of a loop, and whether its iterations are otherwise independent.
 
     The parts of a graph may then divide the iterations; each part keeps their order.  The columns
-    ``alike`` have one value after the loop, whichever part writes them.
+    ``alike`` have one value after the loop, whichever part writes them; `Replicated` refuses reads
+    of these in the loop.
     """
     facts = _Loop(loop, behind, kernel, funcs)
     return facts.reductions, facts.is_divisible(alike)

@@ -46,7 +46,7 @@ from morph.io.text.files import remove_leftovers
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.weak import WeakObjects
 from morph.runtime.device import Device
-from morph.updates.edge_ids import place_next
+from morph.updates.edge_ids import use_next
 
 _logger = logging.getLogger("morph.journal")
 READ_ONLY = errno.EACCES, errno.EPERM, errno.EROFS
@@ -397,7 +397,7 @@ class Journal:
             raise FormatError(self.log, None, str(e)) from e
         batch = {name: _shaped(name, s, arrays) for name, s in about["shapes"].items()}
         if "inserted" in arrays:
-            place_next(self.graph.edges, arrays["inserted"])
+            use_next(self.graph.edges, arrays["inserted"])
         try:
             return self.graph.apply(**batch, nonnegative=about["nonnegative"])
         except (TypeError, ValueError, OverflowError) as e:

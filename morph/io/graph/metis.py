@@ -246,6 +246,7 @@ def _fault(
         return int(src[k]), f"an edge has weight {int(weight[k])}: METIS wants positive ones"
     if is_symmetric(src, dst, weight, int(max(src.max(initial=-1), dst.max(initial=-1))) + 1):
         return None
+    # the slower search locates the violation, and accepts duplicates in another order
     start = low = 0
     while low < len(src):
         most = min(low + max(len(src) // 16, _LEAST_ARCS), len(src)) - 1

@@ -134,7 +134,7 @@ def _orient(
     refused = sign == 0 if repair else sign <= 0
     turned = np.flatnonzero(sign < 0)
     row = int(items[(refused if refused.any() else sign < 0).argmax()])
-    name = f"triangle {row + nodes.base} ({block.words(row, slice(1, 4))})"
+    name = f"triangle {row + nodes.base} ({block.integers(row, slice(1, 4))})"
     if refused.any():
         if sign[refused][0] < 0:
             block.fail(row, f"{name} is clockwise: list its vertices counter-clockwise")

@@ -52,7 +52,10 @@ class Nodes:
         return len(self.points) if self.rows is None else len(self.rows)
 
     def look_up(self, block: Block, part: int, noun: str) -> Ints:
-        """Convert a part, vertex numbers, to rows of ``points`` in place; fail if out of range."""
+        """Return the rows of ``points`` that a part of vertex numbers names, int32.
+
+        A part of int32 is overwritten.
+        """
         values = block.parts[part]
         first, last = self.base, self.base + self.count - 1
         for column in values.T:

@@ -117,7 +117,7 @@ def _check_segments(poly: Poly, triangles: Ints, n: int) -> None:
     lost = look_up(np.concatenate(found), keys) < 0
     if lost.any():
         row = int(poly.items[lost.argmax()])
-        name = f"segment {row + poly.nodes.base} ({poly.block.words(row, slice(1, 3))})"
+        name = f"segment {row + poly.nodes.base} ({poly.block.integers(row, slice(1, 3))})"
         poly.block.fail(row, f"{name} is not an edge of any triangle")
 
 

@@ -1,5 +1,5 @@
-// Tables of numbers between text and memory, by all threads.  Reading gives up at anything odd:
-// the strict reader in text.py then names it.  Needs no C++ library where there is none.
+// Tables of numbers between text and memory, by all threads.  Reading stops at irregular text:
+// the reader in scanner.py then reports the line.  Needs no C++ library where there is none.
 #include <stdint.h>
 #include <string.h>
 #if __has_include(<charconv>) && !defined(MORPH_PLAIN)
@@ -39,8 +39,8 @@ const char *line_at(const char *text, int64_t length, int64_t at) {
   return found ? found + 1 : text + length;
 }
 
-// Count lines that all begin with a word; -1 if some do not.  Without branches: a loop of vectors.
-int64_t ends_of_lines(const char *p, const char *end) {
+// Count lines that all begin with a word; -1 if some do not.  Branch-free, so that it is vectorised.
+int64_t count_full_lines(const char *p, const char *end) {
   if (p == end) return 0;
   if ((unsigned char)*p <= ' ') return -1;
   constexpr int BLOCK = 128;  // their line ends fit a byte
@@ -175,7 +175,7 @@ void morph_lines(const char *text, int64_t length, int64_t parts, int64_t *count
 #pragma omp parallel for schedule(dynamic) if (parts > 1)
   for (int64_t k = 0; k < parts; k++) {
     const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
-    int64_t count = ends_of_lines(p, end);
+    int64_t count = count_full_lines(p, end);
     if (count >= 0) {
       counts[k] = count;
       continue;

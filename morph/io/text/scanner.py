@@ -72,17 +72,21 @@ def _dtype(fields: Sequence[Field]) -> type[np.generic]:
     return np.int64 if all(f.integer for f in fields) else np.float64
 
 
+def _slices(groups: Sequence[int]) -> list[slice]:
+    """Return the columns of each group; without groups, all columns are one."""
+    ends = [sum(groups[:k]) for k in range(len(groups) + 1)]
+    return [slice(a, b) for a, b in pairwise(ends)] or [slice(None)]
+
+
 def _split(values: NDArray[Any], groups: Sequence[int]) -> list[NDArray[Any]]:
     """Split the columns of an array into groups."""
-    ends = [sum(groups[:k]) for k in range(len(groups) + 1)]
-    return [values[:, a:b] for a, b in pairwise(ends)] or [values]
+    return [values[:, columns] for columns in _slices(groups)]
 
 
 def _integral(fields: Sequence[Field], groups: Sequence[int]) -> list[list[bool]]:
     """Return for each group whether its fields are integers."""
-    ends = [sum(groups[:k]) for k in range(len(groups) + 1)]
     integral = [f.integer for f in fields]
-    return [integral[a:b] for a, b in pairwise(ends)] or [integral]
+    return [integral[columns] for columns in _slices(groups)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,8 @@ class Block:
         """Line number, from 1, of a row."""
         return self.scanner.line_of_row(self.start, int(row))
 
-    def words(self, row: int, columns: slice) -> str:
-        """Integers of a row, as text."""
+    def integers(self, row: int, columns: slice) -> str:
+        """Return integers of a row as text, however they are written: also ``3.0``."""
         _, line = next(islice(self.scanner.lines(self.start), int(row), None))
         return " ".join(str(int(float(word))) for word in line.split()[columns])
 
@@ -285,8 +289,9 @@ class Scanner:
         Returns
         -------
         Block
-            A part for each group, shape ``(rows, width)``: int64 if every field is an integer, else
-            float64.  With ``groups``, integers may also be int32 or float64.
+            A part for each group, shape ``(rows, width)``.  Without ``groups``: int64 if every
+            field is an integer, else float64.  With ``groups``: int32 for a group of integers if
+            compiled code has parsed all rows, else int64, or float64 if any field of a row is real.
         """
         start, parts = self.pos, self._filled(rows, fields, groups)
         if parts is None:
@@ -306,7 +311,8 @@ class Scanner:
     ) -> list[NDArray[Any]] | None:
         """Parse all rows by compiled code, in pieces; None if that is not possible."""
         size = len(self.data) - self.pos
-        if size < numbers.LEAST or rows * 2 * len(fields) > size + 1 or not numbers.library():
+        too_short = rows * 2 * len(fields) > size + 1  # do not allocate what a header promises
+        if size < numbers.LEAST or too_short or not numbers.library():
             return None
         parts = numbers.arrays(rows, _integral(fields, groups), bool(groups))
         got = 0

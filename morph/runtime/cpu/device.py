@@ -118,9 +118,9 @@ class HostWriter:
             self.seeds.item[:k] = rows
             for array, x in self.seeds.beside:
                 array[:k] = x
-            first = rows[0] if k == 1 else rows  # an index is faster than an array of one
+            at = rows[0] if k == 1 else rows  # an index is faster than an array of one
             for array, x in self.seeds.columns:
-                array[first] = x
+                array[at] = x
                 if len(copies):
                     array[copies] = x
 
