@@ -84,7 +84,7 @@ def test_spiral(n):
 
 
 def test_segments_in_parts(monkeypatch):
-    """Parts of doubling size give the triangulation of all segments at once."""
+    """Parts of growing size give the triangulation of all segments at once."""
     points = star(np.random.default_rng(0), 400)
     whole = morph.triangulate(points, ring(0, 400), device="cpu")
     monkeypatch.setattr(algorithm, "FEW", 10)

@@ -33,7 +33,7 @@ FREE = 2**31 - 1  # in `by`: no segment contains this edge
 FIRST_KEY = 2**30 - 1  # keys of rounds decrease, so that newer claims win
 UNCLAIMED = 2**62
 FEW = 500  # segments in the first part on a CPU
-GROWTH = 16  # next part / segments inserted so far, after a part without conflicts; else 1
+GROWTH = 3  # next part / segments inserted so far
 
 
 # --- walking -------------------------------------------------------------------------------------
@@ -418,8 +418,8 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
                 work.extend(order[(priority >= first) & (priority < end)])
             else:
                 work.extend(order)
-        rounds = recover(g, g.channel_edges, work, retry, remaining, winners, blocked)
+        recover(g, g.channel_edges, work, retry, remaining, winners, blocked)
         if end < n:
             g.triangles.claim = UNCLAIMED  # the keys of rounds begin again
-        size = end if rounds > 1 else GROWTH * end
+        size = GROWTH * end  # not by conflicts: these depend on the order of threads
     return blocked

@@ -9,6 +9,7 @@ parts: its iterations must be independent, except for reductions that are writte
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,6 +44,8 @@ class Agreement(StrEnum):
     SAME = "same"  # all parts have made the same change
 
 
+# changes that all parts make, and how copies are combined: sets of operations that commute
+COMMUTING = {Agreement.MIN, Agreement.MAX, Agreement.ADD}, {Agreement.AND, Agreement.OR}
 IDEMPOTENT = {Agreement.MIN, Agreement.MAX, Agreement.OR, Agreement.AND}
 
 
@@ -89,6 +92,7 @@ class Replicated:
         """The columns that parts may change differently."""
         partial = self._partial_sums()
         found: dict[Column, Agreement] = {}
+        repeated = defaultdict[Column, set[Agreement]](set)  # atomics that all parts execute
         unused = {id(n.value) for n, _ in self._each() if isinstance(n, ir.Eval)}
         for n, f in self._each():
             if not self._is_change(n):
@@ -96,14 +100,19 @@ class Replicated:
             how = self._total(n, self._is_partial(n, f), id(n) in unused, partial)
             column = n.place.slot, n.place.column
             pair = {how, found.setdefault(column, how)}
-            if len(pair) > 1 and not (Agreement.SAME in pair and pair & IDEMPOTENT):
+            if how == Agreement.SAME and isinstance(n, ir.Atomic):
+                repeated[column].add(Agreement(COMBINED[n.op]))
+            combined = pair & IDEMPOTENT
+            known = combined | repeated[column]
+            commute = not combined or any(known <= operations for operations in COMMUTING)
+            if len(pair) > 1 and not (Agreement.SAME in pair and combined) or not commute:
                 problem = (
                     f"{user_name(column[1])!r}, of which every part has a copy, changes in two ways"
                 )
                 reject(problem, n.pos, "use one operation, or two steps")
             found[column] = how if how != Agreement.SAME else found[column]
         self._refuse_differing()
-        self._refuse_dependent()
+        self._refuse_dependent(partial)
         totals = (Total(*column, how) for column, how in sorted(found.items()))
         return tuple(t for t in totals if t.op != Agreement.SAME)
 
@@ -216,8 +225,11 @@ class Replicated:
         leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
         return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
 
-    def _refuse_dependent(self) -> None:
-        """Refuse divided loops, and later reads, that need changes by other parts in this step."""
+    def _refuse_dependent(self, partial: Container[str]) -> None:
+        """Refuse divided loops, and later reads, that need changes by other parts in this step.
+
+        Locals in ``partial`` have the value of one part, and so have columns they are written to.
+        """
         if self.divided or not self.loops:
             return
         kernel, rows = self.kernel, self.rows
@@ -227,6 +239,13 @@ class Replicated:
             if self._is_divided(s):
                 self._refuse_loop(s, kernel.body[i + 1 :], kernel)
                 copies |= {c for c in ir.columns(nodes, "writes") if c[0] not in rows.tables}
+            copies |= {
+                (n.place.slot, n.place.column)
+                for n in nodes
+                if isinstance(n, ir.Write)
+                and isinstance(n.value, ir.Var)
+                and n.value.name in partial
+            }
             for n, f in _accesses(nodes, kernel, self.funcs):
                 column = n.place.slot, n.place.column
                 remote = column[0] in rows.tables and not rows.owns(n.place.row, f)
