@@ -73,9 +73,7 @@ def read_ele(path: StrPath, nodes: Nodes, repair: bool = False) -> Elements:
     scanner.end("triangles")
     numbering(block, "triangle", nodes.base)
     block = replace(block, parts=block.parts[1:])  # frees the numbers
-    items: NDArray[np.int64] | None = (
-        None  # position of each triangle in the file, if some are dropped
-    )
+    items: NDArray[np.int64] | None = None  # rows of the file, if some are dropped
     found = nodes.look_up(block, 0, "triangle")
     nodes.refuse_repeated(found)
     if repair:
