@@ -406,12 +406,12 @@ def elect(p, then):
             then.add(best)
     p.x = 100
     if p.id > 2:
-        told = 8
+        alike = 8
     else:
-        told = 8
+        alike = 8
     for t in p.outnbrs:
         atomic_min(t.y, p.id + 50)
-        t.w = told
+        t.w = alike
     atomic_max(p.z, 40)
 
 

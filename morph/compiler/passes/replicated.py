@@ -111,8 +111,7 @@ class Replicated:
                 )
                 reject(problem, n.pos, "use one operation, or two steps")
             found[column] = how if how != Agreement.SAME else found[column]
-        self._refuse_differing()
-        self._refuse_dependent(partial)
+        self._refuse_dependent(partial, self._consistent())
         totals = (Total(*column, how) for column, how in sorted(found.items()))
         return tuple(t for t in totals if t.op != Agreement.SAME)
 
@@ -154,8 +153,8 @@ class Replicated:
         inexact = how == Agreement.ADD and n.place.type.kind == "f"
         return Agreement.FIRST if inexact else Agreement.SAME
 
-    def _refuse_differing(self) -> None:
-        """Refuse non-atomic writes by which items may write different values to a column.
+    def _consistent(self) -> Container[Column]:
+        """The columns with plain writes of one value; rejects writes of values that may differ.
 
         All writes of a column have the same value, or only the owner of one point makes them.
         """
@@ -179,7 +178,7 @@ class Replicated:
                 problem = f"several {items} may write different values to {name}"
                 hint = "use an atomic; or declare it: # race: and a reason"
                 reject(problem, n.pos, hint if self.divided else f"use a local: {REDUCE}")
-        self.alike = alike.keys()
+        return alike.keys()
 
     # --- loops over all points or edges ----------------------------------------------------------
 
@@ -225,10 +224,11 @@ class Replicated:
         leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
         return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
 
-    def _refuse_dependent(self, partial: Container[str]) -> None:
+    def _refuse_dependent(self, partial: Container[str], alike: Container[Column]) -> None:
         """Refuse divided loops, and later reads, that need changes by other parts in this step.
 
         Locals in ``partial`` have the value of one part, and so have columns they are written to.
+        Columns in ``alike`` have one value after a loop, whichever part writes them.
         """
         if self.divided or not self.loops:
             return
@@ -237,7 +237,7 @@ class Replicated:
         for i, s in enumerate(kernel.body):
             nodes = list(ir.walk(s))
             if self._is_divided(s):
-                self._refuse_loop(s, kernel.body[i + 1 :], kernel)
+                self._refuse_loop(s, kernel.body[i + 1 :], kernel, alike)
                 copies |= {c for c in ir.columns(nodes, "writes") if c[0] not in rows.tables}
             copies |= {
                 (n.place.slot, n.place.column)
@@ -257,11 +257,13 @@ class Replicated:
             far |= ir.columns((n for n, _ in rows.remote(s, kernel.name)), "writes")
             changed |= {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
 
-    def _refuse_loop(self, s: ir.ForRows, after: ir.Body, kernel: ir.Kernel) -> None:
+    def _refuse_loop(
+        self, s: ir.ForRows, after: ir.Body, kernel: ir.Kernel, alike: Container[Column]
+    ) -> None:
         """Refuse a loop whose iterations depend on each other."""
         for n in ir.find(s, ir.Return):
             reject("a loop over all points or edges is not left", n.pos, REDUCE)
-        if not divided(s, after, kernel, self.funcs, self.alike)[1]:
+        if not divided(s, after, kernel, self.funcs, alike)[1]:
             problem = "iterations of a loop over all points or edges depend on each other"
             reject(problem, s.pos, f"use a local: {REDUCE}")
 
