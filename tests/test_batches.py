@@ -496,3 +496,16 @@ def test_the_first_batch_is_interrupted(in_place, monkeypatch, where):
     assert g.edges.capacity == g.edges._host_meta[1] == len(g.edges.columns["src"].array) == before
     model.check()
     model.step([(0, 4, 2)])
+
+
+@pytest.mark.parametrize("count", [1, 2])  # a batch of one change, and of several
+def test_recycled_ids_have_no_input_position(count):
+    g = morph.Graph.from_edges(np.arange(40) % 5, np.arange(40) % 7)
+    g.adjacency("out")
+    g.apply(None, [11, 3])
+    recycled = set()
+    while len(recycled) < 2:
+        done = g.apply(([0] * count, [0] * count))
+        recycled |= {e for e in np.asarray(done.inserted).tolist() if e < 40}
+    assert g.gapped and recycled == {3, 11}
+    assert np.flatnonzero(np.asarray(g.edge_order) < 0).tolist() == [3, 11]

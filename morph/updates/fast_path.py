@@ -170,13 +170,25 @@ def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
     done.points, done.absent, done.repeated = points, 0, 0
     done._batch = kept
     g._adjacency.kept = ref(kept)
-    if kept.reused or kept.first < g._made:
+    if kept.first < g._made:
         g._forget_order(done.inserted)
+    elif kept.reused and g._made:
+        g._forget_order(_recycled(g.edges, kept.reused))
     if kept.fresh or kept.counts[0]:
         g.out_identity = False
     g.changes += changes
     done._changes = g.changes
     return done
+
+
+def _recycled(edges: Table, count: int) -> Array:
+    """The ids of deleted edges that the latest batch has reused.
+
+    They are still in the ring; the batch's records would have to be copied and selected.
+    """
+    ring, head = edges.hidden("free"), edges._host_meta.item(HEAD)
+    with edges.device.active():
+        return ring[edges.device.xp.arange(head - count, head) & (ring.size - 1)]
 
 
 def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:
