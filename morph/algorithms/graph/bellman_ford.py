@@ -9,10 +9,10 @@ number of threads.
 
 A cycle of predecessors has negative weight, and arises within ``n`` rounds if the sources reach a
 cycle of negative weight (Cherkassky, Goldberg, Math. Programming 1999).  Each decrease stores its
-predecessor, and cycles of these are searched for after 64, 128 ... rounds.  As threads may
+predecessor, and cycles of these are searched for after 16, 64 ... rounds.  As threads may
 store predecessors in another order than distances, only a cycle whose weight is negative counts.
-If there is one, or after ``n`` rounds, the search starts again with deterministic rounds, which relax
-with the distances from the start of the round, and so always report the same cycle.
+If there is one, or after ``n`` rounds, the search starts again with deterministic rounds, which
+relax with the distances from the start of the round, and so always report the same cycle.
 Work: O(n m) at most; O(n + m) times a few rounds on most graphs.
 """
 
@@ -34,7 +34,8 @@ from morph.prelude import atomic_max, atomic_min, i32, i64
 from morph.runtime.arrays import any_true
 
 FAR_ROUND = 2**62  # not visited yet
-CHECKED = 64  # rounds until the first search for a cycle, then doubled
+CHECKED = 16  # rounds until the first search for a cycle; then GROWTH times as many
+GROWTH = 4  # deterministic rounds: 2
 
 
 class BellmanFord(NamedTuple):
@@ -214,7 +215,7 @@ def _solve(graph: Graph, lists: list[Any]) -> bool:
             now, then = then, now
         if not now.empty and (done > n or _has_negative_cycle(graph)):
             return False
-        last *= 2
+        last *= GROWTH
     return True
 
 
