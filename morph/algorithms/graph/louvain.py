@@ -208,14 +208,14 @@ def _improved(g: Graph, label: Any, resolution: float, seed: int) -> Any:
 
 
 def _levels(
-    whole: Graph, pairs: Pairs, label: Any, resolution: float, seed: int
+    finest: Graph, pairs: Pairs, label: Any, resolution: float, seed: int
 ) -> tuple[Any, float]:
     """Move vertices from these communities, then merge; returns labels and modularity.
 
-    ``whole`` is the graph of the first level, which later calls use again.
+    ``finest`` is the graph of the first level, which later calls use again.
     """
-    device, first, of = whole.device, None, None
-    xp, part = device.xp, _improved(whole, label, resolution, seed)
+    device, first, of = finest.device, None, None
+    xp, part = device.xp, _improved(finest, label, resolution, seed)
     while True:
         least, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
         if first is not None and len(least) == len(part):
@@ -268,10 +268,10 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
     with device.active():
         pairs = integer_pairs(graph)
         label = device.xp.arange(len(graph.points), dtype=np.int32)
-        whole = _level(device, len(label), pairs)
-        label, value = _levels(whole, pairs, label, gamma, seed)
+        finest = _level(device, len(label), pairs)
+        label, value = _levels(finest, pairs, label, gamma, seed)
         while True:
-            again, raised = _levels(whole, pairs, label, gamma, seed)
+            again, raised = _levels(finest, pairs, label, gamma, seed)
             if not raised > value:
                 return communities(graph, label, value)
             stop, label, value = raised < value + GAIN, again, raised
