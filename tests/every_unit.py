@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -79,6 +80,9 @@ def graphs() -> None:
         morph.path(g, found, 3, row=0)
         below = morph.Graph.from_edges(*ends, weight=-weight.astype(dtype))
         morph.bellman_ford(below, predecessors=True)
+        cycle = morph.Graph.from_edges([0, 1], [1, 0], weight=-weight[:2].astype(dtype))
+        with contextlib.suppress(morph.NegativeCycle):
+            morph.bellman_ford(cycle)
     g = morph.Graph.from_edges([0, 1], [1, 2], weight=[0, 0], symmetrize=True)
     morph.sssp(g, predecessors=True), morph.betweenness(g), morph.pagerank(g)
     morph.sssp(g, [0], predecessors=True, rows=True), morph.bfs(g, [0, 1], rows=True)

@@ -16,6 +16,7 @@ from targets import everywhere, host, tries
 import morph
 from morph import validate
 from morph.algorithms.graph import bellman_ford as module
+from morph.testing import team
 
 FAR = np.iinfo(np.int64).max
 several = st.lists(st.integers(0, 23), min_size=1, max_size=3)
@@ -76,7 +77,7 @@ def test_long_cycles_and_paths(target, predecessors):
     """Cycles are searched for while the worklist still grows, and again later."""
     n = 300
     src, weight = np.arange(n), np.where(np.arange(n) % 2, -3, 3)
-    with mock.patch.object(module, "CHECKED", 2), mock.patch.object(module, "UNTRACKED", 3):
+    with mock.patch.object(module, "CHECKED", 2):
         g = morph.Graph.from_edges(src[:-1], src[1:], weight=weight[:-1], device=target)
         found = morph.bellman_ford(g, 0, predecessors=predecessors)
         assert host(found.distance)[[0, 298, 299]].tolist() == [0, 0, 3]
@@ -86,6 +87,29 @@ def test_long_cycles_and_paths(target, predecessors):
             morph.bellman_ford(g, 5, predecessors=predecessors)
     again = pickle.loads(pickle.dumps(error.value))
     assert len(again.vertices) == len(again.edges) == n and sum(graph_weights(g, again.edges)) == -1
+
+
+def test_decreases_count_in_the_same_round():
+    """A path whose vertices are all in the first worklist, in its order, takes few rounds."""
+    n = 200
+    src = np.concatenate([np.zeros(n - 2, int), np.arange(1, n - 1)])
+    dst = np.concatenate([np.arange(1, n - 1), np.arange(2, n)])
+    weight = np.repeat([0, -1], n - 2)
+    g = morph.Graph.from_edges(src, dst, weight=weight, device="cpu")
+    with mock.patch.object(module, "_has_negative_cycle", side_effect=AssertionError):
+        with team(1):
+            found = morph.bellman_ford(g, predecessors=True)
+    assert found.distance[1:].tolist() == [-i for i in range(n - 1)]
+    assert found.predecessor.tolist() == [-1, 0, *range(1, n - 1)]
+
+
+def test_predecessors_that_rounding_hides(target):
+    """The search starts again with deterministic rounds if no search of edges finds them."""
+    g = morph.Graph.from_edges([0, 1], [1, 2], weight=[-1, 4], device=target)
+    with mock.patch.object(module, "_find_predecessors", return_value=False):
+        found = morph.bellman_ford(g, [0], predecessors=True)
+    assert host(found.distance).tolist() == [0, -1, 3]
+    assert host(found.predecessor).tolist() == [-1, 0, 1]
 
 
 def test_a_negative_cycle_that_is_not_reached(target):

@@ -1,11 +1,18 @@
 """Shortest paths with weights that may be negative: Bellman-Ford, on a worklist.
 
 In each round, the vertices whose distance decreased in the previous round relax their out-edges
-with the distances from the start of the round; so distances and predecessors depend on neither the
-device nor the number of threads.  A cycle of predecessors has negative weight, and arises within
-``n`` rounds if the sources reach a cycle of negative weight (Cherkassky, Goldberg, Math.
-Programming 1999).  Cycles are searched for after 32, 64, 128 ... rounds; the first `UNTRACKED`
-rounds set no predecessors unless they are requested.
+with their current distances, so a decrease in a round counts in the same round.  A vertex of the
+worklist is skipped if its edges were already relaxed with its distance.  The distances at the end
+do not depend on the order; predecessors are then found by a breadth-first search of the edges
+whose weight is exactly the difference of the distances, so neither depends on the device or the
+number of threads.
+
+A cycle of predecessors has negative weight, and arises within ``n`` rounds if the sources reach a
+cycle of negative weight (Cherkassky, Goldberg, Math. Programming 1999).  Each decrease stores its
+predecessor, and cycles of these are searched for after 16, 64 ... rounds.  As threads may
+store predecessors in another order than distances, only a cycle whose weight is negative counts.
+If there is one, or after ``n`` rounds, the search starts again with deterministic rounds, which
+relax with the distances from the start of the round, and so always report the same cycle.
 Work: O(n m) at most; O(n + m) times a few rounds on most graphs.
 """
 
@@ -24,9 +31,11 @@ from morph.data.conversion import truth
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_max, atomic_min, i32, i64
+from morph.runtime.arrays import any_true
 
-UNTRACKED = 32  # rounds without predecessors
-CHECKED = 32  # rounds until the first search for a cycle, then doubled
+FAR_ROUND = 2**62  # not visited yet
+CHECKED = 16  # rounds until the first search for a cycle; then GROWTH times as many
+GROWTH = 4  # deterministic rounds: 2
 
 
 class BellmanFord(NamedTuple):
@@ -38,6 +47,30 @@ class BellmanFord(NamedTuple):
 
 @kernel
 def relax(p, g, round, then):
+    before = p.dist
+    if before != p.start:
+        p.start = before
+        for t in p.outnbrs:
+            d = before + g.weight(p, t)
+            if atomic_min(t.dist, d) > d:
+                t.predecessor = p.id  # race: another vertex may have decreased the distance
+                if atomic_max(t.round, round) < round:
+                    then.add(t)
+
+
+@program
+def run_rounds(g, now, then, round, last):
+    """Relax with current distances; ``start``: the distance that was relaxed last."""
+    while round < last and not now.empty:
+        round += 1
+        foreach(now, relax, g, round, then)
+        now, then = then, now
+        then.clear()
+    return round
+
+
+@kernel
+def relax_from_start(p, g, round, then):
     before = p.start
     for t in p.outnbrs:
         d = before + g.weight(p, t)
@@ -60,16 +93,37 @@ def end_round(p):
 
 
 @program
-def run_rounds(g, now, then, untracked, round, last):
+def run_deterministic_rounds(g, now, then, round, last):
+    """Relax with the distances from the start of each round, and set all predecessors."""
     while round < last and not now.empty:
         round += 1
-        foreach(now, relax, g, round, then)
-        if round > untracked:
-            foreach(now, set_parent, g, round)
+        foreach(now, relax_from_start, g, round, then)
+        foreach(now, set_parent, g, round)
         foreach(then, end_round)
         now, then = then, now
         then.clear()
     return round
+
+
+@kernel
+def find_children(p, g, round, then):
+    """Visit the targets of edges that shortest paths may use; the least predecessor wins."""
+    for t in p.outnbrs:
+        if p.dist + g.weight(p, t) == t.dist:
+            if t.round > round:
+                if atomic_min(t.round, round + 1) > round + 1:
+                    then.add(t)
+                atomic_min(t.predecessor, p.id)
+
+
+@program
+def find_predecessors(g, now, then):
+    round = i64(0)
+    while not now.empty:
+        foreach(now, find_children, g, round, then)
+        now, then = then, now
+        then.clear()
+        round += 1
 
 
 @of_graph
@@ -117,10 +171,12 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
     def make() -> list[Any]:
         return [Collection(graph.points, capacity=len(graph.points)) for _ in range(2)]
 
-    columns = {"dist": (dtype, far), "start": (dtype, 0), "round": (i64, 0)}
+    columns = {"dist": (dtype, far), "start": (dtype, far), "round": (i64, 0)}
     columns["predecessor"] = i32, -1
     with workspace(graph, "bellman_ford", make, None, starts, {"dist": 0}, **columns) as lists:
-        _solve(graph, lists, 0 if predecessors else UNTRACKED)
+        found = _solve(graph, lists) and not (dtype.kind == "f" and _has_infinite(graph))
+        if not found or (predecessors and not _find_predecessors(graph, lists, starts, far)):
+            _solve_deterministically(graph, lists, starts, far)
         if dtype.kind == "f":
             _refuse_infinite(graph, far)
         distance, predecessor = results(graph, "dist", "predecessor")
@@ -149,24 +205,83 @@ def _least_weight(graph: Graph) -> Any:
     return least
 
 
-def _solve(graph: Graph, lists: list[Any], untracked: int) -> None:
-    """Relax until no distance decreases, or a cycle of predecessors arises."""
+def _solve(graph: Graph, lists: list[Any]) -> bool:
+    """Relax until no distance decreases; returns False if there may be a negative cycle."""
     now, then = lists
-    done, step = i64(0), untracked + CHECKED
+    done, last, n = i64(0), CHECKED, len(graph.points)
     while not now.empty:
-        done = run_rounds(graph, now, then, i64(untracked), i64(done), i64(done + step))
+        done = run_rounds(graph, now, then, i64(done), i64(min(last, n + 1)))
+        if now.empty:
+            now, then = then, now
+        if not now.empty and (done > n or _has_negative_cycle(graph)):
+            return False
+        last *= GROWTH
+    return True
+
+
+def _has_negative_cycle(graph: Graph) -> bool:
+    try:
+        refuse_cycle(graph, graph.points.predecessor[:], NegativeCycle)
+    except NegativeCycle as error:
+        with graph.device.active():
+            weight = graph.device.to_host(graph.edges.weight[error.edges])
+        return bool(sum(weight.tolist()) < 0)
+    return False
+
+
+def _find_predecessors(graph: Graph, lists: list[Any], starts: Any, far: Any) -> bool:
+    """Set predecessors from distances; returns False if rounding left a vertex without one."""
+    points, (now, then) = graph.points, lists
+    with graph.device.active():
+        xp = graph.device.xp
+        starts = xp.asarray(starts)
+        roots = starts[points.dist[:][starts] == 0]
+        points.predecessor[:] = NONE
+        points.round[:] = FAR_ROUND
+        points.round[roots] = 0
+        for each in lists:
+            each.clear()
+        now.extend(roots)
+        find_predecessors(graph, now, then)
+        points.predecessor[roots] = -1
+        parent, reached = points.predecessor[:], points.dist[:] < far
+        if any_true(reached & (parent == NONE)):
+            return False
+        points.predecessor[:] = xp.where(reached, parent, -1)
+    return True
+
+
+def _solve_deterministically(graph: Graph, lists: list[Any], starts: Any, far: Any) -> None:
+    """Relax in rounds from the sources, until no distance decreases or a cycle arises."""
+    points, (now, then) = graph.points, lists
+    with graph.device.active():
+        for name, value in (("dist", far), ("start", 0), ("round", 0), ("predecessor", -1)):
+            getattr(points, name)[:] = value
+        points.dist[graph.device.xp.asarray(starts)] = 0
+    for each in lists:
+        each.clear()
+    now.extend(starts)
+    done, last = i64(0), CHECKED
+    while not now.empty:
+        done = run_deterministic_rounds(graph, now, then, i64(done), i64(last))
         if now.empty:
             now, then = then, now
         if not now.empty:
             refuse_cycle(graph, graph.points.predecessor[:], NegativeCycle)
-        step = int(done) - untracked
+        last *= 2
+
+
+def _has_infinite(graph: Graph) -> bool:
+    """Whether a distance is minus infinity."""
+    with graph.device.active():
+        return any_true(graph.points.dist[:] == -np.inf)
 
 
 def _refuse_infinite(graph: Graph, far: Any) -> None:
     """Raise an error if a sum of finite weights became infinite."""
-    with graph.device.active():
-        below = graph.device.xp.flatnonzero(graph.points.dist[:] == -np.inf)
-    if below.size:
+    if _has_infinite(graph):
+        with graph.device.active():
+            below = graph.device.xp.flatnonzero(graph.points.dist[:] == -np.inf)
         refuse_cycle(graph, graph.points.predecessor[:], NegativeCycle)
         raise OverflowError(
             f"the distance of vertex {int(below[0])} is too small for {graph.points.dist.dtype}"

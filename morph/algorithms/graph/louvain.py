@@ -187,13 +187,18 @@ def improve(g, sets, seed, weight, now, then):
     foreach(g.points, take_root, sets)
 
 
-def _improved(device: Device, pairs: Pairs, label: Any, resolution: float, seed: int) -> Any:
-    """Move the vertices of a level between communities; returns the new labels."""
-    n = len(label)
+def _level(device: Device, n: int, pairs: Pairs) -> Graph:
+    """Make the graph of a level, with the columns of `improve`."""
     g = rows_of_pairs(device, n, pairs)
     for name, dtype in (("before", i32), ("moved", i32), ("listed", i32), ("most", f64),
                         ("best", i64), ("wants", bool_)):  # fmt: skip
         g.points.add(name, dtype)
+    return g
+
+
+def _improved(g: Graph, label: Any, resolution: float, seed: int) -> Any:
+    """Move the vertices of a level between communities; returns the new labels."""
+    n = len(label)
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     lists = [Collection(g.points, capacity=n) for _ in range(2)]
@@ -203,11 +208,14 @@ def _improved(device: Device, pairs: Pairs, label: Any, resolution: float, seed:
 
 
 def _levels(
-    device: Device, pairs: Pairs, label: Any, resolution: float, seed: int
+    finest: Graph, pairs: Pairs, label: Any, resolution: float, seed: int
 ) -> tuple[Any, float]:
-    """Move vertices from these communities, then merge; returns labels and modularity."""
-    xp, first, of = device.xp, None, None
-    part = _improved(device, pairs, label, resolution, seed)
+    """Move vertices from these communities, then merge; returns labels and modularity.
+
+    ``finest`` is the graph of the first level, which later calls use again.
+    """
+    device, first, of = finest.device, None, None
+    xp, part = device.xp, _improved(finest, label, resolution, seed)
     while True:
         least, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
         if first is not None and len(least) == len(part):
@@ -215,7 +223,7 @@ def _levels(
         first, of = (least, place) if first is None else (first[least], place[of])
         pairs = merged(xp, place[pairs.low], place[pairs.high], pairs.weight)
         labels = xp.arange(len(least), dtype=np.int32)
-        part = _improved(device, pairs, labels, resolution, seed)
+        part = _improved(_level(device, len(least), pairs), labels, resolution, seed)
 
 
 @of_graph_on_one_device
@@ -260,9 +268,10 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
     with device.active():
         pairs = integer_pairs(graph)
         label = device.xp.arange(len(graph.points), dtype=np.int32)
-        label, value = _levels(device, pairs, label, gamma, seed)
+        finest = _level(device, len(label), pairs)
+        label, value = _levels(finest, pairs, label, gamma, seed)
         while True:
-            again, raised = _levels(device, pairs, label, gamma, seed)
+            again, raised = _levels(finest, pairs, label, gamma, seed)
             if not raised > value:
                 return communities(graph, label, value)
             stop, label, value = raised < value + GAIN, again, raised
