@@ -21,12 +21,21 @@ def tries(n: int) -> settings:
     return settings(max_examples=n, suppress_health_check=quiet)
 
 
+def alone() -> contextlib.AbstractContextManager[object]:
+    """A way with one thread; in CI, but for units compiled as users do, of the binary of teams.
+
+    The two binaries have the same generated text, and differ in constants of the runtime headers.
+    """
+    one_binary = os.environ.get("CI") and os.environ.get("MORPH_OPTIMIZE") != "full"
+    return testing.team(1) if one_binary else contextlib.nullcontext()
+
+
 def everywhere(target: str, run: Callable[[], Any]) -> list[Any]:
     """What ``run`` gives in each way of a target: three orders; alone, and by 2 and 4 threads."""
     if target == "python":
         ways = [testing.item_order(seed) for seed in (0, 1, 2)]
     elif target == "cpu":
-        ways = [contextlib.nullcontext(), testing.team(2), testing.team(4)]
+        ways = [alone(), testing.team(2), testing.team(4)]
     else:
         return [run()]
     results = []
