@@ -146,11 +146,13 @@ MORPH_FN i32 incircle(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d
     f64 b_lift = bdx * bdx + bdy * bdy;
     f64 c_lift = cdx * cdx + cdy * cdy;
     f64 det = a_lift * (bc - cb) + b_lift * (ca - ac) + c_lift * (ab - ba);
-    // at least the bound below, since |xy| <= (xx + yy) / 2; where its square is finite, the determinant is
-    f64 lifts = a_lift + b_lift + c_lift;
-    f64 rough = 3.700743415422e-16 * (lifts * lifts) + 1e-300 * (1 + lifts);
-    if (det > rough) return 1;
-    if (-det > rough) return -1;
+    if constexpr (!TARGET_GPU) {  // on a GPU one more branch costs as much as it saves
+        // at least the bound below, since |xy| <= (xx + yy) / 2; where its square is finite, the determinant is
+        f64 lifts = a_lift + b_lift + c_lift;
+        f64 rough = 3.700743415422e-16 * (lifts * lifts) + 1e-300 * (1 + lifts);
+        if (det > rough) return 1;
+        if (-det > rough) return -1;
+    }
     f64 permanent = ((bc < 0 ? -bc : bc) + (cb < 0 ? -cb : cb)) * a_lift +
                     ((ca < 0 ? -ca : ca) + (ac < 0 ? -ac : ac)) * b_lift +
                     ((ab < 0 ? -ab : ab) + (ba < 0 ? -ba : ba)) * c_lift;
