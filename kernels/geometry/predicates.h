@@ -136,8 +136,8 @@ MORPH_FN i32 orient2d(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c) {
     return -exact_sign(a.v[0], a.v[1], b.v[0], b.v[1], c.v[0], c.v[1], 1, 0, 3);
 }
 
-// 1 if d is inside the circle through a, b, c (counter-clockwise), -1 outside, 0 on it.
-MORPH_FN i32 incircle(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
+// As incircle, where its first bound does not decide.
+MORPH_OUTLINED i32 incircle_fine(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
     f64 adx = a.v[0] - d.v[0], bdx = b.v[0] - d.v[0], cdx = c.v[0] - d.v[0];
     f64 ady = a.v[1] - d.v[1], bdy = b.v[1] - d.v[1], cdy = c.v[1] - d.v[1];
     f64 bc = bdx * cdy, ca = cdx * ady, ab = adx * bdy;
@@ -153,4 +153,22 @@ MORPH_FN i32 incircle(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d
     if (det > bound) return 1;
     if (-det > bound) return -1;
     return exact_sign(a.v[0], a.v[1], b.v[0], b.v[1], c.v[0], c.v[1], d.v[0], d.v[1], 0);
+}
+
+// 1 if d is inside the circle through a, b, c (counter-clockwise), -1 outside, 0 on it.
+MORPH_FN i32 incircle(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
+    f64 adx = a.v[0] - d.v[0], bdx = b.v[0] - d.v[0], cdx = c.v[0] - d.v[0];
+    f64 ady = a.v[1] - d.v[1], bdy = b.v[1] - d.v[1], cdy = c.v[1] - d.v[1];
+    f64 bc = bdx * cdy, ca = cdx * ady, ab = adx * bdy;
+    f64 cb = cdx * bdy, ac = adx * cdy, ba = bdx * ady;
+    f64 a_lift = adx * adx + ady * ady;
+    f64 b_lift = bdx * bdx + bdy * bdy;
+    f64 c_lift = cdx * cdx + cdy * cdy;
+    f64 det = a_lift * (bc - cb) + b_lift * (ca - ac) + c_lift * (ab - ba);
+    // at least the bound above, since |xy| <= (xx + yy) / 2; where its square is finite, the determinant is
+    f64 lifts = a_lift + b_lift + c_lift;
+    f64 rough = 3.700743415422e-16 * (lifts * lifts) + 1e-300 * (1 + lifts);
+    if (det > rough) return 1;
+    if (-det > rough) return -1;
+    return incircle_fine(a, b, c, d);
 }
