@@ -35,6 +35,8 @@ LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
 BINS = 4096  # of the biases
 # that `Device.array_device` counts as one: solving takes long, so the host may prepare more of them
 LITERALS_PER_ELEMENT = 4
+# columns of variables that programs change by atomics, and how the copies of parts are combined
+COMBINED = {"by_sign": "add", "certain": "or", "value": "max"}
 AHEAD = 16  # clauses: so far ahead a CPU prefetches the data of variables
 
 
@@ -98,6 +100,15 @@ class Factors:
     def each(self, run: Callable[..., Any], *others: Factors) -> None:
         """Run a function for each part, and the same part of other graphs."""
         run(self, *others)
+
+    @property
+    def joint(self) -> bool:
+        """Whether `run` runs programs on all parts."""
+        return True
+
+    def run(self, choose: Callable[[Factors], Any], args: Callable[[Factors], Any]) -> Any:
+        """Run a program of each part, all together; `COMBINED` columns are combined in it."""
+        return choose(self)(*args(self))
 
     def combine(self, column: Callable[[Factors], Any], op: str) -> None:
         """Give all parts the combination of their values of a column of the variables."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.sat.factors import (
+    COMBINED,
     Factors,
     begin_messages,
     cleaned,
@@ -67,6 +68,18 @@ class DividedFactors(Factors):
     def raised(self, flag: Callable[[Factors], Flag]) -> bool:
         """Whether a part has raised a flag."""
         return any(bool(flag(f)) for f in self._parts)
+
+    @property
+    def joint(self) -> bool:
+        """Whether `run` runs programs on all parts: each has clauses, and reaches the others."""
+        return self._group.joint is not None and all(f.clauses for f in self._parts)
+
+    def run(self, choose: Callable[[Factors], Any], args: Callable[[Factors], Any]) -> Any:
+        """Run a program of each part in one launch of each, in which they combine columns."""
+        joint = self._group.joint
+        assert joint is not None
+        programs = [choose(f) for f in self._parts]
+        return joint.run(programs, [args(f) for f in self._parts], COMBINED)
 
     def combine(self, column: Callable[[Factors], Any], op: str) -> None:
         """Give all parts the combination of their values of a column of the variables."""
