@@ -8,10 +8,7 @@ started by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from copy import copy
-from time import perf_counter, sleep
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -20,7 +17,7 @@ import numpy as np
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Status
-from morph.compiler.ir.layout import GLOBAL, MAILBOX, Parts, Route
+from morph.compiler.ir.layout import GLOBAL, Parts, Route
 from morph.compiler.passes.partitioned_program import (
     NeedsSteps,
     PartitionedProgram,
@@ -30,19 +27,14 @@ from morph.data.table import Table
 from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
-from morph.launch.launcher import Launch
-from morph.launch.locks import Locks
-from morph.launch.scratch import STOP, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.partition.graph import NUMBERED, PartitionedGraph
+from morph.partition.joint import JointLaunch, PartLaunch
 from morph.partition.messages import no_copy
-from morph.partition.objects import LaunchOnParts
 from morph.partition.parts import DIVIDED
-from morph.partition.pool import Call, start
 from morph.partition.shared import shared_by, words_of_marks
 from morph.partition.transport import raise_together
-
 
 
 def has_one_row(x: Any) -> bool:
@@ -262,7 +254,7 @@ class PersistentProgram(JointLaunch):
     def _write(self, graph: PartitionedGraph) -> None:
         """Write the addresses that each part needs; crossings count from 0 again."""
         self.crossings = 0
-        shared, layout, count = shared_by(graph), self.layout, len(self.launches)
+        shared, layout = shared_by(graph), self.layout
         found = self._addresses()
         for slot, at in layout.routes.items():
             route = shared.route(graph, self._objects(slot)[0].name)

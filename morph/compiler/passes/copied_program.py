@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import reached
@@ -34,9 +35,7 @@ def derive_copied(unit: ir.Unit, columns: Mapping[str, str]) -> ir.Unit:
     return replace(unit, blocks=blocks)
 
 
-def _steps(
-    s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[str, str]
-) -> Iterator[ir.Node]:
+def _steps(s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[str, str]) -> Iterator[Any]:
     """A step of a program, and what the parts exchange after it."""
     yield s
     if not isinstance(s, ir.Foreach):
