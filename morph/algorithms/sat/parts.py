@@ -3,7 +3,10 @@
 A part executes the steps of one device on its own clauses.  Then the parts combine what they have
 found of the variables: sums of messages by addition, values that unit propagation implies, marks of
 certain variables; part k combines the k-th range of the variables, and sends the result to all.
-Messages and sums are integers, so the result has the bits of one device, whatever the parts.
+The sweeps of a round, and unit propagation, are one launch of each part, in which the parts combine
+their columns at crossings (`morph.partition.copies`), unless a part has no clauses, or cannot
+access the memory of the others: then each step is a launch.  Messages and sums are integers, so the
+result has the bits of one device, whatever the parts.
 
 Memory of a part: 8 bytes for each of its literals, 12 for each clause, 44 for each variable of the
 formula, twice.  Of a random formula a quarter of the clauses contains nearly all variables: copies
