@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import sm90
@@ -16,6 +18,7 @@ from morph.algorithms.sat.decimation import decimate
 from morph.algorithms.sat.factors import Contradiction, factor_graph, sums_of
 from morph.algorithms.sat.marginals import marginals
 from morph.algorithms.sat.parts import factors_on
+from morph.algorithms.sat.search import Search
 from morph.algorithms.sat.surveys import converge
 from morph.algorithms.sat.units import force_units, propagate_units
 from morph.compiler.codegen.unit import prelude_of
@@ -130,6 +133,18 @@ def test_devices_that_cannot_join(monkeypatch):
         assert not factors_on(formula, DeviceGroup(devices), 5).joint
     empty = factors_on(morph.Formula.of([[1, 2, 3]]), DeviceGroup(["cpu"] * 2), 5)
     assert not empty.joint and converge(empty, 0.01, 20)[1]
+
+
+@pytest.mark.parametrize(
+    ("on_host", "size", "free", "count"),
+    [(False, 1000, 100_001, 1), (False, 1000, 100_000, 4), (False, 1000, None, 4),
+     (False, 1 << 28, 1 << 40, 4), (True, 1000, 1 << 40, 4)],
+)  # fmt: skip
+def test_devices_of_beliefs(on_host, size, free, count):
+    where = SimpleNamespace(on_host=on_host, free=lambda: free)
+    call = SimpleNamespace(settings=SimpleNamespace(devices=[where] * 4, where=where))
+    rest = SimpleNamespace(literals=SimpleNamespace(size=size))
+    assert len(Search._devices(call, rest)) == count
 
 
 @pytest.mark.parametrize("devices", [["cpu", "cpu"], GPU], ids=str)
