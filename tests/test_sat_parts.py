@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import sm90
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pretend import pretended
@@ -15,8 +18,10 @@ from morph.algorithms.sat.decimation import decimate
 from morph.algorithms.sat.factors import Contradiction, factor_graph, sums_of
 from morph.algorithms.sat.marginals import marginals
 from morph.algorithms.sat.parts import factors_on
+from morph.algorithms.sat.search import Search
 from morph.algorithms.sat.surveys import converge
-from morph.algorithms.sat.units import propagate_units
+from morph.algorithms.sat.units import force_units, propagate_units
+from morph.compiler.codegen.unit import prelude_of
 from morph.generate import random_ksat
 from morph.partition.group import DeviceGroup
 from morph.runtime.device import device
@@ -94,6 +99,52 @@ def test_units_propagate_from_part_to_part(devices):
     assert not propagate_units(opposed)[1]
     with pytest.raises(Contradiction):
         factors_on(morph.Formula.of([[1], [2, 3], []]), DeviceGroup(devices), 0)
+
+
+def test_a_phase_is_one_launch_of_each_part(monkeypatch):
+    formula = random_ksat(3, 200, 4.1, seed=1)
+    one, parts = (factors_on(formula, DeviceGroup(d), 5) for d in ("cpu", ["cpu"] * 3))
+    group, ran = parts._group, []
+    run = group.joint.run
+    monkeypatch.setattr(group, "all_reduce", None)  # parts combine columns within launches alone
+    monkeypatch.setattr(group.joint, "run", lambda *args: ran.append(args[0]) or run(*args))
+    sweeps, _ = found = converge(parts, 0.01, 20)
+    assert found == converge(one, 0.01, 20) and sweeps > 2 and len(ran) == 1
+    for part in parts.parts:
+        assert np.array_equal(sums_of(part), sums_of(one))
+        part.graph.points.value[:50] = 1
+    one.graph.points.value[:50] = 1
+    for f in (one, parts):
+        force_units(f)  # clauses break
+    assert len(ran) == 2
+    values = one.graph.points.value[:]
+    assert (values[50:] >= 0).any()
+    assert all(np.array_equal(part.graph.points.value[:], values) for part in parts.parts)
+    for launch in next(reversed(group.joint._known.values())).launches:
+        text = prelude_of(launch.compiled.unit) + launch.compiled.text
+    assert sm90.Ptx.of(text, "morph_force").has_entry
+
+
+def test_devices_that_cannot_join(monkeypatch):
+    formula = random_ksat(3, 12, 3.0, seed=1)
+    there = pretended(monkeypatch)
+    for devices in (["cpu", "python"], [there, there], ["cpu"] * 9):
+        assert DeviceGroup(devices).joint is None
+        assert not factors_on(formula, DeviceGroup(devices), 5).joint
+    empty = factors_on(morph.Formula.of([[1, 2, 3]]), DeviceGroup(["cpu"] * 2), 5)
+    assert not empty.joint and converge(empty, 0.01, 20)[1]
+
+
+@pytest.mark.parametrize(
+    ("on_host", "size", "free", "count"),
+    [(False, 1000, 100_001, 1), (False, 1000, 100_000, 4), (False, 1000, None, 4),
+     (False, 1 << 28, 1 << 40, 4), (True, 1000, 1 << 40, 4)],
+)  # fmt: skip
+def test_devices_of_beliefs(on_host, size, free, count):
+    where = SimpleNamespace(on_host=on_host, free=lambda: free)
+    call = SimpleNamespace(settings=SimpleNamespace(devices=[where] * 4, where=where))
+    rest = SimpleNamespace(literals=SimpleNamespace(size=size))
+    assert len(Search._devices(call, rest)) == count
 
 
 @pytest.mark.parametrize("devices", [["cpu", "cpu"], GPU], ids=str)

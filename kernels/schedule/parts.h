@@ -298,6 +298,35 @@ MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 
     }
 }
 
+// Gives all parts the combination of their copies of a column: each part combines a range of the values, and stores the
+// result into all copies, if it differs.  A crossing comes before, and follows.  The copies of a thread's values are
+// loaded before the first one is used, as a load from another GPU takes microseconds.
+template <class Op, i32 SIZE, class A, class R, class C>
+MORPH_FN void combine_copies(const A& a, R& t, const C& column, i64* meta, i32 peers) {
+    typedef typename C::V V;
+    constexpr i32 AT_ONCE = TARGET_GPU ? 4 : 1;
+    const i32 parts = part_count(a), own = part_number(a);
+    const i64 n = load(meta + COUNT) * SIZE, first = n * own / parts, last = n * (own + 1) / parts;
+    C copies[MOST_PARTS];
+    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) copies[k] = column_in(a, column, peers, k < parts ? k : 0);
+    for (i64 i = first + t.thread; i < last; i += AT_ONCE * t.threads) {
+        V values[AT_ONCE][MOST_PARTS];
+        MORPH_UNROLL_ALL for (i32 s = 0; s < AT_ONCE; s++) {
+            const i64 j = i + s * t.threads;
+            MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++)
+                if (k < parts && j < last) values[s][k] = load_system(copies[k].at(j / SIZE, j % SIZE));
+        }
+        MORPH_UNROLL_ALL for (i32 s = 0; s < AT_ONCE; s++) {
+            const i64 j = i + s * t.threads;
+            if (j >= last) break;
+            V x = values[s][0];
+            MORPH_UNROLL_ALL for (i32 k = 1; k < MOST_PARTS; k++) if (k < parts) x = Op::of(x, values[s][k]);
+            MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++)
+                if (k < parts && !same_bits(values[s][k], x)) store(copies[k].at(j / SIZE, j % SIZE), x);
+        }
+    }
+}
+
 // --- messages -------------------------------------------------------------------------------------
 //
 // An item of an outbox is a mirror, or an own row; the message goes to the owner of the row, as an item of its inbox.

@@ -8,10 +8,7 @@ started by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from copy import copy
-from time import perf_counter, sleep
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -20,7 +17,7 @@ import numpy as np
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Status
-from morph.compiler.ir.layout import GLOBAL, MAILBOX, Parts, Route
+from morph.compiler.ir.layout import GLOBAL, Parts, Route
 from morph.compiler.passes.partitioned_program import (
     NeedsSteps,
     PartitionedProgram,
@@ -30,38 +27,14 @@ from morph.data.table import Table
 from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
-from morph.launch.launcher import Launch
-from morph.launch.locks import Locks
-from morph.launch.scratch import STOP, scratch
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.partition.graph import NUMBERED, PartitionedGraph
+from morph.partition.joint import JointLaunch, PartLaunch
 from morph.partition.messages import no_copy
-from morph.partition.objects import LaunchOnParts
 from morph.partition.parts import DIVIDED
-from morph.partition.pool import Call, start
 from morph.partition.shared import shared_by, words_of_marks
 from morph.partition.transport import raise_together
-
-SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
-
-
-class PartLaunch(Launch):
-    """The launch of one part; several threads of the host launch the same unit at once."""
-
-    def _load(self) -> None:
-        super()._load()
-        if self.on_host:  # a binary keeps the arguments of its latest call
-            self.binary = copy(self.binary)
-
-    def start(self) -> None:
-        """Start the launch; on a CPU it runs in the calling thread until its end."""
-        self.binary(self.arguments, self._items())
-
-    def wait(self) -> memoryview:
-        """Wait for the end of the launch and return the status."""
-        compiled = self.compiled
-        return self.scratch.report.wait(self.reported, compiled.interruptible)
 
 
 def has_one_row(x: Any) -> bool:
@@ -69,7 +42,7 @@ def has_one_row(x: Any) -> bool:
     return isinstance(x, Table) and x.name not in DIVIDED and len(x) == 1
 
 
-class PersistentProgram(LaunchOnParts):
+class PersistentProgram(JointLaunch):
     """A program on the parts of a graph, each of which executes it in one launch.
 
     The references to the graph and its objects are weak.
@@ -101,9 +74,9 @@ class PersistentProgram(LaunchOnParts):
         if layout is None:
             raise NeedsSteps("no step needs another part")
         shared = shared_by(graph)
-        self._graph, self.program, self.layout, self.sizes = ref(graph), program, layout, sizes
+        self._graph, self.program, self.sizes = ref(graph), program, sizes
         self.objects = [ref(x) for x in objects.values()]
-        self.launches: list[PartLaunch] = []
+        launches = []
         for k, (compiled, slots) in enumerate(parts):
             for box in program.boxes:
                 table = graph.local(k).tables[box.table.rpartition(".")[2]]
@@ -112,9 +85,8 @@ class PersistentProgram(LaunchOnParts):
                     slots.objects[slot] = shared.box(k, table, slot, box.columns, most)
             launch = PartLaunch(what, compiled, slots, shared.memories[k])
             launch.checked = latest.epoch
-            self.launches.append(launch)
-        self.arrays = [d.zeros(layout.size, np.int64) for d in graph.devices]
-        self.mailboxes = [d.zeros(MAILBOX, np.int64) for d in graph.devices]
+            launches.append(launch)
+        super().__init__(launches, layout, graph._lock)
         self.marks = {
             (slot, column): [
                 p.device.zeros(words_of_marks(len(x)) + 1, np.uint64)
@@ -124,14 +96,9 @@ class PersistentProgram(LaunchOnParts):
         }
         named = {slot for slot, _ in (*program.spreads, *program.writes)}
         self.names = {slot: self._objects(slot)[0].name for slot in named}
-        own, memories = [p.lock for p in self.launches], {p.scratch for p in self.launches}
-        self.memories = sorted(memories | {scratch(d) for d in graph.devices}, key=id)
-        self.held = Locks.of([graph._lock, *own, *(memory.lock for memory in self.memories)])
-        self.valid = False  # whether the arrays have what a launch needs
         self.crossings = 0  # since they were written
         steps = ir.walk(program.unit.blocks)
         self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
-        self.calls: list[Call] = []  # that start the other parts
 
     @property
     def text(self) -> str:
@@ -166,36 +133,20 @@ class PersistentProgram(LaunchOnParts):
             for p, more in zip(self.launches, self.sizes, strict=True)
         ]
         with self.held:
-            if any([memory.running for memory in self.memories]):
-                raise RuntimeError("a signal handler that interrupts a launch cannot launch")
+            self._refuse_nested()
             shared = shared_by(graph)
             shared.begin()
             self._prepare(graph)
             busy: tuple[Any, ...] = (shared, *self.memories)
-            try:
-                for x in busy:
-                    x.running = True
+
+            def launch() -> Any:
                 self._launch(graph, values)
                 first = self.launches[0]
                 result = first._result() if first.compiled.returns is not None else None
                 shared.failed = False
                 return result
-            except BaseException:  # also one raised by a signal handler
-                try:
-                    self._stop()
-                except BaseException:  # the second interrupt
-                    self._stop()
-                raise
-            finally:
-                try:
-                    try:
-                        self._end(graph, busy, shared.failed)
-                    except BaseException:
-                        self._end(graph, busy, shared.failed)
-                        raise
-                except BaseException:  # the second interrupt
-                    self._end(graph, busy, shared.failed)
-                    raise
+
+            return self._guarded(busy, launch, lambda: self._end(graph, busy, shared.failed))
 
     # --- before and after the launches -----------------------------------------------------------
 
@@ -292,59 +243,6 @@ class PersistentProgram(LaunchOnParts):
                     p._match_capacity(slot, max(capacities))
                     p._fill(running=True)
 
-    def _execute(self, behind: Callable[[], None] | None) -> list[memoryview]:
-        """Launch once on all parts; return the status of each.
-
-        ``behind`` enqueues work on GPUs behind the launch, without waiting for it.
-        """
-        first, *others = self.launches
-        if first.on_host:  # signals are handled in the thread that called
-            self.calls = []
-            for p in others:
-                start(self.calls, p.start)
-            first.start()
-            for call in self.calls:
-                call.wait()
-                if call.error is not None:
-                    raise call.error
-        else:
-            for p in self.launches:  # no call in between may wait for a device
-                p.start()
-            if behind is not None:
-                behind()
-            if first.compiled.interruptible:
-                return self._poll()
-        return [p.wait() for p in self.launches]
-
-    def _poll(self) -> list[memoryview]:
-        """Wait until all GPUs have ended; raise an error at once, as other parts wait for it."""
-        found, begin = dict[PartLaunch, memoryview](), perf_counter()
-        while len(found) < len(self.launches):
-            for p in self.launches:
-                if p not in found and p.scratch.report.ended():
-                    found[p] = p.wait()
-            if (past := perf_counter() - begin) > SHORT:
-                sleep(min(past / 200, 0.005))
-        return [found[p] for p in self.launches]
-
-    def _stop(self) -> None:
-        """End all launches that run, and wait for them."""
-        self.valid = False
-        for p in self.launches:
-            if p.on_host:
-                p.scratch.barrier[STOP] = 1
-        self.calls = [call for call in self.calls if not call.cancel()]
-        for call in self.calls:
-            while not call.ended:
-                with suppress(BaseException):  # a further interrupt: parts end within 0.1 s
-                    call.wait()
-        self.calls = []
-        for p in self.launches:
-            with suppress(Exception):  # of a GPU that does not answer: stop the others, too
-                p.scratch.stop()
-            if p.on_host:
-                p.scratch.barrier[STOP] = 0
-
     def _refuse_lost(self) -> None:
         """Raise an error if a part has received a point of which it has no copy."""
         for k, p in enumerate(self.launches if self.localises else ()):
@@ -356,28 +254,16 @@ class PersistentProgram(LaunchOnParts):
     def _write(self, graph: PartitionedGraph) -> None:
         """Write the addresses that each part needs; crossings count from 0 again."""
         self.crossings = 0
-        shared, layout, count = shared_by(graph), self.layout, len(self.launches)
-        found = np.zeros((count, layout.size), np.int64)
-        found[:, Parts.COUNT], found[:, Parts.NUMBER] = count, range(count)
-        boxes = zip(self.launches, self.mailboxes, strict=True)
-        addresses = [p.device.pointer(x) for p, x in boxes]
-        found[:, Parts.MAILBOXES : Parts.MAILBOXES + count] = addresses
+        shared, layout = shared_by(graph), self.layout
+        found = self._addresses()
         for slot, at in layout.routes.items():
             route = shared.route(graph, self._objects(slot)[0].name)
             found[:, at : at + Route.WORDS] = route
-        for (slot, column), at in layout.peers.items():
-            objects = self._objects(slot)
-            found[:, at : at + count] = [x.address("column", column) for x in objects]
         for (slot, column), at in layout.marks.items():
             begins = shared.marked(graph, self._objects(slot)[0].name)
             arrays = zip(self.launches, self.marks[slot, column], begins, strict=True)
             found[:, at : at + 2] = [[p.device.pointer(x) for x in two] for p, *two in arrays]
-        for k, p in enumerate(self.launches):
-            with p.device.active():
-                self.arrays[k][...] = p.device.asarray(found[k])
-                self.mailboxes[k][...] = 0
-            p.arguments[p.compiled.index["parts"]] = p.device.pointer(self.arrays[k])
-        self._synchronize()
+        self._send(found)
 
     def _clear_marks(self) -> None:
         """All mirrors have the values of their owners."""
@@ -385,7 +271,3 @@ class PersistentProgram(LaunchOnParts):
             for p, array in zip(self.launches, arrays, strict=True):
                 with p.device.active():
                     array[...] = 0
-
-    def _synchronize(self) -> None:
-        for p in self.launches:
-            p.device.synchronize()

@@ -19,7 +19,7 @@ import numpy as np
 
 from morph.algorithms.sat.factors import Contradiction, Factors, reduced, rest_of
 from morph.algorithms.sat.marginals import Marginals, choose, marginals, threshold
-from morph.algorithms.sat.parts import factors_on, in_order
+from morph.algorithms.sat.parts import factors_on
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import converge_patiently
 from morph.algorithms.sat.units import force_units, propagate_units
@@ -216,10 +216,6 @@ class Run:
         self.answers = Table("answers", self.where)
         self.answers.add("value", i8, fill=-1)
         self.answers.extend(formula.variables)
-        self.steps: Any = None  # of a formula in parts: when variables were fixed, see `in_order`
-        if len(self.group.devices) > 1:
-            with self.where.active():
-                self.steps = self.where.xp.zeros(formula.variables, np.int32)
 
     def begin(self) -> None:
         """Make the tables, and fix what unit clauses fix."""
@@ -230,7 +226,7 @@ class Run:
         if not propagate_units(self.now)[1]:
             raise Contradiction("unit propagation breaks a clause")
         if units:
-            self.advance(0)
+            self.advance()
         self.clock.to("units")
 
     def round(self) -> str:
@@ -266,7 +262,7 @@ class Run:
     def simplify(self, sweeps: int, seen: Marginals, chosen: int) -> None:
         """End a round: go on with what is left, record the round, and fix more in the next."""
         free, m = len(self.now.graph.points), self.now.clauses
-        self.advance(len(self.rounds) + 1)
+        self.advance()
         self.clock.to("compaction")
         implied = free - chosen - len(self.now.graph.points)
         complexity = seen.complexity / self.formula.variables
@@ -278,9 +274,6 @@ class Run:
         """Give what is fixed, and the formula that is left."""
         rest, names = rest_of(self.now)
         assignment = self.where.to_host(self.answers.value.array).copy()
-        if self.steps is not None:
-            steps = np.where(assignment < 0, -1, self.where.to_host(self.steps))
-            rest = in_order(rest, self.now, self.formula, steps)
         self.clock.to("rest")
         counts = self.rounds, self.rollbacks, self.clock.seconds
         return Decimation(assignment, rest, names, status, *counts, likely)
@@ -332,13 +325,9 @@ class Run:
                 self.now.each(_free)
                 return 0
 
-    def advance(self, step: int) -> None:
+    def advance(self) -> None:
         """Record the values of fixed variables, and go on with the formula that is left."""
         foreach(self.now.graph.points, record, self.answers, where=is_fixed)
-        if self.steps is not None:
-            points = self.now.graph.points
-            with self.where.active():
-                self.steps[points.origin.array[points.value.array >= 0]] = step
         reduced(self.now, self.before)
         self.now, self.before = self.before, self.now
 

@@ -35,6 +35,8 @@ LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
 BINS = 4096  # of the biases
 # that `Device.array_device` counts as one: solving takes long, so the host may prepare more of them
 LITERALS_PER_ELEMENT = 4
+# columns of variables that programs change by atomics, and how the copies of parts are combined
+COMBINED = {"by_sign": "add", "certain": "or", "value": "max"}
 AHEAD = 16  # clauses: so far ahead a CPU prefetches the data of variables
 
 
@@ -98,6 +100,15 @@ class Factors:
     def each(self, run: Callable[..., Any], *others: Factors) -> None:
         """Run a function for each part, and the same part of other graphs."""
         run(self, *others)
+
+    @property
+    def joint(self) -> bool:
+        """Whether `run` runs programs on all parts."""
+        return True
+
+    def run(self, choose: Callable[[Factors], Any], args: Callable[[Factors], Any]) -> Any:
+        """Run a program of each part, all together; `COMBINED` columns are combined in it."""
+        return choose(self)(*args(self))
 
     def combine(self, column: Callable[[Factors], Any], op: str) -> None:
         """Give all parts the combination of their values of a column of the variables."""
@@ -373,7 +384,10 @@ def _reduced(f: Factors, into: Factors) -> None:
 
 
 def rest_of(f: Factors) -> tuple[Formula, Any]:
-    """Give the formula over the free variables, all of them unfixed, and their names, from 0."""
+    """Give the formula over the free variables, all of them unfixed, and their names, from 0.
+
+    Its clauses have the order of the formula, of which each part has a range.
+    """
     rests = [_rest_of(part) for part in f.parts]
     if len(rests) == 1:
         return rests[0]
@@ -393,11 +407,17 @@ def _rest_of(f: Factors) -> tuple[Formula, Any]:
         lengths = xp.zeros(m, np.int64)
         for count in counts.tolist():
             lengths[:count] += 1
+        origin = device.asarray(g.clauses.origin.array)
+        first = int(origin.min()) if m else 0
+        sizes = xp.zeros(int(origin.max()) - first + 1 if m else 0, np.int64)  # in formula's order
+        sizes[origin - first] = lengths
+        ends = xp.cumsum(sizes)
         offsets = xp.zeros(m + 1, np.int64)
-        offsets[1:] = xp.cumsum(lengths)
+        offsets[1:] = ends[sizes > 0]
+        starts = ends[origin - first] - lengths
         literals, at = xp.empty(signed.size, np.int32), 0
         for slot, count in enumerate(counts.tolist()):
-            literals[offsets[:count] + slot] = signed[at : at + count]
+            literals[starts[:count] + slot] = signed[at : at + count]
             at += count
         parts = [device.to_host(x) for x in (offsets, literals)]
         parts.append(np.array(device.to_host(g.points.origin.array)))

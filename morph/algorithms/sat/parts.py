@@ -3,7 +3,10 @@
 A part executes the steps of one device on its own clauses.  Then the parts combine what they have
 found of the variables: sums of messages by addition, values that unit propagation implies, marks of
 certain variables; part k combines the k-th range of the variables, and sends the result to all.
-Messages and sums are integers, so the result has the bits of one device, whatever the parts.
+The sweeps of a round, and unit propagation, are one launch of each part, in which the parts combine
+their columns at crossings (`morph.partition.copies`), unless a part has no clauses, or cannot
+access the memory of the others: then each step is a launch.  Messages and sums are integers, so the
+result has the bits of one device, whatever the parts.
 
 Memory of a part: 8 bytes for each of its literals, 12 for each clause, 44 for each variable of the
 formula, twice.  Of a random formula a quarter of the clauses contains nearly all variables: copies
@@ -18,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.sat.factors import (
+    COMBINED,
     Factors,
     begin_messages,
     cleaned,
@@ -67,6 +71,18 @@ class DividedFactors(Factors):
     def raised(self, flag: Callable[[Factors], Flag]) -> bool:
         """Whether a part has raised a flag."""
         return any(bool(flag(f)) for f in self._parts)
+
+    @property
+    def joint(self) -> bool:
+        """Whether `run` runs programs on all parts: each has clauses, and reaches the others."""
+        return self._group.joint is not None and all(f.clauses for f in self._parts)
+
+    def run(self, choose: Callable[[Factors], Any], args: Callable[[Factors], Any]) -> Any:
+        """Run a program of each part in one launch of each, in which they combine columns."""
+        joint = self._group.joint
+        assert joint is not None
+        programs = [choose(f) for f in self._parts]
+        return joint.run(programs, [args(f) for f in self._parts], COMBINED)
 
     def combine(self, column: Callable[[Factors], Any], op: str) -> None:
         """Give all parts the combination of their values of a column of the variables."""
@@ -138,47 +154,3 @@ def _range(formula: Formula, first: int, last: int) -> Formula:
     """The clauses of a range, over all variables."""
     at = formula.offsets[first : last + 1]
     return Formula(formula.variables, at - at[0], formula.literals[at[0] : at[-1]])
-
-
-def in_order(rest: Formula, f: Factors, formula: Formula, step: Any) -> Formula:
-    """Give the clauses that are left in parts in the order in which one device has them.
-
-    One device sorts clauses by length at first, those of one length by their first variable, and
-    then at each step by the length that is left.  So of two clauses that have lost literals the one
-    whose losses are later comes first.
-
-    Parameters
-    ----------
-    rest : Formula
-        Of `rest_of`.
-    f : Factors
-    formula : Formula
-    step : array of int, shape (formula.variables,)
-        In which step the value of each variable has shortened clauses; -1 for free variables.
-    """
-    origin = np.concatenate([p.graph.device.to_host(p.graph.clauses.origin.array) for p in f.parts])
-    clause, place = _places(formula.offsets, origin)
-    codes = clause * max(formula.variables, 1) + abs(formula.literals[place].astype(np.int64)) - 1
-    clause, variable = np.divmod(np.unique(codes), max(formula.variables, 1))
-    start = np.searchsorted(clause, np.arange(origin.size))
-    first = variable[start]
-    late = step[variable]
-    late = late[np.lexsort((-late, clause))]  # of each clause the last loss first
-    rank = np.arange(clause.size) - start[clause]
-    losses = []
-    for k in range(int(rank[late >= 0].max(initial=-1)) + 1):
-        loss = np.full(origin.size, -1, late.dtype)
-        loss[clause[rank == k]] = late[rank == k]
-        losses.append(-loss)
-    lengths = np.diff(rest.offsets)
-    order = np.lexsort((origin, first, *losses[::-1], -lengths))
-    offsets = np.concatenate([[0], lengths[order].cumsum()])
-    return Formula(rest.variables, offsets, rest.literals[_places(rest.offsets, order)[1]])
-
-
-def _places(offsets: Any, clauses: Any) -> tuple[Any, Any]:
-    """For each literal of some clauses: the position of its clause, and that of the literal."""
-    lengths = offsets[1:][clauses] - offsets[:-1][clauses]
-    clause = np.repeat(np.arange(clauses.size), lengths)
-    skipped = offsets[:-1][clauses] - (lengths.cumsum() - lengths)
-    return clause, np.arange(clause.size) + skipped[clause]

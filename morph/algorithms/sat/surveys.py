@@ -234,12 +234,13 @@ def converge(
         return 0, True
     f.each(lambda part: part.unconverged.set())
     rule = Rule(*map(np.float32, (rho, 1 / f.scale, f.scale, tolerance * (1 - inertia), inertia)))
-    # in one launch, between two readings of the clock; parts are combined after each sweep
+    # in one launch, between two readings of the clock; or parts are combined after each sweep
     at_once = most
-    if len(f.parts) > 1:
+    if not f.joint:
         at_once = 1
     elif end < float("inf"):
-        at_once = f.graph.device.throughput // len(f.graph.entries) + 1
+        largest = max(len(part.graph.entries) for part in f.parts)
+        at_once = f.graph.device.throughput // largest + 1
     sweeps, made, part = 0, 0, 0
     while made == part and sweeps < most and (not sweeps or perf_counter() < end):
         part = min(at_once, most - sweeps)
@@ -252,8 +253,17 @@ def _unconverged(f: Factors) -> Flag:
     return f.unconverged
 
 
+def _program(f: Factors) -> Any:
+    return propagation(min(f.width, IN_REGISTERS + 1), f.sum_type, f.ahead)
+
+
 def sweep(f: Factors, rule: Rule, most: int) -> int:
-    """Sweep while messages change beyond the tolerance, in parts once; give how often."""
+    """Sweep while messages change beyond the tolerance, in single launches once; give how often."""
+    if f.joint:
+        made = int(f.run(_program, lambda p: (p.graph, *p.sums, p.unconverged, rule, most)))
+        for part in f.parts:
+            part.exchange(made)
+        return made
     if len(f.parts) > 1:
         if not f.raised(_unconverged):
             return 0

@@ -75,6 +75,10 @@ def propagate_units(f: Factors) -> tuple[int, bool]:
         part.fixed.set()
         sweeps += int(propagate(part.graph, part.fixed, part.broken))
 
+    if f.joint:
+        f.each(lambda part: part.fixed.set())
+        sweeps = int(f.run(lambda _: propagate, lambda p: (p.graph, p.fixed, p.broken)))
+        return sweeps, not f.raised(_broken)
     while not agreed:
         f.each(run)
         if f.raised(_broken):
@@ -113,9 +117,9 @@ def force(g, fixed):
 
 def force_units(f: Factors) -> None:
     """Fix what is implied, step by step, although clauses break: these keep no literal."""
-    if len(f.parts) == 1:
-        f.fixed.set()
-        force(f.graph, f.fixed)
+    if f.joint:
+        f.each(lambda part: part.fixed.set())
+        f.run(lambda _: force, lambda p: (p.graph, p.fixed))
         return
 
     def require(part: Factors) -> None:

@@ -59,6 +59,8 @@ def crossing_steps(e: Emission, s: StepPlan) -> list[str]:
             return [*(f"fill_mirrors<{_mirrors(e, m)});" for m in mirrors), "barrier(a, t);"]
         case ir.Exchange() as node:
             return [*_exchange(e, node), f"end{s.name}(a, t);", STOPS]
+        case ir.Combine() as node:
+            return [_combine(e, node), f"end{s.name}(a, t);", STOPS]
         case ir.Deliver() as node:
             return _deliver(e, s, node)
     raise AssertionError(s.node)
@@ -81,6 +83,15 @@ def _spread(e: Emission, m: ir.Mirrors) -> str:
         return f"spread_column<{args});"
     assert e.parts is not None
     return f"spread_marked<{args}, {e.parts.marks[m.slot, m.column]});"
+
+
+def _combine(e: Emission, node: ir.Combine) -> str:
+    """Combine the rows of this part's range in the copies of a column, for all parts."""
+    column = e.names.stores[node.slot].column(node.column)
+    assert column is not None and e.parts is not None
+    args = f"{e.names.column(node.slot, node.column)}, {e.names.base(node.slot)}_meta"
+    peers = e.parts.peers[node.slot, node.column]
+    return f"combine_copies<{OPERATIONS[node.op]}, {max(column.size, 1)}>(a, t, {args}, {peers});"
 
 
 def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:

@@ -28,7 +28,7 @@ def emit_program(e: Emission) -> None:
     for s in (s for block in plan.blocks for s in block.steps):
         if isinstance(s.node, ir.Deliver):
             deliver_ends(e, s, s.node)
-        elif s.publishes or isinstance(s.node, ir.Exchange):
+        elif s.publishes or isinstance(s.node, ir.Exchange | ir.Combine):
             _end(e, s)
         if isinstance(s.node, ir.OneThread) and s.node.body:
             _one_thread(e, s, s.node)
@@ -81,7 +81,7 @@ def _end(e: Emission, s: StepPlan) -> None:
     """The barrier after a step at which the last thread publishes counters or other state."""
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
     lines, actions = publish_lines(e, s, failed)
-    if s.agree or isinstance(s.node, ir.Exchange):
+    if s.agree or isinstance(s.node, ir.Exchange | ir.Combine):
         lines += [] if failed else ["bool failed = false;"]
         actions = [*agreement(e, s), *actions]
     actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
@@ -167,7 +167,7 @@ def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
                     b.put("t.has_read = true;")
         case ir.Clear():
             _finish(b, s)
-        case ir.FillMirrors() | ir.Exchange() | ir.Deliver():
+        case ir.FillMirrors() | ir.Exchange() | ir.Combine() | ir.Deliver():
             for line in crossing_steps(e, s):
                 b.put(line)
 

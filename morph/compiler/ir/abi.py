@@ -171,7 +171,7 @@ class PartsLayout:
 def parts_of(unit: ir.Unit) -> PartsLayout | None:
     """The layout of the array of a part, if all parts of a graph execute the unit together."""
     nodes = list(ir.walk(unit.blocks))
-    if not any(isinstance(n, ir.Agree | ir.Exchange | ir.Deliver) for n in nodes):
+    if not any(isinstance(n, ir.Agree | ir.Exchange | ir.Combine | ir.Deliver) for n in nodes):
         return None
     stores, sent = {s.slot: s for s in unit.stores}, list[ir.Deliver]()
     tables, columns, marked = dict[str, None](), dict[tuple[str, str], None](), []
@@ -181,6 +181,8 @@ def parts_of(unit: ir.Unit) -> PartsLayout | None:
             marked += [(n.slot, n.column)] if n.marked else []
         elif isinstance(n, ir.Exchange):
             columns |= dict.fromkeys((m.slot, m.column) for m in (*n.combines, *n.spreads))
+        elif isinstance(n, ir.Combine):
+            columns[n.slot, n.column] = None
         elif isinstance(n, ir.Deliver):
             tables[n.table] = None
             sent.append(n)
@@ -256,6 +258,9 @@ class _Used:
         """The fields that a node needs, by its trait ``arguments``."""
         match n.arguments:
             case "column":
+                self.column(n.slot, n.column)
+            case "copies":
+                self.rows(n.slot)
                 self.column(n.slot, n.column)
             case "adjacency":
                 self.adjacency(n.graph, n.direction)

@@ -673,6 +673,19 @@ class Exchange(Node):
     spreads: tuple[Mirrors, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Combine(Node):
+    """Give all parts the combination of their copies of a column.
+
+    Each part combines a range of the rows, and stores the result into all copies.  A crossing
+    follows.
+    """
+    synchronises = True
+    arguments = "copies"
+    slot: str
+    column: str
+    op: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deliver(Node):
     """Send the messages in ``outbox`` to the owners of their rows of ``table``, in ``inbox``.
 
@@ -698,7 +711,8 @@ class Block(Node):
     ``restores`` name the variables in which a call of a program saves the buffer permutation.
     """
     steps: tuple[
-        Assign | Foreach | OneThread | TakeFlag | Clear | Agree | FillMirrors | Exchange | Deliver,
+        Assign | Foreach | OneThread | TakeFlag | Clear | Agree | FillMirrors | Exchange | Combine
+        | Deliver,
         ...,
     ]
     cond: Expr | None

@@ -1,0 +1,50 @@
+"""A program that parts execute together, each on rows of its own and on copies of common rows.
+
+There is no partitioned graph: every part has all rows of some tables, and its share of the others.
+`derive_copied` takes the unit of a program on one device.  After each ``foreach`` whose kernel
+changes a column of common rows by atomics, the parts agree on the flags that it may have raised
+(`Agree`), and combine their copies of the column (`Combine`).  All else each part does alone: on
+its own rows, or alike on all copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.work_sharing import reached
+
+
+def derive_copied(unit: ir.Unit, columns: Mapping[str, str]) -> ir.Unit:
+    """Derive the unit that all parts execute together.
+
+    Parameters
+    ----------
+    unit : Unit
+        Of a program.
+    columns : dict of str to str
+        The columns of common rows that kernels change by atomics, and how copies are combined.
+    """
+    known = {f.name: f for f in unit.funcs}
+    blocks = tuple(
+        replace(b, steps=tuple(x for s in b.steps for x in _steps(s, known, columns)))
+        for b in unit.blocks
+    )
+    return replace(unit, blocks=blocks)
+
+
+def _steps(s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[str, str]) -> Iterator[Any]:
+    """A step of a program, and what the parts exchange after it."""
+    yield s
+    if not isinstance(s, ir.Foreach):
+        return
+    nodes = [n for f in reached(s.kernel, known) for n in ir.walk(f)]
+    places = [n.place for n in nodes if isinstance(n, ir.Atomic)]
+    changed = sorted({(p.slot, p.column) for p in places if p.column in columns})
+    if changed:
+        flags = sorted({n.slot for n in nodes if isinstance(n, ir.FlagSet)})
+        yield ir.Agree(flags=tuple(flags), totals=(), pos=s.pos)
+        for slot, column in changed:
+            yield ir.Combine(slot=slot, column=column, op=columns[column], pos=s.pos)
