@@ -275,7 +275,10 @@ class SetTables:
                 self.target_items, limit, self.solutions.bits, capacity,
             )  # fmt: skip
             statics = int(capacity > 0), fixed_words
-            foreach(queue, search_sets, state, queue, deferred, *statics, until_empty=True)
+            foreach(
+                queue, search_sets, state, queue, deferred, *statics, until_empty=True,
+                balance="warp",
+            )  # fmt: skip
             queue, deferred = deferred, queue
             nodes = int(counters.nodes)
             report(nodes)
