@@ -26,7 +26,6 @@ from morph.prelude import (
     atomic_add,
     atomic_max,
     bit_positions,
-    ctz,
     i32,
     i64,
     local,
@@ -666,25 +665,21 @@ def add_greedily(node, q, rows, adjacency, v, words):
     for j in range(words):
         bits = adjacency[row + j] & node.subgraph[j]
         node.frontier[j] = (node.frontier[j] | bits) & ~node.reached[j]
-        while bits != u64(0):
-            rows[q.first_row + 64 * j + i64(ctz(bits))].inside += 1
-            bits = bits & (bits - u64(1))
+        for i in bit_positions(bits):
+            atomic_add(rows[q.first_row + 64 * j + i].inside, 1)
 
 
 @func
 def greedy_choice(node, q, rows, words):
     """Return the vertex of ``frontier`` with most chosen neighbours, then most; -1 if none."""
-    best, score = i64(-1), i64(-1)
+    best = i64(-1)
     for j in range(words):
-        bits = node.frontier[j]
-        while bits != u64(0):
-            v = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
+        for i in bit_positions(node.frontier[j]):
+            v = 64 * i64(j) + i
             r = rows[q.first_row + v]
-            value = (i64(r.inside) << 32) + r.among
-            if value > score:
-                best, score = v, value
-    return best
+            score = (i64(r.inside) << VERTEX_BITS) + i64(r.among)
+            best = max(best, (score << VERTEX_BITS) + (LAST_VERTEX - v))
+    return LAST_VERTEX - (best & LAST_VERTEX) if best >= 0 else i64(-1)
 
 
 @func
@@ -692,10 +687,8 @@ def greedy_degree(node, q, rows, words):
     """Return the minimum degree of the vertices of ``reached``."""
     least = q.max_size
     for j in range(words):
-        bits = node.reached[j]
-        while bits != u64(0):
-            least = min(least, rows[q.first_row + 64 * j + i64(ctz(bits))].inside)
-            bits = bits & (bits - u64(1))
+        for i in bit_positions(node.reached[j]):
+            least = min(least, rows[q.first_row + 64 * j + i].inside)
     return least
 
 
@@ -763,5 +756,5 @@ def begin_searches(queries, rows, adjacency, counters, queue, most_words, find_a
     """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
     if find_all == 0:
         foreach(rows, count_neighbours, queries, adjacency)
-        foreach(queries, search_greedily, queries, rows, adjacency, most_words)
+        foreach(queries, search_greedily, queries, rows, adjacency, most_words, balance="warp")
     foreach(queries, begin_search, counters, queue)

@@ -59,8 +59,8 @@ class WarpBody(Body):
     # --- expressions -----------------------------------------------------------------------------
 
     def load(self, p: ir.Place) -> str:
-        """The value at a place; the first lane loads what the unit changes."""
-        if (p.slot, p.column) not in self.plan.changed:
+        """The value at a place; the first lane loads what the step changes."""
+        if (p.slot, p.column) not in self.body_plan.unstable:
             return super().load(p)
         return self._broadcast(partial(super().load, p))
 
@@ -80,7 +80,7 @@ class WarpBody(Body):
     # --- statements ------------------------------------------------------------------------------
 
     def _read(self, reads: list[tuple[str, ir.Place]]) -> None:
-        if not any((p.slot, p.column) in self.plan.changed for _, p in reads):
+        if not any((p.slot, p.column) in self.body_plan.unstable for _, p in reads):
             super()._read(reads)
             return
         names = tuple(self.resolve(name) for name, _ in reads)

@@ -287,7 +287,7 @@ class _Planner:
             if (found := group_plan(f, self.funcs, self.unstable[name], unit.checked))
         }
         self.by_warp = kernels_by_warp(unit)
-        self.warp_plans = warp_plans(unit, self.funcs, self.changed)
+        self.warp_plans = warp_plans(unit, self.funcs, self.unstable)
         self.stable = standing(unit, self.ahead)
         self.sections = abi.sections(unit)
         self.concurrent = concurrent(unit)

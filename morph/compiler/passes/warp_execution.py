@@ -37,14 +37,17 @@ class WarpPlan:
 
 
 def warp_plans(
-    unit: ir.Unit, funcs: Mapping[str, ir.Func], changed: Columns
+    unit: ir.Unit, funcs: Mapping[str, ir.Func], unstable: Mapping[str, Columns]
 ) -> dict[str, WarpPlan]:
-    """The functions that warps execute: kernels, and functions that differ from a thread's."""
+    """The functions that warps execute: kernels, and functions that differ from a thread's.
+
+    ``unstable`` has, by function, the columns that its step changes.
+    """
     found: dict[str, WarpPlan] = {}
     for name in kernels_by_warp(unit):
         for f in reached(name, funcs):
             plan = WarpPlan(_DividedLoops(f, funcs).found)
-            if f.name == name or plan.loops or _differs(f, funcs, changed):
+            if f.name == name or plan.loops or _differs(f, funcs, unstable):
                 found[f.name] = plan
     return found
 
@@ -84,11 +87,11 @@ def _is_uniform(n: ir.Node) -> bool:
     )  # fmt: skip
 
 
-def _differs(f: ir.Func, funcs: Mapping[str, ir.Func], changed: Columns) -> bool:
-    """Whether a function has effects, or reads what the unit changes: then not all lanes do so."""
+def _differs(f: ir.Func, funcs: Mapping[str, ir.Func], unstable: Mapping[str, Columns]) -> bool:
+    """Whether a function has effects, or reads what the step changes: then not all lanes do so."""
     return any(
         (n.effect and not isinstance(n, ir.Call)) or n.writes or n.fails or n.allocates
-        or (isinstance(n, ir.Load) and (n.place.slot, n.place.column) in changed)
+        or (isinstance(n, ir.Load) and (n.place.slot, n.place.column) in unstable[g.name])
         for g in reached(f.name, funcs)
         for n in ir.walk(g.body)
     ) or any(_DividedLoops(g, funcs).found for g in reached(f.name, funcs))  # fmt: skip
