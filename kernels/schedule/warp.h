@@ -65,14 +65,16 @@ template <class I> MORPH_FN auto set_queue(I& it, const i64* queue, i32) -> decl
 }
 template <class I> MORPH_FN void set_queue(I&, const i64*, i64) {}
 
+// `replay`: only if the item was deferred.
 template <class A, class R, class Step>
-MORPH_FN void run_item_by_warp(const A& a, const R& t, const Step& s, i64 i, const i64* queue) {
+MORPH_FN void run_item_by_warp(const A& a, const R& t, const Step& s, i64 i, const i64* queue, bool replay) {
     typename Step::I it(a, t, i);
     set_queue(it, queue, 0);
-    bool opened = by_leader([&] { return s.open(a, it); });
+    // the test of a deferred item clears its bit
+    bool runs = by_leader([&] { return (!replay || was_deferred(a.deferred, it.deferred_bit())) && s.open(a, it); });
     it.row = from_lane(it.row, 0);
     it.failed = from_lane(it.failed, 0);
-    if (opened) s.run_by_warp(a, it);
+    if (runs) s.run_by_warp(a, it);
     sync_warp();
     if (lane_id() == 0) end_item(a, it);
 }
@@ -83,9 +85,7 @@ template <class A, class R, class Step>
 MORPH_FN void each_by_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
 #ifdef __CUDACC__
     for (i64 i = first + warp_id(); i < last; i += t.threads / 32) {
-        typename Step::I at(a, t, i);
-        if (t.replay && !was_deferred(a.deferred, at.deferred_bit())) continue;
-        run_item_by_warp(a, t, s, i, nullptr);
+        run_item_by_warp(a, t, s, i, nullptr, t.replay);
     }
 #else
     each(a, t, s, first, last);
@@ -108,10 +108,9 @@ MORPH_LOOP void each_until_empty_by_warps(const A& a, R& t, const Step& s, const
         }
         idle.end();
         for (i64 i = taken.at; i < taken.at + taken.n; i++) {
-            if (i < last && t.replay && !was_deferred(a.deferred, i)) continue;
             if (i >= last && lane_id() == 0) await_item(a, i);
             sync_warp();
-            run_item_by_warp(a, t, s, i, meta);
+            run_item_by_warp(a, t, s, i, meta, i < last && t.replay);
         }
         sync_warp();
         publish();
