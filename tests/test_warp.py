@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sm90
+from lanes import emulated
 from targets import everywhere, host, table
 
 import morph
@@ -25,6 +26,7 @@ from morph.prelude import (
     u32,
     u64,
 )
+from morph.testing import team
 
 WORDS = np.array([0, 1, 2**63, 2**64 - 1, 0xF0F0_1234_5678_9ABC], np.uint64)
 SCALE = np.array([3, 1, 4, 1, 5], np.int32)
@@ -134,17 +136,34 @@ def halve(e, queue, total):
             queue.add(word=rest, width=width)
 
 
-def test_queues(target):
-    def halved():
-        queue = morph.Collection(device=target, word=u32, width=i32)
-        queue.extend(word=np.arange(1, 200, dtype=np.uint32) * 2**24 + 5, width=32)
-        total = morph.Scalars(queue, n=0)
-        foreach(queue, halve, queue, total, until_empty=True, balance="warp")
-        assert queue.empty
-        return int(total.n)
+def halved(target):
+    queue = morph.Collection(device=target, word=u32, width=i32)
+    queue.extend(word=np.arange(1, 200, dtype=np.uint32) * 2**24 + 5, width=32)
+    total = morph.Scalars(queue, n=0)
+    foreach(queue, halve, queue, total, until_empty=True, balance="warp")
+    assert queue.empty
+    return int(total.n)
 
-    ones = sum((k * 2**24 + 5).bit_count() for k in range(1, 200))
-    assert everywhere(target, halved) == [6 * ones] * len(everywhere(target, halved))
+
+ONES = sum((k * 2**24 + 5).bit_count() for k in range(1, 200))
+
+
+def test_queues(target):
+    runs = everywhere(target, lambda: halved(target))
+    assert runs == [6 * ONES] * len(runs)
+
+
+def test_emulated_lanes(monkeypatch):
+    """On a CPU, with a queue that is too small at first: its items are deferred and run again."""
+    want = run("python", "thread")
+    names = emulated(monkeypatch)
+    again = morph.kernel(survey.__wrapped__), morph.kernel(halve.__wrapped__)
+    with team(1), monkeypatch.context() as m:
+        m.setitem(globals(), "survey", again[0])
+        m.setitem(globals(), "halve", again[1])
+        assert run("cpu", "warp") == want
+        assert halved("cpu") == 6 * ONES
+    assert is_checked() or names == ["morph_survey", "morph_halve"]
 
 
 @morph.kernel
