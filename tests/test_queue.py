@@ -365,7 +365,7 @@ def reads(r, rows, queue):
 
 @morph.program
 def with_balance(rows, queue):
-    morph.foreach(queue, follow, rows, queue, until_empty=True, balance="warp")
+    morph.foreach(queue, follow, rows, queue, until_empty=True, balance="grid")
 
 
 @morph.program
@@ -389,11 +389,11 @@ def test_refused():
             morph.foreach(queue, kernel, rows, queue, until_empty=True)
     with pytest.raises(LanguageError, match="until_empty takes a collection"):
         morph.foreach(rows, follow, rows, queue, until_empty=True)
-    for option in ({"together": True}, {"balance": "warp"}, {"ahead": queue}):
+    for option in ({"together": True}, {"balance": "grid"}, {"ahead": queue}):
         with pytest.raises(ValueError, match="goes without"):
             morph.foreach(queue, follow, rows, queue, until_empty=True, **option)
     for program, problem in (
-        (with_balance, "goes without balance"),
+        (with_balance, "goes without ahead"),
         (of_a_table, "until_empty takes a collection"),
         (no_literal, "until_empty is True or False"),
     ):

@@ -14,10 +14,10 @@ from morph.language.types import F32, F64, I32, SCALARS, U32, U64, Scalar
 
 __all__ = [  # the names in `morph.prelude`
     "atan2", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max",
-    "atomic_min", "atomic_or", "atomic_sub", "atomic_xor", "barrier", "ceil", "clz", "cos",
-    "ctz", "exp", "exp2", "exponent", "floor", "incircle", "local", "log", "log2", "orient2d",
-    "philox", "popcount", "prefetch", "random_f32", "random_f64", "random_u32", "random_u64",
-    "sat_add", "shared", "sin", "single", "sqrt", "static", "struct", "tan", "vector",
+    "atomic_min", "atomic_or", "atomic_sub", "atomic_xor", "barrier", "bit_positions", "ceil",
+    "clz", "cos", "ctz", "exp", "exp2", "exponent", "floor", "incircle", "local", "log", "log2",
+    "orient2d", "philox", "popcount", "prefetch", "random_f32", "random_f64", "random_u32",
+    "random_u64", "sat_add", "shared", "sin", "single", "sqrt", "static", "struct", "tan", "vector",
 ]  # fmt: skip
 
 
@@ -113,6 +113,9 @@ prefetch = Intrinsic(
     "prefetch", "prefetch(place): a column place is soon used; a hint for a CPU, on a GPU nothing."
 )
 static = Intrinsic("static", "def f(p, n: static): the value of n is compiled in.")
+bit_positions = Intrinsic(
+    "bit_positions", "for i in bit_positions(x): the positions of the one bits, from the lowest on."
+)
 popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
 ctz = Intrinsic("ctz", "ctz(x): number of zero bits below the lowest one bit of an integer.")
 clz = Intrinsic("clz", "clz(x): number of zero bits above the highest one bit of an integer.")

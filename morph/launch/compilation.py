@@ -131,7 +131,7 @@ def _step(
         check_claims(k, description.function.__name__, pos)
     balance = description.balance
     if description.until_empty:
-        balance = "thread"
+        balance = "warp" if balance == "warp" else "thread"
         check_queue(builder, k, description.function.__name__, domain, pos)
     step = ir.Foreach(
         slot=domain.slot, kernel=k.name, args=args, where_args=where_args,

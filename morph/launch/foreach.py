@@ -191,7 +191,8 @@ def foreach(
         Which threads share the edges of one item, if the kernel ends in a loop over them that can
         be shared: one thread; a warp ("warp", "block"); all ("grid"); "auto" decides by the number
         of edges.  An item of a kernel with shared arrays is executed by one thread ("thread"), a
-        warp ("warp"), else by a GPU's block.  The result is the same.
+        warp ("warp"), else by a GPU's block; one of a kernel with loops over `bit_positions` by a
+        warp ("warp"), else by one thread.  The result is the same.
     ahead : Collection, optional
         A collection that the kernel adds to, with the same element type and columns as ``items``:
         in a program, the thread that adds an item may execute it in the same step.  The result of
@@ -214,7 +215,7 @@ def foreach(
     ValueError
         If ``together`` is set for more items than a GPU has resident threads: 256 to 512 on each
         multiprocessor; if ``balance`` is none of these; if ``ahead`` is not among ``args``; or
-        if ``until_empty`` comes with ``balance``, ``ahead`` or ``together``.
+        if ``until_empty`` comes with ``ahead``, ``together``, or a ``balance`` other than "warp".
 
     Notes
     -----
@@ -232,8 +233,8 @@ def foreach(
         raise ValueError(
             f"ahead is one of the collections that the kernel is given, not {shown(ahead)}"
         )
-    if until_empty and (together or balance != "auto" or ahead is not None):
-        raise ValueError("until_empty goes without balance, ahead and together")
+    if until_empty and (together or balance not in ("auto", "warp") or ahead is not None):
+        raise ValueError("until_empty goes without together, ahead and balance other than 'warp'")
     if until_empty and items.__class__ is RowRange:
         raise ValueError("until_empty takes a whole collection, not a slice")
     waiting = collected.get()

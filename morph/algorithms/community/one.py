@@ -188,7 +188,7 @@ def search_degrees(s, words):
     foreach(s.remaining, fill, s)
     foreach(s.active, check_size, s)
     foreach(s.active, search_greedily, s.queries, s.rows, s.adjacency, words,
-            where=lambda q: q.open > 0)  # fmt: skip
+            balance="warp", where=lambda q: q.open > 0)  # fmt: skip
     foreach(s.active, begin_search, s.counters, s.queue, where=lambda q: q.open > 0)
 
 

@@ -25,7 +25,7 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import (
     atomic_add,
     atomic_max,
-    ctz,
+    bit_positions,
     i32,
     i64,
     local,
@@ -37,7 +37,9 @@ from morph.prelude import (
 
 MIN_NODES_PER_ITEM = 16  # visited below a node of the queue, unless it has few items
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
-BELOW_20_BITS = (1 << 20) - 1  # the largest count in a score of `best_candidate`
+VERTEX_BITS, COUNT_BITS = 18, 15  # of the fields of a score, see `score_of`
+LAST_VERTEX, MOST_COUNTED = (1 << VERTEX_BITS) - 1, (1 << COUNT_BITS) - 1
+NONE = (1 << 62) - 1  # above the scores
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 
 
@@ -178,34 +180,53 @@ def keep_neighbours(node, adjacency, row, words):
 
 
 @func
+def check_chosen(node, q, adjacency, k, slots_left, words):
+    """Apply the degree rules to the chosen vertices; return as `reduce_by_degrees`."""
+    changed, possible = False, True
+    for j in range(words):
+        if possible:
+            failed, full, closed = u64(0), u64(0), u64(0)
+            for i in bit_positions(node.chosen[j]):
+                row = row_of(q, 64 * i64(j) + i, words)
+                inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
+                if inside + outside < k or inside + slots_left < k:
+                    failed = failed | bit(i)
+                elif inside + outside == k and inside < k:  # all its neighbours are needed
+                    full = full | bit(i)
+                elif inside + slots_left == k:  # only its neighbours can be added
+                    closed = closed | bit(i)
+            possible = failed == u64(0)
+            if possible and full | closed != u64(0):
+                for i in bit_positions(full):
+                    choose_neighbours(node, adjacency, row_of(q, 64 * i64(j) + i, words), words)
+                    changed = True
+                for i in bit_positions(closed):
+                    row = row_of(q, 64 * i64(j) + i, words)
+                    changed = keep_neighbours(node, adjacency, row, words) or changed
+    return changed, possible
+
+
+@func
 def reduce_by_degrees(node, q, adjacency, k, words):
     """Apply the degree rules; return whether a set changed, and whether a solution is possible."""
-    changed, possible = False, True
     slots_left = q.max_size - size_of(node.chosen, words)
+    possible = slots_left >= 0
     if slots_left <= 0:
-        possible = slots_left == 0
         for j in range(words):
             node.candidates[j] = u64(0)
-    for j in range(words):
-        bits = node.chosen[j] | node.candidates[j]
-        while bits != u64(0) and possible:
-            v = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
-            row = row_of(q, v, words)
-            inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
-            among = inside + outside
-            if node.chosen[j] & bit(v) != u64(0):
-                if among < k or inside + slots_left < k:
-                    possible = False
-                elif among == k and inside < k:  # all its neighbours are needed
-                    choose_neighbours(node, adjacency, row, words)
-                    changed = True
-                elif inside + slots_left == k:  # only its neighbours can be added
-                    changed = keep_neighbours(node, adjacency, row, words) or changed
-            elif among < k or inside + slots_left - 1 < k:
-                if node.candidates[j] & bit(v) != u64(0):
-                    node.candidates[j] = node.candidates[j] & ~bit(v)
-                    changed = True
+    changed = False
+    if possible:
+        changed, possible = check_chosen(node, q, adjacency, k, slots_left, words)
+    if possible:
+        for j in range(words):
+            few = u64(0)
+            for i in bit_positions(node.candidates[j]):
+                row = row_of(q, 64 * i64(j) + i, words)
+                inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
+                if inside + outside < k or inside + slots_left - 1 < k:
+                    few = few | bit(i)
+            node.candidates[j] = node.candidates[j] & ~few
+            changed = changed or few != u64(0)
     return changed, possible
 
 
@@ -224,12 +245,10 @@ def find_reached(node, q, adjacency, distance, words):
         for j in range(words):
             node.neighbours[j] = u64(0)
         for j in range(words):
-            bits = node.frontier[j]
-            while bits != u64(0):
-                row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
-                bits = bits & (bits - u64(1))
-                for i in range(words):
-                    node.neighbours[i] = node.neighbours[i] | adjacency[row + i]
+            for i in bit_positions(node.frontier[j]):
+                row = row_of(q, 64 * i64(j) + i, words)
+                for w in range(words):
+                    node.neighbours[w] = node.neighbours[w] | adjacency[row + w]
         for j in range(words):
             node.frontier[j] = node.neighbours[j] & node.subgraph[j] & ~node.reached[j]
             node.reached[j] = node.reached[j] | node.frontier[j]
@@ -270,24 +289,41 @@ def find_lacking(node, q, adjacency, k, words):
     Return their number; how many neighbours they lack together; and the row (see `row_of`) of the
     one with the fewest neighbours that are chosen or candidates, -1 if there is none.
     """
-    count, missing, fewest, focus = i32(0), i32(0), i32(0), i64(-1)
+    missing, fewest = i32(0), NONE
     for j in range(words):
-        node.lacking[j] = u64(0)
-        bits = node.chosen[j]
-        while bits != u64(0):
-            v = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
+        lacking = u64(0)
+        for i in bit_positions(node.chosen[j]):
+            v = 64 * i64(j) + i
             row = row_of(q, v, words)
             inside, outside = count_in_both(adjacency, row, node.chosen, node.candidates, words)
             if inside < k:
-                node.needy[count] = v
-                node.needs[count] = k - inside
-                count += 1
                 missing += k - inside
-                node.lacking[j] = node.lacking[j] | bit(v)
-                if focus < 0 or inside + outside < fewest:
-                    fewest, focus = inside + outside, row
+                lacking = lacking | bit(i)
+                fewest = min(fewest, (i64(inside + outside) << VERTEX_BITS) + v)
+        node.lacking[j] = lacking
+    count, focus = i32(0), i64(-1)
+    if fewest < NONE:
+        focus = row_of(q, fewest & LAST_VERTEX, words)
+        for j in range(words):
+            for i in bit_positions(node.lacking[j]):
+                v = 64 * i64(j) + i
+                row = row_of(q, v, words)
+                node.needy[count] = v
+                node.needs[count] = k - count_common(adjacency, row, node.chosen, words)
+                count += 1
     return count, missing, focus
+
+
+@func
+def score_of(gained, inside, among, v):
+    """Return a number that is larger for more lacking neighbours, then chosen ones, then all.
+
+    Among equal ones it is larger for the first vertex.  Counts are bounded, which only matters for
+    the order of the search.
+    """
+    score = (i64(min(gained, MOST_COUNTED)) << COUNT_BITS) + i64(min(inside, MOST_COUNTED))
+    score = (score << COUNT_BITS) + i64(min(among, MOST_COUNTED))
+    return (score << VERTEX_BITS) + (LAST_VERTEX - v)
 
 
 @func
@@ -298,25 +334,20 @@ def best_candidate(node, q, adjacency, focus, words):
     """
     for gain in range(q.max_size + 1):
         node.gains[gain] = i32(0)
-    best, score = i64(-1), i64(-1)
+    best = i64(-1)
     for j in range(words):
-        bits = node.candidates[j]
-        while bits != u64(0):
-            v = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
+        near = ~u64(0)
+        if focus >= 0:
+            near = adjacency[focus + j]
+        for i in bit_positions(node.candidates[j]):
+            v = 64 * i64(j) + i
             row = row_of(q, v, words)
             gained, inside = count_in_both(adjacency, row, node.lacking, node.chosen, words)
             node.gains[gained] += 1
-            near = True
-            if focus >= 0:
-                near = adjacency[focus + j] & bit(v) != u64(0)
-            value = ((i64(gained) << 20) + inside << 20) + BELOW_20_BITS
-            if near and value > score:  # else the last count does not matter
+            if near & bit(i) != u64(0):
                 among = inside + count_common(adjacency, row, node.candidates, words)
-                value = ((i64(gained) << 20) + inside << 20) + among
-                if value > score:
-                    best, score = v, value
-    return best
+                best = max(best, score_of(gained, inside, among, v))
+    return LAST_VERTEX - (best & LAST_VERTEX) if best >= 0 else i64(-1)
 
 
 @func
@@ -353,26 +384,25 @@ def keep_compatible(node, q, adjacency, count, least, slots_left, words):
     """
     removed = False
     for j in range(words):
-        bits = node.candidates[j]
-        while bits != u64(0):
-            u = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
-            row = row_of(q, u, words)
+        unfit = u64(0)
+        for i in bit_positions(node.candidates[j]):
+            row = row_of(q, 64 * i64(j) + i, words)
             gained, inside = count_in_both(adjacency, row, node.lacking, node.chosen, words)
             needed = q.degree - inside - slots_left + 1
-            compatible, i = gained >= least, 0
-            while compatible and i < count:
-                both = needed + node.needs[i]
+            compatible, n = gained >= least, 0
+            while compatible and n < count:
+                both = needed + node.needs[n]
                 if both > 0:
-                    v = node.needy[i]
+                    v = node.needy[n]
                     if adjacency[row + (v >> 6)] & bit(v) != u64(0):
                         both -= 1
                     other = row_of(q, v, words)
                     compatible = not lacks_common(node, adjacency, row, other, both, words)
-                i += 1
+                n += 1
             if not compatible:
-                node.candidates[j] = node.candidates[j] & ~bit(u)
-                removed = True
+                unfit = unfit | bit(i)
+        node.candidates[j] = node.candidates[j] & ~unfit
+        removed = removed or unfit != u64(0)
     return removed
 
 
@@ -388,10 +418,8 @@ def size_bound(node, q, adjacency, words):
     for j in range(words):
         node.frontier[j] = node.candidates[j]
     for j in range(words):
-        bits = node.chosen[j]
-        while bits != u64(0):
-            row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
-            bits = bits & (bits - u64(1))
+        for i in bit_positions(node.chosen[j]):
+            row = row_of(q, 64 * i64(j) + i, words)
             may_lack = (
                 q.max_size - q.degree - size + count_common(adjacency, row, node.chosen, words)
             )
@@ -400,8 +428,8 @@ def size_bound(node, q, adjacency, words):
             )
             if outside > may_lack:
                 bound += may_lack
-                for i in range(words):
-                    node.frontier[i] = node.frontier[i] & adjacency[row + i]
+                for w in range(words):
+                    node.frontier[w] = node.frontier[w] & adjacency[row + w]
     return bound + size_of(node.frontier, words)
 
 
@@ -431,21 +459,18 @@ def push_excluding(node, q, adjacency, v, words):
         node.frontier[j] = node.candidates[j]
     node.candidates[v >> 6] = node.candidates[v >> 6] & ~bit(v)
     for j in range(words):
-        bits = node.candidates[j]
-        while bits != u64(0):
-            u = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
-            row = row_of(q, u, words)
-            replaced = True
-            for i in range(words):
+        replaced = u64(0)
+        for i in bit_positions(node.candidates[j]):
+            row = row_of(q, 64 * i64(j) + i, words)
+            only = u64(0)  # its neighbours that the other one lacks
+            for w in range(words):
                 of_u = (
-                    adjacency[row + i] & (node.chosen[i] | node.frontier[i]) & ~adjacency[out + i]
+                    adjacency[row + w] & (node.chosen[w] | node.frontier[w]) & ~adjacency[out + w]
                 )
-                if i == v >> 6:
-                    of_u = of_u & ~bit(v)
-                replaced = replaced and of_u == u64(0)
-            if replaced:
-                node.candidates[j] = node.candidates[j] & ~bit(u)
+                only = only | (of_u & ~bit(v) if w == v >> 6 else of_u)
+            if only == u64(0):
+                replaced = replaced | bit(i)
+        node.candidates[j] = node.candidates[j] & ~replaced
     push(node, words)
     for j in range(words):
         node.candidates[j] = node.frontier[j]
@@ -473,11 +498,9 @@ def record_solution(node, q, queries, adjacency, words):
         end_rows(queries, q.id - q.lower, q.lower)
         least = q.max_size
         for j in range(words):
-            bits = node.subgraph[j]
-            q.solution[j] = bits
-            while bits != u64(0):
-                row = row_of(q, 64 * i64(j) + i64(ctz(bits)), words)
-                bits = bits & (bits - u64(1))
+            q.solution[j] = node.subgraph[j]
+            for i in bit_positions(node.subgraph[j]):
+                row = row_of(q, 64 * i64(j) + i, words)
                 least = min(least, count_common(adjacency, row, node.subgraph, words))
         q.found_degree = least
 
@@ -642,25 +665,21 @@ def add_greedily(node, q, rows, adjacency, v, words):
     for j in range(words):
         bits = adjacency[row + j] & node.subgraph[j]
         node.frontier[j] = (node.frontier[j] | bits) & ~node.reached[j]
-        while bits != u64(0):
-            rows[q.first_row + 64 * j + i64(ctz(bits))].inside += 1
-            bits = bits & (bits - u64(1))
+        for i in bit_positions(bits):
+            atomic_add(rows[q.first_row + 64 * j + i].inside, 1)
 
 
 @func
 def greedy_choice(node, q, rows, words):
     """Return the vertex of ``frontier`` with most chosen neighbours, then most; -1 if none."""
-    best, score = i64(-1), i64(-1)
+    best = i64(-1)
     for j in range(words):
-        bits = node.frontier[j]
-        while bits != u64(0):
-            v = 64 * i64(j) + i64(ctz(bits))
-            bits = bits & (bits - u64(1))
+        for i in bit_positions(node.frontier[j]):
+            v = 64 * i64(j) + i
             r = rows[q.first_row + v]
-            value = (i64(r.inside) << 32) + r.among
-            if value > score:
-                best, score = v, value
-    return best
+            score = (i64(r.inside) << VERTEX_BITS) + i64(r.among)
+            best = max(best, (score << VERTEX_BITS) + (LAST_VERTEX - v))
+    return LAST_VERTEX - (best & LAST_VERTEX) if best >= 0 else i64(-1)
 
 
 @func
@@ -668,10 +687,8 @@ def greedy_degree(node, q, rows, words):
     """Return the minimum degree of the vertices of ``reached``."""
     least = q.max_size
     for j in range(words):
-        bits = node.reached[j]
-        while bits != u64(0):
-            least = min(least, rows[q.first_row + 64 * j + i64(ctz(bits))].inside)
-            bits = bits & (bits - u64(1))
+        for i in bit_positions(node.reached[j]):
+            least = min(least, rows[q.first_row + 64 * j + i].inside)
     return least
 
 
@@ -739,5 +756,5 @@ def begin_searches(queries, rows, adjacency, counters, queue, most_words, find_a
     """Search greedily, unless all subgraphs are wanted; add the roots of searches to a queue."""
     if find_all == 0:
         foreach(rows, count_neighbours, queries, adjacency)
-        foreach(queries, search_greedily, queries, rows, adjacency, most_words)
+        foreach(queries, search_greedily, queries, rows, adjacency, most_words, balance="warp")
     foreach(queries, begin_search, counters, queue)

@@ -37,7 +37,7 @@ from morph.launch.threads import get_num_threads
 from morph.prelude import i32, i64, u64
 
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
-FEW_ITEMS, FEW_ITEMS_CPU = 1 << 11, 0  # open items of the queue, see `SearchState.few_items`
+FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`
 TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
@@ -275,7 +275,10 @@ class SetTables:
                 self.target_items, limit, self.solutions.bits, capacity,
             )  # fmt: skip
             statics = int(capacity > 0), fixed_words
-            foreach(queue, search_sets, state, queue, deferred, *statics, until_empty=True)
+            foreach(
+                queue, search_sets, state, queue, deferred, *statics, until_empty=True,
+                balance="warp",
+            )  # fmt: skip
             queue, deferred = deferred, queue
             nodes = int(counters.nodes)
             report(nodes)

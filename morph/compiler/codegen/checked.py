@@ -180,6 +180,8 @@ class Checked(Body):
                         return replace(s, value=replace(e, value=self._first(e.value)))
             case ir.ForRange():
                 return replace(s, start=self._first(s.start), stop=self._first(s.stop))
+            case ir.ForBits():
+                return replace(s, x=self._first(s.x))
             case ir.ForRows(start=x) | ir.ForItems(start=x) if x is not None:
                 return replace(s, start=self._first(x))
         return s

@@ -128,9 +128,13 @@ class Emission:
     def runs(self, s: ir.Foreach, made: str) -> str:
         """The statement that executes a foreach."""
         kernel = self.plan.functions[s.kernel].func
+        by_warp = s.balance == "warp" and self.plan.functions[s.kernel].warp_plan
         if s.until_empty:
             made += f", {self.names.base(s.slot)}_meta"
-            return self.step_call("each_until_empty", s, made) + ";"
+            function = "each_until_empty_by_warps" if by_warp else "each_until_empty"
+            return self.step_call(function, s, made) + ";"
+        if by_warp:
+            return self.step_call("each_by_warps", s, made) + ";"
         if self.plan.functions[s.kernel].group_plan:
             return self.step_call("each_by_groups", s, made) + ";"
         claims = isinstance(kernel, ir.Kernel) and kernel.commit is not None

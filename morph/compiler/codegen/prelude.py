@@ -28,13 +28,13 @@ def files() -> list[Path]:
 @cache
 def prelude(
     checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False,
-    groups: bool = False,
+    groups: bool = False, warps: bool = False,
 ) -> str:  # fmt: skip
     """The device runtime: the headers of ``kernels/``, in order.
 
     An additional header is included for a unit that is ``checked``, that ``rebuilds`` adjacency,
-    that all ``parts`` of a graph execute together, or that has shared arrays (``groups``).  In a
-    ``wide`` unit a table has 2^31 rows or more.
+    that all ``parts`` of a graph execute together, that has shared arrays (``groups``), or whose
+    items ``warps`` execute.  In a ``wide`` unit a table has 2^31 rows or more.
     """
     texts = {h.stem: h.read_text() for h in files()}
     texts["layout"] = layout.header(checked, rebuilds, parts)
@@ -48,6 +48,8 @@ def prelude(
         found = ["#define MORPH_PARTS", *found, texts["parts"]]
     if groups:
         found.append(texts["group"])
+    if warps:
+        found.append(texts["warp"])
     if wide:
         found = ["#define MORPH_WIDE", *found]
     return "\n".join(found)

@@ -382,6 +382,18 @@ class Body(Expressions):
         self.depth += 1
         self._bound(s.body, [(s.var, k)] if var else [])
 
+    def _stmt_forbits(self, s: ir.ForBits) -> None:
+        bits, (t, x) = self.temp("b"), self.bits_of(s)
+        self.put(f"for ({t} {bits} = {x}; {bits}; {bits} &= {bits} - 1) {{")
+        self.depth += 1
+        self._bound(s.body, [(s.var, f"i64(trailing_zeros({bits}))")])
+
+    def bits_of(self, s: ir.ForBits) -> tuple[str, str]:
+        """The type and value of the unsigned word whose bits a loop iterates over."""
+        t, x = self.names.type(s.x.type).replace("i", "u"), self.expr(s.x)
+        wide = "u64" if t == "u64" else "u32"
+        return wide, f"{t}({x})" if t == wide else f"{wide}({t}({x}))"
+
     def _end(self, s: ir.ForEdges, direction: str, entry: str, edge: str) -> str:
         """The other end of an edge."""
         return self.names.end(s.graph, direction, entry, edge)

@@ -6,6 +6,7 @@ from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.group_execution import group_members
 from morph.compiler.codegen.shared_loops import step_members
 from morph.compiler.codegen.shared_searches import search_members
+from morph.compiler.codegen.warp_execution import warp_members
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import StepPlan
 from morph.language.types import Handle, Local, Object, Type
@@ -60,6 +61,7 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
         lines += (search_members if step.searching else step_members)(e, step, args)
         if step.group:
             lines += group_members(step, func, args)
+        lines += warp_members(step, func, args)
     else:
         lines.append(f"    MORPH_FN bool run{head} {{ return {func}{call} }}")
         after_barrier = "it.step++; " if e.unit.checked else ""  # race checks: another step

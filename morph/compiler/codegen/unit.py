@@ -16,6 +16,7 @@ from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
 from morph.compiler.codegen.shared_searches import search_functions, search_structs
 from morph.compiler.codegen.slot_cache import slot_caches
 from morph.compiler.codegen.steps import step_text
+from morph.compiler.codegen.warp_execution import warp_function
 from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
@@ -23,6 +24,7 @@ from morph.compiler.passes import plan as planning
 from morph.compiler.passes.group_execution import widest_group
 from morph.compiler.passes.plan import FunctionPlan, Total
 from morph.compiler.passes.plan import cooperative as cooperative
+from morph.compiler.passes.warp_execution import kernels_by_warp
 from morph.language.types import Local
 
 
@@ -30,7 +32,8 @@ def prelude_of(unit: ir.Unit) -> str:
     """The device runtime that precedes the text of a unit."""
     wide = any(s.wide for s in unit.stores)
     parts, groups = bool(abi.parts_of(unit)), widest_group(unit) > 0
-    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups)
+    warps = bool(kernels_by_warp(unit))
+    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups, warps)
 
 
 def source(unit: ir.Unit) -> str:
@@ -240,6 +243,8 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         search_functions(e, plan, plan.searching)
     if plan.group_plan and plan.group_plan.by_group:
         group_function(e, plan, plan.group_plan)
+    if plan.warp_plan:
+        warp_function(e, plan)
 
 
 # --- steps ---------------------------------------------------------------------------------------

@@ -64,6 +64,9 @@ MISPLACED = {
         "single(...) stands alone as the condition of an `if`", "if single(x): ... else: ..."
     ),
     "range": ("range belongs in the head of a `for`", "for i in range(n):"),
+    "bit_positions": (
+        "bit_positions belongs in the head of a `for`", "for i in bit_positions(x):"
+    ),
     "enumerate": ("enumerate belongs in the head of a `for`", "for i in range(n):"),
     "barrier": (
         "barrier() stands in a @program, or at the top level of a kernel",

@@ -16,7 +16,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ir_name, user_name
 from morph.language.bundles import field_name
 from morph.language.errors import reject
-from morph.language.types import BOOL, I64, U64, Handle, Local, Nothing, Rows, Type, Vector
+from morph.language.types import BOOL, I64, U64, Handle, Local, Nothing, Rows, Scalar, Type, Vector
 
 
 def check_while(c: Context, node: ast.While) -> None:
@@ -76,6 +76,10 @@ def check_for(c: Context, node: ast.For) -> None:
     if is_call(c, node.iter, "range"):
         assert isinstance(node.iter, ast.Call)
         _over_range(c, node, node.iter)
+        return
+    if is_call(c, node.iter, "bit_positions"):
+        assert isinstance(node.iter, ast.Call)
+        _over_bits(c, node, node.iter)
         return
     x, var = c.value(node.iter), ir_name(node.target.id)
     part = x if isinstance(x, Slice) else Slice(x.pos, x, None, False)
@@ -156,6 +160,17 @@ def _over_range(c: Context, node: ast.For, call: ast.Call) -> None:
     c.out.append(
         ir.ForRange(var=var, start=start, stop=stop, step=int(step.value), body=body, pos=pos)
     )
+
+
+def _over_bits(c: Context, node: ast.For, call: ast.Call) -> None:
+    assert isinstance(node.target, ast.Name)
+    var, pos = ir_name(node.target.id), c.pos(node)
+    x = c.expr(call.args[0]) if len(call.args) == 1 and not call.keywords else None
+    if x is None or not isinstance(x.type, Scalar) or x.type.kind not in "iu":
+        hint = "for i in bit_positions(u64(x))"
+        reject("bit_positions takes one integer of a known type", c.pos(call), hint)
+    body = _body(c, node, I64)
+    c.out.append(ir.ForBits(var=var, x=x, body=body, pos=pos))
 
 
 def _bounded(x: ir.Expr) -> ir.Expr:

@@ -426,6 +426,15 @@ class ForRange(Stmt):
     body: Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForBits(Stmt):
+    """``for var in bit_positions(x)``: the positions of the one bits of an integer, ascending."""
+    loop = True
+    binds = ("var",)
+    var: str
+    x: Expr
+    body: Body
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForEdges(Stmt):
     """Loop over the edges of a point, in adjacency order from position ``start``.
 

@@ -65,7 +65,7 @@ class Outline:
 
     name: str
     entry: str
-    prelude: tuple[bool, bool, bool, bool, bool]
+    prelude: tuple[bool, bool, bool, bool, bool, bool]
     stores: tuple[Store, ...]
     graphs: tuple[GraphInfo, ...]
     made: tuple[str, ...]

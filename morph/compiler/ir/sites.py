@@ -238,6 +238,8 @@ class _Backwards:
                 yield from ((n.x, (ELEMENT, *path)) for path in self.locals[func, n.var])
             case ir.ForRange() if self.locals[func, n.var]:
                 yield from ((n.start, ()), (n.stop, ()))
+            case ir.ForBits() if self.locals[func, n.var]:
+                yield n.x, ()
             case ir.Return():
                 yield from ((n.value, path) for path in self.results[func])
             case ir.Call():

@@ -10,6 +10,7 @@ from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes.group_execution import widest_group
 from morph.compiler.passes.plan import cooperative
 from morph.compiler.passes.search import shared_searches
+from morph.compiler.passes.warp_execution import kernels_by_warp
 from morph.compiler.passes.work_sharing import lists, shared_loops
 from morph.language.types import Scalar
 
@@ -35,11 +36,12 @@ def outline(unit: ir.Unit) -> Outline:
     together = [n for n in nodes if isinstance(n, ir.Foreach) and n.together]
     kinds = (ir.Reserve, ir.Claim, ir.LocalAdd)
     wide, parts = any(s.wide for s in unit.stores), bool(abi.parts_of(unit))
-    shares = shared_loops(unit) or shared_searches(unit)
+    warps = bool(kernels_by_warp(unit))
+    shares = shared_loops(unit) or shared_searches(unit) or warps
     return Outline(
         name=unit.name,
         entry=ascii_name(unit.name),
-        prelude=(unit.checked, bool(rebuilt), wide, parts, widest_group(unit) > 0),
+        prelude=(unit.checked, bool(rebuilt), wide, parts, widest_group(unit) > 0, warps),
         stores=unit.stores,
         graphs=unit.graphs,
         made=unit.made,

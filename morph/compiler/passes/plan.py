@@ -43,11 +43,13 @@ from morph.compiler.passes.liveness import (
     unstable_columns,
 )
 from morph.compiler.passes.search import SharedSearch, shared_searches
+from morph.compiler.passes.warp_execution import WarpPlan, kernels_by_warp, warp_plans
 from morph.compiler.passes.work_sharing import (
     LISTS,
     SharedLoop,
     bound,
     lists,
+    may_share,
     preloaded,
     reached,
     runs_ahead,
@@ -128,6 +130,7 @@ class FunctionPlan:
     sharing: Sharing | None
     searching: Searching | None = None
     group_plan: GroupPlan | None = None  # of a kernel with shared arrays
+    warp_plan: WarpPlan | None = None  # of a function that the lanes of a warp execute together
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class StepPlan:
     sharing: Sharing | None = None
     searching: Searching | None = None
     group: int = 0  # threads of a GPU that execute an item of a kernel with shared arrays
+    by_warp: bool = False  # the lanes of a GPU's warp execute an item together
     lists_rows: bool = False  # long rows are appended to a list that all threads process
     fetch_adds: bool = False  # adds floats, or uses the old value: slow under contention
     own_row: bool = False  # a shared loop runs over the adjacency row of the item itself
@@ -282,6 +286,8 @@ class _Planner:
             for name, f in self.kernels.items()
             if (found := group_plan(f, self.funcs, self.unstable[name], unit.checked))
         }
+        self.by_warp = kernels_by_warp(unit)
+        self.warp_plans = warp_plans(unit, self.funcs, self.unstable)
         self.stable = standing(unit, self.ahead)
         self.sections = abi.sections(unit)
         self.concurrent = concurrent(unit)
@@ -398,7 +404,7 @@ class _Planner:
         large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
         on = ir.find(self.unit.blocks, ir.Foreach)
         main = text(f.body)
-        if f.name in self.shared and all(s.balance != "thread" for s in on if s.kernel == f.name):
+        if f.name in self.shared and all(may_share(s) for s in on if s.kernel == f.name):
             # several threads execute the parts of the kernel instead
             main = replace(main, single_threaded=True, prefetches=_prefetches(f.body))
         commit = abort = None
@@ -419,6 +425,7 @@ class _Planner:
             sharing=self._sharing(f),
             searching=self._searching(f),
             group_plan=self.group_plans.get(f.name),
+            warp_plan=self.warp_plans.get(f.name),
         )
 
     def _text(
@@ -671,7 +678,7 @@ class _Planner:
         if not isinstance(s, ir.Foreach):
             return found
         kernel = self.kernels[s.kernel]
-        sharing = functions[s.kernel].sharing if s.balance != "thread" else None
+        sharing = functions[s.kernel].sharing if may_share(s) else None
         needs = {n.slot for n in nodes if isinstance(n, ir.Need)}
         own_row = sharing is not None and steps.is_own_row(
             s, kernel, sharing.loop.loop, self.stores
@@ -683,7 +690,8 @@ class _Planner:
             varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
             sharing=sharing,
             searching=functions[s.kernel].searching if search.may_share(s) else None,
-            group=group_size(s.balance, arrays) if arrays else 0,
+            group=group_size(s.balance, arrays) if arrays and not s.until_empty else 0,
+            by_warp=s.kernel in self.by_warp and s.balance == "warp",
             lists_rows=sharing is not None and s.balance in LISTS,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),
             own_row=own_row,

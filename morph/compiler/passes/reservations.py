@@ -205,13 +205,15 @@ class _Region:
                         "or declare a limit: reserve(n)",
                     )
                 return {}
-            case ir.ForRange() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
+            case ir.ForRange() | ir.ForBits() | ir.ForEdges() | ir.ForRows() | ir.ForItems():
                 inner = self.body(s.body)
                 count = self.iterations(s) if inner else None
                 return {k: _fold("*", count, v) for k, v in inner.items() if count is not None}
         return {}
 
-    def iterations(self, s: ir.ForRange | ir.ForEdges | ir.ForRows | ir.ForItems) -> ir.Expr:
+    def iterations(
+        self, s: ir.ForRange | ir.ForBits | ir.ForEdges | ir.ForRows | ir.ForItems
+    ) -> ir.Expr:
         """An upper bound of the iterations of a loop."""
         pos = s.pos
         match s:
@@ -221,6 +223,8 @@ class _Region:
                 if step != one:
                     span = _fold("+", _fold("//", _fold("-", span, one), step), one)
                 return _max(self.known(span, pos), _int(0, pos))
+            case ir.ForBits():
+                return _int(s.x.type.bits, pos)  # type: ignore[attr-defined]
             case ir.ForEdges():
                 graph, point, direction = s.graph, s.point, s.direction
                 degree = ir.Degree(graph=graph, point=point, direction=direction, type=I64, pos=pos)

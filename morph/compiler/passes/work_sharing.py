@@ -68,7 +68,7 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
         return {}
     funcs = {f.name: f for f in unit.funcs}
     steps = ir.find(unit.blocks, ir.Foreach)
-    wanted = dict.fromkeys(s.kernel for s in steps if s.balance != "thread")
+    wanted = dict.fromkeys(s.kernel for s in steps if may_share(s))
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     found = {name: shared_loop(funcs[name], funcs, tables) for name in wanted}
     kept = {s.kernel for s in steps if s.balance not in ("thread", *LISTS)}  # no list
@@ -77,6 +77,11 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
         for name, s in found.items()
         if s is not None
     }
+
+
+def may_share(s: ir.Foreach) -> bool:
+    """Whether several threads may share the loop of an item of a step."""
+    return s.balance != "thread" and not s.until_empty
 
 
 def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) -> bool:
@@ -397,7 +402,7 @@ class _Loop:
         return (
             in_order
             and not any(n.sequential for n in self.nodes)
-            and not _breaks(loop.body)
+            and not breaks(loop.body)
             and not passed_on
             and not any(self._is_collection(n) for n in self._names())
             and not _allocates_in_loops(loop.body)
@@ -414,7 +419,7 @@ class _Loop:
         return (
             not passed_on
             and not kept
-            and not _breaks(self.loop.body)
+            and not breaks(self.loop.body)
             and not any(n.effect or n.writes for n in below)
             and self._effects_commute()
             and self._writes_are_apart(alike)
@@ -562,10 +567,10 @@ def _column(n: ir.Load | ir.Write | ir.Atomic | ir.LockPlace) -> tuple[str, str]
     return n.place.slot, n.place.column
 
 
-def _breaks(body: ir.Body) -> bool:
+def breaks(body: ir.Body) -> bool:
     """Whether the body of a loop leaves the loop."""
     for s in body:
-        if isinstance(s, ir.Break) or (not s.loop and any(map(_breaks, ir.bodies(s)))):
+        if isinstance(s, ir.Break) or (not s.loop and any(map(breaks, ir.bodies(s)))):
             return True
     return False
 

@@ -163,6 +163,19 @@ class Statements(Expressions):
 
         return self._loop(s.body, steps)
 
+    def _forbits(self, s: ir.ForBits) -> Code:
+        x, var = self.expr(s.x), s.var
+
+        def steps(env: Env) -> Iterable[Any]:
+            value = x(env)
+            bits = int(value) & (1 << 8 * value.itemsize) - 1
+            for i in range(bits.bit_length()):
+                if bits >> i & 1:
+                    env[var] = np.int64(i)
+                    yield
+
+        return self._loop(s.body, steps)
+
     def _start(self, s: ir.ForEdges | ir.ForRows | ir.ForItems) -> Callable[[Env], int]:
         if s.start is None:
             return lambda env: 0

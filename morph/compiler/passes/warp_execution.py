@@ -1,0 +1,206 @@
+"""Warp execution: items that the 32 lanes of a GPU's warp execute together.
+
+A step with ``balance="warp"`` executes a kernel with loops over bits (`ir.ForBits`) this way.  All
+lanes execute the statements of the kernel and of the functions that it calls, each with its own
+copy of the locals.  These are *uniform*, the same on all lanes: the first lane makes all changes of
+memory, and all reads of columns that the step changes, and broadcasts the results.  The iterations
+of a loop over bits are divided among the lanes if they are independent, apart from reductions to
+locals and to elements of local collections, which all lanes combine after the loop.  Any other loop
+over bits is executed by all lanes, like the other statements.  On a CPU an item runs on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.liveness import Columns, read_first
+from morph.compiler.passes.work_sharing import COMMUTATIVE, breaks, reached, shared_loop
+from morph.language.types import Local, Scalar, Vector
+
+# what the first lane executes, or each lane for itself
+ALLOWED = (
+    ir.Atomic, ir.Write, ir.Add, ir.New, ir.Reserve, ir.Exceed, ir.Call, ir.LocalAdd, ir.LocalPop,
+    ir.LocalClear, ir.MakeLocal, ir.Load, ir.Place, ir.While, ir.ForRange, ir.ForBits, ir.ForItems,
+    ir.Need,
+)  # fmt: skip
+OPERATIONS = {"+": "+", "-": "+", "|": "|", "&": "&"}  # of a reduction ``x = x op y``
+Reductions = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WarpPlan:
+    """How a warp executes a function."""
+
+    loops: Mapping[int, Reductions]  # the divided loops, by id, with their reductions
+
+
+def warp_plans(
+    unit: ir.Unit, funcs: Mapping[str, ir.Func], unstable: Mapping[str, Columns]
+) -> dict[str, WarpPlan]:
+    """The functions that warps execute: kernels, and functions that differ from a thread's.
+
+    ``unstable`` has, by function, the columns that its step changes.
+    """
+    found: dict[str, WarpPlan] = {}
+    for name in kernels_by_warp(unit):
+        for f in reached(name, funcs):
+            plan = WarpPlan(_DividedLoops(f, funcs).found)
+            if f.name == name or plan.loops or _differs(f, funcs, unstable):
+                found[f.name] = plan
+    return found
+
+
+def kernels_by_warp(unit: ir.Unit) -> list[str]:
+    """The kernels that warps execute in a step of a unit."""
+    if unit.checked:
+        return []
+    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.balance == "warp" and not s.together]
+    names = dict.fromkeys(s.kernel for s in steps if s.sections == 1)
+    funcs = {f.name: f for f in unit.funcs}
+    tables = {s.slot for s in unit.stores if s.kind == "table"}
+    return [n for n in names if _qualifies(funcs[n], funcs, tables)]
+
+
+def _qualifies(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: set[str]) -> bool:
+    """Whether all statements of a kernel can be executed by a warp, and a loop be divided."""
+    if not isinstance(kernel, ir.Kernel) or kernel.commit is not None or kernel.ahead:
+        return False
+    below = reached(kernel.name, funcs)
+    nodes = [n for f in below for n in ir.walk(f.body)]
+    return (
+        all(f.cpp is None for f in below)
+        and not any(isinstance(n, ir.MakeShared) for n in nodes)
+        and all(isinstance(n, ALLOWED) or _is_uniform(n) for n in nodes)
+        and not any(isinstance(n, ir.Atomic) and n.flag is not None for n in nodes)
+        and any(_DividedLoops(f, funcs).found for f in below)
+        and shared_loop(kernel, funcs, tables) is None
+    )
+
+
+def _is_uniform(n: ir.Node) -> bool:
+    """Whether a node depends on and changes nothing but locals."""
+    return not (
+        n.effect or n.writes or n.reads or n.varies or n.allocates or n.counts or n.loop
+        or n.shared or n.per_item or n.arguments
+    )  # fmt: skip
+
+
+def _differs(f: ir.Func, funcs: Mapping[str, ir.Func], unstable: Mapping[str, Columns]) -> bool:
+    """Whether a function has effects, or reads what the step changes: then not all lanes do so."""
+    return any(
+        (n.effect and not isinstance(n, ir.Call)) or n.writes or n.fails or n.allocates
+        or (isinstance(n, ir.Load) and (n.place.slot, n.place.column) in unstable[g.name])
+        for g in reached(f.name, funcs)
+        for n in ir.walk(g.body)
+    ) or any(_DividedLoops(g, funcs).found for g in reached(f.name, funcs))  # fmt: skip
+
+
+class _DividedLoops:
+    """Finds the outermost loops over bits whose iterations are independent: ``found``."""
+
+    def __init__(self, func: ir.Func, funcs: Mapping[str, ir.Func]) -> None:
+        self.func, self.funcs = func, funcs
+        self.types = dict(func.params) | dict(func.locals)
+        self.found: dict[int, Reductions] = {}
+        self._body(func.body, set())
+
+    def _body(self, body: ir.Body, after: set[str]) -> None:
+        """Search a body; ``after`` are the names that may be read after it."""
+        for i, s in enumerate(body):
+            later = after | read_first(body[i + 1 :])
+            if isinstance(s, ir.ForBits):
+                if (reductions := self._reductions(s, later)) is not None:
+                    self.found[id(s)] = reductions
+                    continue
+            for inner in ir.bodies(s):
+                again = read_first(inner) | ir.used(ir.walk(ir.operands(s))) if s.loop else set()
+                self._body(inner, later | again)
+
+    def _reductions(self, s: ir.ForBits, after: set[str]) -> Reductions | None:
+        """The reductions of a loop, None if its iterations are not independent."""
+        nodes = list(ir.walk(s.body))
+        if breaks(s.body) or not all(map(self._is_allowed, nodes)) or not self._commutes(nodes):
+            return None
+        changed = ir.bound(nodes) | {n.name for n in nodes if isinstance(n, ir.SetItem)}
+        outside = (read_first(s.body) | after) - {s.var}
+        found = {name: self._operation(name, nodes) for name in sorted(changed & outside)}
+        if not all(found.values()) or s.var in (after | ir.bound(nodes)):
+            return None
+        return tuple(found.items())
+
+    def _commutes(self, nodes: list[ir.Node]) -> bool:
+        """Whether no iteration uses what another one changes in memory."""
+        evals = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
+        atomics = [n for n in nodes if isinstance(n, ir.Atomic)]
+        called = dict.fromkeys(n.func for n in nodes if isinstance(n, ir.Call))
+        below = [n for name in called for f in reached(name, self.funcs) for n in ir.walk(f.body)]
+        ops: dict[tuple[str, str], set[str]] = {}
+        for n in ir.accesses((*nodes, *below)):
+            ops.setdefault((n.place.slot, n.place.column), set()).add(getattr(n, "op", ""))
+        return all(id(n) in evals and len(ops[n.place.slot, n.place.column]) == 1 for n in atomics)
+
+    def _is_allowed(self, n: ir.Node) -> bool:
+        """Whether iterations that lanes execute may have a node."""
+        match n:
+            case ir.Atomic(op=op):
+                return op in COMMUTATIVE
+            case ir.Eval() | ir.Load() | ir.Place():
+                return True
+            case ir.Call(func=func):
+                below = [x for f in reached(func, self.funcs) for x in ir.walk(f.body)]
+                sets = (x.name for x in below if isinstance(x, ir.SetItem))
+                allowed = all(isinstance(x, ir.Load | ir.Place) or _is_pure(x) for x in below)
+                return allowed and all(self._is_value(func, name) for name in sets)
+        return _is_pure(n) and not isinstance(n, ir.Return)
+
+    def _is_value(self, func: str, name: str) -> bool:
+        """Whether a local of a called function, or of one below it, is a vector."""
+        types = [dict(f.params) | dict(f.locals) for f in reached(func, self.funcs)]
+        return all(isinstance(t.get(name), Vector | None) for t in types)
+
+    def _operation(self, name: str, nodes: Iterable[ir.Node]) -> str:
+        """The operation of a reduction to a local, or to the elements of one; empty if none."""
+        t = self.types.get(name)
+        elem = t.elem if isinstance(t, Local) else t
+        if not isinstance(elem, Scalar) or elem.kind not in "iu" or elem.bits < 32:
+            return ""
+        uses = sum(isinstance(n, ir.Var) and n.name == name for n in nodes)
+        found = set()
+        for n in nodes:
+            if isinstance(n, ir.SetItem) and n.name == name:
+                found.add(_combines(n.value, lambda x, n=n: _is_element(x, n)))
+                uses -= 1
+            elif name in ir.bound([n]):
+                is_name = isinstance(n, ir.Assign) and not isinstance(t, Local)
+                value = n.value if isinstance(n, ir.Assign) else None
+                found.add(_combines(value, lambda x: _is_variable(x, name)) if is_name else "")
+                uses -= 1
+        return found.pop() if len(found) == 1 and not uses else ""
+
+
+def _is_pure(n: ir.Node) -> bool:
+    pure = isinstance(n, ir.ForRange | ir.ForBits | ir.ForItems | ir.While | ir.Call)
+    return pure or _is_uniform(n)
+
+
+def _is_variable(x: ir.Expr, name: str) -> bool:
+    return isinstance(x, ir.Var) and x.name == name
+
+
+def _is_element(x: ir.Expr, s: ir.SetItem) -> bool:
+    """Whether an expression is the element that a statement assigns."""
+    if not isinstance(x, ir.Item) or not _is_variable(x.x, s.name):
+        return False
+    return ir.equal(x.index, s.index) and not any(n.varies for n in ir.walk(s.index))
+
+
+def _combines(value: ir.Expr | None, is_old: object) -> str:
+    """The operation by which a value combines the old one with another; empty if it does not."""
+    match value:
+        case ir.Binary(op=op, x=x) if op in OPERATIONS and is_old(x):  # type: ignore[operator]
+            return OPERATIONS[op]
+        case ir.Builtin(name="min" | "max" as how, args=(x, y)):
+            return how if is_old(x) != is_old(y) else ""  # type: ignore[operator]
+    return ""
