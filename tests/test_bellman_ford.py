@@ -148,3 +148,13 @@ def test_what_is_refused(target):
             morph.bellman_ford(parts)
         parts.edges.weight[:] = 2
         assert host(morph.bellman_ford(parts).distance).tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("part", [1, 2, 8])
+def test_cycles_of_weights_whose_sums_nearly_overflow(part):
+    n = 40
+    heavy = -((2**62 - 1) // (2 * n + 32) // part)
+    src, dst = np.nonzero(~np.eye(n, dtype=bool))
+    graph = morph.Graph.from_edges(src, dst, weight=np.full(len(src), heavy), n=n)
+    with pytest.raises(morph.NegativeCycle):
+        morph.bellman_ford(graph, 0)

@@ -136,8 +136,8 @@ MORPH_FN i32 orient2d(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c) {
     return -exact_sign(a.v[0], a.v[1], b.v[0], b.v[1], c.v[0], c.v[1], 1, 0, 3);
 }
 
-// As incircle, where its first bound does not decide.
-MORPH_OUTLINED i32 incircle_fine(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
+// Slow path of incircle: the error bound by the permanent, then exact arithmetic.
+MORPH_OUTLINED i32 incircle_slow_path(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
     f64 adx = a.v[0] - d.v[0], bdx = b.v[0] - d.v[0], cdx = c.v[0] - d.v[0];
     f64 ady = a.v[1] - d.v[1], bdy = b.v[1] - d.v[1], cdy = c.v[1] - d.v[1];
     f64 bc = bdx * cdy, ca = cdx * ady, ab = adx * bdy;
@@ -165,10 +165,10 @@ MORPH_FN i32 incircle(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d
     f64 b_lift = bdx * bdx + bdy * bdy;
     f64 c_lift = cdx * cdx + cdy * cdy;
     f64 det = a_lift * (bc - cb) + b_lift * (ca - ac) + c_lift * (ab - ba);
-    // at least the bound above, since |xy| <= (xx + yy) / 2; where its square is finite, the determinant is
+    // permanent <= ab + bc + ca <= (a + b + c)^2 / 3 for the lifts a, b, c; if lifts^2 is finite, det is finite
     f64 lifts = a_lift + b_lift + c_lift;
-    f64 rough = 3.700743415422e-16 * (lifts * lifts) + 1e-300 * (1 + lifts);
-    if (det > rough) return 1;
-    if (-det > rough) return -1;
-    return incircle_fine(a, b, c, d);
+    f64 cheap_bound = 3.700743415422e-16 * (lifts * lifts) + 1e-300 * (1 + lifts);
+    if (det > cheap_bound) return 1;
+    if (-det > cheap_bound) return -1;
+    return incircle_slow_path(a, b, c, d);
 }

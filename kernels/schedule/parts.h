@@ -299,7 +299,7 @@ MORPH_FN void combine_mirrors(const A& a, R& t, const C& column, i32 route, i32 
 }
 
 // Gives all parts the combination of their copies of a column: each part combines a range of the values, and stores the
-// result into all copies, if it differs.  A crossing comes before, and follows.  The copies of a thread's values are
+// result into all copies, if it differs.  It requires a crossing before and after it.  The copies of a thread's values are
 // loaded before the first one is used, as a load from another GPU takes microseconds.
 template <class Op, i32 SIZE, class A, class R, class C>
 MORPH_FN void combine_copies(const A& a, R& t, const C& column, i64* meta, i32 peers) {

@@ -8,10 +8,11 @@
 // On a CPU an item runs on one thread.
 
 #ifdef __CUDACC__
-// The value of a function that the first lane calls.
+// Lane 0 calls f; the result is broadcast.  All lanes then see the writes of f.
 template <class F> MORPH_FN auto by_leader(const F& f) -> decltype(f()) {
     decltype(f()) x{};
     if (lane_id() == 0) x = f();
+    sync_warp();
     return from_lane(x, 0);
 }
 // Reserves by the first lane.
@@ -59,7 +60,7 @@ template <class Op, class T, i32 N> MORPH_FN void combine_elements(Local<T, N>& 
     for (i32 i = 0; i < x.n; i++) x.v[i] = combine_lanes(Op(), x.v[i]);
 }
 
-// Of items of a step until empty; other units have no such member.
+// Sets it.queue, a member of the items of queues only: the overload with i32 is preferred where it exists.
 template <class I> MORPH_FN auto set_queue(I& it, const i64* queue, i32) -> decltype((void)(it.queue = queue)) {
     it.queue = queue;
 }
@@ -80,7 +81,7 @@ MORPH_FN void run_item_by_warp(const A& a, const R& t, const Step& s, i64 i, con
 }
 #endif
 
-// The items of a collection or table.
+// Each warp executes every (t.threads / 32)-th item.
 template <class A, class R, class Step>
 MORPH_FN void each_by_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
 #ifdef __CUDACC__

@@ -233,8 +233,10 @@ def foreach(
         raise ValueError(
             f"ahead is one of the collections that the kernel is given, not {shown(ahead)}"
         )
-    if until_empty and (together or balance not in ("auto", "warp") or ahead is not None):
-        raise ValueError("until_empty goes without together, ahead and balance other than 'warp'")
+    if until_empty and (together or balance not in ("auto", "thread", "warp") or ahead is not None):
+        raise ValueError(
+            "until_empty goes without together and ahead, and with balance thread or warp"
+        )
     if until_empty and items.__class__ is RowRange:
         raise ValueError("until_empty takes a whole collection, not a slice")
     waiting = collected.get()

@@ -29,7 +29,10 @@ _derived: WeakMap[Compiled, dict[tuple[tuple[str, str], ...], Compiled]] = WeakM
 
 
 def can_join(devices: Sequence[Device]) -> bool:
-    """Whether devices can execute a program together: no GPU twice, all memory accessible."""
+    """Whether devices can execute a program together.
+
+    At most `MOST_PARTS` CPUs, or as many different GPUs, each of which reaches the memory of all.
+    """
     gpus = {d.name for d in devices if not d.on_host}
     if len(devices) > MOST_PARTS or gpus and len(gpus) < len(devices):
         return False
@@ -97,7 +100,7 @@ class CopiedProgram(JointLaunch):
             p._prepare(numbers, 1, most)
         if not self.valid:
             self._send(self._addresses())
-        self.valid = False  # an error may leave anything
+        self.valid = False  # after an error the mailboxes are undefined
         for p, status in zip(self.launches, self._execute(None), strict=True):
             p._finish(status)
         self.valid, self.failed = True, False
@@ -131,7 +134,7 @@ class CopiedPrograms:
     ) -> Any:  # fmt: skip
         """Run a program on all parts, see `CopiedProgram`; returns the result of the first."""
         objects = (x for given in args for x in flat(given) if hasattr(x, "version"))
-        key = (*map(id, programs), *map(id, objects))
+        key = (*map(id, programs), *map(id, objects), *sorted(columns.items()))
         while True:
             found = self._known.get(key)
             if found is None or not found.fits():

@@ -39,7 +39,7 @@ MIN_NODES_PER_ITEM = 16  # visited below a node of the queue, unless it has few 
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
 VERTEX_BITS, COUNT_BITS = 18, 15  # of the fields of a score, see `score_of`
 LAST_VERTEX, MOST_COUNTED = (1 << VERTEX_BITS) - 1, (1 << COUNT_BITS) - 1
-NONE = (1 << 62) - 1  # above the scores
+NONE = (1 << 62) - 1  # larger than each key (neighbours, vertex) of find_lacking
 STANDARD_WORDS = 4  # of sets; items visit fewer nodes of larger ones, which take longer
 
 

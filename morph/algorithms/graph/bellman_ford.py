@@ -174,7 +174,7 @@ def bellman_ford(graph: Graph, source: Any = 0, *, predecessors: bool = False) -
     columns = {"dist": (dtype, far), "start": (dtype, far), "round": (i64, 0)}
     columns["predecessor"] = i32, -1
     with workspace(graph, "bellman_ford", make, None, starts, {"dist": 0}, **columns) as lists:
-        found = _solve(graph, lists) and not (dtype.kind == "f" and _has_infinite(graph))
+        found = _solve(graph, lists, least) and not (dtype.kind == "f" and _has_infinite(graph))
         if not found or (predecessors and not _find_predecessors(graph, lists, starts, far)):
             _solve_deterministically(graph, lists, starts, far)
         if dtype.kind == "f":
@@ -205,15 +205,18 @@ def _least_weight(graph: Graph) -> Any:
     return least
 
 
-def _solve(graph: Graph, lists: list[Any]) -> bool:
+def _solve(graph: Graph, lists: list[Any], least: Any) -> bool:
     """Relax until no distance decreases; returns False if there may be a negative cycle."""
     now, then = lists
     done, last, n = i64(0), CHECKED, len(graph.points)
+    limit = n + 1
+    if isinstance(least, int):  # a round lowers distances by at most n times the least weight
+        limit = min(limit, 2**62 // (n * -least))
     while not now.empty:
-        done = run_rounds(graph, now, then, i64(done), i64(min(last, n + 1)))
+        done = run_rounds(graph, now, then, i64(done), i64(min(last, limit)))
         if now.empty:
             now, then = then, now
-        if not now.empty and (done > n or _has_negative_cycle(graph)):
+        if not now.empty and (done >= limit or _has_negative_cycle(graph)):
             return False
         last *= GROWTH
     return True

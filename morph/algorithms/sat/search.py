@@ -38,8 +38,8 @@ FEW, FEW_OF = 10, 2000  # unsatisfied clauses, or one for so many variables: wor
 BUILD, UPDATES = 1e-8, 0.6
 RESERVE = 0.2  # part of the time that is reserved for the last local search
 FIRST_SHARE, COMPLETE_SHARE = 0.4, 0.5  # of the time before that, for local search and CaDiCaL
-# literals up to which beliefs take one GPU less time than four, and the memory of one of them
-FOR_ONE, LITERAL_BYTES = 1 << 28, 100
+# Beliefs of fewer literals run on one GPU (an estimate); bytes of memory for a literal (estimated)
+SINGLE_GPU_LITERALS, LITERAL_BYTES = 1 << 28, 100
 EMPTY = "unit propagation ends in an empty clause"
 METHODS: dict[str, Callable[..., Decimation]] = {
     "decimation": decimate,
@@ -278,7 +278,7 @@ class Search:
     def _devices(self, rest: Formula) -> list[Device]:
         """The devices for beliefs: the first GPU alone where several would take longer."""
         devices, where, size = self.settings.devices, self.settings.where, rest.literals.size
-        alone = not where.on_host and size < FOR_ONE
+        alone = not where.on_host and size < SINGLE_GPU_LITERALS
         return devices[:1] if alone and LITERAL_BYTES * size < (where.free() or 0) else devices
 
     def _believe(self, rest: Formula, seed: int) -> Any:

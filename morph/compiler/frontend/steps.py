@@ -283,9 +283,9 @@ def _step(
         hint = "leave out ahead= and until_empty=True"
         reject("the items of a kernel with barrier() all run in each of its parts", pos, hint)
     if until_empty:
-        if balance not in ("auto", "warp") or ahead:
+        if balance not in ("auto", "thread", "warp") or ahead:
             hint = 'an item runs on one thread, or with balance="warp" on a warp'
-            reject("until_empty goes without ahead, and with no other balance", pos, hint)
+            reject("until_empty goes without ahead, and with balance thread or warp", pos, hint)
         balance = "warp" if balance == "warp" else "thread"
     if ahead:  # a separate copy of the kernel
         name = kernel.name if kernel.where else builder.unique(kernel.name)

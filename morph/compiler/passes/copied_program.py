@@ -3,8 +3,8 @@
 There is no partitioned graph: every part has all rows of some tables, and its share of the others.
 `derive_copied` takes the unit of a program on one device.  After each ``foreach`` whose kernel
 changes a column of common rows by atomics, the parts agree on the flags that it may have raised
-(`Agree`), and combine their copies of the column (`Combine`).  All else each part does alone: on
-its own rows, or alike on all copies.
+(`Agree`), and combine their copies of the column (`Combine`).  All other statements are executed
+without communication: on the rows of a part, or with equal results on all copies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ def derive_copied(unit: ir.Unit, columns: Mapping[str, str]) -> ir.Unit:
     unit : Unit
         Of a program.
     columns : dict of str to str
-        The columns of common rows that kernels change by atomics, and how copies are combined.
+        The columns of common rows that kernels change by atomics, and how copies are combined; no
+        other table has columns of these names.
+
+    Raises
+    ------
+    ValueError
+        If a kernel allocates, or changes a column by another atomic than that operation, or
+        `atomic_cas` from its neutral value.
     """
     known = {f.name: f for f in unit.funcs}
     blocks = tuple(
@@ -41,8 +48,15 @@ def _steps(s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[str, str])
     if not isinstance(s, ir.Foreach):
         return
     nodes = [n for f in reached(s.kernel, known) for n in ir.walk(f)]
-    places = [n.place for n in nodes if isinstance(n, ir.Atomic)]
-    changed = sorted({(p.slot, p.column) for p in places if p.column in columns})
+    if any(n.allocates for n in nodes):
+        raise ValueError(f"a program on copies has no kernel that allocates, as {s.kernel!r}")
+    atomics = [n for n in nodes if isinstance(n, ir.Atomic) and n.place.column in columns]
+    for n in atomics:
+        if n.op not in (columns[n.place.column], "cas"):
+            raise ValueError(
+                f"{n.place.column!r} is combined by {columns[n.place.column]}, not {n.op}"
+            )
+    changed = sorted({(n.place.slot, n.place.column) for n in atomics})
     if changed:
         flags = sorted({n.slot for n in nodes if isinstance(n, ir.FlagSet)})
         yield ir.Agree(flags=tuple(flags), totals=(), pos=s.pos)

@@ -43,7 +43,12 @@ from morph.compiler.passes.liveness import (
     unstable_columns,
 )
 from morph.compiler.passes.search import SharedSearch, shared_searches
-from morph.compiler.passes.warp_execution import WarpPlan, kernels_by_warp, warp_plans
+from morph.compiler.passes.warp_execution import (
+    WarpPlan,
+    kernels_by_warp,
+    may_run_by_warp,
+    warp_plans,
+)
 from morph.compiler.passes.work_sharing import (
     LISTS,
     SharedLoop,
@@ -691,7 +696,7 @@ class _Planner:
             sharing=sharing,
             searching=functions[s.kernel].searching if search.may_share(s) else None,
             group=group_size(s.balance, arrays) if arrays and not s.until_empty else 0,
-            by_warp=s.kernel in self.by_warp and s.balance == "warp",
+            by_warp=s.kernel in self.by_warp and may_run_by_warp(s),
             lists_rows=sharing is not None and s.balance in LISTS,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),
             own_row=own_row,

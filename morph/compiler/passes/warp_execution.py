@@ -11,8 +11,9 @@ over bits is executed by all lanes, like the other statements.  On a CPU an item
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.liveness import Columns, read_first
@@ -56,11 +57,16 @@ def kernels_by_warp(unit: ir.Unit) -> list[str]:
     """The kernels that warps execute in a step of a unit."""
     if unit.checked:
         return []
-    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if s.balance == "warp" and not s.together]
-    names = dict.fromkeys(s.kernel for s in steps if s.sections == 1)
+    steps = ir.find(unit.blocks, ir.Foreach)
+    names = dict.fromkeys(s.kernel for s in steps if may_run_by_warp(s))
     funcs = {f.name: f for f in unit.funcs}
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     return [n for n in names if _qualifies(funcs[n], funcs, tables)]
+
+
+def may_run_by_warp(s: ir.Foreach) -> bool:
+    """Whether warps may execute the items of a step, if its kernel qualifies."""
+    return s.balance == "warp" and not s.together and s.sections == 1
 
 
 def _qualifies(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: set[str]) -> bool:
@@ -151,9 +157,11 @@ class _DividedLoops:
             case ir.Call(func=func):
                 below = [x for f in reached(func, self.funcs) for x in ir.walk(f.body)]
                 sets = (x.name for x in below if isinstance(x, ir.SetItem))
-                allowed = all(isinstance(x, ir.Load | ir.Place) or _is_pure(x) for x in below)
+                allowed = all(
+                    isinstance(x, ir.Load | ir.Place) or _is_uniform_or_control(x) for x in below
+                )
                 return allowed and all(self._is_value(func, name) for name in sets)
-        return _is_pure(n) and not isinstance(n, ir.Return)
+        return _is_uniform_or_control(n) and not isinstance(n, ir.Return)
 
     def _is_value(self, func: str, name: str) -> bool:
         """Whether a local of a called function, or of one below it, is a vector."""
@@ -170,17 +178,17 @@ class _DividedLoops:
         found = set()
         for n in nodes:
             if isinstance(n, ir.SetItem) and n.name == name:
-                found.add(_combines(n.value, lambda x, n=n: _is_element(x, n)))
+                found.add(_combines(n.value, partial(_is_element, s=n)))
                 uses -= 1
             elif name in ir.bound([n]):
                 is_name = isinstance(n, ir.Assign) and not isinstance(t, Local)
                 value = n.value if isinstance(n, ir.Assign) else None
-                found.add(_combines(value, lambda x: _is_variable(x, name)) if is_name else "")
+                found.add(_combines(value, partial(_is_variable, name=name)) if is_name else "")
                 uses -= 1
         return found.pop() if len(found) == 1 and not uses else ""
 
 
-def _is_pure(n: ir.Node) -> bool:
+def _is_uniform_or_control(n: ir.Node) -> bool:
     pure = isinstance(n, ir.ForRange | ir.ForBits | ir.ForItems | ir.While | ir.Call)
     return pure or _is_uniform(n)
 
@@ -196,11 +204,11 @@ def _is_element(x: ir.Expr, s: ir.SetItem) -> bool:
     return ir.equal(x.index, s.index) and not any(n.varies for n in ir.walk(s.index))
 
 
-def _combines(value: ir.Expr | None, is_old: object) -> str:
+def _combines(value: ir.Expr | None, is_old: Callable[[ir.Expr], bool]) -> str:
     """The operation by which a value combines the old one with another; empty if it does not."""
     match value:
-        case ir.Binary(op=op, x=x) if op in OPERATIONS and is_old(x):  # type: ignore[operator]
-            return OPERATIONS[op]
+        case ir.Binary(op=op, x=x, y=y) if op in OPERATIONS:
+            return OPERATIONS[op] if is_old(x) or op != "-" and is_old(y) else ""
         case ir.Builtin(name="min" | "max" as how, args=(x, y)):
-            return how if is_old(x) != is_old(y) else ""  # type: ignore[operator]
+            return how if is_old(x) != is_old(y) else ""
     return ""

@@ -71,7 +71,7 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
     wanted = dict.fromkeys(s.kernel for s in steps if may_share(s))
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     found = {name: shared_loop(funcs[name], funcs, tables) for name in wanted}
-    kept = {s.kernel for s in steps if s.balance not in ("thread", *LISTS)}  # no list
+    kept = {s.kernel for s in steps if may_share(s) and s.balance not in LISTS}  # no list
     return {
         name: replace(s, batched=name not in kept and _in_batches(s, funcs[name], funcs))
         for name, s in found.items()
