@@ -24,6 +24,7 @@ from morph.algorithms.sat.units import force_units, propagate_units
 from morph.compiler.codegen.unit import prelude_of
 from morph.generate import random_ksat
 from morph.partition.group import DeviceGroup
+from morph.prelude import atomic_min, i32
 from morph.runtime.device import device
 
 ON_CPU = [["cpu", "cpu"], ["cpu", "cpu", "cpu"]]
@@ -123,6 +124,39 @@ def test_a_phase_is_one_launch_of_each_part(monkeypatch):
     for launch in next(reversed(group.joint._known.values())).launches:
         text = prelude_of(launch.compiled.unit) + launch.compiled.text
     assert sm90.Ptx.of(text, "morph_force").has_entry
+
+
+@morph.kernel
+def list_row(p, rows):
+    rows.add(p)
+
+
+@morph.kernel
+def lower(p, rows):
+    atomic_min(p.value, 0)
+
+
+@morph.program
+def list_rows(g, rows):
+    morph.foreach(g.points, list_row, rows)
+
+
+@morph.program
+def lower_rows(g, rows):
+    morph.foreach(g.points, lower, rows)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"), [(list_rows, "allocates, as"), (lower_rows, "by max, not min")]
+)
+def test_programs_that_copies_cannot_run(what, message):
+    args = []
+    for _ in range(2):
+        g = morph.Graph()
+        g.points.add("value", i32)
+        args.append((g, morph.Collection(g.points)))
+    with pytest.raises(ValueError, match=message):
+        DeviceGroup(["cpu"] * 2).joint.run([what] * 2, args, {"value": "max"})
 
 
 def test_devices_that_cannot_join(monkeypatch):

@@ -61,7 +61,7 @@ def survey(r, rows, bins, found, queue):
         total += i * i64(scaled(rows, i))
         low = min(low, i)
         high = max(high, i)
-        both = both & ~(u64(1) << u64(i))
+        both = ~(u64(1) << u64(i)) & both
         if i % 2 == 1:
             odd = odd | u64(1) << u64(i)
         counts[i & 7] += 1

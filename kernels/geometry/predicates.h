@@ -136,39 +136,40 @@ MORPH_FN i32 orient2d(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c) {
     return -exact_sign(a.v[0], a.v[1], b.v[0], b.v[1], c.v[0], c.v[1], 1, 0, 3);
 }
 
-// Slow path of incircle: the error bound by the permanent, then exact arithmetic.
-MORPH_OUTLINED i32 incircle_slow_path(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
+// The products and lifts of the determinant whose sign incircle finds.
+struct Lifted {
+    f64 bc, ca, ab, cb, ac, ba, a, b, c, det;
+};
+MORPH_FN Lifted lifted(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
     f64 adx = a.v[0] - d.v[0], bdx = b.v[0] - d.v[0], cdx = c.v[0] - d.v[0];
     f64 ady = a.v[1] - d.v[1], bdy = b.v[1] - d.v[1], cdy = c.v[1] - d.v[1];
-    f64 bc = bdx * cdy, ca = cdx * ady, ab = adx * bdy;
-    f64 cb = cdx * bdy, ac = adx * cdy, ba = bdx * ady;
-    f64 a_lift = adx * adx + ady * ady;
-    f64 b_lift = bdx * bdx + bdy * bdy;
-    f64 c_lift = cdx * cdx + cdy * cdy;
-    f64 det = a_lift * (bc - cb) + b_lift * (ca - ac) + c_lift * (ab - ba);
-    f64 permanent = ((bc < 0 ? -bc : bc) + (cb < 0 ? -cb : cb)) * a_lift +
-                    ((ca < 0 ? -ca : ca) + (ac < 0 ? -ac : ac)) * b_lift +
-                    ((ab < 0 ? -ab : ab) + (ba < 0 ? -ba : ba)) * c_lift;
-    f64 bound = 1.1102230246251577e-15 * permanent + 1e-300 * (1 + a_lift + b_lift + c_lift);
-    if (det > bound) return 1;
-    if (-det > bound) return -1;
+    Lifted x;
+    x.bc = bdx * cdy, x.ca = cdx * ady, x.ab = adx * bdy;
+    x.cb = cdx * bdy, x.ac = adx * cdy, x.ba = bdx * ady;
+    x.a = adx * adx + ady * ady, x.b = bdx * bdx + bdy * bdy, x.c = cdx * cdx + cdy * cdy;
+    x.det = x.a * (x.bc - x.cb) + x.b * (x.ca - x.ac) + x.c * (x.ab - x.ba);
+    return x;
+}
+
+// Slow path of incircle: the error bound by the permanent, then exact arithmetic.
+MORPH_OUTLINED i32 incircle_slow_path(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
+    const Lifted x = lifted(a, b, c, d);  // computed again: the call keeps few registers
+    f64 permanent = ((x.bc < 0 ? -x.bc : x.bc) + (x.cb < 0 ? -x.cb : x.cb)) * x.a +
+                    ((x.ca < 0 ? -x.ca : x.ca) + (x.ac < 0 ? -x.ac : x.ac)) * x.b +
+                    ((x.ab < 0 ? -x.ab : x.ab) + (x.ba < 0 ? -x.ba : x.ba)) * x.c;
+    f64 bound = 1.1102230246251577e-15 * permanent + 1e-300 * (1 + x.a + x.b + x.c);
+    if (x.det > bound) return 1;
+    if (-x.det > bound) return -1;
     return exact_sign(a.v[0], a.v[1], b.v[0], b.v[1], c.v[0], c.v[1], d.v[0], d.v[1], 0);
 }
 
 // 1 if d is inside the circle through a, b, c (counter-clockwise), -1 outside, 0 on it.
 MORPH_FN i32 incircle(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c, Vec<f64, 2> d) {
-    f64 adx = a.v[0] - d.v[0], bdx = b.v[0] - d.v[0], cdx = c.v[0] - d.v[0];
-    f64 ady = a.v[1] - d.v[1], bdy = b.v[1] - d.v[1], cdy = c.v[1] - d.v[1];
-    f64 bc = bdx * cdy, ca = cdx * ady, ab = adx * bdy;
-    f64 cb = cdx * bdy, ac = adx * cdy, ba = bdx * ady;
-    f64 a_lift = adx * adx + ady * ady;
-    f64 b_lift = bdx * bdx + bdy * bdy;
-    f64 c_lift = cdx * cdx + cdy * cdy;
-    f64 det = a_lift * (bc - cb) + b_lift * (ca - ac) + c_lift * (ab - ba);
+    const Lifted x = lifted(a, b, c, d);
     // permanent <= ab + bc + ca <= (a + b + c)^2 / 3 for the lifts a, b, c; if lifts^2 is finite, det is finite
-    f64 lifts = a_lift + b_lift + c_lift;
+    f64 lifts = x.a + x.b + x.c;
     f64 cheap_bound = 3.700743415422e-16 * (lifts * lifts) + 1e-300 * (1 + lifts);
-    if (det > cheap_bound) return 1;
-    if (-det > cheap_bound) return -1;
+    if (x.det > cheap_bound) return 1;
+    if (-x.det > cheap_bound) return -1;
     return incircle_slow_path(a, b, c, d);
 }

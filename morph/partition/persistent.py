@@ -1,9 +1,8 @@
 """Programs that all parts of a graph execute together: one launch of each part.
 
 The launches meet at crossings (``kernels/schedule/parts.h``), where they store into each other's
-memory; the host starts all, waits for all, and where items could not reserve capacity in one part,
-grows the stores there and starts all again.  On a CPU each part has a host thread; GPUs are all
-started by one.
+memory (`morph.partition.joint`).  Where items could not reserve capacity in one part, the host
+grows the stores there and starts all again.
 """
 
 from __future__ import annotations

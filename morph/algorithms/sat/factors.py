@@ -103,7 +103,7 @@ class Factors:
 
     @property
     def joint(self) -> bool:
-        """Whether `run` runs programs on all parts."""
+        """Whether one launch of each part executes a whole program, by `run`."""
         return True
 
     def run(self, choose: Callable[[Factors], Any], args: Callable[[Factors], Any]) -> Any:

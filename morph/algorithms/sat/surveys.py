@@ -258,16 +258,15 @@ def _program(f: Factors) -> Any:
 
 
 def sweep(f: Factors, rule: Rule, most: int) -> int:
-    """Sweep while messages change beyond the tolerance, in single launches once; give how often."""
+    """Sweep while messages change beyond the tolerance, step by step only once; give how often."""
     if f.joint:
         made = int(f.run(_program, lambda p: (p.graph, *p.sums, p.unconverged, rule, most)))
         for part in f.parts:
             part.exchange(made)
         return made
-    if len(f.parts) > 1:
-        if not f.raised(_unconverged):
-            return 0
-        f.each(lambda part: part.unconverged.set())
+    if not f.raised(_unconverged):
+        return 0
+    f.each(lambda part: part.unconverged.set())
     longest, made = min(f.width, IN_REGISTERS + 1), 0
 
     def propagate(part: Factors) -> None:

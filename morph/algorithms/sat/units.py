@@ -70,15 +70,16 @@ def propagate_units(f: Factors) -> tuple[int, bool]:
     sweeps, agreed = 0, False
     f.each(lambda part: part.broken.clear())
 
+    if f.joint:
+        f.each(lambda part: part.fixed.set())
+        sweeps = int(f.run(lambda _: propagate, lambda p: (p.graph, p.fixed, p.broken)))
+        return sweeps, not f.raised(_broken)
+
     def run(part: Factors) -> None:
         nonlocal sweeps
         part.fixed.set()
         sweeps += int(propagate(part.graph, part.fixed, part.broken))
 
-    if f.joint:
-        f.each(lambda part: part.fixed.set())
-        sweeps = int(f.run(lambda _: propagate, lambda p: (p.graph, p.fixed, p.broken)))
-        return sweeps, not f.raised(_broken)
     while not agreed:
         f.each(run)
         if f.raised(_broken):
