@@ -32,7 +32,7 @@ from ratios import plot
 import morph
 from morph import validate
 from morph.algorithms.registry import ROWS, Algorithm, Benchmark
-from morph.launch.threads import get_num_threads as threads
+from morph.runtime.threads import get_num_threads as threads
 from morph.prelude import bool_
 from morph.runtime.timing import synchronize
 

@@ -19,7 +19,7 @@ from morph import (
     testing,
 )
 from morph.compiler.ir.abi import Status
-from morph.launch import threads
+from morph.runtime import threads
 from morph.launch.scratch import scratch as scratch_of
 from morph.prelude import f64, i32, i64, local, single
 

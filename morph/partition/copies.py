@@ -19,7 +19,7 @@ from morph.launch import lookup
 from morph.launch.binding import Compiled, Request
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import Scratch, scratch
-from morph.launch.threads import get_num_threads
+from morph.runtime.threads import get_num_threads
 from morph.partition.joint import JointLaunch, PartLaunch
 from morph.runtime.device import Device
 

@@ -27,7 +27,7 @@ from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
 from morph.launch.slots import Slots
-from morph.launch.threads import get_num_threads
+from morph.runtime.threads import get_num_threads
 from morph.partition.graph import NUMBERED, PartitionedGraph
 from morph.partition.joint import JointLaunch, PartLaunch
 from morph.partition.messages import no_copy

@@ -1,8 +1,10 @@
-"""The limit of CPU threads."""
+"""The limit of CPU threads, and threads of the host that call compiled functions."""
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -63,3 +65,46 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def in_threads(work: Callable[[int, int], object], parts: int) -> None:
+    """Call ``work(first, end)`` for ranges of parts, in several threads if there are several parts.
+
+    Parameters
+    ----------
+    work : callable
+        Releases the GIL, as functions of ``ctypes`` do.
+    parts : int
+        Number of parts, which may be processed in any order.
+
+    Notes
+    -----
+    No thread runs any more when the call returns or raises, so ``work`` may use memory of the caller.
+    """
+    n = min(get_num_threads(), parts)
+    if n <= 1:
+        work(0, parts)
+        return
+    step = max(parts // (8 * n), 1)
+    starts = iter(range(0, parts, step))
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for first in starts:
+                work(first, min(first + step, parts))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(n - 1)]
+    for thread in threads:
+        thread.start()
+    run()
+    for thread in threads:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt as error:  # raised when no thread uses the memory any more
+                errors.append(error)
+    if errors:
+        raise errors[0]
