@@ -32,8 +32,8 @@ from ratios import plot
 import morph
 from morph import validate
 from morph.algorithms.registry import ROWS, Algorithm, Benchmark
-from morph.runtime.threads import get_num_threads as threads
 from morph.prelude import bool_
+from morph.runtime.threads import get_num_threads as threads
 from morph.runtime.timing import synchronize
 
 PATIENCE = 2.0  # seconds; what takes longer is run once

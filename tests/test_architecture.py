@@ -43,6 +43,7 @@ LAYERS = {
     "compiler.codegen": "language compiler.ir compiler.passes compiler.codegen",
     "compiler": "",
     "runtime.toolchain": "runtime.toolchain",  # text and flags to a binary; no part of the language
+    "runtime.threads": "",
     "runtime.transfer": "",
     "runtime.arrays": "language",
     "runtime.backend": "language compiler.ir runtime.arrays",
@@ -73,7 +74,7 @@ LAYERS = {
     "worklists": "operators",
     "": f"{PUBLIC} algorithms providers",
     "testing": "launch runtime compiler.ir",
-    "io.text": "language runtime.toolchain io.text",
+    "io.text": "language runtime.threads runtime.toolchain io.text",
     "io.mesh": "language mesh io.text io.mesh",
     "io.sat": "language data io.text io.sat",
     "io.graph": f"{BELOW_LAUNCH} compiler.ir.layout partition updates io.text io.graph",

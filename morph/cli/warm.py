@@ -30,8 +30,8 @@ from morph.cli.numbers import Integer
 from morph.graph import Graph
 from morph.io.graph import transpose
 from morph.io.text import clauses, numbers
-from morph.mesh import compiled
 from morph.launch import common_units
+from morph.mesh import compiled
 from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu, cuda, shipped, tiers
 

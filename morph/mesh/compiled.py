@@ -84,13 +84,11 @@ def oriented(
     out = np.empty(m, np.int8)
     of = *(x.ctypes.data for x in corners), a.strides[0] // 4, m
     xy, n, to = points.ctypes.data, len(points), out.ctypes.data
-    in_threads(
-        lambda k, end: made.morph_orient(xy, n, *of, k, end, to), -(-m // made.morph_part())
-    )
+    in_threads(lambda k, end: made.morph_orient(xy, n, *of, k, end, to), -(-m // made.morph_part()))
     return out
 
 
-def repeats(points: NDArray[np.float64]) -> bool | None:
+def has_repeated(points: NDArray[np.float64]) -> bool | None:
     """Return whether two points have the same coordinates."""
     n = len(points)
     made = LIBRARY.worth(n, LEAST, LEAST_MADE) if n <= _LARGEST else None

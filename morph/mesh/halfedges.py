@@ -40,9 +40,10 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
     """Find the triangle across each edge.
 
     The half-edges are sorted by their two points, which makes the two half-edges of an edge
-    adjacent; compiled code pairs those of large meshes on the host.  A sort of 64-bit keys is much faster than an argsort, so lower point, higher point,
-    direction and half-edge are packed into one key, with as many low bits of the higher point as
-    fit; the few edges with equal keys but different high bits are sorted again, by all bits.
+    adjacent; compiled code pairs those of large meshes on the host.  A sort of 64-bit keys is much
+    faster than an argsort, so lower point, higher point, direction and half-edge are packed into
+    one key, with as many low bits of the higher point as fit; the few edges with equal keys but
+    different high bits are sorted again, by all bits.
 
     Parameters
     ----------

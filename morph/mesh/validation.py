@@ -1,6 +1,7 @@
 """Independent verifier of meshes: named invariants, tested by exact predicates on arrays.
 
-This module, `signs` and `overlap` share no code with the algorithms whose output they verify.
+This module, `signs`, `overlap` and `compiled` share no code with the algorithms whose output they
+verify.
 Cost: O(m log m) for m triangles.
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.mesh.arrays import MeshArrays
-from morph.mesh.compiled import repeats
+from morph.mesh.compiled import has_repeated
 from morph.mesh.errors import Violation
 from morph.mesh.overlap import covered_twice, crossing_hull, crowded_corners, one_row_each
 from morph.mesh.signs import incircle as incircle
@@ -290,7 +291,7 @@ def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
         Earlier and later row, ordered by the later.
     """
     none = np.empty((0, 2), np.int64)
-    if repeats(points) is False:
+    if has_repeated(points) is False:
         return none
     mixed = np.empty(len(points), np.uint64)  # hash of each point
     for start in range(0, len(points), _POINTS):

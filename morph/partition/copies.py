@@ -19,9 +19,9 @@ from morph.launch import lookup
 from morph.launch.binding import Compiled, Request
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import Scratch, scratch
-from morph.runtime.threads import get_num_threads
 from morph.partition.joint import JointLaunch, PartLaunch
 from morph.runtime.device import Device
+from morph.runtime.threads import get_num_threads
 
 MOST_LAUNCHES = 64  # that a group keeps
 _memories: dict[tuple[str, int], Scratch] = {}  # of parts on a CPU, which run at the same time

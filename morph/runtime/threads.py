@@ -67,6 +67,16 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
+def _free_cores() -> int:
+    """Return the cores without a runnable thread of another process, at least 1."""
+    try:
+        with open("/proc/loadavg", "rb", buffering=0) as file:  # like "0.20 0.18 0.12 3/301 4711"
+            runnable = int(file.read(64).split()[3].partition(b"/")[0])
+    except (OSError, ValueError, IndexError):
+        return MOST_THREADS
+    return max((os.cpu_count() or 1) - max(runnable - 1, 0), 1)
+
+
 def in_threads(work: Callable[[int, int], object], parts: int) -> None:
     """Call ``work(first, end)`` for ranges of parts, in several threads if there are several parts.
 
@@ -79,9 +89,11 @@ def in_threads(work: Callable[[int, int], object], parts: int) -> None:
 
     Notes
     -----
-    No thread runs any more when the call returns or raises, so ``work`` may use memory of the caller.
+    Other processes keep their cores, where the kernel counts runnable threads (Linux).  No thread
+    runs any more when the call returns or raises, so ``work`` may use memory of the caller.
     """
     n = min(get_num_threads(), parts)
+    n = min(n, _free_cores()) if n > 1 else n
     if n <= 1:
         work(0, parts)
         return

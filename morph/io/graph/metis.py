@@ -127,17 +127,19 @@ def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
         end = data.find(b"\n", start + PIECE) + 1 or len(data)
         raw = data[start:end]
         made = compiled.ragged(raw) if len(data) >= compiled.LEAST else None
-        numbers, count = made or (None, _lines(raw)[1])
+        count: NDArray[Any] = _lines(raw)[1] if made is None else made[1]
         left = header.n - vertex
         if count[left:].any():
             k = left + int((count[left:] > 0).argmax())
             line = _line(data, start + int(_lines(raw)[0][k]))
             raise FormatError(path, line, f"a line after the last of {header.n} vertices")
         count = count[:left]
-        if numbers is None:
-            numbers = _numbers(path, data, _without_comments(raw), start, int(count.sum()))
+        numbers: NDArray[Any] = (
+            _numbers(path, data, _without_comments(raw), start, int(count.sum()))
+            if made is None else made[0]
+        )  # fmt: skip
         yield _Part(path, data, vertex, start, count, numbers, end)
-        del raw, numbers
+        del raw, numbers, made
         release(data, start, end)
         vertex, start = vertex + count.size, end
     if vertex < header.n:
@@ -350,9 +352,9 @@ def write_metis(edges: EdgeArrays) -> Iterator[bytes]:
         of_edges = slice(offsets[u], offsets[end])
         part = [c[of_edges].astype(np.int64) for c in columns]
         part[0] += 1
-        leads, rows = np.ascontiguousarray(lead[u:end], np.int64), offsets[u : end + 1]
-        made = compiled.ragged_lines(rows - rows[0], leads, part) if large else None
-        yield _text(leads, np.diff(rows), part) if made is None else made
+        of_rows, rows = np.ascontiguousarray(lead[u:end], np.int64), offsets[u : end + 1]
+        made = compiled.ragged_lines(rows - rows[0], of_rows, part) if large else None
+        yield _text(of_rows, np.diff(rows), part) if made is None else made
         u = end
 
 

@@ -116,18 +116,18 @@ def parse(
     first = np.cumsum(counts) - counts
     behind = np.zeros(parts, np.int64)
     pointers = first.ctypes.data, kinds.ctypes.data, strides.ctypes.data, behind.ctypes.data
-    odd: list[int] = []
+    irregular: list[int] = []
 
     def read(k: int, end: int) -> None:
         starts, of_kinds, steps, ends = pointers
-        if not odd and made.morph_parse(
+        if not irregular and made.morph_parse(
             *(begin, length, k, end, starts, rows, len(columns)),
             *(of_kinds, out, steps, ord(letter or b"\0"), ends),
         ):
-            odd.append(k)
+            irregular.append(k)
 
     in_threads(read, parts)
-    return None if odd else (values, pos + int(behind.max()))
+    return None if irregular else (values, pos + int(behind.max()))
 
 
 def arrays(rows: int, groups: Sequence[Sequence[bool]], narrow: bool) -> list[NDArray[Any]]:
@@ -210,14 +210,14 @@ def ragged(text: bytes) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
     read, words = np.empty(length // 2 + 2, np.int32), np.empty(length + 1, np.int32)
     sizes = np.empty((parts, 2), np.int64)
     pointers = read.ctypes.data, words.ctypes.data, sizes.ctypes.data
-    odd: list[int] = []
+    irregular: list[int] = []
 
     def scan(k: int, end: int) -> None:
-        if not odd and made.morph_ragged(begin, length, k, end, *pointers):
-            odd.append(k)
+        if not irregular and made.morph_ragged(begin, length, k, end, *pointers):
+            irregular.append(k)
 
     in_threads(scan, parts)
-    if odd:
+    if irregular:
         return None
     starts = [0] * parts  # of the first line of each part
     for k in range(1, parts):
