@@ -104,6 +104,8 @@ def in_threads(work: Callable[[int, int], object], parts: int) -> None:
     def run() -> None:
         try:
             for first in starts:
+                if errors:
+                    return
                 work(first, min(first + step, parts))
         except BaseException as error:
             errors.append(error)
