@@ -13,6 +13,7 @@ from morph.runtime.toolchain.library import HostLibrary
 
 LEAST = 1 << 21  # entries from which the library is used, though it takes 0.1 s to compile
 LEAST_MADE = 1 << 13  # entries from which it is used if it is compiled already
+_MOST_PARTS = 8  # each reads all entries
 
 LIBRARY = HostLibrary(
     Path(__file__).with_name("transpose.cpp"), {"morph_is_transpose": "ipppiiiip"}
@@ -37,7 +38,7 @@ def is_transpose(
         if not known or not weight.dtype.isnative or not weight.flags.c_contiguous:
             return None
     size, n = 0 if weight is None else weight.itemsize, len(offsets) - 1
-    parts = get_num_threads()
+    parts = min(get_num_threads(), _MOST_PARTS)
     cut = np.searchsorted(offsets, np.linspace(0, len(dst), parts + 1).astype(np.int64))
     cut[0], cut[-1] = 0, n
     cursor = np.empty(n, np.int64)
