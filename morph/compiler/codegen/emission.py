@@ -12,7 +12,7 @@ from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import BodyPlan, Plan
-from morph.compiler.passes.warp_execution import may_run_by_warp
+from morph.compiler.passes.warp_execution import allows_warp_execution
 from morph.language.types import Local, Object, Shared, Type
 
 # Declares the struct whose members are the fields of swapped collections, for an item or thread.
@@ -129,7 +129,7 @@ class Emission:
     def runs(self, s: ir.Foreach, made: str) -> str:
         """The statement that executes a foreach."""
         kernel = self.plan.functions[s.kernel].func
-        by_warp = may_run_by_warp(s) and self.plan.functions[s.kernel].warp_plan
+        by_warp = allows_warp_execution(s) and self.plan.functions[s.kernel].warp_plan
         if s.until_empty:
             made += f", {self.names.base(s.slot)}_meta"
             function = "each_until_empty_by_warps" if by_warp else "each_until_empty"

@@ -45,16 +45,16 @@ from morph.compiler.passes.liveness import (
 from morph.compiler.passes.search import SharedSearch, shared_searches
 from morph.compiler.passes.warp_execution import (
     WarpPlan,
+    allows_warp_execution,
     kernels_by_warp,
-    may_run_by_warp,
     warp_plans,
 )
 from morph.compiler.passes.work_sharing import (
     LISTS,
     SharedLoop,
+    allows_shared_loop,
     bound,
     lists,
-    may_share,
     preloaded,
     reached,
     runs_ahead,
@@ -409,7 +409,7 @@ class _Planner:
         large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
         on = ir.find(self.unit.blocks, ir.Foreach)
         main = text(f.body)
-        if f.name in self.shared and all(may_share(s) for s in on if s.kernel == f.name):
+        if f.name in self.shared and all(allows_shared_loop(s) for s in on if s.kernel == f.name):
             # several threads execute the parts of the kernel instead
             main = replace(main, single_threaded=True, prefetches=_prefetches(f.body))
         commit = abort = None
@@ -683,7 +683,7 @@ class _Planner:
         if not isinstance(s, ir.Foreach):
             return found
         kernel = self.kernels[s.kernel]
-        sharing = functions[s.kernel].sharing if may_share(s) else None
+        sharing = functions[s.kernel].sharing if allows_shared_loop(s) else None
         needs = {n.slot for n in nodes if isinstance(n, ir.Need)}
         own_row = sharing is not None and steps.is_own_row(
             s, kernel, sharing.loop.loop, self.stores
@@ -694,9 +694,9 @@ class _Planner:
             found,
             varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
             sharing=sharing,
-            searching=functions[s.kernel].searching if search.may_share(s) else None,
+            searching=functions[s.kernel].searching if search.allows_shared_search(s) else None,
             group=group_size(s.balance, arrays) if arrays and not s.until_empty else 0,
-            by_warp=s.kernel in self.by_warp and may_run_by_warp(s),
+            by_warp=s.kernel in self.by_warp and allows_warp_execution(s),
             lists_rows=sharing is not None and s.balance in LISTS,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),
             own_row=own_row,

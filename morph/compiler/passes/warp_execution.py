@@ -58,13 +58,13 @@ def kernels_by_warp(unit: ir.Unit) -> list[str]:
     if unit.checked:
         return []
     steps = ir.find(unit.blocks, ir.Foreach)
-    names = dict.fromkeys(s.kernel for s in steps if may_run_by_warp(s))
+    names = dict.fromkeys(s.kernel for s in steps if allows_warp_execution(s))
     funcs = {f.name: f for f in unit.funcs}
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     return [n for n in names if _qualifies(funcs[n], funcs, tables)]
 
 
-def may_run_by_warp(s: ir.Foreach) -> bool:
+def allows_warp_execution(s: ir.Foreach) -> bool:
     """Whether warps may execute the items of a step, if its kernel qualifies."""
     return s.balance == "warp" and not s.together and s.sections == 1
 

@@ -68,10 +68,10 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
         return {}
     funcs = {f.name: f for f in unit.funcs}
     steps = ir.find(unit.blocks, ir.Foreach)
-    wanted = dict.fromkeys(s.kernel for s in steps if may_share(s))
+    wanted = dict.fromkeys(s.kernel for s in steps if allows_shared_loop(s))
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     found = {name: shared_loop(funcs[name], funcs, tables) for name in wanted}
-    kept = {s.kernel for s in steps if may_share(s) and s.balance not in LISTS}  # no list
+    kept = {s.kernel for s in steps if allows_shared_loop(s) and s.balance not in LISTS}  # no list
     return {
         name: replace(s, batched=name not in kept and _in_batches(s, funcs[name], funcs))
         for name, s in found.items()
@@ -79,8 +79,8 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
     }
 
 
-def may_share(s: ir.Foreach) -> bool:
-    """Whether several threads may share the loop of an item of a step."""
+def allows_shared_loop(s: ir.Foreach) -> bool:
+    """Whether threads may share the last loop of a step's kernel, if it has a `SharedLoop`."""
     return s.balance != "thread" and not s.until_empty
 
 
