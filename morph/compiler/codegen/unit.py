@@ -241,10 +241,10 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         shared_functions(e, plan, plan.sharing)
     if plan.searching:
         search_functions(e, plan, plan.searching)
-    if plan.group_plan and plan.group_plan.by_group:
-        group_function(e, plan, plan.group_plan)
-    if plan.warp_plan:
-        warp_function(e, plan)
+    if plan.by_group:
+        group_function(e, plan, plan.by_group)
+    if plan.by_warp:
+        warp_function(e, plan, plan.by_warp)
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def _one_step(e: Emission) -> None:
     assert isinstance(s.node, ir.Foreach)
     e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
     made = f"Step{s.name}{e.step_args(s.node)}"
-    e.put(f"    {e.runs(s.node, made)}")
+    e.put(f"    {e.runs(s, made)}")
     if s.lists_rows and s.sharing:
         waits = "true" if s.sharing.loop.batched else "false"
         e.put(
