@@ -186,7 +186,7 @@ class _Derivation:
         self.rows = Ownership(unit, graphs, funcs.values(), local)
         self.kernel = self._inlined(kernel, funcs)
         self.rows = Ownership(unit, graphs, _reached(self.kernel, funcs), local)
-        self.divided = step.slot in {*self.rows.tables, *self.rows.lists, *self.rows.local}
+        self.own_items = step.slot in {*self.rows.tables, *self.rows.lists, *self.rows.local}
         self.hidden: dict[str, Hidden] = {}
         self._refuse_options()
         others = _reached(self.kernel, funcs)[:-1]
@@ -219,7 +219,7 @@ class _Derivation:
             what = "shared(...)" if arrays else what
             reject(f"{what} is not possible on a partitioned graph", s.pos, "use one device")
         if s.start is not None or s.stop is not None:
-            if self.divided:
+            if self.own_items:
                 hint = "use a filter: where=lambda p: p.id < n"
                 reject("a slice of a partitioned table is no domain of a step", s.pos, hint)
         for x in (*s.args, *s.where_args):
@@ -238,13 +238,13 @@ class _Derivation:
 
     def _localised(self, f: Any) -> Any:
         """A function with ids and sizes replaced by those of the whole graph."""
-        tables, divided = self.rows.tables, {*self.rows.tables, *self.rows.lists}
+        tables, in_parts = self.rows.tables, {*self.rows.tables, *self.rows.lists}
 
         def change(n: ir.Node) -> Any:
             match n:
                 case ir.Reserve():
                     return n
-                case ir.Cast(x=ir.Expr(type=Handle(slot)), type=Scalar()) if slot in divided:
+                case ir.Cast(x=ir.Expr(type=Handle(slot)), type=Scalar()) if slot in in_parts:
                     return self._id(n, f.name)
                 case ir.StoreSize() if n.slot in tables:
                     return ir.Var(name=self._scalar("", n.slot), type=I64, pos=n.pos)
@@ -297,7 +297,7 @@ class _Derivation:
                 problem = "an edge into a point of a directed graph may belong to another part"
                 reject(problem, n.pos, "change it from its source: for e in p.outedges")
         owned = {slot: self._scalar("owned_", slot) for slot in rows.points} if remote else {}
-        shared = Replicated(rows, self.kernel, self.funcs, self.step, self.divided, self.hidden)
+        shared = Replicated(rows, self.kernel, self.funcs, self.step, self.own_items, self.hidden)
         taken = {s.slot for s in self.unit.stores}
         cutter = Cutter(rows, self.kernel, owned, taken, shared.uniform)
         kernel = cutter.kernel_of_sender()
@@ -465,7 +465,7 @@ class _Derivation:
                 reject("a step on a partitioned graph changes no ends of edges", n.pos, before)
             case ir.StoreSize() | ir.ForRows() if kind == "collection":
                 reject("a part has only its own items of a collection", n.pos, hint)
-            case ir.ForRows() if n.slot in tables and self.divided:
+            case ir.ForRows() if n.slot in tables and self.own_items:
                 problem = "a loop over all points or edges is for a kernel over scalars"
                 reject(problem, n.pos, "foreach(scalars, kernel, g)")
             case ir.Add() if store is not None and n.slot not in lists:

@@ -272,18 +272,23 @@ def independent(
     return tuple(sorted(facts.reductions.items())) if facts.is_independent() else None
 
 
-def divided(
+def reductions_of(
+    loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+) -> Mapping[str, str]:
+    """The locals that a loop reduces to, and by which operation; ``behind`` follows the loop."""
+    return _Loop(loop, behind, kernel, funcs).reductions
+
+
+def is_divisible(
     loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func],
     alike: Container[tuple[str, str]] = (),
-) -> tuple[Mapping[str, str], bool]:  # fmt: skip
-    """The reductions of a loop, and whether its iterations are otherwise independent.
+) -> bool:  # fmt: skip
+    """Whether parts of a graph may divide the iterations; each part keeps their order.
 
-    The parts of a graph may then divide the iterations; each part keeps their order.  The columns
-    ``alike`` have one value after the loop, whichever part writes them; `Replicated` refuses reads
-    of these in the loop.
+    The iterations are independent, apart from reductions.  The columns ``alike`` have one value
+    after the loop, whichever part writes them; `Replicated` refuses reads of these in the loop.
     """
-    facts = _Loop(loop, behind, kernel, funcs)
-    return facts.reductions, facts.is_divisible(alike)
+    return _Loop(loop, behind, kernel, funcs).is_divisible(alike)
 
 
 def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
