@@ -15,7 +15,6 @@ a registry.
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import tempfile
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from morph.algorithms.registry import ROWS as algorithm_rows
+from morph.cli.schema import schema
 from morph.compiler.ir import nodes as ir
 from morph.io.formats import ROWS as file_rows
 from morph.io.graph.formats import ROWS as graph_rows
@@ -33,7 +33,7 @@ from morph.networkx_info import functions
 DOCS = Path(__file__).parent.parent / "docs"
 NAMES = "ARCHITECTURE internals files networkx commands ../README".split()
 PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
-SCHEMA = json.loads((DOCS.parent / "morph" / "cli" / "schema.json").read_text())["$defs"]
+SCHEMA = schema()["$defs"]
 # objects within the output of commands: the fields that hold them
 OBJECTS = {
     "batch": "an entry of `batches`",
