@@ -14,7 +14,7 @@ from morph.compiler.codegen.names import Names, constant
 from morph.compiler.codegen.shared_loops import neutral, values
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.group_execution import LANES, THREADS, TILES
+from morph.compiler.passes.group_execution import LANES, SUBWARPS, THREADS
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
 from morph.language.types import Handle, Scalar, Shared
 
@@ -22,11 +22,11 @@ UNROLL = 4  # iterations of a lane whose loads are issued together
 COMBINE = {"+": "sum_of", "min": "min_of", "max": "max_of"}
 LEADER = {
     "": "group_.thread() == 0",
-    TILES: "group_.lane() == 0",
+    SUBWARPS: "group_.lane() == 0",
 }  # the thread that changes memory, by level
 STRIDES = {
     THREADS: ("thread()", "THREADS"),
-    TILES: ("tile()", "TILES"),
+    SUBWARPS: ("subwarp()", "SUBWARPS"),
     LANES: ("lane()", "LANES"),
 }
 
@@ -209,7 +209,7 @@ class GroupBody(Body):
         self.level = outer
         for name, how, saved, identity in reductions:
             x, combine = self.resolve(name), COMBINE[how]
-            value = f"group_.lane() == 0 ? {x} : {identity}" if by == TILES else x
+            value = f"group_.lane() == 0 ? {x} : {identity}" if by == SUBWARPS else x
             over = "reduce_lanes" if by == LANES and outer else "reduce_threads"
             every = f"group_.{over}({value}, [](auto p, auto q) {{ return {combine}(p, q); }})"
             self.put(f"{x} = {combine}({saved}, {every});")

@@ -3,9 +3,9 @@
 Each item of a kernel with shared arrays (``shared(dtype, n)``) is executed by a group of threads.
 All of them execute the statements of its body; the iterations of a loop at its top level are
 divided among them, and a barrier of the group follows each.  If such a loop has loops inside, each
-iteration belongs to a *tile* of adjacent threads, whose lanes divide the iterations of these inner
-loops.  Only the first thread of the group changes memory outside of all loops, only the first lane
-of a tile in an iteration of that tile.  On a CPU an item runs on one thread, in order.
+iteration belongs to a *subwarp* of adjacent threads, whose lanes divide the iterations of these
+inner loops.  Only the first thread of the group changes memory outside of all loops, only the first
+lane of a subwarp in an iteration of that subwarp.  On a CPU an item runs on one thread, in order.
 
 `group_plan` finds the loops that are divided.  A kernel that does not qualify runs on one thread:
 its loops are not independent (see `work_sharing`), or its statements are not *uniform*, so that
@@ -21,7 +21,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.work_sharing import COMMUTATIVE, Loop, independent, reached
 from morph.language.types import Shared
 
-THREADS, TILES, LANES = "thread", "tile", "lane"
+THREADS, SUBWARPS, LANES = "thread", "subwarp", "lane"
 WARP_BYTES = 4096  # limit of the shared arrays of an item that a warp executes
 Columns = Set[tuple[str, str]]
 
@@ -132,8 +132,8 @@ class _LoopDivision:
         if level:
             return replace(s, divided=LANES, reductions=reductions)
         inner = any(n.loop for n in ir.walk(s.body))
-        if inner and (body := self.body(s.body, (), TILES)) is not None:
-            return replace(s, divided=TILES, reductions=reductions, body=body)
+        if inner and (body := self.body(s.body, (), SUBWARPS)) is not None:
+            return replace(s, divided=SUBWARPS, reductions=reductions, body=body)
         return replace(s, divided=THREADS, reductions=reductions)
 
     def _arrays_are_independent(self, s: ir.Stmt) -> bool:
