@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.work_sharing import reached
+from morph.compiler.passes.effects import reached
 
 Column = tuple[str, str]  # slot, column
 

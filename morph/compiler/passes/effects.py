@@ -84,3 +84,15 @@ class Effects:
 def value_params(func: ir.Func) -> list[str]:
     """The parameters for which calls pass arguments: all except objects."""
     return [n for n, t in func.params if not isinstance(t, Object)]
+
+
+def reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
+    """A function and all functions that it calls."""
+    seen = {name: funcs[name]}
+    todo = [name]
+    while todo:
+        for n in ir.walk(seen[todo.pop()]):
+            if isinstance(n, ir.Call) and n.func not in seen:
+                seen[n.func] = funcs[n.func]
+                todo.append(n.func)
+    return tuple(seen.values())

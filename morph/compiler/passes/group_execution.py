@@ -18,7 +18,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.work_sharing import COMMUTATIVE, Loop, independent, reached
+from morph.compiler.passes.effects import reached
+from morph.compiler.passes.independence import COMMUTATIVE, Loop, independent
 from morph.language.types import Shared
 
 THREADS, SUBWARPS, LANES = "thread", "subwarp", "lane"

@@ -20,9 +20,9 @@ from typing import Any
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MOST_PARTS, MOST_WORDS
+from morph.compiler.passes.effects import reached
 from morph.compiler.passes.ownership import Ownership
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
-from morph.compiler.passes.work_sharing import reached
 from morph.language.position import Pos
 from morph.language.types import I32, I64, Column, Handle
 

@@ -29,8 +29,10 @@ from morph.compiler.ir.layout import MOST_TOTALS
 from morph.compiler.ir.sites import Sites, sites_of
 from morph.compiler.passes import search, steps
 from morph.compiler.passes.double_buffering import swapped
+from morph.compiler.passes.effects import reached
 from morph.compiler.passes.group_execution import GroupPlan, group_plan, group_size
 from morph.compiler.passes.grouping import Groups, groups
+from morph.compiler.passes.independence import bound
 from morph.compiler.passes.liveness import (
     Columns,
     changed,
@@ -51,10 +53,8 @@ from morph.compiler.passes.work_sharing import (
     LISTS,
     SharedLoop,
     allows_shared_loop,
-    bound,
     lists,
     preloaded,
-    reached,
     runs_ahead,
     shared_loops,
     staged,

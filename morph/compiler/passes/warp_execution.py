@@ -16,9 +16,11 @@ from dataclasses import replace
 from functools import partial
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.effects import reached
 from morph.compiler.passes.group_execution import LANES
+from morph.compiler.passes.independence import COMMUTATIVE, breaks
 from morph.compiler.passes.liveness import Columns, read_first
-from morph.compiler.passes.work_sharing import COMMUTATIVE, breaks, reached, shared_loop
+from morph.compiler.passes.work_sharing import shared_loop
 from morph.language.types import Local, Scalar, Vector
 
 # what the first lane executes, or each lane for itself
