@@ -161,14 +161,11 @@ KERNEL_ONLY = {x.name for x in _INTRINSICS if x.signature and x.host is None}
 _NAMES: dict[int, str] = {id(obj): obj.name for obj in _INTRINSICS}
 _FOREIGN: tuple[tuple[Any, str], ...] = (
     (abs, "abs"), (min, "min"), (max, "max"), (len, "len"), (range, "range"),
-    (reversed, "reversed"), (enumerate, "enumerate"), (hasattr, "hasattr"),
-    (math.sqrt, "sqrt"), (math.exp, "exp"), (math.log, "log"), (math.floor, "floor"),
-    (math.ceil, "ceil"), (np.sqrt, "sqrt"), (np.exp, "exp"), (np.log, "log"),
-    (np.floor, "floor"), (np.ceil, "ceil"), (np.minimum, "min"), (np.maximum, "max"),
-    (np.abs, "abs"), (math.sin, "sin"), (math.cos, "cos"), (math.tan, "tan"), (np.sin, "sin"),
-    (np.cos, "cos"), (np.tan, "tan"), (math.atan2, "atan2"), (np.arctan2, "atan2"),
-    (round, "round"), (np.rint, "round"), (divmod, "divmod"),
-    (math.exp2, "exp2"), (math.log2, "log2"), (np.exp2, "exp2"), (np.log2, "log2"),
+    (reversed, "reversed"), (enumerate, "enumerate"), (hasattr, "hasattr"), (round, "round"),
+    (divmod, "divmod"), (np.abs, "abs"), (np.minimum, "min"), (np.maximum, "max"),
+    (np.rint, "round"),
+    *((x.host, x.name) for x in _INTRINSICS if x.signature and x.host),
+    *((getattr(math, name), name) for name in FUNCTIONS if hasattr(math, name)),
 )  # fmt: skip
 _NAMES.update((id(obj), name) for obj, name in _FOREIGN)
 

@@ -21,19 +21,15 @@ from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes import plan as planning
-from morph.compiler.passes.group_execution import widest_group
+from morph.compiler.passes.outline import prelude_options
 from morph.compiler.passes.plan import FunctionPlan, Total
 from morph.compiler.passes.plan import cooperative as cooperative
-from morph.compiler.passes.warp_execution import kernels_by_warp
 from morph.language.types import Local
 
 
 def prelude_of(unit: ir.Unit) -> str:
     """The device runtime that precedes the text of a unit."""
-    wide = any(s.wide for s in unit.stores)
-    parts, groups = bool(abi.parts_of(unit)), widest_group(unit) > 0
-    warps = bool(kernels_by_warp(unit))
-    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups, warps)
+    return prelude(*prelude_options(unit))
 
 
 def source(unit: ir.Unit) -> str:
