@@ -18,7 +18,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.effects import reached
+from morph.compiler.passes.effects import called
 from morph.compiler.passes.independence import COMMUTATIVE, Loop, independent
 from morph.language.types import Shared
 
@@ -114,8 +114,7 @@ class _LoopDivision:
     def _is_uniform(self, x: object) -> bool:
         """Whether an expression is uniform: the same for all threads, without side effects."""
         nodes = [*ir.walk(x)]
-        called = dict.fromkeys(n.func for n in nodes if isinstance(n, ir.Call))
-        below = [f for name in called for f in reached(name, self.funcs)]
+        below = called(nodes, self.funcs)
         if any(f.cpp is not None for f in below):
             return False
         nodes += [n for f in below for n in ir.walk(f.body)]

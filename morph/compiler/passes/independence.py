@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.effects import reached
+from morph.compiler.passes.effects import called
 from morph.compiler.passes.liveness import read_first
 from morph.language.types import Local, Object, Scalar, Shared
 
@@ -70,10 +70,7 @@ class LoopFacts:
     def all_nodes(self, body: ir.Body) -> list[ir.Node]:
         """The nodes of a body, followed by those of the functions that it calls."""
         own = list(ir.walk(body))
-        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
-        return own + [
-            n for name in calls for f in reached(name, self.funcs) for n in ir.walk(f.body)
-        ]
+        return own + [n for f in called(own, self.funcs) for n in ir.walk(f.body)]
 
     def is_independent(self) -> bool:
         """Whether several threads may execute the iterations, in any order."""
@@ -157,22 +154,10 @@ class LoopFacts:
 
     def _below(self) -> list[ir.Node]:
         """The nodes of called functions."""
-        seen: set[str] = set()
-        found: list[ir.Node] = []
-        todo = [n.func for n in self.nodes if isinstance(n, ir.Call)]
-        while todo:
-            if (name := todo.pop()) not in seen:
-                seen.add(name)
-                inner = list(ir.walk(self.funcs[name].body))
-                found += inner
-                todo += [n.func for n in inner if isinstance(n, ir.Call)]
-        return found
+        return [n for f in called(self.nodes, self.funcs) for n in ir.walk(f.body)]
 
     def _calls_change_nothing(self) -> bool:
-        called = (
-            self.funcs[n.func] for n in (*self.nodes, *self._below()) if isinstance(n, ir.Call)
-        )
-        if any(f.cpp is not None for f in called):
+        if any(f.cpp is not None for f in called(self.nodes, self.funcs)):
             return False
         below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
         return not any(n.effect or n.writes for n in below)

@@ -88,7 +88,7 @@ class _Inliner:
         func = self.funcs[call.func] if isinstance(call, ir.Call) else None
         if func is None or func.cpp is not None or not self.effects.has_effect(func):
             return None
-        if not self.allocating and any(n.allocates for n in self.effects.reached(func)):
+        if not self.allocating and any(n.allocates for n in self.effects.nodes(func)):
             return None
         assert isinstance(call, ir.Call)
         names, given = self._named(func, call)

@@ -18,6 +18,7 @@ from typing import Any, TypeGuard
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
+from morph.compiler.passes.effects import of_kernel
 from morph.compiler.passes.independence import is_divisible, reductions_of
 from morph.compiler.passes.inlining import inline_all
 from morph.compiler.passes.liveness import read_first
@@ -81,7 +82,7 @@ class Replicated:
         self.step, self.own_items, self.rows = step, own_items, rows
         if not own_items and any(map(self._is_shared_out, ir.walk((kernel, *funcs.values())))):
             kernel = inline_all(kernel, funcs)
-            funcs = _called(kernel, funcs)
+            funcs = {f.name: f for f in of_kernel(kernel, funcs)}
             self.rows = rows.among((*funcs.values(), kernel))
         self.kernel, self.funcs = kernel, funcs
         self.uniform = Uniform(self.rows, kernel, hidden)
@@ -90,14 +91,14 @@ class Replicated:
 
     def totals(self) -> tuple[Total, ...]:
         """The columns that parts may change differently."""
-        sums = self._partial_sums()
+        reduced = self._partial_sums()
         found: dict[Column, Agreement] = {}
         repeated = defaultdict[Column, set[Agreement]](set)  # atomics that all parts execute
         unused = {id(n.value) for n, _ in self._each() if isinstance(n, ir.Eval)}
         for n, f in self._each():
             if not self._is_change(n):
                 continue
-            how = self._total(n, self._is_partial(n, f), id(n) in unused, sums)
+            how = self._total(n, self._is_partial(n, f), id(n) in unused, reduced)
             column = n.place.slot, n.place.column
             pair = {how, found.setdefault(column, how)}
             if how == Agreement.SAME and isinstance(n, ir.Atomic):
@@ -111,7 +112,7 @@ class Replicated:
                 )
                 reject(problem, n.pos, "use one operation, or two steps")
             found[column] = how if how != Agreement.SAME else found[column]
-        self._refuse_dependent(sums, self._consistent())
+        self._refuse_dependent(reduced, self._consistent())
         totals = (Total(*column, how) for column, how in sorted(found.items()))
         return tuple(t for t in totals if t.op != Agreement.SAME)
 
@@ -133,15 +134,15 @@ class Replicated:
         return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
 
     def _total(
-        self, n: Any, partial: bool, unused: bool, sums: Mapping[str, Agreement]
+        self, n: Any, partial: bool, unused: bool, reduced: Mapping[str, Agreement]
     ) -> Agreement:
         """How the copies are combined after a change, ``partial`` if a part makes its share of it.
 
-        ``sums`` are the locals that have the value of one part, and how they are combined.
+        ``reduced`` are the locals that have the value of one part, and how they are combined.
         """
         if isinstance(n, ir.Write):
-            if isinstance(n.value, ir.Var) and n.value.name in sums:
-                return sums[n.value.name]
+            if isinstance(n.value, ir.Var) and n.value.name in reduced:
+                return reduced[n.value.name]
             item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
             if partial:
                 return Agreement.SET
@@ -227,10 +228,10 @@ class Replicated:
         leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
         return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
 
-    def _refuse_dependent(self, sums: Container[str], alike: Container[Column]) -> None:
+    def _refuse_dependent(self, reduced: Container[str], alike: Container[Column]) -> None:
         """Refuse loops of shares, and later reads, that need changes by other parts in this step.
 
-        Locals in ``sums`` have the value of one part, and so have columns they are written to.
+        Locals in ``reduced`` have the value of one part, and so have columns they are written to.
         Columns in ``alike`` have one value after a loop, whichever part writes them.
         """
         if self.own_items or not self.loops:
@@ -245,7 +246,9 @@ class Replicated:
             copies |= {
                 (n.place.slot, n.place.column)
                 for n in nodes
-                if isinstance(n, ir.Write) and isinstance(n.value, ir.Var) and n.value.name in sums
+                if isinstance(n, ir.Write)
+                and isinstance(n.value, ir.Var)
+                and n.value.name in reduced
             }
             for n, f in _accesses(nodes, kernel, self.funcs):
                 column = n.place.slot, n.place.column
@@ -267,17 +270,6 @@ class Replicated:
         if not is_divisible(s, after, kernel, self.funcs, alike):
             problem = "iterations of a loop over all points or edges depend on each other"
             reject(problem, s.pos, f"use a local: {REDUCE}")
-
-
-def _called(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> dict[str, ir.Func]:
-    """The functions that a kernel and its filter call, callees first."""
-    todo = [n.func for n in ir.find(kernel, ir.Call)] + ([kernel.where] if kernel.where else [])
-    found = set[str]()
-    while todo:
-        if (name := todo.pop()) not in found:
-            found.add(name)
-            todo += [n.func for n in ir.find(funcs[name], ir.Call)]
-    return {name: f for name, f in funcs.items() if name in found}
 
 
 def _accesses(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.effects import reached
+from morph.compiler.passes.effects import called, reached
 from morph.compiler.passes.group_execution import LANES
 from morph.compiler.passes.independence import COMMUTATIVE, breaks
 from morph.compiler.passes.liveness import Columns, read_first
@@ -160,8 +160,7 @@ class _LoopDivision:
         """Whether no iteration uses what another one changes in memory."""
         evals = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
         atomics = [n for n in nodes if isinstance(n, ir.Atomic)]
-        called = dict.fromkeys(n.func for n in nodes if isinstance(n, ir.Call))
-        below = [n for name in called for f in reached(name, self.funcs) for n in ir.walk(f.body)]
+        below = [n for f in called(nodes, self.funcs) for n in ir.walk(f.body)]
         ops: dict[tuple[str, str], set[str]] = {}
         for n in ir.accesses((*nodes, *below)):
             ops.setdefault((n.place.slot, n.place.column), set()).add(getattr(n, "op", ""))

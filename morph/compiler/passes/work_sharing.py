@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.effects import reached
+from morph.compiler.passes.effects import called
 from morph.compiler.passes.independence import Loop, LoopFacts, bound, column_of, rows_taken
 from morph.language.types import Column, Handle, Scalar, Store
 
@@ -87,8 +87,7 @@ def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) ->
     types = dict(kernel.params) | dict(kernel.locals)
     inside = {id(n) for n in ir.walk(s.loop)}
     outside = [n for n in ir.walk((s.prologue, s.epilogue)) if id(n) not in inside]
-    called = [n.func for n in outside if isinstance(n, ir.Call)]
-    outside += [n for f in called for n in ir.walk(reached(f, funcs))]
+    outside += [n for f in called(outside, funcs) for n in ir.walk(f)]
     slots = {slot for slot, _ in s.capacity}
     taken = ir.slots(outside, "allocates")
     live = bytes_of(
@@ -246,13 +245,11 @@ def _split(facts: LoopFacts, head: ir.Body) -> SharedLoop:
     assert not isinstance(facts.loop, ir.ForRange)
     params = {n for n, _ in facts.kernel.params[1:]}
     kept = {n for n in facts.types if n not in params}
-    live, rest = (
-        (facts.outer - facts.reductions.keys()) & kept,
-        (facts.after | facts.reductions.keys()) & kept,
-    )
+    live_in = (facts.outer - facts.reductions.keys()) & kept
+    live_out = (facts.after | facts.reductions.keys()) & kept
     return SharedLoop(
-        head, facts.loop, _returning(facts.loop.body), facts.tail, tuple(sorted(live)),
-        tuple(sorted(rest)), tuple(sorted(facts.reductions.items())),
+        head, facts.loop, _returning(facts.loop.body), facts.tail, tuple(sorted(live_in)),
+        tuple(sorted(live_out)), tuple(sorted(facts.reductions.items())),
         tuple(rows_taken(facts.loop.body).items()), pure=_is_pure(facts, head),
     )  # fmt: skip
 
@@ -260,8 +257,7 @@ def _split(facts: LoopFacts, head: ir.Body) -> SharedLoop:
 def _is_pure(facts: LoopFacts, head: ir.Body) -> bool:
     """Whether only the tail has effects, and the loop is reached unconditionally."""
     own = [*ir.walk(head[:-1]), *facts.nodes]
-    calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
-    below = [f for name in calls for f in reached(name, facts.funcs)]
+    below = called(own, facts.funcs)
 
     def has_effect(n: ir.Node) -> bool:
         return n.effect or n.writes or isinstance(n, ir.MakeLocal)
