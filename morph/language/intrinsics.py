@@ -128,7 +128,7 @@ sat_add = Intrinsic(
     signature=Signature(2, "iu"),
 )  # fmt: skip
 exponent = Intrinsic(
-    "exponent", "exponent(x): the e with 2**e <= abs(x) < 2**(e + 1), of a float.",
+    "exponent", "exponent(x): the e with ``2**e <= abs(x) < 2**(e + 1)``, of a float.",
     signature=Signature(kinds="f", result=I32),
 )  # fmt: skip
 sqrt, exp, log, floor, ceil, exp2, log2, sin, cos, tan = (
