@@ -78,7 +78,7 @@ class DeviceGroup(Local):
         """Combine arrays by a kernel on each device, if the devices have one; whether they have."""
         if not self._peer_access:
             return False
-        self._synchronize()  # the arrays have been computed
+        self._synchronize()  # until the arrays have been computed
         done = [d.combine(arrays, own, op) for d, own in zip(self.devices, rows, strict=True)]
         self._synchronize()
         return all(done)

@@ -95,7 +95,7 @@ class PersistentProgram(LaunchOfAllParts):
         }
         named = {slot for slot, _ in (*program.spreads, *program.writes)}
         self.names = {slot: self._objects(slot)[0].name for slot in named}
-        self.crossings = 0  # since they were written
+        self.crossings = 0  # of the latest launches; `_write` starts at 0 again
         steps = ir.walk(program.unit.blocks)
         self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
 
@@ -204,7 +204,7 @@ class PersistentProgram(LaunchOfAllParts):
         if not self.valid:
             self._clear_marks()
             self._write(graph)
-        self.valid = False  # an error may leave anything
+        self.valid = False  # after an error marks and mailboxes are undefined
         while True:
             found = self._execute(graph.behind)
             self._refuse_lost()
