@@ -22,10 +22,16 @@ from morph.runtime.toolchain import cpu
 
 FOLDER = "MORPH_TEST_HEADERS"  # environment variable, by which the processes of xdist share them
 # libraries are not searched: the process has the C library, and that of C++ serves exceptions only
-WITHOUT = "-nostdlib", "-fno-exceptions", "-fno-asynchronous-unwind-tables"
+WITHOUT = (
+    "-nostdlib", "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-fno-use-linker-plugin",
+)  # fmt: skip
 _plain = cpu._compile
 # entries of units that run for minutes when compiled with -O0, so they get -O1
 COMPUTING = re.compile(r"\(morph_propagate\)")
+# without optimisation g++ compiles a static function that nothing calls, unless it is inline
+STATIC = re.compile(
+    r"^(#define MORPH_(?:LOOP|COLD|OUTLINED) .*?\bstatic\b|static(?= [^;=]*\{$))", re.MULTILINE
+)
 
 
 def install() -> None:
@@ -52,10 +58,12 @@ def _compile(
     if using.command[0].endswith("with_last") and "clang" not in using.version and not background:
         for prelude in _preludes():
             if text.startswith(prelude):
-                more = (*flags, *WITHOUT)
-                header = _header((*using.command, *more), prelude)
+                _, last, *command = using.command
+                direct = dataclasses.replace(using, command=tuple(command))  # starts no shell
+                more = (*flags, *WITHOUT, last)
+                header = _header((*command, *more), STATIC.sub(r"\1 inline", prelude))
                 short = f'#include "{header}"\n{text.removeprefix(prelude)}'
-                if not _plain(using, more, short, out, seconds):
+                if not _plain(direct, more, short, out, seconds):
                     return ""
                 break
     return _plain(using, flags, text, out, seconds, background)
