@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refining import square, violating
 from scipy.spatial import Delaunay
+from targets import examples
 
 import morph
 from morph.algorithms.refinement import rounds
@@ -141,7 +142,7 @@ def test_boundaries_are_kept(target, boundary):
         assert segments == 33 if boundary == "keep-all" else segments > 33
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     n=st.integers(1, 40), seed=st.integers(0, 10**6), area=st.sampled_from([None, 0.002, 0.05]),
     options=st.sampled_from(  # each is a compilation
