@@ -109,6 +109,8 @@ COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
 WITH_LAST = shlex.quote(str(Path(__file__).parent / "with_last"))
 if os.environ.get("CI"):
     precompiled.install()
+    # processes that tests start load NumPy in three quarters of the time without its threads
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 records.enabled = False  # all that tests launch is compiled in their process

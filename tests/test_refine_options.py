@@ -54,7 +54,7 @@ def halves(left=0.01, right=0.0):
 # --- areas ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 10**6), area=st.sampled_from([1e-3, 1e-4]))
 def test_an_area_for_each_triangle(seed, area):
     mesh = square(20, seed)
@@ -100,7 +100,7 @@ def test_a_size_at_each_point_is_linear_in_between(target):
     assert not violating(result.mesh, 20, sizes=linear(result.mesh.points), slack=1e-6).any()
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 10**6), least=st.floats(0.02, 0.2), slope=st.floats(0, 2))
 def test_a_size_field_is_asked_at_every_point(seed, least, slope):
     asked = []
