@@ -26,6 +26,7 @@ WITHOUT = (
     "-nostdlib", "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-fno-use-linker-plugin",
 )  # fmt: skip
 _plain = cpu._compile
+as_users_do = False  # whether headers serve compilers with the flags of users, too
 # entries of units that run for minutes when compiled with -O0, so they get -O1
 COMPUTING = re.compile(r"\(morph_propagate\)")
 # without optimisation g++ compiles a static function that nothing calls, unless it is inline
@@ -42,6 +43,12 @@ def install() -> None:
     cpu._compile = _compile
 
 
+def follow() -> None:
+    """Use the headers of the process that started this one, if it has any."""
+    if FOLDER in os.environ:
+        install()
+
+
 def _remove(made: str, owner: int) -> None:
     if os.getpid() == owner:
         shutil.rmtree(made, ignore_errors=True)
@@ -55,17 +62,20 @@ def _compile(
     if "-O0" in using.command and COMPUTING.search(text):
         command = tuple(x.replace("-O0", "-O1") for x in using.command)
         using = dataclasses.replace(using, command=command)
-    if using.command[0].endswith("with_last") and "clang" not in using.version and not background:
-        for prelude in _preludes():
-            if text.startswith(prelude):
-                _, last, *command = using.command
-                direct = dataclasses.replace(using, command=tuple(command))  # starts no shell
-                more = (*flags, *WITHOUT, last)
-                header = _header((*command, *more), STATIC.sub(r"\1 inline", prelude))
-                short = f'#include "{header}"\n{text.removeprefix(prelude)}'
-                if not _plain(direct, more, short, out, seconds):
-                    return ""
-                break
+    quick = using.command[0].endswith("with_last")
+    prelude = next((x for x in _preludes() if text.startswith(x)), None)
+    usable = (quick or as_users_do) and "clang" not in using.version and not background
+    if prelude and usable:
+        direct, more, start = using, tuple(flags), prelude
+        if quick:
+            _, last, *command = using.command
+            direct = dataclasses.replace(using, command=tuple(command))  # starts no shell
+            more = (*more, *WITHOUT, last)
+            start = STATIC.sub(r"\1 inline", prelude)
+        header = _header((*direct.command, *more), start)
+        short = f'#include "{header}"\n{text.removeprefix(prelude)}'
+        if not _plain(direct, more, short, out, seconds):
+            return ""
     return _plain(using, flags, text, out, seconds, background)
 
 
