@@ -26,9 +26,8 @@ from morph.launch.checked import is_checked
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
-CI = "CI" in os.environ
 LIMIT = 0.3 * SLOWER  # seconds; of the median delay
-PAUSES = (0.05, 0.07, 0.12) if CI else (0.05, 0.1, 0.25)  # seconds from "ready" to the signal
+PAUSES = 0.05, 0.1, 0.25  # seconds from "ready" to the signal, in turn
 WAYS = ["python-1", "cpu-1", "cpu-2", pytest.param("cuda-1", marks=pytest.mark.gpu)]
 
 BEGIN = """import precompiled; precompiled.follow()
