@@ -206,13 +206,14 @@ STRUCTURE = load_structure()
 
 
 @cache
-def parsed(file: Path) -> ast.Module:
-    return ast.parse(file.read_text())
+def tree_of_imports():
+    return STRUCTURE.Tree(ROOT)
 
 
 @cache
-def tree_of_imports():
-    return STRUCTURE.Tree(ROOT)
+def parsed(file: Path) -> ast.Module:
+    known = tree_of_imports().parsed  # the package's files
+    return known.get(file.relative_to(ROOT).as_posix()) or ast.parse(file.read_text())
 
 
 def within(module: str, homes: str | list[str]) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshfiles import PARSERS, library
+from targets import examples
 
 from morph.io import FormatError
 from morph.io.text import numbers
@@ -61,7 +62,7 @@ LINES = st.lists(
 def test_a_table_is_what_its_words_say_or_nothing(parser, whole, monkeypatch):
     """The judge is Python's own: words that match the grammar, read by int and float."""
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(LINES)
     def check(lines):
         text = "".join(lines)
@@ -173,7 +174,7 @@ def outcome(data):
         return str(error)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.integers(0, 48), st.integers(0, 255), st.integers(0, 2)), max_size=3),
 )
