@@ -1,0 +1,72 @@
+"""One step of decimation: variables are chosen, and what follows from their values is fixed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from morph.algorithms.sat.factors import Factors
+from morph.algorithms.sat.marginals import choose_some
+from morph.algorithms.sat.residual import CHOSEN, SIZES, arrange, sizes_of
+from morph.algorithms.sat.units import force, force_units, propagate, propagate_units
+from morph.launch.foreach import program
+
+NONE, BROKEN, ARRANGED = 0, 1, 2
+
+
+@program
+def fix(g, fixed, broken, space, bin, part, seed, lossy):
+    """Choose variables, propagate units, and arrange the residual graph, unless a clause breaks."""
+    choose_some(g, space.report, bin, part, seed)
+    if space.report[CHOSEN].count == 0:
+        return NONE
+    fixed.set()
+    broken.clear()
+    if lossy:
+        force(g, fixed)
+    else:
+        propagate(g, fixed, broken)
+    if broken.raised:
+        return BROKEN
+    arrange(g, space)
+    return ARRANGED
+
+
+def fix_units(f: Factors, taken: tuple[Any, ...], lossy: bool) -> tuple[int, bool]:
+    """Fix the variables above a bin, a part of those in it, and what unit propagation implies.
+
+    Parameters
+    ----------
+    f : Factors
+    taken : tuple
+        The bin, 2**24 times the part, and a seed.
+    lossy : bool
+        Let clauses break.
+
+    Returns
+    -------
+    chosen : int
+        Variables fixed without unit propagation.
+    consistent : bool
+        False if a clause is broken, and ``lossy`` is false; values are then meaningless.
+    """
+    g, space = f.graph, f.parts[0].space
+    assert space is not None
+    if len(f.parts) == 1:
+        f.left = None
+        status = int(fix(g, f.fixed, f.broken, space, *taken, lossy))
+        if status != ARRANGED:
+            return int(status == BROKEN), False
+        report = g.device.to_host(space.report.count.array).tolist()
+        f.left = sizes_of(report[SIZES:], f.width)
+        return report[CHOSEN], True
+
+    def choose(part: Factors) -> None:
+        assert part.space is not None
+        choose_some(part.graph, part.space.report, *taken)
+
+    f.each(choose)
+    chosen = int(space.report.count[CHOSEN])
+    if chosen and lossy:
+        force_units(f)
+        return chosen, True
+    return chosen, bool(chosen) and propagate_units(f)[1]

@@ -1,0 +1,188 @@
+"""The residual formula: which clauses, literals and variables values leave, and where they go.
+
+A stable counting sort of the clauses by the literals that they have left, the longest first, and of
+the free variables, in one program: the rows of a table are the buckets (a length, or free) of each
+chunk of rows, a prefix sum over the table gives the first place of each bucket, and each bucket
+writes the places of its rows.  The host reads how many there are of each length, sets the sizes of
+the other tables, and `write_residual` copies what is left.  O(literals).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from morph.data.table import Table
+from morph.launch.foreach import foreach, kernel, program
+from morph.operators.scan import plus, scan_column, scan_space
+from morph.prelude import atomic_add, i32, prefetch
+from morph.runtime.device import Device
+
+CHUNK = 64  # rows of the largest formula; those of a smaller one are divided by as many chunks
+CHOSEN, SIZES = 0, 1  # rows of `Space.report`: variables chosen; the first of the ends of buckets
+
+
+class Space(NamedTuple):
+    """Memory of `arrange`, made by `space_for`, as one argument of programs."""
+
+    buckets: Any
+    counts: Any  # of rows up to each bucket, a `Scan`
+    report: Any  # counts that the host reads
+    chunks: Any
+
+
+def space_for(n: int, m: int, width: int, device: Device) -> Space:
+    """Allocate for n variables and m clauses of at most ``width`` literals."""
+    chunks = max(-(-max(n, m) // CHUNK), 1)
+    buckets, report = Table("buckets", device, count=i32), Table("report", device, count=i32)
+    buckets.extend((width + 1) * chunks)
+    report.extend(SIZES + width + 1)
+    return Space(buckets, scan_space(buckets.count), report, chunks)
+
+
+@kernel
+def measure(c, g):
+    """How many literals a clause has left, 0 if it is satisfied."""
+    length, s = 0, 0
+    while s < len(g.slots) and c.id < g.slots[s].count:
+        e = g.entries[g.slots[s].first + c.id]
+        value = e.variable.value
+        if value < 0:
+            length += 1
+        elif (value == 1) == (e.message >= 0):
+            length = 0
+            s = len(g.slots)
+        s += 1
+    c.length = i32(length)
+
+
+@kernel
+def count_rows(b, g, chunks, size):
+    """Count the rows of a chunk that belong to a bucket."""
+    length, k = len(g.slots) - b.id // chunks, b.id % chunks * size
+    end, found = k + size, 0
+    if length > 0:
+        end = min(end, len(g.clauses))
+        while k < end:
+            if g.clauses[k].length == length:
+                found += 1
+            k += 1
+    elif length == 0:
+        end = min(end, len(g.points))
+        while k < end:
+            if g.points[k].value < 0:
+                found += 1
+            k += 1
+    b.count = i32(found)
+
+
+@kernel
+def place_rows(b, g, buckets, chunks, size):
+    """Number the rows of a chunk that belong to a bucket."""
+    length, k, at = len(g.slots) - b.id // chunks, b.id % chunks * size, 0
+    if b.id > 0:
+        at = buckets[b.id - 1].count
+    end = k + size
+    if length > 0:
+        end = min(end, len(g.clauses))
+        while k < end:
+            if g.clauses[k].length == length:
+                g.clauses[at].source = i32(k)
+                at += 1
+            k += 1
+    elif length == 0:
+        if len(g.slots) > 0:
+            at -= buckets[len(g.slots) * chunks - 1].count
+        end = min(end, len(g.points))
+        while k < end:
+            fresh = -1
+            if g.points[k].value < 0:
+                fresh = at
+                at += 1
+            g.points[k].fresh = i32(fresh)
+            k += 1
+
+
+@kernel
+def report_end(r, buckets, chunks):
+    """Report how many rows belong to a bucket or one before it."""
+    if r.id >= SIZES:
+        r.count = buckets[(r.id - SIZES + 1) * chunks - 1].count
+
+
+@program
+def arrange(g, space):
+    """Number the clauses and variables that are left, in ``source`` and ``fresh``."""
+    most = max(len(g.points), len(g.clauses))
+    size = (most + space.chunks - 1) // space.chunks
+    foreach(g.clauses, measure, g)
+    foreach(space.buckets, count_rows, g, space.chunks, size)
+    scan_column(space.counts, plus)
+    foreach(space.buckets, place_rows, g, space.buckets, space.chunks, size)
+    foreach(space.report, report_end, space.buckets, space.chunks)
+
+
+def sizes(space: Space, width: int) -> tuple[int, list[int]]:
+    """Read the number of variables, and of clauses by slot, that `arrange` has found."""
+    report = space.report.device.to_host(space.report.count.array).tolist()
+    return sizes_of(report[SIZES:], width)
+
+
+def sizes_of(ends: list[int], width: int) -> tuple[int, list[int]]:
+    """Give them, from the ends of the buckets; no clause was longer than ``width``."""
+    longer = ends[:width][::-1]  # clauses with more than k literals
+    return ends[width] - (longer[0] if longer else 0), [x for x in longer if x]
+
+
+@kernel
+def move_variable(p, g, now, after):
+    """Copy a free variable; its sums are those of no messages."""
+    if p.fresh >= 0:
+        to = g.points[p.fresh]
+        to.origin = p.origin
+        to.value = -1
+        to.choice = 0
+        to.certain = 0
+        for sign in range(2):
+            now[p.fresh].by_sign[sign] = 0
+            after[p.fresh].by_sign[sign] = 0
+
+
+@kernel
+def move_clause(c, g, sums, old, ahead):
+    """Copy the literals that are left of a clause, and sum up its messages."""
+    if ahead > 0:
+        s = 0
+        if c.id + 2 * ahead < len(g.clauses):  # the new row of a variable, which is read first
+            later = old.clauses[c.id + 2 * ahead].source
+            while s < len(old.slots) and later < old.slots[s].count:
+                prefetch(old.entries[old.slots[s].first + later].variable.fresh)
+                s += 1
+        s = 0
+        if c.id + ahead < len(g.clauses):
+            soon = old.clauses[c.id + ahead].source
+            while s < len(old.slots) and soon < old.slots[s].count:
+                fresh = old.entries[old.slots[s].first + soon].variable.fresh
+                if fresh >= 0:
+                    prefetch(sums[fresh].by_sign)
+                s += 1
+    was = old.clauses[old.clauses[c.id].source]
+    c.origin = was.origin
+    k, s = 0, 0
+    while s < len(old.slots) and was.id < old.slots[s].count:
+        e = old.entries[old.slots[s].first + was.id]
+        fresh, message = e.variable.fresh, e.message
+        if fresh >= 0:
+            to = g.entries[g.slots[k].first + c.id]
+            to.variable = g.points[fresh]
+            to.message = message
+            negated = message >> 31
+            atomic_add(sums[fresh].by_sign[-negated], message ^ negated)
+            k += 1
+        s += 1
+
+
+@program
+def write_residual(g, now, after, old, ahead):
+    """Copy what `arrange` has numbered to tables of the right sizes."""
+    foreach(old.points, move_variable, g, now, after)
+    foreach(g.clauses, move_clause, g, now, old, ahead)
