@@ -34,14 +34,19 @@ def space_for(n: int, m: int, width: int, device: Device) -> Space:
     """Allocate for n variables and m clauses of at most ``width`` literals."""
     chunks = max(-(-max(n, m) // CHUNK), 1)
     buckets, report = Table("buckets", device, count=i32), Table("report", device, count=i32)
-    buckets.extend((width + 1) * chunks)
+    buckets.extend((width + 1) * chunks + 1)
     report.extend(SIZES + width + 1)
     return Space(buckets, scan_space(buckets.count), report, chunks)
 
 
 @kernel
-def measure(c, g):
-    """How many literals a clause has left, 0 if it is satisfied."""
+def clear(b):
+    b.count = 0
+
+
+@kernel
+def measure(c, g, buckets, chunks, size):
+    """Count a clause by its chunk and the literals that it has left, 0 if it is satisfied."""
     length, s = 0, 0
     while s < len(g.slots) and c.id < g.slots[s].count:
         e = g.entries[g.slots[s].first + c.id]
@@ -53,72 +58,60 @@ def measure(c, g):
             s = len(g.slots)
         s += 1
     c.length = i32(length)
+    if length > 0:
+        atomic_add(buckets[(len(g.slots) - length) * chunks + c.id // size + 1].count, 1)
 
 
 @kernel
-def count_rows(b, g, chunks, size):
-    """Count the rows of a chunk that belong to a bucket."""
-    length, k = len(g.slots) - b.id // chunks, b.id % chunks * size
-    end, found = k + size, 0
-    if length > 0:
-        end = min(end, len(g.clauses))
-        while k < end:
-            if g.clauses[k].length == length:
-                found += 1
-            k += 1
-    elif length == 0:
-        end = min(end, len(g.points))
-        while k < end:
-            if g.points[k].value < 0:
-                found += 1
-            k += 1
-    b.count = i32(found)
+def count_free(p, g, buckets, chunks, size):
+    """Count a variable without a value by its chunk."""
+    if p.value < 0:
+        atomic_add(buckets[len(g.slots) * chunks + p.id // size + 1].count, 1)
 
 
 @kernel
-def place_rows(b, g, buckets, chunks, size):
-    """Number the rows of a chunk that belong to a bucket."""
-    length, k, at = len(g.slots) - b.id // chunks, b.id % chunks * size, 0
-    if b.id > 0:
-        at = buckets[b.id - 1].count
-    end = k + size
-    if length > 0:
-        end = min(end, len(g.clauses))
-        while k < end:
-            if g.clauses[k].length == length:
-                g.clauses[at].source = i32(k)
-                at += 1
-            k += 1
-    elif length == 0:
-        if len(g.slots) > 0:
-            at -= buckets[len(g.slots) * chunks - 1].count
-        end = min(end, len(g.points))
-        while k < end:
-            fresh = -1
-            if g.points[k].value < 0:
-                fresh = at
-                at += 1
-            g.points[k].fresh = i32(fresh)
-            k += 1
+def number_rows(b, g, buckets, chunks, size):
+    """Number the clauses and the variables of a chunk."""
+    c, width = b.id * size, len(g.slots)
+    end = min(c + size, len(g.clauses))
+    while c < end:
+        length = g.clauses[c].length
+        if length > 0:
+            at = (width - length) * chunks + b.id
+            g.clauses[buckets[at].count].source = i32(c)
+            buckets[at].count += 1
+        c += 1
+    v, at = b.id * size, width * chunks + b.id
+    end = min(v + size, len(g.points))
+    fresh = buckets[at].count
+    if v < end and width > 0:
+        fresh -= buckets[width * chunks].count
+    while v < end:
+        g.points[v].fresh = i32(-1)
+        if g.points[v].value < 0:
+            g.points[v].fresh = i32(fresh)
+            fresh += 1
+        v += 1
 
 
 @kernel
 def report_end(r, buckets, chunks):
     """Report how many rows belong to a bucket or one before it."""
     if r.id >= SIZES:
-        r.count = buckets[(r.id - SIZES + 1) * chunks - 1].count
+        r.count = buckets[(r.id - SIZES + 1) * chunks].count
 
 
 @program
 def arrange(g, space):
     """Number the clauses and variables that are left, in ``source`` and ``fresh``."""
-    most = max(len(g.points), len(g.clauses))
-    size = (most + space.chunks - 1) // space.chunks
-    foreach(g.clauses, measure, g)
-    foreach(space.buckets, count_rows, g, space.chunks, size)
+    chunks = space.chunks
+    size = (max(len(g.points), len(g.clauses)) + chunks - 1) // chunks
+    foreach(space.buckets, clear)
+    foreach(g.clauses, measure, g, space.buckets, chunks, size)
+    foreach(g.points, count_free, g, space.buckets, chunks, size)
     scan_column(space.counts, plus)
-    foreach(space.buckets, place_rows, g, space.buckets, space.chunks, size)
-    foreach(space.report, report_end, space.buckets, space.chunks)
+    foreach(space.report, report_end, space.buckets, chunks)
+    foreach(space.buckets[:chunks], number_rows, g, space.buckets, chunks, size)
 
 
 def sizes(space: Space, width: int) -> tuple[int, list[int]]:
