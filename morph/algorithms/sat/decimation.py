@@ -293,7 +293,7 @@ class Run:
 
         After ``patience`` contradictions they are fixed although clauses break.
         """
-        points, n = self.now.graph.points, self.formula.variables
+        n = self.formula.variables
         self.part = min(self.part, max(most, 1) / n)
         failed = 0
         while True:

@@ -68,15 +68,21 @@ class Factors:
         How many clauses before its use the data of a variable are prefetched; 0 on a GPU.
     """
 
-    def __init__(self, device: Device, scale: int, sum_type: Any) -> None:
+    def __init__(
+        self, device: Device, scale: int, sum_type: Any, beside: Factors | None = None
+    ) -> None:
         self.graph = g = Graph(device)
         self.scale, self.sum_type = scale, sum_type
         self.sums = [Table("sums", device, by_sign=vec(sum_type, 2)) for _ in range(3)]
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
         # made once: launches are found again by the identity of their arguments
-        self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
-        self.totals = Scalars(device, found=np.zeros(FREE + 1, np.int64))
-        self.space: Space | None = None  # of the residual graph
+        if beside is None:
+            self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
+            self.totals = Scalars(device, found=np.zeros(FREE + 1, np.int64))
+            self.space: Space | None = None  # of the residual graph
+        else:
+            self.unconverged, self.fixed, self.broken = beside.flags
+            self.totals, self.space = beside.totals, beside.space
         self.left: tuple[int, list[int]] | None = None  # its sizes, if values are arranged
         for name in ("origin", "value", "choice", "fresh", "certain"):
             g.points.add(name, i32, fill=-1 if name == "value" else 0)
@@ -136,9 +142,12 @@ class Factors:
 
     def like(self) -> Factors:
         """Give tables of the same kind, without rows."""
-        other = Factors(self.graph.device, self.scale, self.sum_type)
-        other.space = self.space
-        return other
+        return Factors(self.graph.device, self.scale, self.sum_type, self)
+
+    @property
+    def flags(self) -> tuple[Flag, Flag, Flag]:
+        """The flags of programs, which graphs of the same kind share, as the memory of results."""
+        return self.unconverged, self.fixed, self.broken
 
     def resize(self, n: int, counts: list[int]) -> None:
         """Have n variables, and ``counts[k]`` literals in slot k, whose contents are not set."""
