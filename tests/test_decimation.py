@@ -150,11 +150,11 @@ def test_compaction_keeps_messages(target):
 
 
 def test_residual_graphs_are_in_order(target):
-    """Clauses by length, the longest first, else as before; over three chunks of rows."""
+    """Clauses by length, the longest first, else as before; over six chunks of rows."""
     formula = random_ksat(4, 40, 4.5, seed=2)
     f = factor_graph(formula, device(target), None)
     g = f.like()
-    assert f.space.chunks == 3 and len(f.graph.clauses) == 180
+    assert f.space.chunks == 6 and len(f.graph.clauses) == 180
     drawn = np.random.default_rng(1)
     for most in (0.3, 0.0, 0.6, 1.0):  # and none left
         n, lengths = len(f.graph.points), np.zeros(len(f.graph.clauses), int)

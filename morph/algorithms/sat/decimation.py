@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.sat.factors import Contradiction, Factors, reduced, rest_of
-from morph.algorithms.sat.fixing import fix_units
+from morph.algorithms.sat.fixing import fix_units, record
 from morph.algorithms.sat.marginals import Marginals, marginals, threshold
 from morph.algorithms.sat.parts import factors_on
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
@@ -27,7 +27,7 @@ from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.language.messages import shown
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import foreach, kernel
 from morph.partition.group import DeviceGroup
 from morph.prelude import i8
 
@@ -35,16 +35,6 @@ PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 SLACK = 10.0  # nats of complexity below zero that a small formula may have
-
-
-@func
-def is_fixed(p):
-    return p.value >= 0
-
-
-@kernel
-def record(p, answers):
-    answers[p.origin].value = i8(p.value)
 
 
 @kernel
@@ -221,6 +211,7 @@ class Run:
         if not propagate_units(self.now)[1]:
             raise Contradiction("unit propagation breaks a clause")
         if units:
+            foreach(self.now.graph.points, record, self.answers)
             self.advance()
         self.clock.to("units")
 
@@ -300,7 +291,7 @@ class Run:
             bin, share = threshold(seen.counts, max(1, round(self.part * n)))
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
             lossy = patience is not None and failed >= patience
-            chosen, consistent = fix_units(self.now, (bin, share, salt), lossy)
+            chosen, consistent = fix_units(self.now, self.answers, (bin, share, salt), lossy)
             if chosen and consistent:
                 return chosen
             self.rollbacks += 1
@@ -312,8 +303,7 @@ class Run:
                 return 0
 
     def advance(self) -> None:
-        """Record the values of fixed variables, and go on with the formula that is left."""
-        foreach(self.now.graph.points, record, self.answers, where=is_fixed)
+        """Go on with the formula that is left."""
         reduced(self.now, self.before)
         self.now, self.before = self.before, self.now
 

@@ -8,14 +8,22 @@ from morph.algorithms.sat.factors import Factors
 from morph.algorithms.sat.marginals import choose_some
 from morph.algorithms.sat.residual import CHOSEN, SIZES, arrange, sizes_of
 from morph.algorithms.sat.units import force, force_units, propagate, propagate_units
-from morph.launch.foreach import program
+from morph.data.table import Table
+from morph.launch.foreach import foreach, kernel, program
+from morph.prelude import i8
 
 NONE, BROKEN, ARRANGED = 0, 1, 2
 
 
+@kernel
+def record(p, answers):
+    if p.value >= 0:
+        answers[p.origin].value = i8(p.value)
+
+
 @program
-def fix(g, fixed, broken, space, bin, part, seed, lossy):
-    """Choose variables, propagate units, and arrange the residual graph, unless a clause breaks."""
+def fix(g, fixed, broken, space, answers, bin, part, seed, lossy):
+    """Choose variables, propagate units; then, unless a clause breaks, record and arrange."""
     choose_some(g, space.report, bin, part, seed)
     if space.report[CHOSEN].count == 0:
         return NONE
@@ -27,16 +35,19 @@ def fix(g, fixed, broken, space, bin, part, seed, lossy):
         propagate(g, fixed, broken)
     if broken.raised:
         return BROKEN
+    foreach(g.points, record, answers)
     arrange(g, space)
     return ARRANGED
 
 
-def fix_units(f: Factors, taken: tuple[Any, ...], lossy: bool) -> tuple[int, bool]:
+def fix_units(f: Factors, answers: Table, taken: tuple[Any, ...], lossy: bool) -> tuple[int, bool]:
     """Fix the variables above a bin, a part of those in it, and what unit propagation implies.
 
     Parameters
     ----------
     f : Factors
+    answers : Table
+        Gets the values, by the variables' origins, unless a clause is broken.
     taken : tuple
         The bin, 2**24 times the part, and a seed.
     lossy : bool
@@ -53,7 +64,7 @@ def fix_units(f: Factors, taken: tuple[Any, ...], lossy: bool) -> tuple[int, boo
     assert space is not None
     if len(f.parts) == 1:
         f.left = None
-        status = int(fix(g, f.fixed, f.broken, space, *taken, lossy))
+        status = int(fix(g, f.fixed, f.broken, space, answers, *taken, lossy))
         if status != ARRANGED:
             return int(status == BROKEN), False
         report = g.device.to_host(space.report.count.array).tolist()
@@ -66,7 +77,11 @@ def fix_units(f: Factors, taken: tuple[Any, ...], lossy: bool) -> tuple[int, boo
 
     f.each(choose)
     chosen = int(space.report.count[CHOSEN])
+    consistent = chosen > 0
     if chosen and lossy:
         force_units(f)
-        return chosen, True
-    return chosen, bool(chosen) and propagate_units(f)[1]
+    elif chosen:
+        consistent = propagate_units(f)[1]
+    if consistent:
+        foreach(g.points, record, answers)
+    return chosen, consistent

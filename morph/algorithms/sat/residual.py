@@ -17,7 +17,7 @@ from morph.operators.scan import scan_column, scan_space
 from morph.prelude import atomic_add, i32, prefetch
 from morph.runtime.device import Device
 
-CHUNK = 64  # rows of the largest formula; those of a smaller one are divided by as many chunks
+CHUNK = 32  # rows of the largest formula; those of a smaller one are divided by as many chunks
 CHOSEN, SIZES = 0, 1  # rows of `Space.report`: variables chosen; the first of the ends of buckets
 
 
