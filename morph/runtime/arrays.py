@@ -74,10 +74,10 @@ def bincount(xp: Any, x: Array, minlength: int) -> Array:
 def _histogram(xp: Any, x: Array, minlength: int) -> Array | None:
     """Count many values by CUB; CuPy's check without CUB is executed by one block of threads."""
     try:
-        count = importlib.import_module("cupy.cuda.cub").cub_histogram
+        count = xp.cuda.cub.cub_histogram
         size = max(int(x.max()) + 1, minlength)
         return count(xp.ascontiguousarray(x), xp.zeros(size, np.intp), size + 1)
-    except (AttributeError, ImportError, TypeError):  # a function that CuPy does not document
+    except (AttributeError, TypeError):  # a function that CuPy does not document
         return None
 
 
