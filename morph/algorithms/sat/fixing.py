@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from morph.algorithms.sat.factors import Factors
 from morph.algorithms.sat.marginals import choose_some
@@ -15,6 +15,14 @@ from morph.prelude import i8
 NONE, BROKEN, ARRANGED = 0, 1, 2
 
 
+class Results(NamedTuple):
+    """What `fix` writes, apart from the graph, as one argument."""
+
+    fixed: Any
+    broken: Any
+    answers: Any
+
+
 @kernel
 def record(p, answers):
     if p.value >= 0:
@@ -22,20 +30,20 @@ def record(p, answers):
 
 
 @program
-def fix(g, fixed, broken, space, answers, bin, part, seed, lossy):
+def fix(g, space, to, bin, part, seed, lossy):
     """Choose variables, propagate units; then, unless a clause breaks, record and arrange."""
     choose_some(g, space.report, bin, part, seed)
     if space.report[CHOSEN].count == 0:
         return NONE
-    fixed.set()
-    broken.clear()
+    to.fixed.set()
+    to.broken.clear()
     if lossy:
-        force(g, fixed)
+        force(g, to.fixed)
     else:
-        propagate(g, fixed, broken)
-    if broken.raised:
+        propagate(g, to.fixed, to.broken)
+    if to.broken.raised:
         return BROKEN
-    foreach(g.points, record, answers)
+    foreach(g.points, record, to.answers)
     arrange(g, space)
     return ARRANGED
 
@@ -64,7 +72,7 @@ def fix_units(f: Factors, answers: Table, taken: tuple[Any, ...], lossy: bool) -
     assert space is not None
     if len(f.parts) == 1:
         f.left = None
-        status = int(fix(g, f.fixed, f.broken, space, answers, *taken, lossy))
+        status = int(fix(g, space, Results(f.fixed, f.broken, answers), *taken, lossy))
         if status != ARRANGED:
             return int(status == BROKEN), False
         report = g.device.to_host(space.report.count.array).tolist()
