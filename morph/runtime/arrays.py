@@ -65,20 +65,8 @@ def bincount(xp: Any, x: Array, minlength: int) -> Array:
     """
     if getattr(xp, "__name__", None) != "cupy":
         return xp.bincount(x, minlength=minlength)
-    if SAMPLE < x.size < 2**31 and (counts := _histogram(xp, x, minlength)) is not None:
-        return counts
     with _without_cub(xp._core):
         return xp.bincount(x, minlength=minlength)
-
-
-def _histogram(xp: Any, x: Array, minlength: int) -> Array | None:
-    """Count many values by CUB; CuPy's check without CUB is executed by one block of threads."""
-    try:
-        count = xp.cuda.cub.cub_histogram
-        size = max(int(x.max()) + 1, minlength)
-        return count(xp.ascontiguousarray(x), xp.zeros(size, np.intp), size + 1)
-    except (AttributeError, TypeError):  # a function that CuPy does not document
-        return None
 
 
 class _CubSwitch:
