@@ -14,7 +14,7 @@ from morph.data.formula import Formula
 from morph.runtime.device import device
 from morph.validate.arcs import WrongAnswer, grouped, rows
 
-_PART = 1 << 15  # clauses evaluated at once
+_PART = 1 << 17  # clauses evaluated at once
 _FEW = 8  # up to this many literals are propagated one by one, until the queue is 8 times as long
 
 
