@@ -425,7 +425,8 @@ class PartedRefinement:
         host, part = self.host, self._strip(rows)
         limit = limit if self.points_left is None else min(limit, self.points_left)
         part.refine(self, limit, 0)
-        n, m = host.n + part.added, host.m + len(part.tables.triangles) - len(rows)
+        added = part.added
+        n, m = host.n + added, host.m + len(part.tables.triangles) - len(rows)
         host.reserve(n, m)
         replaced = np.zeros(host.m, np.bool_)
         replaced[rows] = True
@@ -441,7 +442,7 @@ class PartedRefinement:
         host.n, host.m = n, m
         host.connect([found], replaced)
         self.rounds += part.rounds
-        return self._count(part.added)
+        return self._count(added)
 
     def _strip(self, rows: Any) -> Part:
         """Copy triangles, which are on the host, to the first device."""
