@@ -44,7 +44,7 @@ from morph.launch.foreach import foreach
 from morph.mesh import Mesh, MeshError
 from morph.partition.group import DeviceGroup
 from morph.prelude import f64, i8, u64
-from morph.runtime.arrays import bincount, copy_to_host
+from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
@@ -396,8 +396,8 @@ class PartedRefinement:
                 with part.device.active():
                     rows = part.device.xp.arange(*row[k : k + 2], dtype=np.int32)
                 found[k] = part.result(self.scale, point[k], rows)
-                _write(found[k].pop("points"), points, slice(*point[k : k + 2]))
-                _write(found[k].pop("triangles"), triangles, slice(*row[k : k + 2]))
+                _write(part.device, found[k].pop("points"), points, slice(*point[k : k + 2]))
+                _write(part.device, found[k].pop("triangles"), triangles, slice(*row[k : k + 2]))
                 strips.append(part.strip(rows))
                 self.rounds += part.rounds
 
@@ -433,7 +433,7 @@ class PartedRefinement:
         with part.device.active():
             new = part.device.xp.arange(host.m, m, dtype=np.int32)
             found = part.result(self.scale, host.n, part.device.xp.concatenate([part.row, new]))
-        _write(found.pop("points"), host.points, slice(host.n, n))
+        _write(part.device, found.pop("points"), host.points, slice(host.n, n))
         arrays = {name: part.device.to_host(a) for name, a in found.pop("triangles").items()}
         for name, a in arrays.items():
             host.triangles[name][rows] = a[: len(rows)]
@@ -672,7 +672,7 @@ def _around(xp: Any, nbr: Any, rows: Any, rings: int) -> Any:
     return xp.flatnonzero(known)
 
 
-def _write(arrays: Arrays, columns: Arrays, rows: slice) -> None:
+def _write(device: Device, arrays: Arrays, columns: Arrays, rows: slice) -> None:
     """Copy arrays of a device to rows of columns on the host."""
     for name, a in arrays.items():
-        copy_to_host(a, columns[name][rows])
+        device.copy_to_host(a, columns[name][rows])
