@@ -14,7 +14,9 @@ that makes them enough for all devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate, count
 from typing import Any
@@ -24,6 +26,7 @@ import numpy as np
 from morph.algorithms.refinement.kernels import REASONS, WAITING, find_defect
 from morph.algorithms.refinement.parameters import Request, parameters_of
 from morph.algorithms.refinement.rounds import Progress, examine, refine_tables, worklist
+from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
 from morph.algorithms.triangulation.insertion_order import hilbert_keys
 from morph.algorithms.triangulation.tables import (
     box_of,
@@ -36,14 +39,14 @@ from morph.algorithms.triangulation.tables import (
     sides_of,
     sorted_triangles,
 )
-from morph.data.collection import Flag
+from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.launch.foreach import foreach
+from morph.launch.foreach import foreach, kernel, program
 from morph.mesh import Mesh, MeshError
 from morph.partition.group import DeviceGroup
-from morph.prelude import f64, i8, u64
+from morph.prelude import atomic_max, f64, i8, i32, u64
 from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
@@ -88,8 +91,28 @@ def refine_parts(
     unmet : list of int
         What is left by reason, see `examine`.
     """
-    run = PartedRefinement(mesh, replace(asked, has_border=True), limits, sizes, devices, measure)
-    host, enough = run.host, LEAST * len(devices)
+    with _no_collections():
+        asked = replace(asked, has_border=True)
+        run = PartedRefinement(mesh, asked, limits, sizes, devices, measure)
+        unmet = _refine(run, progress)
+        return run.host.mesh(asked.deterministic), run.rounds, unmet
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Suspend Python's garbage collector, during whose passes the threads of all devices wait."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _refine(run: PartedRefinement, progress: Progress | None) -> list[int]:
+    """Refine in rounds; count the triangles that miss a limit, by reason."""
+    host, enough = run.host, LEAST * len(run.devices)
     rows, rings, divided = np.arange(host.m), RINGS, host.m >= enough
     for turn in count(1):
         if divided:
@@ -102,11 +125,10 @@ def refine_parts(
             break
         if not divided:
             rings = rings if added else 2 * rings
-            rows = _around(np, host.triangles["nbr"][: host.m], host.waiting, rings)
-        many = len(rows) >= max(enough, host.m // len(devices))
+            rows = _around(host.triangles["nbr"][: host.m], host.waiting, rings)
+        many = len(rows) >= max(enough, host.m // len(run.devices))
         divided = many and not (divided and added < LEAST)
-    unmet = run.unmet(rings)
-    return host.mesh(asked.deterministic), run.rounds, unmet
+    return run.unmet(rings)
 
 
 class HostMesh:
@@ -117,7 +139,8 @@ class HostMesh:
     n, m : int
         The numbers of points and triangles.
     points : dict of str to array
-        ``xy``; ``on``, the segment of each or -1, unless all are input points; ``wanted``.
+        ``xy``, ``marker``; ``on``, the segment of each or -1, unless all are input points;
+        ``wanted``.
     triangles : dict of str to array
         ``node``, ``nbr``; ``origin``, the input triangle.
     side, segment : arrays
@@ -129,7 +152,7 @@ class HostMesh:
 
     def __init__(self, source: Mesh, has_origin: bool) -> None:
         self.source, self.n, self.m = source, len(source.points), len(source.triangles)
-        self.points: Arrays = {"xy": source.points}
+        self.points: Arrays = {"xy": source.points, "marker": source.point_markers}
         self.triangles: Arrays = {"node": source.triangles, "nbr": source.neighbors}
         if has_origin:
             self.triangles["origin"] = np.arange(self.m, dtype=np.int32)
@@ -207,11 +230,7 @@ class HostMesh:
         segments, row = self.edges()
         if (np.bincount(row, minlength=len(source.segments)) == 0).any():
             source.check()  # a segment is no edge, unless it is there twice
-        segment_markers, point_markers = source.segment_markers[row], np.zeros(n, np.int32)
-        point_markers[:known] = source.point_markers
-        on = self.points["on"][known:n]
-        split = np.flatnonzero(on >= 0)
-        point_markers[known + split] = source.segment_markers[on[split]]
+        segment_markers, point_markers = source.segment_markers[row], self.points["marker"][:n]
         hull = nbr[self.side // 4, self.side % 4] < 0
         mark_hull(segments, segment_markers, point_markers, hull, np)
         triangle: Any = slice(self.m)
@@ -320,7 +339,7 @@ class PartedRefinement:
         """For each device the columns of all points, and ``part``, in whose range they lie."""
         host, size, keys, sent = self.host, len(self.devices), dict[int, Any](), dict[int, Any]()
         sample: dict[int, Any] = {}
-        names = [*host.points, "part"]
+        names = [*(name for name in host.points if name != "marker"), "part"]
         if not self.xy:
             self._read_points()  # points have been added
 
@@ -399,6 +418,7 @@ class PartedRefinement:
                 _write(part.device, found[k].pop("points"), points, slice(*point[k : k + 2]))
                 _write(part.device, found[k].pop("triangles"), triangles, slice(*row[k : k + 2]))
                 strips.append(part.strip(rows))
+                part.free()
                 self.rounds += part.rounds
 
         self.group.each(write)
@@ -450,12 +470,26 @@ class PartedRefinement:
         self.xy.clear()
 
         def columns(points: Any) -> Arrays:
-            at = device.to_host(points)
-            return {name: device.asarray(np.take(a, at, 0)) for name, a in host.points.items()}
+            read = {name: a for name, a in host.points.items() if name != "marker"}
+            return self._read(read, device.to_host(points))
 
-        given = {name: device.asarray(np.take(a, rows, 0)) for name, a in host.triangles.items()}
+        given = self._read(host.triangles, rows)
         given["row"] = device.asarray(rows.astype(np.int32))
         return Part(self, device, given, columns)
+
+    def _read(self, arrays: Arrays, rows: Any) -> Arrays:
+        """Copy rows of arrays to the first device; the threads of all devices read them."""
+        device, taken = self.devices[0], dict[int, list[Any]]()
+
+        def take(k: int) -> None:
+            share = rows[self._share(k, len(rows))]
+            taken[k] = [np.take(a, share, 0) for a in arrays.values()]
+
+        self.group.each(take)
+        found = zip(*(taken[k] for k in sorted(taken)), strict=True)
+        return {
+            name: device.asarray(np.concatenate(a)) for name, a in zip(arrays, found, strict=True)
+        }
 
     def unmet(self, rings: int) -> list[int]:
         """Count the triangles that miss a limit, by reason."""
@@ -463,7 +497,7 @@ class PartedRefinement:
         counts = np.zeros(len(REASONS), np.int64)
         left = np.ones(host.m, np.bool_)
         if len(host.waiting):  # a cavity may reach a border no more, and others need no point
-            rows = _around(np, host.triangles["nbr"][: host.m], host.waiting, rings)
+            rows = _around(host.triangles["nbr"][: host.m], host.waiting, rings)
             left[rows] = False
             part = self._strip(rows)
             part.tables.triangles.drop("reason")
@@ -602,21 +636,24 @@ class Part:
             number = xp.empty(len(g.points), np.int32)
             number[:n] = self.point
             number[new] = xp.arange(first, first + len(new), dtype=np.int32)
-            points = {name: xp.take(getattr(g.points, name).array, new, axis=0)
+            points: Arrays = {name: xp.take(getattr(g.points, name).array, new, axis=0)
                       for name in ("xy", "on", "wanted") if name in g.points.columns}  # fmt: skip
             points["xy"] /= scale
-            self.nbr = nbr.copy()
+            marker, on = g.segments.marker.array, points["on"]
+            points["marker"] = xp.zeros(len(on), np.int32)
+            if len(marker):
+                points["marker"] = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
             nbr[self.t, self.k] = -1
             rows = xp.concatenate([row, xp.full(1, -1, np.int32)])
             triangles = {"node": number[node], "nbr": rows[nbr]}
             if "origin" in g.triangles.columns:
                 triangles["origin"] = g.triangles.origin.array.copy()
             segment, reason = g.triangles.segment.array, g.triangles.reason.array
-            self.failed = xp.flatnonzero(reason >= 0)
+            failed = xp.flatnonzero(reason >= 0)
             t, k = side // 4, side % 4
             lists = {
                 "side": row[t].astype(np.int64) * 4 + k, "segment": segment[t, k],
-                "failed": row[self.failed].astype(np.int64), "reason": reason[self.failed],
+                "failed": row[failed].astype(np.int64), "reason": reason[failed],
                 "old": self.row[self.t], "border": row[self.t].astype(np.int64),
                 "border_side": self.k, "border_segment": segment[self.t, self.k],
                 "beyond": self.beyond.astype(np.int64),
@@ -625,21 +662,20 @@ class Part:
         return found | {"points": points, "triangles": triangles}
 
     def strip(self, row: Any) -> Any:
-        """After `result`: the triangles around the border and those to refine, on the host."""
-        xp = self.device.xp
-        with self.device.active():
-            waiting = self.failed[self.tables.triangles.reason.array[self.failed] == WAITING]
-            rows = _around(xp, self.nbr, xp.concatenate([self.t, waiting]), RINGS)
-            found = self.device.to_host(row[rows])
-        self.free()
-        return found
+        """The triangles around the border and those to refine, on the host."""
+        g, device = self.tables, self.device
+        g.triangles.add("near", i32)
+        some = len(g.triangles) // 16
+        found, following = (Collection(g.triangles, capacity=some) for _ in range(2))
+        find_strip(g, found, following, RINGS)
+        with device.active():
+            return device.to_host(row[device.xp.flatnonzero(g.triangles.near.array)])
 
     def free(self) -> None:
         """Free the memory now, not when Python's collector finds it."""
         for table in self.tables.tables.values():
             table.truncate(0)
             table.resize(0)
-        del self.nbr
 
 
 def _with_ends(
@@ -660,16 +696,49 @@ def _with_ends(
     return point, known
 
 
-def _around(xp: Any, nbr: Any, rows: Any, rings: int) -> Any:
+@kernel
+def begin_strip(t, found):
+    """Collect a triangle that can be refined or is at the border."""
+    o = t.opposite
+    if t.reason == WAITING or o[0] == BORDER or o[1] == BORDER or o[2] == BORDER:
+        t.near = 1
+        found.add(t)
+
+
+@kernel
+def widen_strip(t, g, following):
+    """Collect the triangles beside t that have not been collected."""
+    opposite = t.opposite
+    for k in range(3):
+        if opposite[k] != HULL and opposite[k] != BORDER:
+            n = g.triangles[behind(opposite[k]) >> 2]
+            if atomic_max(n.near, 1) == 0:
+                following.add(n)
+
+
+@program
+def find_strip(g, found, following, rings):
+    """Set column ``near`` of the triangles of a part's strip to 1."""
+    foreach(g.triangles, begin_strip, found)
+    ring = 0
+    while ring < rings:
+        foreach(found, widen_strip, g, following)
+        found, following = following, found
+        following.clear()
+        ring += 1
+
+
+def _around(nbr: Any, rows: Any, rings: int) -> Any:
     """Give triangles, and those that are at most ``rings`` steps across sides away; ascending."""
-    known = xp.zeros(len(nbr), np.bool_)
+    known, found = np.zeros(len(nbr), np.bool_), [rows]
     known[rows] = True
     for _ in range(rings):
         rows = nbr[rows].ravel()
-        rows = rows[(rows >= 0) & (rows < len(nbr))]
-        rows = xp.unique(rows[~known[rows]])
+        rows = rows[rows >= 0]
+        rows = np.unique(rows[~known[rows]])
         known[rows] = True
-    return xp.flatnonzero(known)
+        found.append(rows)
+    return np.sort(np.concatenate(found))
 
 
 def _write(device: Device, arrays: Arrays, columns: Arrays, rows: slice) -> None:
