@@ -46,6 +46,7 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, kernel, program
 from morph.mesh import Mesh, MeshError
 from morph.partition.group import DeviceGroup
+from morph.partition.pool import Call, start
 from morph.prelude import atomic_max, f64, i8, i32, u64
 from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
@@ -55,6 +56,9 @@ FEW = 100  # triangles of a part that wait for the strip although they could be 
 RINGS = 8  # of triangles around those to refine: most cavities do not reach further
 SAMPLE = 1 << 14  # points of each share that are compared to divide the curve
 SLACK = 16  # new arrays have capacity for 1 / SLACK more rows
+GROWTH = 4  # the same for a round of parts, as a multiple; memory is mapped when it is written
+COPIES = 8  # threads that begin new arrays
+CHUNK, PAGE = 1 << 22, 1 << 12  # bytes
 
 Arrays = dict[str, Any]
 _NO_ROWS = np.empty(0, np.int32)
@@ -253,6 +257,48 @@ class HostMesh:
         return Mesh.trusted(**arrays, base=source.base)
 
 
+class NewArrays:
+    """Arrays of the mesh after a round of parts, which has the points that were known.
+
+    Memory is mapped when it is first written, which takes longer than copies from GPUs.  So
+    threads copy the known points, and write to the memory of triangles, while GPUs refine.
+    """
+
+    def __init__(self, host: HostMesh, on_host: bool) -> None:
+        self.host, self.copies = host, list[Call]()
+        self.points, self.triangles = host.arrays(GROWTH * host.n, GROWTH * host.m)
+        if on_host:
+            self._copy(0, 1)
+        else:
+            for k in range(COPIES):
+                start(self.copies, self._copy, k, COPIES)
+
+    def _copy(self, k: int, size: int) -> None:
+        """Copy a share of the points; map memory for a share of the triangles."""
+        host = self.host
+        share = slice(host.n * k // size, host.n * (k + 1) // size)
+        for name, a in self.points.items():
+            a[share] = host.points[name][share] if name in host.points else -1
+        if size > 1:
+            for a in self.triangles.values():
+                rows = a[host.m * k // size : host.m * (k + 1) // size]
+                data = rows.reshape(-1).view(np.uint8)
+                for i in range(0, len(data), CHUNK):
+                    data[i : i + CHUNK : PAGE] = 0
+
+    def get(self, n: int, m: int) -> tuple[Arrays, Arrays]:
+        """Wait for the copies; return the arrays, with capacity for n points and m triangles."""
+        for copy in self.copies:
+            copy.wait()
+            if copy.error is not None:
+                raise copy.error
+        host = self.host
+        if n > len(self.points["xy"]) or m > len(self.triangles["node"]):
+            self.points, self.triangles = host.arrays(n, m)
+            self._copy(0, 1)
+        return self.points, self.triangles
+
+
 class PartedRefinement:
     """One refinement on several devices.
 
@@ -298,6 +344,7 @@ class PartedRefinement:
         limits: list[int | None] = [None] * size
         if left is not None:
             limits = [left * (k + 1) // size - left * k // size for k in range(size)]
+        made = NewArrays(self.host, all(d.on_host for d in self.devices))
         points = self._points_of_parts()
         triangles = self._triangles_of_parts(points)
 
@@ -315,7 +362,7 @@ class PartedRefinement:
                 parts[k].refine(self, limits[k], FEW)
 
         self.group.each(refine)
-        return self._gather(parts)
+        return self._gather(parts, made)
 
     def _share(self, k: int, rows: int) -> slice:
         size = len(self.devices)
@@ -397,19 +444,16 @@ class PartedRefinement:
                 made[k] = dict(zip(names, columns, strict=True))
         return made
 
-    def _gather(self, parts: dict[int, Part]) -> tuple[Any, int]:
+    def _gather(self, parts: dict[int, Part], made: NewArrays) -> tuple[Any, int]:
         """Make the mesh of its parts: each device writes its rows."""
         host, size, found, strips = self.host, len(self.devices), dict[int, Any](), []
         sizes = [len(parts[k].tables.triangles) if k in parts else 0 for k in range(size)]
         added = [parts[k].added if k in parts else 0 for k in range(size)]
         point = [*accumulate(added, initial=host.n)]
         row = [*accumulate(sizes, initial=0)]
-        points, triangles = host.arrays(point[-1], row[-1])
+        points, triangles = made.get(point[-1], row[-1])
 
         def write(k: int) -> None:
-            share = self._share(k, host.n)
-            for name, a in points.items():
-                a[share] = host.points[name][share] if name in host.points else -1
             if k in parts:
                 part = parts.pop(k)
                 with part.device.active():
