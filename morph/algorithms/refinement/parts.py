@@ -14,9 +14,7 @@ that makes them enough for all devices.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate, count
 from typing import Any
@@ -95,23 +93,10 @@ def refine_parts(
     unmet : list of int
         What is left by reason, see `examine`.
     """
-    with _no_collections():
-        asked = replace(asked, has_border=True)
-        run = PartedRefinement(mesh, asked, limits, sizes, devices, measure)
-        unmet = _refine(run, progress)
-        return run.host.mesh(asked.deterministic), run.rounds, unmet
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Suspend Python's garbage collector, during whose passes the threads of all devices wait."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    asked = replace(asked, has_border=True)
+    run = PartedRefinement(mesh, asked, limits, sizes, devices, measure)
+    unmet = _refine(run, progress)
+    return run.host.mesh(asked.deterministic), run.rounds, unmet
 
 
 def _refine(run: PartedRefinement, progress: Progress | None) -> list[int]:
