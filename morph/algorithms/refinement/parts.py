@@ -44,7 +44,6 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, kernel, program
 from morph.mesh import Mesh, MeshError
 from morph.partition.group import DeviceGroup
-from morph.partition.pool import Call, start
 from morph.prelude import atomic_max, f64, i8, i32, u64
 from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
@@ -249,14 +248,13 @@ class NewArrays:
     threads copy the known points, and write to the memory of triangles, while GPUs refine.
     """
 
-    def __init__(self, host: HostMesh, on_host: bool) -> None:
-        self.host, self.copies = host, list[Call]()
+    def __init__(self, host: HostMesh, group: DeviceGroup) -> None:
+        self.host = host
         self.points, self.triangles = host.arrays(GROWTH * host.n, GROWTH * host.m)
-        if on_host:
+        threads = 0 if all(d.on_host for d in group.devices) else COPIES
+        self.wait = group.beside(threads, lambda k: self._copy(k, threads))
+        if not threads:
             self._copy(0, 1)
-        else:
-            for k in range(COPIES):
-                start(self.copies, self._copy, k, COPIES)
 
     def _copy(self, k: int, size: int) -> None:
         """Copy a share of the points; map memory for a share of the triangles."""
@@ -273,10 +271,7 @@ class NewArrays:
 
     def get(self, n: int, m: int) -> tuple[Arrays, Arrays]:
         """Wait for the copies; return the arrays, with capacity for n points and m triangles."""
-        for copy in self.copies:
-            copy.wait()
-            if copy.error is not None:
-                raise copy.error
+        self.wait()
         host = self.host
         if n > len(self.points["xy"]) or m > len(self.triangles["node"]):
             self.points, self.triangles = host.arrays(n, m)
@@ -329,7 +324,7 @@ class PartedRefinement:
         limits: list[int | None] = [None] * size
         if left is not None:
             limits = [left * (k + 1) // size - left * k // size for k in range(size)]
-        made = NewArrays(self.host, all(d.on_host for d in self.devices))
+        made = NewArrays(self.host, self.group)
         points = self._points_of_parts()
         triangles = self._triangles_of_parts(points)
 
