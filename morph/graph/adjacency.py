@@ -52,7 +52,7 @@ REPORT: dict[str, Any] = {
     "result": np.int64,
     "left_out": vec(np.int64, 4),
 }
-NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
+NO_IDS = EdgeIds(0, 0, 0, 0, 0, 0)  # no edges are inserted
 
 
 def no_reader() -> None:
@@ -148,8 +148,8 @@ class Adjacency:
 
     __slots__ = (
         "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_none",
-        "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept", "moves", "points",
-        "single_at", "singles", "sorted_by", "stamp",
+        "_order", "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept", "moves",
+        "points", "single_at", "singles", "sorted_by", "stamp",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -165,6 +165,7 @@ class Adjacency:
         self._arcs: Table | None = None
         self._arcs_of: tuple[Any, ...] = ()
         self._back: Array | None = None
+        self._order: Array | None = None  # `Graph.edge_order`
         self._report = Table("report", points.device, **REPORT)
         self._none: GappedRows | None = None
         self._rebuilt: RebuiltRows | None = None
@@ -450,10 +451,11 @@ class Adjacency:
 
     def arcs(self, back: Array | None) -> Table:
         """The columns of edges that kernels of batches write, see `gapped.arc_view`."""
-        now = self.edges.version, self.points.version
-        if self._arcs is None or self._arcs_of != now or self._back is not back:
-            self._arcs = arc_view(self.edges, self.points, back)
-            self._arcs_of, self._back = now, back
+        now, order = (self.edges.version, self.points.version), self.edges.graph.edge_order
+        same = self._arcs_of == now and self._back is back and self._order is order
+        if self._arcs is None or not same:
+            self._arcs = arc_view(self.edges, self.points, back, order)
+            self._arcs_of, self._back, self._order = now, back, order
         return self._arcs
 
     def began(self) -> bool:

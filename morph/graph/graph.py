@@ -419,9 +419,15 @@ class Graph(Making, Exporting):
                 ids = self.device.asarray(np.array([ids])) if isinstance(ids, int) else ids
                 ids = ids[ids < self._made]
                 if ids.size:
-                    if self.edge_order is None:
-                        self.edge_order = self.device.xp.arange(self._made, dtype=np.int32)
-                    self.edge_order[ids] = -1
+                    self.own_order()[ids] = -1
+
+    def own_order(self) -> Array:
+        """Return `edge_order`; made first if it is None, since the input's order will be left."""
+        if self.edge_order is None:
+            with self.device.active():
+                self.edge_order = self.device.xp.arange(self._made, dtype=np.int32)
+            self.moved()  # kernels of batches write to the array
+        return self.edge_order
 
     # --- views -----------------------------------------------------------------------------------
 

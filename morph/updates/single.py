@@ -89,7 +89,7 @@ class SingleChanges:
             return None
         table = index.table_for(1 if g.directed else 2)
         args = index.arguments(table, None if g.directed else g._pairs)
-        numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0), 0, ALL, 0, args[2]
+        numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0, 0), 0, ALL, 0, args[2]
         program = Prepared.of(change, *args[:2], *numbers)
         return None if program is None else cls(g, program, args, table)
 
@@ -138,12 +138,15 @@ class SingleChanges:
             g.may_change()
         outcome, a, b, by_ends, weight = given
         counters: list[int] = (self._counters or edges._host_meta).tolist()
-        first, reused, arcs = counters[COUNT], 0, 0
+        first, reused, arcs, ordered = counters[COUNT], 0, 0, 0
         if outcome == INSERTED:
             arcs = self.rows
             if first + arcs > edges.capacity:
                 reused = min(max(counters[COMMITTED] - counters[HEAD], 0), arcs)
             if first + arcs - reused > self._limit or a == b and arcs == 2:
+                return None
+            ordered = fast_path.ordered_below(g, first, reused)
+            if ordered and g.edge_order is None:
                 return None
         elif outcome == DELETED and not edges.deletes:
             return None
@@ -156,7 +159,7 @@ class SingleChanges:
             self.table.meta[COUNT] = self.rows
         counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
         head = min(counters[HEAD], counters[COMMITTED])
-        ids = self.points(g), first, reused, head, counters[TAIL]
+        ids = self.points(g), first, reused, head, counters[TAIL], ordered
         numbers = (*self._fixed, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
         try:
