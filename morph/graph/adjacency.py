@@ -147,9 +147,9 @@ class Adjacency:
     """
 
     __slots__ = (
-        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_none",
-        "_order", "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept", "moves",
-        "points", "single_at", "singles", "sorted_by", "stamp",
+        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_left_out",
+        "_none", "_order", "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept",
+        "many", "many_at", "moves", "points", "single_at", "singles", "sorted_by", "stamp",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -167,6 +167,8 @@ class Adjacency:
         self._back: Array | None = None
         self._order: Array | None = None  # `Graph.edge_order`
         self._report = Table("report", points.device, **REPORT)
+        self._report.pack(tuple(REPORT))  # read by one copy
+        self._left_out: tuple[int, list[int]] = -1, []  # of the batch of this stamp
         self._none: GappedRows | None = None
         self._rebuilt: RebuiltRows | None = None
         self._bound = Bound(-1, None, None)
@@ -176,6 +178,9 @@ class Adjacency:
         self.singles: Any = None  # `updates.single.SingleChanges`, if made and valid
         # `Graph.versions` after the latest batch of one change
         self.single_at: tuple[Any, ...] = ()
+        # the same for batches of more changes: by whether a block of a GPU has too few threads
+        self.many: dict[bool, Any] = {}
+        self.many_at: dict[bool, tuple[Any, ...]] = {}
 
     @property
     def has_out(self) -> bool:
@@ -464,15 +469,23 @@ class Adjacency:
 
     def result(self) -> int:
         """The result of the program of the latest batch; -1 if it changed nothing."""
-        if int(self._report.stamp[0]) != self.stamp:  # nothing was changed
-            return -1
-        return int(self._report.result[0])
+        found = self._read_report()
+        return found["result"][0] if found["stamp"][0] == self.stamp else -1
+
+    def _read_report(self) -> dict[str, list[int]]:
+        """Copy the report of the latest batch to the host."""
+        rec = self.report()._records[0]
+        words = self.points.device.to_host(rec.buffer[: rec.stride]).view(np.int64).tolist()
+        starts = [o // 8 for o in (*rec.offsets, rec.stride)]
+        found = {n: words[starts[k] : starts[k + 1]] for k, n in enumerate(rec.names)}
+        self._left_out = self.stamp, found["left_out"][:4]
+        return found
 
     def left_out(self) -> list[int]:
         """The numbers of changes that the latest batch skipped, see `updates.resolve`."""
-        found = self._report.columns["left_out"].array
-        counts: list[int] = self.points.device.to_host(found)[0].tolist()
-        return counts
+        if self._left_out[0] != self.stamp:
+            self._read_report()
+        return self._left_out[1]
 
     def refresh(self) -> None:
         """Invalidate copies of gapped rows, which have changed."""

@@ -25,6 +25,7 @@ DELETED, UPDATED, INSERTED = 1, 2, 3  # the outcome of a change
 # The phase at which the program of a batch begins: all; the index, if edges are known by id; the
 # inserts, after a full arena was enlarged.
 ALL, INDEX, INSERTS = 0, 1, 2
+REPEATED = 2  # minus this is the result of a batch that names edges several times, or none
 NOT_APPLIED = -(2**62)  # result of a program that follows a batch which was not applied as given
 
 LEAST = 1 << 10  # minimum number of unused entries at the end of a new arena

@@ -30,6 +30,8 @@ from morph.runtime.device import Array, Device, device_for
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
 single_changes: Hook[Any] = Hook()  # updates.single
+many_changes: Hook[Any] = Hook()  # updates.many
+recognise: Hook[Any] = Hook()  # updates.recognition
 partition: Hook[Any] = Hook()  # partition.partition
 delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
@@ -382,6 +384,27 @@ class Graph(Making, Exporting):
         if known.current(self):
             return known
         index.singles = None
+        return None
+
+    def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Any:
+        """A batch for `many_changes`, see `updates.recognition`; None if there is no state."""
+        if not self._adjacency.many_at:
+            return None
+        with self.device.active():
+            return recognise(self, inserts, deletes, updates)
+
+    def many_changes(self, rows: int) -> Any:
+        """The state kept for batches of several changes, see `morph.updates.many`; or None.
+
+        It is made as `single_changes`, on a device that the host waits for.
+        """
+        index, large = self._adjacency, rows > self.device.serial_items
+        known = index.many.get(large)
+        if known is None:
+            return many_changes(self, rows) if index.many_at.get(large) == self.versions() else None
+        if known.current(self):
+            return known
+        del index.many[large]
         return None
 
     def versions(self) -> tuple[int, int, int]:

@@ -25,7 +25,7 @@ Numbers = tuple[int | float | bool, ...]
 
 
 class Prepared:
-    """A program bound to its objects, run by one CPU thread or one block of a GPU.
+    """A program bound to its objects.
 
     Values that kernels take from globals are compared when it is made, not at each call.
 
@@ -35,11 +35,13 @@ class Prepared:
         With an argument block of its own.
     mode : tuple
         Fault injection and seed, with which the launch was made.
+    alone : bool
+        Whether one CPU thread or one block of a GPU runs it; true at first.
     """
 
     __slots__ = (
         "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state", "_to_block",
-        "_unpack", "launch", "mode",
+        "_unpack", "alone", "launch", "mode",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
@@ -53,7 +55,7 @@ class Prepared:
         self._initial_state = bytes(0 if self._state is None else self._state.nbytes)
         if self._state is not None:
             self._state = self._state.cast("B")
-        self.mode = launch.mode
+        self.mode, self.alone = launch.mode, True
         self._pack, self._first_scalar = compiled.scalars.pack_into, compiled.first_scalar
         self._run_at = compiled.run_offset
         kind, at = compiled.returns  # type: ignore[misc]
@@ -114,12 +116,15 @@ class Prepared:
         s, buffer = launch.scratch, launch.buffer
         self._pack(buffer, self._first_scalar, *self._to_block(numbers))
         s.launches += 1
-        pack_run(buffer, self._run_at, 0, s.launches, 1)
+        pack_run(buffer, self._run_at, 0, s.launches, 1 if self.alone else most)
         if launch.scratch_version != s.version or launch.threads != most:
             launch._fill_shared(most)
         if self._state is not None:
             self._state[:] = self._initial_state
-        launch.binary(launch.arguments, 1, True)
+        if self.alone:
+            launch.binary(launch.arguments, 1, True)
+        else:
+            launch.binary(launch.arguments, launch._items())
 
     def _result(self, most: int) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""
@@ -127,8 +132,8 @@ class Prepared:
         s, interruptible = launch.scratch, launch.compiled.interruptible
         status = s.report.poll(s.launches, interruptible)
         while status[FAILED]:
-            launch._resume(1, most)
-            launch.binary(launch.arguments, launch._items(), True)
+            launch._resume(1 if self.alone else most, most)
+            launch.binary(launch.arguments, launch._items(), self.alone)
             status = s.report.wait(True, interruptible)
         s.dirty = False
         return self._unpack(status, self._result_at)[0]

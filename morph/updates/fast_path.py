@@ -16,7 +16,7 @@ import numpy as np
 from morph.data.reclaim import referred
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
-from morph.graph.gapped import ALL, DELETED, INSERTED, UPDATED, Counts, EdgeIds, Single
+from morph.graph.gapped import ALL, DELETED, INSERTED, REPEATED, UPDATED, Counts, EdgeIds, Single
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.backend import Write
 from morph.runtime.device import Array, Device, is_host
@@ -31,7 +31,6 @@ from morph.updates.resolve import (
     NONNEGATIVE,
     POINTS_DELETED,
     REFERRED,
-    REPEATED,
     SINGLE,
     UNDIRECTED,
     WRITES_EDGES,
@@ -67,8 +66,7 @@ def carry_out(
     edges, new = g.edges, batch.parts[2]
     if batch.counts[0]:
         edges.allow_deletes()
-    if new is not None and loops is None and not g.directed and is_staged(batch):
-        loops = loops_of(new) if (new[0] == new[1]).any() else None
+    loops = staged_loops(g, batch) if loops is None else loops
     capacity = edges.capacity
     try:
         run = _prepare(g, batch, nonnegative, loops)
@@ -102,6 +100,14 @@ def is_staged(batch: FastBatch) -> bool:
     return here and sum(batch.counts) <= STAGED
 
 
+def staged_loops(g: Graph, batch: FastBatch) -> Array | None:
+    """Count the loops among edges to insert on the host; None if there are none, or no need."""
+    new = batch.parts[2]
+    if new is None or g.directed or not is_staged(batch) or not (new[0] == new[1]).any():
+        return None
+    return loops_of(new)
+
+
 def loops_of(inserts: Part) -> Array:
     """Count the loops among edges to insert up to each, int32."""
     return (inserts[0] == inserts[1]).astype(np.int32).cumsum(dtype=np.int32)
@@ -126,7 +132,7 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
     table = index.table_for(2 * given if undirected else given)
     single = _single(table, batch) if given == 1 else None
     if single is None or loops is not None:
-        _fill_in(table, batch, loops)
+        fill_in(table, batch, loops)
     flags = flags_of(g) | (nonnegative * NONNEGATIVE)
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not deleted or referred(edges))
@@ -222,7 +228,7 @@ def _single(table: Table, batch: FastBatch) -> Single | None:
     return Single(first, second, 0 if given is None else given.dtype.type(0))
 
 
-def _fill_in(table: Table, batch: FastBatch, loops: Array | None) -> None:
+def fill_in(table: Table, batch: FastBatch, loops: Array | None) -> None:
     """Write down what was given, and the number of ``loops`` up to each insert."""
     device, at, writes = table.device, 0, list[Write]()
     columns = [table.columns[c].array for c in ("a", "b", "given") if c in table.columns]

@@ -22,13 +22,12 @@ from typing import Any
 
 from morph.data.store import Word
 from morph.data.table import Table
-from morph.graph.gapped import ALL, DELETED, INSERTED, INSERTS, UPDATED, Side
+from morph.graph.gapped import ALL, DELETED, INSERTED, INSERTS, REPEATED, UPDATED, Side
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, i32, i64, u8
 from morph.updates.resolve import (
     EDGES_DELETED,
     REFERRED,
-    REPEATED,
     UNDIRECTED,
     WRITES_EDGES,
     resolve_batch,

@@ -29,7 +29,7 @@ WRITES_EDGES = 32  # the table of edges is changed too, and not only the index
 SINGLE = 64  # the only change is an argument of the program
 REFERRED = 128  # references may denote edges: the host decides which ids are reused
 # Why a batch is not applied, or not as it is.
-INVALID, REPEATED, LOOP = 1, 2, 3
+INVALID, LOOP = 1, 3  # and `gapped.REPEATED`
 PART = 64  # changes that one item of a scan sums up
 ROUNDS = 8  # in which deletes of one pair go on to its next edge
 CLAIMED = -2  # in place of an edge's place in its row, while changes compete for the edge

@@ -8,7 +8,7 @@ which raises the errors.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from morph.data.reclaim import referred
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
@@ -19,6 +19,7 @@ from morph.graph.gapped import (
     DELETED,
     INSERTED,
     NOT_APPLIED,
+    REPEATED,
     UPDATED,
     Counts,
     EdgeIds,
@@ -31,11 +32,14 @@ from morph.updates.batch import none
 from morph.updates.in_place import change
 from morph.updates.kept import Kept
 from morph.updates.recognition import Change, recognise_single
-from morph.updates.resolve import NONNEGATIVE, REFERRED, REPEATED, SINGLE
+from morph.updates.resolve import NONNEGATIVE, REFERRED, SINGLE
 
 if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
+
+
+T = TypeVar("T", bound="SingleChanges")
 
 
 def state_of(g: Graph) -> tuple[int, ...]:
@@ -77,21 +81,6 @@ class SingleChanges:
         self._state, self._epoch = state_of(g), -1
         self._last: tuple[Any, ...] = ()
         self._none = none(g.device)
-
-    @classmethod
-    def of(cls, g: Graph) -> SingleChanges | None:
-        """Bind the program to a graph with gapped rows; None if its edges need the fast path."""
-        index, edges = g._adjacency, g.edges
-        weight = weight_of(edges)
-        if not (g.gapped and index.has_out) or ("weight" in edges.columns and weight is None):
-            return None
-        if len(edges.columns) != 2 + (weight is not None) or (not g.directed and g._pairs is None):
-            return None
-        table = index.table_for(1 if g.directed else 2)
-        args = index.arguments(table, None if g.directed else g._pairs)
-        numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0, 0), 0, ALL, 0, args[2]
-        program = Prepared.of(change, *args[:2], *numbers)
-        return None if program is None else cls(g, program, args, table)
 
     def current(self, g: Graph) -> bool:
         """Whether the bound launch and the kept state are still valid."""
@@ -203,7 +192,22 @@ class SingleChanges:
             fast_path.put_back(g, self.table, run.before, made, self._back)
 
 
+def bind(kind: type[T], g: Graph, rows: int) -> T | None:
+    """Bind the program of a batch of so many rows; None if a graph's edges need the fast path."""
+    index, edges = g._adjacency, g.edges
+    weight = weight_of(edges)
+    if not (g.gapped and index.has_out) or ("weight" in edges.columns and weight is None):
+        return None
+    if len(edges.columns) != 2 + (weight is not None) or (not g.directed and g._pairs is None):
+        return None
+    table = index.table_for(rows)
+    args = index.arguments(table, None if g.directed else g._pairs)
+    numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0, 0), 0, ALL, 0, args[2]
+    program = Prepared.of(change, *args[:2], *numbers)
+    return None if program is None else kind(g, program, args, table)
+
+
 def single_changes(g: Graph) -> SingleChanges | None:
     """Make and keep the state of a graph's batches of one change; None if it cannot be."""
-    g._adjacency.singles = made = SingleChanges.of(g)
+    g._adjacency.singles = made = bind(SingleChanges, g, 1 if g.directed else 2)
     return made if made is not None and made.current(g) else None

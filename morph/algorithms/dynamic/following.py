@@ -45,8 +45,9 @@ class Update(NamedTuple):
     rounds : int
         Relaxation steps of the repair, or of the attempt to repair.
     graph_seconds, repair_seconds : float
-        Time to change the graph, and to repair the values.  A batch of one change may be timed as
-        a whole: then ``graph_seconds`` is the sum, and ``repair_seconds`` is 0.
+        Time to change the graph, and to repair the values.  A batch of one change, and any batch
+        on a GPU, may be timed as a whole: then ``graph_seconds`` is the sum, and ``repair_seconds``
+        is 0.
     applied : Applied
         What the batch did to the graph, as `Graph.apply` gives it.
     """
@@ -101,8 +102,11 @@ class Maintained:
         """Roll back the result after a batch that failed."""
         raise NotImplementedError
 
-    def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
-        """Apply a batch of one change and repair the result; None, with nothing changed, if not."""
+    def _apply_prepared(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
+        """Apply a batch and repair the result by prepared launches.
+
+        None, with nothing changed, if they are not ready, or the batch needs more.
+        """
         return None
 
     def _check_weights(self, applied: Any) -> None:
@@ -134,7 +138,7 @@ class Maintained:
         with self._lock:
             if then is None and delete_points is None and self._seen == self.graph.changes:
                 try:
-                    done = self._apply_single(inserts, deletes, updates)
+                    done = self._apply_prepared(inserts, deletes, updates)
                 except BaseException as error:
                     self._fail(error, changed=True)
                     raise
@@ -230,10 +234,12 @@ class Maintained:
 
 
 class BoundRepair:
-    """The program that repairs values, bound for launches behind the program of a single change.
+    """The program that repairs values, bound for launches behind the program of a batch.
 
     Attributes
     ----------
+    changes : updates.single.SingleChanges
+        The program of the batch.
     program : morph.launch.prepared.Prepared
     most : int
         Points that may be affected before all values are recomputed.
@@ -241,13 +247,17 @@ class BoundRepair:
         Entries of the log after which the program returns.
     """
 
-    __slots__ = ("_bound_to", "_leading", "_points", "_trailing", "most", "pause_at", "program")
+    __slots__ = (
+        "_bound_to", "_leading", "_points", "_trailing", "changes", "most", "pause_at", "program",
+    )  # fmt: skip
 
-    def __init__(self, values: Dynamic, program: Any, rows: int, most: int, pause_at: int) -> None:
-        self.program, self.most, self.pause_at = program, most, min(pause_at, most)
+    def __init__(
+        self, values: Dynamic, changes: Any, program: Any, most: int, pause_at: int
+    ) -> None:  # fmt: skip
+        self.changes, self.program, self.most = changes, program, most
+        self.pause_at = min(pause_at, most)
         far, largest, queue = values._far.item(), values._most.item(), values._queue
-        phase = 0
-        self._leading = far, largest, self.pause_at, rows, phase, most
+        self._leading = far, largest, self.pause_at
         self._trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
         self._bound_to, self._points = (queue, values.share), len(values._tree)
 
@@ -257,10 +267,15 @@ class BoundRepair:
         same = values._queue is queue and values.share == share and points == self._points
         return same and self.program.current()
 
-    def numbers(self, batch: int, stamp: int, outcome: int) -> tuple[Any, ...]:
+    def numbers(
+        self, rows: int, batch: int, stamp: int, invalidates: bool, relaxes: bool
+    ) -> tuple[Any, ...]:
         """The numbers among the arguments of `repair.repair`, in their order."""
-        changed = outcome != repair.INSERTED, outcome != repair.DELETED
-        return *self._leading, batch, stamp, *changed, *self._trailing
+        phase = 0
+        return (
+            *self._leading, rows, phase, self.most, batch, stamp, invalidates, relaxes,
+            *self._trailing,
+        )  # fmt: skip
 
 
 class Dynamic(Maintained):
@@ -306,7 +321,7 @@ class Dynamic(Maintained):
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
-        self._bound_repair: BoundRepair | None = None
+        self._bound_repairs: dict[bool | None, BoundRepair] = {}  # None: of single changes
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
@@ -403,26 +418,51 @@ class Dynamic(Maintained):
             self._refuse_overflow()
         return "repaired", affected, rounds
 
-    def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
+    def _apply_prepared(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
         """See `Maintained`: the repair is launched behind the change, and the host waits once."""
         graph = self.graph
-        if self._in_parts or (singles := graph.single_changes()) is None:
+        if self._in_parts:
             return None
-        change = singles.recognise(inserts, deletes, updates)
-        bound = self._bound_repair
-        if (
-            change is None
-            or (bound is None or not bound.fits(self, singles.points(graph)))
-            and (bound := self._bind(singles)) is None
-        ):
+        singles = graph.single_changes()
+        if singles is not None:
+            change = singles.recognise(inserts, deletes, updates)
+            if change is not None:
+                bound = self._bound_behind(singles, None)
+                return None if bound is None else self._apply_single(bound, change)
+        batch = graph.recognise(inserts, deletes, updates)
+        if batch is None or (count := sum(batch.counts)) < 2:
             return None
-        begin, outcome, rows = perf_counter(), change[0], singles.rows
+        rows = count if graph.directed else 2 * count
+        many = graph.many_changes(rows)
+        if many is None or rows > (BLOCK if many.alone else 8 * int(self.share * len(self._tree))):
+            return None
+        bound = self._bound_behind(many, not many.alone)
+        return None if bound is None else self._apply_many(bound, batch, rows)
+
+    def _apply_single(self, bound: BoundRepair, change: Any) -> Update | None:
+        """Apply a batch of one change; None if its launch refuses it."""
+        begin, outcome, rows = perf_counter(), change[0], bound.changes.rows
+        kinds = outcome != repair.INSERTED, outcome != repair.DELETED
+        return self._run_behind(bound, bound.changes.apply, change, rows, kinds, begin)
+
+    def _apply_many(self, bound: BoundRepair, batch: Any, rows: int) -> Update | None:
+        """Apply a batch of several changes; None if its launch refuses it."""
+        begin, (deleted, updated, inserted) = perf_counter(), batch.counts
+        kinds = deleted + updated > 0, updated + inserted > 0
+        return self._run_behind(bound, bound.changes.apply_many, batch, rows, kinds, begin)
+
+    def _run_behind(
+        self, bound: BoundRepair, apply: Any, batch: Any, rows: int, kinds: tuple[bool, bool],
+        begin: float,
+    ) -> Update | None:  # fmt: skip
+        """Apply a batch, and launch the repair behind; ``kinds``: see `repair.Batch`."""
+        graph = self.graph
         self._batch += 1
         self._touched = True
-        numbers = bound.numbers(self._batch, singles.next_stamp(graph), outcome)
+        numbers = bound.numbers(rows, self._batch, bound.changes.next_stamp(graph), *kinds)
         applied = None
         try:
-            applied = singles.apply(graph, change, self._nonnegative, bound.program, numbers)
+            applied = apply(graph, batch, self._nonnegative, bound.program, numbers)
             if applied is None:
                 return None
             done, result = applied
@@ -432,28 +472,37 @@ class Dynamic(Maintained):
                 found = self._repair(done)
             else:
                 limits = bound.most, bound.pause_at
-                found = self._run_repair(singles.table, rows, *limits, result)
+                found = self._run_repair(bound.changes.table, rows, *limits, result)
             return Update(*found, perf_counter() - begin, 0.0, done)
         except BaseException:
             if applied is not None:
-                singles.put_back(graph)
+                bound.changes.put_back(graph)
             raise
 
-    def _bind(self, singles: Any) -> BoundRepair | None:
-        """Bind the program that repairs the values after a single change; None if not possible."""
-        self._bound_repair = None
+    def _bound_behind(self, changes: Any, kind: bool | None) -> BoundRepair | None:
+        """Return the repair bound behind the program of a batch; None if it cannot be."""
+        bound = self._bound_repairs.get(kind)
+        if bound is not None and bound.changes is changes:
+            if bound.fits(self, changes.points(self.graph)):
+                return bound
+        return self._bind(changes, kind)
+
+    def _bind(self, changes: Any, kind: bool | None) -> BoundRepair | None:
+        """Bind the program that repairs the values after a batch; None if not possible."""
+        self._bound_repairs.pop(kind, None)
         self._require()
-        n, rows = len(self._tree), singles.rows
+        n, rows = len(self._tree), changes.rows
         most = int(self.share * n)
-        if n != singles.points(self.graph) or rows > 8 * most:
+        if n != changes.points(self.graph) or rows > 8 * most:
             return None
-        batch = repair.Batch(singles.table, self._report, rows, 0, most, 0, 0, True, True)
+        batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True)
         args = self._problem, batch, self._now, self._following, self._queue
-        program = singles.bind(repair.repair, *args)
+        program = changes.bind(repair.repair, *args)
         if program is not None:
-            self._bound_repair = BoundRepair(self, program, rows, most, self._pause_at(rows))
-        # binding the repair may have built rows of in-edges, which ``singles`` does not update
-        return self._bound_repair if singles.current(self.graph) else None
+            pause_at = self._pause_at(rows) if kind is None or not kind else n
+            self._bound_repairs[kind] = BoundRepair(self, changes, program, most, pause_at)
+        # binding the repair may have built rows of in-edges, which ``changes`` does not update
+        return self._bound_repairs.get(kind) if changes.current(self.graph) else None
 
     def _require(self) -> None:
         """Raise an error if the graph's columns are no longer those that the values depend on."""
@@ -477,7 +526,7 @@ class Dynamic(Maintained):
                 "the graph's points were renumbered by compact: make a new object for it"
             )
         if more > 0:
-            self._bound_repair = None
+            self._bound_repairs.clear()
             ids = self.graph.device.xp.arange(n, n + more)
             first = self._first(ids)
             self._tree.extend(

@@ -30,7 +30,8 @@ from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, 
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
-NOT_APPLIED = Applied.NOT_APPLIED  # result if the batch was not applied as given
+NOT_APPLIED = Applied.NOT_APPLIED  # result if the batch was not applied
+REPEATED = Applied.REPEATED
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
 
@@ -59,7 +60,7 @@ class Batch(NamedTuple):
     phase: int  # 0, or the phase that the previous call returned
     recompute_at: int  # entries of the log after which recomputing all values costs less
     number: int  # of the batch; written to ``state`` when its repair begins
-    stamp: int  # of the batch; if it was not applied as given, nothing is repaired; -1: it was
+    stamp: int  # of the batch; if it was not applied, nothing is repaired; -1: it was
     invalidates: bool  # whether edges are deleted or have new weights
     relaxes: bool  # whether edges are inserted or have new weights
 
@@ -229,11 +230,14 @@ def repair(problem, batch, now, following, queue):
     ``entries`` is the length of the log.  If the log exceeds ``problem.pause_at``, returns ``-4 *
     rounds - phase`` instead: call again with that ``batch.phase`` (1 or 2) and a larger limit.  If
     the log exceeds ``batch.recompute_at``, returns ``-4 * rounds - 3``: recompute all values.
-    Returns ``NOT_APPLIED`` if the batch ``batch.stamp`` has not been applied, or not all of it.
+    Returns ``NOT_APPLIED`` if the batch ``batch.stamp`` has not been applied, or not all of it;
+    changes that the batch leaves out, as others name the same edge, have no ``outcome``.
     """
     rounds, count, recompute_at = 0, batch.rows, batch.recompute_at
     if batch.stamp >= 0:
-        if batch.report[0].stamp != batch.stamp or batch.report[0].result != 0:
+        if batch.report[0].stamp != batch.stamp:
+            return NOT_APPLIED
+        if batch.report[0].result != 0 and batch.report[0].result != -REPEATED:
             return NOT_APPLIED
     if batch.phase == 0:
         problem.log.clear()
