@@ -245,17 +245,20 @@ class BoundRepair:
         Points that may be affected before all values are recomputed.
     pause_at : int
         Entries of the log after which the program returns.
+    partial : bool
+        See `repair.Batch`.
     """
 
     __slots__ = (
-        "_bound_to", "_leading", "_points", "_trailing", "changes", "most", "pause_at", "program",
+        "_bound_to", "_leading", "_points", "_trailing", "changes", "most", "partial", "pause_at",
+        "program",
     )  # fmt: skip
 
     def __init__(
-        self, values: Dynamic, changes: Any, program: Any, most: int, pause_at: int
+        self, values: Dynamic, changes: Any, program: Any, most: int, pause_at: int, partial: bool
     ) -> None:  # fmt: skip
         self.changes, self.program, self.most = changes, program, most
-        self.pause_at = min(pause_at, most)
+        self.pause_at, self.partial = min(pause_at, most), partial
         far, largest, queue = values._far.item(), values._most.item(), values._queue
         self._leading = far, largest, self.pause_at
         self._trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
@@ -273,8 +276,8 @@ class BoundRepair:
         """The numbers among the arguments of `repair.repair`, in their order."""
         phase = 0
         return (
-            *self._leading, rows, phase, self.most, batch, stamp, invalidates, relaxes,
-            *self._trailing,
+            *self._leading, rows, phase, self.most, batch, stamp, self.partial, invalidates,
+            relaxes, *self._trailing,
         )  # fmt: skip
 
 
@@ -399,7 +402,7 @@ class Dynamic(Maintained):
                 if self._problem.pause_at != pause_at:
                     self._problem = self._problem._replace(pause_at=pause_at)
                 batch = repair.Batch(
-                    changes, self._report, count, phase, most, self._batch, -1, True, True
+                    changes, self._report, count, phase, most, self._batch, -1, True, True, True
                 )
                 result = run(self._problem, batch, *lists, queue)
             if result >= 0:
@@ -495,12 +498,14 @@ class Dynamic(Maintained):
         most = int(self.share * n)
         if n != changes.points(self.graph) or rows > 8 * most:
             return None
-        batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True)
+        batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True, True)
         args = self._problem, batch, self._now, self._following, self._queue
         program = changes.bind(repair.repair, *args)
         if program is not None:
             pause_at = self._pause_at(rows) if kind is None or not kind else n
-            self._bound_repairs[kind] = BoundRepair(self, changes, program, most, pause_at)
+            self._bound_repairs[kind] = BoundRepair(
+                self, changes, program, most, pause_at, kind is not None
+            )
         # binding the repair may have built rows of in-edges, which ``changes`` does not update
         return self._bound_repairs.get(kind) if changes.current(self.graph) else None
 

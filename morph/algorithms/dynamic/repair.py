@@ -60,7 +60,8 @@ class Batch(NamedTuple):
     phase: int  # 0, or the phase that the previous call returned
     recompute_at: int  # entries of the log after which recomputing all values costs less
     number: int  # of the batch; written to ``state`` when its repair begins
-    stamp: int  # of the batch; if it was not applied, nothing is repaired; -1: it was
+    stamp: int  # of the batch; if it was not applied as given, nothing is repaired; -1: it was
+    partial: bool  # repair a batch from which changes that name edges again were left out, too
     invalidates: bool  # whether edges are deleted or have new weights
     relaxes: bool  # whether edges are inserted or have new weights
 
@@ -230,14 +231,14 @@ def repair(problem, batch, now, following, queue):
     ``entries`` is the length of the log.  If the log exceeds ``problem.pause_at``, returns ``-4 *
     rounds - phase`` instead: call again with that ``batch.phase`` (1 or 2) and a larger limit.  If
     the log exceeds ``batch.recompute_at``, returns ``-4 * rounds - 3``: recompute all values.
-    Returns ``NOT_APPLIED`` if the batch ``batch.stamp`` has not been applied, or not all of it;
-    changes that the batch leaves out, as others name the same edge, have no ``outcome``.
+    Returns ``NOT_APPLIED`` if the batch ``batch.stamp`` has not been applied, or not all of it.
     """
     rounds, count, recompute_at = 0, batch.rows, batch.recompute_at
     if batch.stamp >= 0:
         if batch.report[0].stamp != batch.stamp:
             return NOT_APPLIED
-        if batch.report[0].result != 0 and batch.report[0].result != -REPEATED:
+        result = batch.report[0].result
+        if result != 0 and not (batch.partial and result == -REPEATED):
             return NOT_APPLIED
     if batch.phase == 0:
         problem.log.clear()
