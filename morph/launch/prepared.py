@@ -40,8 +40,8 @@ class Prepared:
     """
 
     __slots__ = (
-        "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state", "_to_block",
-        "_unpack", "alone", "launch", "mode",
+        "_call", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state",
+        "_to_block", "_unpack", "alone", "launch", "mode",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
@@ -61,6 +61,8 @@ class Prepared:
         kind, at = compiled.returns  # type: ignore[misc]
         self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
+        on_host = self.launch.on_host
+        self._call = self.launch.binary.bound(self.launch.arguments, 1) if on_host else None
 
     @classmethod
     def of(cls, program: Program, *args: Any) -> Prepared | None:
@@ -121,10 +123,12 @@ class Prepared:
             launch._fill_shared(most)
         if self._state is not None:
             self._state[:] = self._initial_state
-        if self.alone:
-            launch.binary(launch.arguments, 1, True)
-        else:
+        if not self.alone:
             launch.binary(launch.arguments, launch._items())
+        elif self._call is not None:
+            self._call()
+        else:
+            launch.binary(launch.arguments, 1, True)
 
     def _result(self, most: int) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""

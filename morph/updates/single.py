@@ -171,7 +171,7 @@ class SingleChanges:
         """The latest batch as the fast path describes it: its counts, and the arguments."""
         before, outcome, flags, counts, ids = self._last
         made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
-        run = Counts(1, *counts), EdgeIds(*ids), self._back, flags, None, before
+        run = Counts(1, *map(int, counts)), EdgeIds(*ids), self._back, flags, None, before
         return made, fast_path.Reserved(self.table, *run)
 
     def _finish(self, g: Graph, result: int) -> tuple[Applied, Any] | None:

@@ -430,8 +430,16 @@ class Dynamic(Maintained):
         if singles is not None:
             change = singles.recognise(inserts, deletes, updates)
             if change is not None:
-                bound = self._bound_behind(singles, None)
-                return None if bound is None else self._apply_single(bound, change)
+                bound, outcome = self._bound_behind(singles, None), change[0]
+                kinds = outcome != repair.INSERTED, outcome != repair.DELETED
+                if bound is None:
+                    return None
+                return self._run_behind(bound, singles.apply, change, singles.rows, kinds)
+        return self._apply_many(inserts, deletes, updates)
+
+    def _apply_many(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
+        """Apply a batch of several changes, as `_apply_prepared`."""
+        graph = self.graph
         batch = graph.recognise(inserts, deletes, updates)
         if batch is None or (count := sum(batch.counts)) < 2:
             return None
@@ -440,26 +448,20 @@ class Dynamic(Maintained):
         if many is None or rows > (BLOCK if many.alone else 8 * int(self.share * len(self._tree))):
             return None
         bound = self._bound_behind(many, not many.alone)
-        return None if bound is None else self._apply_many(bound, batch, rows)
-
-    def _apply_single(self, bound: BoundRepair, change: Any) -> Update | None:
-        """Apply a batch of one change; None if its launch refuses it."""
-        begin, outcome, rows = perf_counter(), change[0], bound.changes.rows
-        kinds = outcome != repair.INSERTED, outcome != repair.DELETED
-        return self._run_behind(bound, bound.changes.apply, change, rows, kinds, begin)
-
-    def _apply_many(self, bound: BoundRepair, batch: Any, rows: int) -> Update | None:
-        """Apply a batch of several changes; None if its launch refuses it."""
-        begin, (deleted, updated, inserted) = perf_counter(), batch.counts
+        if bound is None:
+            return None
+        deleted, updated, inserted = batch.counts
         kinds = deleted + updated > 0, updated + inserted > 0
-        return self._run_behind(bound, bound.changes.apply_many, batch, rows, kinds, begin)
+        return self._run_behind(bound, many.apply_many, batch, rows, kinds)
 
     def _run_behind(
-        self, bound: BoundRepair, apply: Any, batch: Any, rows: int, kinds: tuple[bool, bool],
-        begin: float,
-    ) -> Update | None:  # fmt: skip
-        """Apply a batch, and launch the repair behind; ``kinds``: see `repair.Batch`."""
-        graph = self.graph
+        self, bound: BoundRepair, apply: Any, batch: Any, rows: int, kinds: tuple[bool, bool]
+    ) -> Update | None:
+        """Apply a batch, and launch the repair behind; ``kinds``: see `repair.Batch`.
+
+        None, with nothing changed, if the program of the batch refuses it.
+        """
+        begin, graph = perf_counter(), self.graph
         self._batch += 1
         self._touched = True
         numbers = bound.numbers(rows, self._batch, bound.changes.next_stamp(graph), *kinds)
