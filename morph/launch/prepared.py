@@ -61,8 +61,7 @@ class Prepared:
         kind, at = compiled.returns  # type: ignore[misc]
         self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
-        on_host = self.launch.on_host
-        self._call = self.launch.binary.bound(self.launch.arguments, 1) if on_host else None
+        self._call: Any = None  # the launch by one CPU thread
 
     @classmethod
     def of(cls, program: Program, *args: Any) -> Prepared | None:
@@ -125,10 +124,12 @@ class Prepared:
             self._state[:] = self._initial_state
         if not self.alone:
             launch.binary(launch.arguments, launch._items())
-        elif self._call is not None:
-            self._call()
-        else:
+        elif self._state is None:
             launch.binary(launch.arguments, 1, True)
+        else:
+            if self._call is None:
+                self._call = launch.binary.bound(launch.arguments, 1)
+            self._call()
 
     def _result(self, most: int) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""
