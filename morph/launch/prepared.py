@@ -95,21 +95,27 @@ class Prepared:
             try:
                 shared.begin()
                 self._start(numbers, most)
-                if then is None:
-                    return self._result(most)
-                then._start(more, most)
-                return then._result(most)
+                last = self
+                if then is not None:
+                    then._start(more, most)
+                    last = then
+                self._touch(then)  # while the GPU executes the launches
+                return last._result(most)
             except BaseException:  # also one raised by a signal handler
+                self._touch(then)
                 if not launch.compiled.interruptible:
                     shared.report.wait(True, False)
                 shared.stop()
                 raise
             finally:
                 shared.running = False
-                if not launch.on_host:
-                    launch._touch()
-                    if then is not None:
-                        then.launch._touch()
+
+    def _touch(self, then: Prepared | None) -> None:
+        """Invalidate the host's copies of counters that the launches may change."""
+        if not self.launch.on_host:
+            self.launch._touch()
+            if then is not None:
+                then.launch._touch()
 
     def _start(self, numbers: Numbers, most: int) -> None:
         """Write the numbers into the argument block, and launch with up to ``most`` threads."""
@@ -140,5 +146,6 @@ class Prepared:
             launch._resume(1 if self.alone else most, most)
             launch.binary(launch.arguments, launch._items(), self.alone)
             status = s.report.wait(True, interruptible)
+            self._touch(None)  # the host has read counters to enlarge stores
         s.dirty = False
         return self._unpack(status, self._result_at)[0]

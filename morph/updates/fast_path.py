@@ -173,20 +173,28 @@ def publish(
     deleted, fresh, reused = counts[0], run.counts.arcs, ids.reused
     out, spared, single, absent = g._adjacency.left_out() if repeated else (0, 0, 0, 0)
     if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
-        after = run.before.copy()
-        after[COUNT] += fresh - reused
-        after[HEAD] = ids.head + reused
-        after[TAIL] += deleted - spared + (0 if g.directed else deleted - single)
-        if not run.flags & REFERRED:
-            after[COMMITTED] = after[TAIL]
-        after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-        edges._host_meta[:] = after
+        arcs = deleted - spared + (0 if g.directed else deleted - single)
+        count(edges, run.before, fresh - reused, reused, arcs, bool(run.flags & REFERRED))
     kept = Kept(g, run.table, counts, repeated, ids.edges, reused, fresh)
     done = applied(g, kept, none(g.device), int(out < sum(counts)))
     done.absent, done.repeated = absent, out - absent
     if moved and (fresh or deleted):
         g.moved()
     return done
+
+
+def count(
+    edges: Table, before: list[int], new: int, reused: int, deleted: int, referred: bool
+) -> None:  # fmt: skip
+    """Update the host's counters, from those ``before`` a batch, as its program has."""
+    after = before.copy()
+    after[COUNT] += new
+    after[HEAD] = min(before[HEAD], before[COMMITTED]) + reused
+    after[TAIL] += deleted
+    if not referred:
+        after[COMMITTED] = after[TAIL]
+    after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
+    edges._host_meta[:] = after
 
 
 def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:

@@ -157,9 +157,10 @@ class SingleChanges:
                 with g.device.active():
                     return self._finish(g, result)
             index.refresh()
-            if self._counters is None:
-                with g.device.active():
-                    return fast_path.publish(g, *self._latest(), False, False), result
+            if self._counters is None and outcome != UPDATED:  # on a CPU the program wrote them
+                deleted = self.rows if outcome == DELETED else 0
+                new, kept_ids = arcs - reused, bool(flags & REFERRED)
+                fast_path.count(edges, counters, new, reused, deleted, kept_ids)
             made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
             kept = Kept(g, self.table, made, False, first, reused, arcs)
             return fast_path.applied(g, kept, self._none), result
