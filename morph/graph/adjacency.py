@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
@@ -149,7 +150,8 @@ class Adjacency:
     __slots__ = (
         "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_left_out",
         "_none", "_order", "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept",
-        "many", "many_at", "moves", "points", "single_at", "singles", "sorted_by", "stamp",
+        "latest", "many", "many_at", "moves", "points", "single_at", "singles", "sorted_by",
+        "stamp",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -167,15 +169,20 @@ class Adjacency:
         self._back: Array | None = None
         self._order: Array | None = None  # `Graph.edge_order`
         self._report = Table("report", points.device, **REPORT)
-        self._report.pack(tuple(REPORT))  # read by one copy
         self._left_out: tuple[int, list[int]] = -1, []  # of the batch of this stamp
         self._none: GappedRows | None = None
         self._rebuilt: RebuiltRows | None = None
         self._bound = Bound(-1, None, None)
-        self.kept: Callable[[], Any] = no_reader  # returns the reader of the latest batch, or None
+        self.latest: Callable[[], Any] = (
+            no_reader  # returns the reader of the latest batch, or None
+        )
+        # the same for earlier batches, by their table, which holds their records still
+        self.kept: dict[Table, Callable[[], Any]] = {}
         self.moves = 0  # counts reallocations of the entries of gapped rows
         self.stamp = 0  # of the batch that lies in a table of batches
-        self.singles: Any = None  # `updates.single.SingleChanges`, if made and valid
+        # `updates.single.SingleChanges`, if made and valid; the second has a table of its own, for
+        # batches while the result of the latest one is in use
+        self.singles: tuple[Any, Any] = None, None
         # `Graph.versions` after the latest batch of one change
         self.single_at: tuple[Any, ...] = ()
         # the same for batches of more changes: by whether a block of a GPU has too few threads
@@ -451,6 +458,7 @@ class Adjacency:
     def report(self) -> Table:
         """The report of the program of a batch, one row."""
         if not len(self._report):
+            self._report.pack(tuple(REPORT))  # read by one copy
             self._report.extend(1)
         return self._report
 
@@ -506,31 +514,45 @@ class Adjacency:
         load(table, outcome, ids, *((dst, src) if turned else (src, dst)))
         return table
 
-    def table_for(self, count: int, report: bool = False) -> Table:
+    def table_for(self, count: int, report: bool = False, second: bool = False) -> Table:
         """Return a batch table for ``count`` edges; its capacity sets the threads of a launch.
 
-        With ``report`` the table is for the report on a batch, not for a batch to be applied.
+        With ``report`` the table is for the report on a batch, not for a batch to be applied;
+        ``second``: another one than without it.
         """
-        if not report:
-            self.begin_batch()
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
-        key = count > small, None if weight is None else weight.dtype, report
+        key = count > small, None if weight is None else weight.dtype, report, second
         table = self._batches.get(key)
         if table is None:
             for other in [k for k in self._batches if k[1] != key[1]]:
-                del self._batches[other]
+                self.kept.pop(self._batches.pop(other), None)
             capacity = 0 if key[0] else small
             self._batches[key] = table = batch_table(self.points.device, capacity, key[1])
+        if not report:
+            self.begin_batch(table)
         set_rows(table, count)
         return table
 
-    def begin_batch(self) -> None:
-        """Count a batch; first copy the records of the latest one if its `Applied` still exists."""
+    def begin_batch(self, table: Table) -> None:
+        """Count a batch; first copy what its table holds if the `Applied` of that still exists."""
         self.stamp += 1
-        if (kept := self.kept()) is not None:
-            kept.save()
-            self.kept = no_reader
+        latest = self.latest()
+        if latest is not None:
+            if latest.table is table:
+                latest.save()
+            else:
+                self.kept[latest.table] = ref(latest)
+            self.latest = no_reader
+        if self.kept and (before := self.kept.pop(table, no_reader)()) is not None:
+            before.save()
+
+    def is_free(self, table: Table) -> bool:
+        """Whether no `Applied` needs what a batch table holds."""
+        latest = self.latest()
+        if latest is not None and latest.table is table:
+            return False
+        return not self.kept or self.kept.get(table, no_reader)() is None
 
     def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
         """Add capacity to an arena: rebuild the rows if over a third is unused, else grow it.

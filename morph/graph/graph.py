@@ -378,13 +378,17 @@ class Graph(Making, Exporting):
         It is made at the second of two such batches without another change in between.
         """
         index = self._adjacency
-        known = index.singles
+        known, second = index.singles
         if known is None:
             return single_changes(self) if index.single_at == self.versions() else None
-        if known.current(self):
+        if not known.current(self):
+            index.singles = None, None
+            return None
+        if index.is_free(known.table):
             return known
-        index.singles = None
-        return None
+        if second is None or not second.current(self):
+            return single_changes(self, known)
+        return second if index.is_free(second.table) else known
 
     def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Any:
         """A batch for `many_changes`, see `updates.recognition`; None if there is no state."""

@@ -203,7 +203,7 @@ def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
     done._graph, done._given, done._present, done._since = g, int(kept.counts[2]), -1, g.changes
     done.points, done.absent, done.repeated = points, 0, 0
     done._batch = kept
-    g._adjacency.kept = ref(kept)
+    g._adjacency.latest = ref(kept)
     if kept.fresh or kept.counts[0]:
         g.out_identity = False
     g.changes += changes

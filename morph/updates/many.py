@@ -30,6 +30,8 @@ class ManyChanges(SingleChanges):
     One block executes the launches of batches whose table a block has threads for.
     """
 
+    several = True
+
     __slots__ = ("alone",)
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
@@ -95,7 +97,7 @@ class ManyChanges(SingleChanges):
             or (deleted and not edges.deletes)
         ):
             return None
-        g._adjacency.begin_batch()
+        g._adjacency.begin_batch(self.table)
         fast_path.fill_in(self.table, batch, loops)
         flags = self._flags | (NONNEGATIVE * nonnegative) | (LOOPS_COUNTED * (loops is not None))
         flags |= REFERRED * (not deleted or referred(edges))

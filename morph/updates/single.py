@@ -61,6 +61,8 @@ class SingleChanges:
     weight : Column or None
     """
 
+    several = False
+
     __slots__ = (
         "_back", "_counters", "_epoch", "_fixed", "_flags", "_last", "_limit", "_none",
         "_point_counters", "_state", "program", "rows", "table", "weight",
@@ -143,7 +145,7 @@ class SingleChanges:
         if outcome != DELETED or referred(edges):
             flags |= REFERRED
         index = g._adjacency
-        index.begin_batch()
+        index.begin_batch(self.table)
         if self._counters is not None:
             self.table.meta[COUNT] = self.rows
         counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
@@ -193,22 +195,31 @@ class SingleChanges:
             fast_path.put_back(g, self.table, run.before, made, self._back)
 
 
-def bind(kind: type[T], g: Graph, rows: int) -> T | None:
-    """Bind the program of a batch of so many rows; None if a graph's edges need the fast path."""
+def bind(kind: type[T], g: Graph, rows: int, second: bool = False) -> T | None:
+    """Bind the program of a batch of so many rows; None if a graph's edges need the fast path.
+
+    ``second``: see `Adjacency.table_for`.
+    """
     index, edges = g._adjacency, g.edges
     weight = weight_of(edges)
     if not (g.gapped and index.has_out) or ("weight" in edges.columns and weight is None):
         return None
     if len(edges.columns) != 2 + (weight is not None) or (not g.directed and g._pairs is None):
         return None
-    table = index.table_for(rows)
+    table = index.table_for(rows, False, second)
     args = index.arguments(table, None if g.directed else g._pairs)
     numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0, 0), 0, ALL, 0, args[2]
     program = Prepared.of(change, *args[:2], *numbers)
     return None if program is None else kind(g, program, args, table)
 
 
-def single_changes(g: Graph) -> SingleChanges | None:
-    """Make and keep the state of a graph's batches of one change; None if it cannot be."""
-    g._adjacency.singles = made = bind(SingleChanges, g, 1 if g.directed else 2)
-    return made if made is not None and made.current(g) else None
+def single_changes(g: Graph, first: SingleChanges | None = None) -> SingleChanges | None:
+    """Make and keep the state of a graph's batches of one change; None if it cannot be.
+
+    With ``first``, a second one beside it.
+    """
+    made = bind(SingleChanges, g, 1 if g.directed else 2, second=first is not None)
+    if made is None or not made.current(g):
+        return None
+    g._adjacency.singles = (made, None) if first is None else (first, made)
+    return made

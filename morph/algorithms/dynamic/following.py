@@ -324,7 +324,7 @@ class Dynamic(Maintained):
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
-        self._bound_repairs: dict[bool | None, BoundRepair] = {}  # None: of single changes
+        self._bound_repairs: dict[Any, BoundRepair] = {}  # by the table of the batch
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
@@ -430,7 +430,7 @@ class Dynamic(Maintained):
         if singles is not None:
             change = singles.recognise(inserts, deletes, updates)
             if change is not None:
-                bound, outcome = self._bound_behind(singles, None), change[0]
+                bound, outcome = self._bound_behind(singles), change[0]
                 kinds = outcome != repair.INSERTED, outcome != repair.DELETED
                 if bound is None:
                     return None
@@ -447,7 +447,7 @@ class Dynamic(Maintained):
         many = graph.many_changes(rows)
         if many is None or rows > (BLOCK if many.alone else 8 * int(self.share * len(self._tree))):
             return None
-        bound = self._bound_behind(many, not many.alone)
+        bound = self._bound_behind(many)
         if bound is None:
             return None
         deleted, updated, inserted = batch.counts
@@ -484,17 +484,19 @@ class Dynamic(Maintained):
                 bound.changes.put_back(graph)
             raise
 
-    def _bound_behind(self, changes: Any, kind: bool | None) -> BoundRepair | None:
+    def _bound_behind(self, changes: Any) -> BoundRepair | None:
         """Return the repair bound behind the program of a batch; None if it cannot be."""
-        bound = self._bound_repairs.get(kind)
+        bound = self._bound_repairs.get(changes.table)
         if bound is not None and bound.changes is changes:
             if bound.fits(self, changes.points(self.graph)):
                 return bound
-        return self._bind(changes, kind)
+        return self._bind(changes)
 
-    def _bind(self, changes: Any, kind: bool | None) -> BoundRepair | None:
+    def _bind(self, changes: Any) -> BoundRepair | None:
         """Bind the program that repairs the values after a batch; None if not possible."""
-        self._bound_repairs.pop(kind, None)
+        for table in [t for t, b in self._bound_repairs.items() if not b.program.current()]:
+            del self._bound_repairs[table]
+        self._bound_repairs.pop(changes.table, None)
         self._require()
         n, rows = len(self._tree), changes.rows
         most = int(self.share * n)
@@ -504,12 +506,11 @@ class Dynamic(Maintained):
         args = self._problem, batch, self._now, self._following, self._queue
         program = changes.bind(repair.repair, *args)
         if program is not None:
-            pause_at = self._pause_at(rows) if kind is None or not kind else n
-            self._bound_repairs[kind] = BoundRepair(
-                self, changes, program, most, pause_at, kind is not None
-            )
+            pause_at = self._pause_at(rows) if program.alone else n
+            bound = BoundRepair(self, changes, program, most, pause_at, changes.several)
+            self._bound_repairs[changes.table] = bound
         # binding the repair may have built rows of in-edges, which ``changes`` does not update
-        return self._bound_repairs.get(kind) if changes.current(self.graph) else None
+        return self._bound_repairs.get(changes.table) if changes.current(self.graph) else None
 
     def _require(self) -> None:
         """Raise an error if the graph's columns are no longer those that the values depend on."""
