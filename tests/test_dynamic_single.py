@@ -229,7 +229,7 @@ def test_whatever_stops_a_change_nothing_has_changed(made, kind):
 def some_batches(g, rng, count):
     """Batches of one kind, or of all; some name edges twice, or none."""
     for k in range(count):
-        size = (3, 20, 200)[k % 3]
+        size = (3, 100, 200)[k % 3]
         u, v = rng.integers(0, N, (2, size))
         v = np.where(u == v, (v + 1) % N, v) if k % 4 else v
         w = rng.integers(0, 50, size).astype(np.int32)

@@ -39,13 +39,6 @@ class ManyChanges(SingleChanges):
         self._flags &= ~SINGLE
         self.alone = program.alone = table.capacity <= g.device.serial_items
 
-    def bind(self, program: Any, *args: Any) -> Prepared | None:
-        """Bind a program that is launched behind that of a batch, see `Prepared.of`."""
-        made = Prepared.of(program, *args)
-        if made is not None:
-            made.alone = self.alone
-        return made
-
     def apply_many(
         self, g: Graph, batch: FastBatch, nonnegative: bool, then: Prepared | None = None,
         more: Numbers = (),

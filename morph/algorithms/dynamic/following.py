@@ -324,7 +324,7 @@ class Dynamic(Maintained):
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
-        self._bound_repairs: dict[Any, BoundRepair] = {}  # by the table of the batch
+        self._bound_repairs: dict[Any, BoundRepair] = {}  # by the batch's table, and if few
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
@@ -430,7 +430,7 @@ class Dynamic(Maintained):
         if singles is not None:
             change = singles.recognise(inserts, deletes, updates)
             if change is not None:
-                bound, outcome = self._bound_behind(singles), change[0]
+                bound, outcome = self._bound_behind(singles, singles.rows), change[0]
                 kinds = outcome != repair.INSERTED, outcome != repair.DELETED
                 if bound is None:
                     return None
@@ -445,9 +445,9 @@ class Dynamic(Maintained):
             return None
         rows = count if graph.directed else 2 * count
         many = graph.many_changes(rows)
-        if many is None or rows > (BLOCK if many.alone else 8 * int(self.share * len(self._tree))):
+        if many is None or rows > 8 * int(self.share * len(self._tree)):
             return None
-        bound = self._bound_behind(many)
+        bound = self._bound_behind(many, rows)
         if bound is None:
             return None
         deleted, updated, inserted = batch.counts
@@ -484,21 +484,21 @@ class Dynamic(Maintained):
                 bound.changes.put_back(graph)
             raise
 
-    def _bound_behind(self, changes: Any) -> BoundRepair | None:
+    def _bound_behind(self, changes: Any, rows: int) -> BoundRepair | None:
         """Return the repair bound behind the program of a batch; None if it cannot be."""
-        bound = self._bound_repairs.get(changes.table)
+        bound = self._bound_repairs.get((changes.table, rows <= BLOCK))
         if bound is not None and bound.changes is changes:
             if bound.fits(self, changes.points(self.graph)):
                 return bound
-        return self._bind(changes)
+        return self._bind(changes, rows)
 
-    def _bind(self, changes: Any) -> BoundRepair | None:
+    def _bind(self, changes: Any, rows: int) -> BoundRepair | None:
         """Bind the program that repairs the values after a batch; None if not possible."""
-        for table in [t for t, b in self._bound_repairs.items() if not b.program.current()]:
-            del self._bound_repairs[table]
-        self._bound_repairs.pop(changes.table, None)
+        key, bounds = (changes.table, rows <= BLOCK), self._bound_repairs
+        for old in [k for k, b in bounds.items() if k == key or not b.program.current()]:
+            del bounds[old]
         self._require()
-        n, rows = len(self._tree), changes.rows
+        n = len(self._tree)
         most = int(self.share * n)
         if n != changes.points(self.graph) or rows > 8 * most:
             return None
@@ -506,11 +506,11 @@ class Dynamic(Maintained):
         args = self._problem, batch, self._now, self._following, self._queue
         program = changes.bind(repair.repair, *args)
         if program is not None:
-            pause_at = self._pause_at(rows) if program.alone else n
-            bound = BoundRepair(self, changes, program, most, pause_at, changes.several)
-            self._bound_repairs[changes.table] = bound
+            program.alone = rows <= BLOCK
+            limits = most, self._pause_at(rows)
+            bounds[key] = BoundRepair(self, changes, program, *limits, changes.several)
         # binding the repair may have built rows of in-edges, which ``changes`` does not update
-        return self._bound_repairs.get(changes.table) if changes.current(self.graph) else None
+        return bounds.get(key) if changes.current(self.graph) else None
 
     def _require(self) -> None:
         """Raise an error if the graph's columns are no longer those that the values depend on."""
