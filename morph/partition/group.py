@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from morph.partition.copies import CopiedPrograms, can_join
+from morph.partition.copies import ProgramCache, can_join
 from morph.partition.partition import devices_of
-from morph.partition.pool import each_part
+from morph.partition.pool import Call, each_part, start
 from morph.partition.routes import OPERATIONS
 from morph.partition.transport import Local
 from morph.runtime.device import Array, device_for
@@ -38,10 +38,31 @@ class DeviceGroup(Local):
         """Call a function with the number of each part, in a thread for each GPU."""
         each_part(self.devices, self, run)
 
+    def beside(self, size: int, run: Callable[[int], Any]) -> Callable[[], None]:
+        """Call a function with each number below ``size``, in threads of the host for each.
+
+        Returns
+        -------
+        callable
+            Waits for the calls, and raises their first error.
+        """
+        calls: list[Call] = []
+        for k in range(size):
+            start(calls, run, k)
+
+        def wait() -> None:
+            for call in calls:
+                call.wait()
+            for call in calls:
+                if call.error is not None:
+                    raise call.error
+
+        return wait
+
     @cached_property
-    def joint(self) -> CopiedPrograms | None:
+    def programs(self) -> ProgramCache | None:
         """Programs that all parts execute together in one launch each; None if they cannot."""
-        return CopiedPrograms(self.devices) if can_join(self.devices) else None
+        return ProgramCache(self.devices) if can_join(self.devices) else None
 
     def all_reduce(self, arrays: list[Array], op: str) -> None:
         """Combine the arrays of all parts, for all parts; part k combines the k-th share of rows.
@@ -78,7 +99,7 @@ class DeviceGroup(Local):
         """Combine arrays by a kernel on each device, if the devices have one; whether they have."""
         if not self._peer_access:
             return False
-        self._synchronize()  # the arrays have been computed
+        self._synchronize()  # until the arrays have been computed
         done = [d.combine(arrays, own, op) for d, own in zip(self.devices, rows, strict=True)]
         self._synchronize()
         return all(done)
