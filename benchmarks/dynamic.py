@@ -215,7 +215,7 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 "repair ms": statistics.median(d.repair_seconds for _, d in all_) * 1e3,
                 "anew ms": anew * 1e3, "SciPy ms": scipy * 1e3,
             }  # fmt: skip
-            points = {"sssp": [(d, d.repair_seconds / anew) for _, d in all_]}
+            points = {"sssp": [(d, (d.repair_seconds or d.graph_seconds) / anew) for _, d in all_]}
             for name, found in more.items():
                 row[f"{name} ms"] = statistics.median(t for t, _ in found[2:]) * 1e3
                 again = (lambda: ranked(g)) if name == "ranks" else others[name].refresh

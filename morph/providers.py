@@ -28,6 +28,8 @@ def bind() -> None:
     graph.apply.bind("morph.updates.changes:apply")
     graph.pair_up.bind("morph.updates.changes:pair_up")
     graph.single_changes.bind("morph.updates.single:single_changes")
+    graph.many_changes.bind("morph.updates.many:many_changes")
+    graph.recognise.bind("morph.updates.recognition:recognise")
     graph.partition.bind("morph.partition.partition:partition")
     kernels.launch_on_parts.bind("morph.partition.execution:launch_on_parts")
     parts.checkpoint.bind("morph.io.graph.checkpoint:checkpoint")

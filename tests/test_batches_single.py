@@ -101,3 +101,23 @@ def test_an_interrupt_while_the_index_gets_longer(monkeypatch):
         g.apply(rng.integers(0, 9, (2, 25)).tolist(), rng.choice(g.edges.ids(), 20))
         g.edges.resize(g.edges.capacity + 1)
         validate.index(g)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_single_inserts_until_the_arena_grows_and_ids_are_reused(monkeypatch, directed):
+    monkeypatch.setattr(gapped, "LEAST", 8)
+    monkeypatch.setattr(changes, "SHARE", 0)
+    g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], n=40, symmetrize=not directed, device="cpu")
+    g.adjacency("out"), g.apply(deletes=(2, 3))
+    for k in range(2):
+        g.apply(inserts=(0, 4 + k))
+    moves = g._adjacency.moves
+    for k in range(60):
+        g.apply(inserts=(0, 6 + k % 30))
+    assert g._adjacency.moves > moves
+    gone = np.flatnonzero(g.edge_order < 0)  # the deleted edge's ids, which others have now
+    assert gone.size == (1 if directed else 2) and g.edges.alive[gone].all()
+    for _ in range(20):
+        ids = g.apply(inserts=(1, 7)).inserted.tolist()
+        assert g.apply(deletes=ids[:1]).deleted.size == len(ids)
+    validate.index(g)

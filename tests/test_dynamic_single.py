@@ -12,9 +12,10 @@ from morph.algorithms.dynamic import following
 from morph.data.versions import moved
 from morph.graph import Graph
 from morph.updates import fast_path, kept, recognition, single
+from morph.updates.many import ManyChanges
 from morph.updates.single import SingleChanges
 
-N = 300
+N, RUN_REPAIR = 300, following.Dynamic._run_repair
 
 
 def a_graph(device="cpu"):
@@ -173,7 +174,7 @@ def test_rows_of_in_edges_that_are_built_later_are_followed(made):
     for e in range(4, 9):  # the first one binds the repair, which reads in-edges
         levels.apply(deletes=e)
         validate.index(g)
-    assert levels._bound_repair is not None
+    assert levels._bound_repairs
     assert (levels.distance == morph.bfs(g, 0).distance).all()
     g.structure_changed()
     g.index("out")
@@ -220,3 +221,94 @@ def test_whatever_stops_a_change_nothing_has_changed(made, kind):
             assert same and (g.edges.weight.array[: len(before[0])] == before[0]).all(), n
         n, stopped = n + 3, stopped + 1
     assert stopped > 15
+
+
+# --- several changes, on a device that the host waits for ----------------------------------------
+
+
+def some_batches(g, rng, count):
+    """Batches of one kind, or of all; some name edges twice, or none."""
+    for k in range(count):
+        size = (3, 100, 200)[k % 3]
+        u, v = rng.integers(0, N, (2, size))
+        v = np.where(u == v, (v + 1) % N, v) if k % 4 else v
+        w = rng.integers(0, 50, size).astype(np.int32)
+        ids = rng.integers(0, len(g.edges), size)
+        ends = tuple(host(getattr(g.edges, c).array)[ids] for c in ("src", "dst"))
+        there = ends if (ends[0] >= 0).all() else (u, v)
+        yield [
+            {"inserts": (u.astype(np.int32), v.astype(np.int32), w)},
+            {"deletes": ids},
+            {"deletes": there},
+            {"updates": (*there, w)},
+            {"inserts": (u, v, 7), "deletes": ids[:4], "updates": (u, v, w)},
+        ][k % 5]
+
+
+@pytest.fixture
+def together(monkeypatch):
+    """What the prepared launches of several changes have applied."""
+    apply, found = ManyChanges.apply_many, []
+
+    def counted(self, *args):
+        found.append(apply(self, *args))
+        return found[-1]
+
+    monkeypatch.setattr(ManyChanges, "apply_many", counted)
+    return found
+
+
+@pytest.mark.parametrize("target", ["pretended", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_batches_are_as_on_the_host(together, target, monkeypatch):
+    """The same ids, counts and records as without prepared launches, and distances of a new run."""
+    target = pretended(monkeypatch) if target == "pretended" else target
+    g, g2, rng = a_graph(target), a_graph(), np.random.default_rng(7)
+    paths, other, count = morph.DynamicSSSP(g, 0), morph.DynamicSSSP(g2, 0), 0
+    for k, change in enumerate(some_batches(g, rng, 60)):
+        if k % 6 == 0:
+            g.apply(**change), g2.apply(**change)
+            continue
+        one, two = (x.apply(**change).applied for x in (paths, other))
+        told = [(a.absent, a.repeated, a.given, a._changes) for a in (one, two)]
+        assert told[0] == told[1]
+        for name in ("inserted", "deleted", "deleted_weight", "updated", "old_weight"):
+            assert host(getattr(one, name)).tolist() == getattr(two, name).tolist(), (k, name)
+        count += one.absent + one.repeated
+    assert sum(x is not None for x in together) > 25 and count > 100
+    assert (host(paths.distance) == other.distance).all()
+    assert (host(paths.distance) == host(morph.sssp(g, 0).distance)).all()
+    validate.sssp(g, paths.distance, paths.predecessor)
+    validate.index(g)
+    orders = [None if x.edge_order is None else host(x.edge_order).tolist() for x in (g, g2)]
+    assert orders[0] == orders[1]
+
+
+def test_batches_that_are_refused_or_fail_leave_all_as_it_was(together, monkeypatch):
+    g = a_graph(pretended(monkeypatch))
+    paths, u, v = morph.DynamicSSSP(g, 0), np.arange(1, 40), np.arange(2, 41)
+    for w in (9, 8, 7):
+        paths.apply(inserts=(u, v, np.full(39, w)))
+        g.apply(updates=(u, v, np.full(39, w)))
+        paths.refresh()
+    before = host(paths.distance).tolist(), host(g.edges.weight.array).tolist(), g.edges.live
+    count = len(together)
+    for change, told in (
+        ({"inserts": (u, np.append(v[1:], N), 3)}, r"inserts.dst\[38\] = 300"),
+        ({"inserts": (u, v, np.append(u[1:], -3))}, r"inserts.weight\[38\] = -3"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            paths.apply(**change)
+    assert len(together) > count and together[-1] is None
+
+    def fails(self, *args):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(following.Dynamic, "_run_repair", fails)
+    with pytest.raises(ZeroDivisionError):
+        paths.apply(inserts=(np.zeros(39, int), v, np.zeros(39, int)))
+    monkeypatch.setattr(following.Dynamic, "_run_repair", RUN_REPAIR)
+    assert together[-1] is not None and g.edges.live == before[2]
+    assert (host(paths.distance).tolist(), host(g.edges.weight.array).tolist()) == before[:2]
+    validate.index(g)
+    paths.apply(inserts=(np.zeros(39, int), v, np.ones(39, int)))
+    assert (host(paths.distance) == host(morph.sssp(g, 0).distance)).all()

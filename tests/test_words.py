@@ -1,6 +1,7 @@
 """What is written to a GPU by one kernel, here run thread by thread on the host."""
 
 import ctypes
+import threading
 
 import numpy as np
 import pytest
@@ -171,3 +172,38 @@ def test_one_integer_is_replaced():
     commands.replacement(found, given, -1, 2**63 - 1)
     here.start(commands)
     assert found.tolist() == [2**63 - 1 if x < 0 else x for x in given.tolist()]
+
+
+class Event:
+    """What a launch records on its stream."""
+
+    def synchronize(self):
+        self.waited = True
+
+
+def test_large_arrays_of_the_host_are_read_from_pinned_memory():
+    """Contiguous or not, to columns with gaps, int32 to int64; others get the column's type."""
+    rng, event = np.random.default_rng(1), Event()
+    copies = small_copies.SmallCopies.__new__(small_copies.SmallCopies)
+    copies.commands, copies.lock = small_copies.Commands(), threading.Lock()
+    pinned = []
+
+    def pin(size):
+        pinned.append(made(size, "u1"))
+        return pinned[-1]
+
+    copies.staging = small_copies.Staging(pin, event)
+    copies.start = Here().start
+    for n in (17, 61, 40_000):
+        x, odd = rng.integers(-9, 9, n).astype("i4"), rng.integers(0, 9, 2 * n).astype("i2")[::2]
+        columns = [made(n, "i8"), made(n, "i8", 3), made(n, "i4", 2), made(n, "f4")]
+        few = made(3, "i8")
+        copies.put([*zip(columns, (x, x, odd, x), strict=True), (few, np.array([1, 2, 3]))])
+        for column, given in zip(columns, (x, x, odd, x), strict=True):
+            assert (column == given).all() and (column.base == 99).sum() >= column.base.size - n
+        assert few.tolist() == [1, 2, 3] and not copies.staging.used and event.waited
+    assert len(pinned) == 2  # reused, and replaced by a larger one
+    given, found = made(61, "i4", 2), made(61, "i8", 2)
+    given[:] = rng.integers(-9, 9, 61)
+    copies.put([(found, given)])  # both on the device
+    assert (found == given).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
@@ -52,7 +53,7 @@ REPORT: dict[str, Any] = {
     "result": np.int64,
     "left_out": vec(np.int64, 4),
 }
-NO_IDS = EdgeIds(0, 0, 0, 0, 0)  # no edges are inserted
+NO_IDS = EdgeIds(0, 0, 0, 0, 0, 0)  # no edges are inserted
 
 
 def no_reader() -> None:
@@ -147,9 +148,10 @@ class Adjacency:
     """
 
     __slots__ = (
-        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_none",
-        "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept", "moves", "points",
-        "single_at", "singles", "sorted_by", "stamp",
+        "_arcs", "_arcs_of", "_back", "_batches", "_bound", "_built", "_gapped", "_left_out",
+        "_none", "_order", "_rebuilt", "_report", "_tiles", "complete", "edges", "gapped", "kept",
+        "latest", "many", "many_at", "moves", "points", "single_at", "singles", "sorted_by",
+        "stamp",
     )  # fmt: skip
 
     def __init__(self, points: Table, edges: Table) -> None:
@@ -165,16 +167,27 @@ class Adjacency:
         self._arcs: Table | None = None
         self._arcs_of: tuple[Any, ...] = ()
         self._back: Array | None = None
+        self._order: Array | None = None  # `Graph.edge_order`
         self._report = Table("report", points.device, **REPORT)
+        self._left_out: tuple[int, list[int]] = -1, []  # of the batch of this stamp
         self._none: GappedRows | None = None
         self._rebuilt: RebuiltRows | None = None
         self._bound = Bound(-1, None, None)
-        self.kept: Callable[[], Any] = no_reader  # returns the reader of the latest batch, or None
+        self.latest: Callable[[], Any] = (
+            no_reader  # returns the reader of the latest batch, or None
+        )
+        # the same for earlier batches, by their table, which holds their records still
+        self.kept: dict[Table, Callable[[], Any]] = {}
         self.moves = 0  # counts reallocations of the entries of gapped rows
         self.stamp = 0  # of the batch that lies in a table of batches
-        self.singles: Any = None  # `updates.single.SingleChanges`, if made and valid
+        # `updates.single.SingleChanges`, if made and valid; the second has a table of its own, for
+        # batches while the result of the latest one is in use
+        self.singles: tuple[Any, Any] = None, None
         # `Graph.versions` after the latest batch of one change
         self.single_at: tuple[Any, ...] = ()
+        # the same for batches of more changes: by whether a block of a GPU has too few threads
+        self.many: dict[bool, Any] = {}
+        self.many_at: dict[bool, tuple[Any, ...]] = {}
 
     @property
     def has_out(self) -> bool:
@@ -445,15 +458,17 @@ class Adjacency:
     def report(self) -> Table:
         """The report of the program of a batch, one row."""
         if not len(self._report):
+            self._report.pack(tuple(REPORT))  # read by one copy
             self._report.extend(1)
         return self._report
 
     def arcs(self, back: Array | None) -> Table:
         """The columns of edges that kernels of batches write, see `gapped.arc_view`."""
-        now = self.edges.version, self.points.version
-        if self._arcs is None or self._arcs_of != now or self._back is not back:
-            self._arcs = arc_view(self.edges, self.points, back)
-            self._arcs_of, self._back = now, back
+        now, order = (self.edges.version, self.points.version), self.edges.graph.edge_order
+        same = self._arcs_of == now and self._back is back and self._order is order
+        if self._arcs is None or not same:
+            self._arcs = arc_view(self.edges, self.points, back, order)
+            self._arcs_of, self._back, self._order = now, back, order
         return self._arcs
 
     def began(self) -> bool:
@@ -462,15 +477,23 @@ class Adjacency:
 
     def result(self) -> int:
         """The result of the program of the latest batch; -1 if it changed nothing."""
-        if int(self._report.stamp[0]) != self.stamp:  # nothing was changed
-            return -1
-        return int(self._report.result[0])
+        found = self._read_report()
+        return found["result"][0] if found["stamp"][0] == self.stamp else -1
+
+    def _read_report(self) -> dict[str, list[int]]:
+        """Copy the report of the latest batch to the host."""
+        rec = self.report()._records[0]
+        words = self.points.device.to_host(rec.buffer[: rec.stride]).view(np.int64).tolist()
+        starts = [o // 8 for o in (*rec.offsets, rec.stride)]
+        found = {n: words[starts[k] : starts[k + 1]] for k, n in enumerate(rec.names)}
+        self._left_out = self.stamp, found["left_out"][:4]
+        return found
 
     def left_out(self) -> list[int]:
         """The numbers of changes that the latest batch skipped, see `updates.resolve`."""
-        found = self._report.columns["left_out"].array
-        counts: list[int] = self.points.device.to_host(found)[0].tolist()
-        return counts
+        if self._left_out[0] != self.stamp:
+            self._read_report()
+        return self._left_out[1]
 
     def refresh(self) -> None:
         """Invalidate copies of gapped rows, which have changed."""
@@ -491,31 +514,45 @@ class Adjacency:
         load(table, outcome, ids, *((dst, src) if turned else (src, dst)))
         return table
 
-    def table_for(self, count: int, report: bool = False) -> Table:
+    def table_for(self, count: int, report: bool = False, second: bool = False) -> Table:
         """Return a batch table for ``count`` edges; its capacity sets the threads of a launch.
 
-        With ``report`` the table is for the report on a batch, not for a batch to be applied.
+        With ``report`` the table is for the report on a batch, not for a batch to be applied;
+        ``second``: another one than without it.
         """
-        if not report:
-            self.begin_batch()
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
-        key = count > small, None if weight is None else weight.dtype, report
+        key = count > small, None if weight is None else weight.dtype, report, second
         table = self._batches.get(key)
         if table is None:
             for other in [k for k in self._batches if k[1] != key[1]]:
-                del self._batches[other]
+                self.kept.pop(self._batches.pop(other), None)
             capacity = 0 if key[0] else small
             self._batches[key] = table = batch_table(self.points.device, capacity, key[1])
+        if not report:
+            self.begin_batch(table)
         set_rows(table, count)
         return table
 
-    def begin_batch(self) -> None:
-        """Count a batch; first copy the records of the latest one if its `Applied` still exists."""
+    def begin_batch(self, table: Table) -> None:
+        """Count a batch; first copy what its table holds if the `Applied` of that still exists."""
         self.stamp += 1
-        if (kept := self.kept()) is not None:
-            kept.save()
-            self.kept = no_reader
+        latest = self.latest()
+        if latest is not None:
+            if latest.table is table:
+                latest.save()
+            else:
+                self.kept[latest.table] = ref(latest)
+            self.latest = no_reader
+        if self.kept and (before := self.kept.pop(table, no_reader)()) is not None:
+            before.save()
+
+    def is_free(self, table: Table) -> bool:
+        """Whether no `Applied` needs what a batch table holds."""
+        latest = self.latest()
+        if latest is not None and latest.table is table:
+            return False
+        return not self.kept or self.kept.get(table, no_reader)() is None
 
     def _enlarge(self, direction: str, short: int, back: Array | None) -> None:
         """Add capacity to an arena: rebuild the rows if over a third is unused, else grow it.

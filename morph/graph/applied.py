@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from morph.graph.gapped import DELETED, INSERTED, NOT_APPLIED, UPDATED
+from morph.graph.gapped import DELETED, INSERTED, NOT_APPLIED, REPEATED, UPDATED
 from morph.language.hooks import Hook
 from morph.runtime.device import Array
 
@@ -49,6 +49,7 @@ class Applied:
     UPDATED: ClassVar[int] = UPDATED
     INSERTED: ClassVar[int] = INSERTED
     NOT_APPLIED: ClassVar[int] = NOT_APPLIED
+    REPEATED: ClassVar[int] = REPEATED
 
     inserted: Array
     deleted: Array

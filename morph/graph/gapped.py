@@ -25,6 +25,7 @@ DELETED, UPDATED, INSERTED = 1, 2, 3  # the outcome of a change
 # The phase at which the program of a batch begins: all; the index, if edges are known by id; the
 # inserts, after a full arena was enlarged.
 ALL, INDEX, INSERTS = 0, 1, 2
+REPEATED = 2  # minus this is the result of a batch that names edges several times, or none
 NOT_APPLIED = -(2**62)  # result of a program that follows a batch which was not applied as given
 
 LEAST = 1 << 10  # minimum number of unused entries at the end of a new arena
@@ -86,6 +87,7 @@ class EdgeIds(NamedTuple):
     reused: int  # number of recycled ids, which are used first
     head: int  # of the ring of recycled ids
     tail: int
+    ordered: int  # edges below have an input position, which inserts set to -1
 
 
 class Single(NamedTuple):
@@ -282,21 +284,23 @@ def batch_table(device: Device, capacity: int, weight: Any) -> Table:
     two, one, wide = vec(np.int32, 2), np.int32, np.int64
     made = Table("batch", device, capacity, a=wide, b=wide, end=two, rank=two, edge=one,
                  outcome=one, keep=two, far=two, at=two)  # fmt: skip
-    given, found = ["a", "b"], ["end", "rank", "edge", "outcome"]
+    found = ["end", "rank", "edge", "outcome"]
     if weight is not None:
         made.add("given", weight), made.add("weight", weight)
-        given, found = [*given, "given"], [*found, "weight"]
-    made.pack(found, ("keep", "far", "at"), *([] if device.on_host else [given]))
+        found.append("weight")
+    made.pack(found, ("keep", "far", "at"))
     fill(made)
     return made
 
 
-def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
+def arc_view(
+    graph_edges: Table, points: Table, back: Array | None, order: Array | None
+) -> Table:  # fmt: skip
     """A table over the memory of the edges' table, which kernels of batches write directly.
 
-    It has ``src``, ``dst``, ``weight``, ``died`` and ``back`` (the reverse) by edge; ``ring``, the
-    ring of dead edges; ``lost``, the dead points; ``word``, the counters.  A missing array is
-    replaced by one of one row.
+    It has ``src``, ``dst``, ``weight``, ``died``, ``back`` (the reverse) and ``order`` (the input
+    position) by edge; ``ring``, the ring of dead edges; ``lost``, the dead points; ``word``, the
+    counters.  A missing array is replaced by one of one row.
     """
     device, edges = graph_edges.device, graph_edges
     made = Table("arcs", device)
@@ -310,7 +314,8 @@ def arc_view(graph_edges: Table, points: Table, back: Array | None) -> Table:
                   for t in (edges, points))  # fmt: skip
     free = edges.hidden("free") if edges.deletes else nothing
     for name, a in (("died", dead), ("lost", lost), ("ring", free),
-                    ("back", nothing if back is None else back)):  # fmt: skip
+                    ("back", nothing if back is None else back),
+                    ("order", nothing if order is None else order)):  # fmt: skip
         arrays[name] = a, a.dtype.itemsize
     for name, (a, stride) in arrays.items():
         made.columns[name] = Column(name, a.dtype, 0, None, a.dtype.type(0), stride, a)

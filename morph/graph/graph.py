@@ -30,6 +30,8 @@ from morph.runtime.device import Array, Device, device_for
 apply: Hook[Applied] = Hook()  # updates.changes
 pair_up: Hook[Array] = Hook()  # updates.changes
 single_changes: Hook[Any] = Hook()  # updates.single
+many_changes: Hook[Any] = Hook()  # updates.many
+recognise: Hook[Any] = Hook()  # updates.recognition
 partition: Hook[Any] = Hook()  # partition.partition
 delete: Hook[None] = Hook("morph.graph.deletion:delete")
 
@@ -376,12 +378,37 @@ class Graph(Making, Exporting):
         It is made at the second of two such batches without another change in between.
         """
         index = self._adjacency
-        known = index.singles
+        known, second = index.singles
         if known is None:
             return single_changes(self) if index.single_at == self.versions() else None
+        if not known.current(self):
+            index.singles = None, None
+            return None
+        if index.is_free(known.table):
+            return known
+        if second is None or not second.current(self):
+            return single_changes(self, known)
+        return second if index.is_free(second.table) else known
+
+    def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Any:
+        """A batch for `many_changes`, see `updates.recognition`; None if there is no state."""
+        if not self._adjacency.many_at:
+            return None
+        with self.device.active():
+            return recognise(self, inserts, deletes, updates)
+
+    def many_changes(self, rows: int) -> Any:
+        """The state kept for batches of several changes, see `morph.updates.many`; or None.
+
+        It is made as `single_changes`, on a device that the host waits for.
+        """
+        index, large = self._adjacency, rows > self.device.serial_items
+        known = index.many.get(large)
+        if known is None:
+            return many_changes(self, rows) if index.many_at.get(large) == self.versions() else None
         if known.current(self):
             return known
-        index.singles = None
+        del index.many[large]
         return None
 
     def versions(self) -> tuple[int, int, int]:
@@ -419,9 +446,15 @@ class Graph(Making, Exporting):
                 ids = self.device.asarray(np.array([ids])) if isinstance(ids, int) else ids
                 ids = ids[ids < self._made]
                 if ids.size:
-                    if self.edge_order is None:
-                        self.edge_order = self.device.xp.arange(self._made, dtype=np.int32)
-                    self.edge_order[ids] = -1
+                    self.own_order()[ids] = -1
+
+    def own_order(self) -> Array:
+        """Return `edge_order`; made first if it is None, since the input's order will be left."""
+        if self.edge_order is None:
+            with self.device.active():
+                self.edge_order = self.device.xp.arange(self._made, dtype=np.int32)
+            self.moved()  # kernels of batches write to the array
+        return self.edge_order
 
     # --- views -----------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ Numbers = tuple[int | float | bool, ...]
 
 
 class Prepared:
-    """A program bound to its objects, run by one CPU thread or one block of a GPU.
+    """A program bound to its objects.
 
     Values that kernels take from globals are compared when it is made, not at each call.
 
@@ -35,11 +35,13 @@ class Prepared:
         With an argument block of its own.
     mode : tuple
         Fault injection and seed, with which the launch was made.
+    alone : bool
+        Whether one CPU thread or one block of a GPU runs it; true at first.
     """
 
     __slots__ = (
-        "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state", "_to_block",
-        "_unpack", "launch", "mode",
+        "_call", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state",
+        "_to_block", "_unpack", "alone", "launch", "mode",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
@@ -53,12 +55,13 @@ class Prepared:
         self._initial_state = bytes(0 if self._state is None else self._state.nbytes)
         if self._state is not None:
             self._state = self._state.cast("B")
-        self.mode = launch.mode
+        self.mode, self.alone = launch.mode, True
         self._pack, self._first_scalar = compiled.scalars.pack_into, compiled.first_scalar
         self._run_at = compiled.run_offset
         kind, at = compiled.returns  # type: ignore[misc]
         self._unpack, self._result_at = kind.unpack_from, 8 * (STATUS + at)
         self.launch._fill()
+        self._call: Any = None  # the launch by one CPU thread
 
     @classmethod
     def of(cls, program: Program, *args: Any) -> Prepared | None:
@@ -92,21 +95,27 @@ class Prepared:
             try:
                 shared.begin()
                 self._start(numbers, most)
-                if then is None:
-                    return self._result(most)
-                then._start(more, most)
-                return then._result(most)
+                last = self
+                if then is not None:
+                    then._start(more, most)
+                    last = then
+                self._touch(then)  # while the GPU executes the launches
+                return last._result(most)
             except BaseException:  # also one raised by a signal handler
+                self._touch(then)
                 if not launch.compiled.interruptible:
                     shared.report.wait(True, False)
                 shared.stop()
                 raise
             finally:
                 shared.running = False
-                if not launch.on_host:
-                    launch._touch()
-                    if then is not None:
-                        then.launch._touch()
+
+    def _touch(self, then: Prepared | None) -> None:
+        """Invalidate the host's copies of counters that the launches may change."""
+        if not self.launch.on_host:
+            self.launch._touch()
+            if then is not None:
+                then.launch._touch()
 
     def _start(self, numbers: Numbers, most: int) -> None:
         """Write the numbers into the argument block, and launch with up to ``most`` threads."""
@@ -114,12 +123,19 @@ class Prepared:
         s, buffer = launch.scratch, launch.buffer
         self._pack(buffer, self._first_scalar, *self._to_block(numbers))
         s.launches += 1
-        pack_run(buffer, self._run_at, 0, s.launches, 1)
+        pack_run(buffer, self._run_at, 0, s.launches, 1 if self.alone else most)
         if launch.scratch_version != s.version or launch.threads != most:
             launch._fill_shared(most)
         if self._state is not None:
             self._state[:] = self._initial_state
-        launch.binary(launch.arguments, 1, True)
+        if not self.alone:
+            launch.binary(launch.arguments, launch._items())
+        elif self._state is None:
+            launch.binary(launch.arguments, 1, True)
+        else:
+            if self._call is None:
+                self._call = launch.binary.bound(launch.arguments, 1)
+            self._call()
 
     def _result(self, most: int) -> Any:
         """Wait for the launch, execute deferred items again, and return the result."""
@@ -127,8 +143,9 @@ class Prepared:
         s, interruptible = launch.scratch, launch.compiled.interruptible
         status = s.report.poll(s.launches, interruptible)
         while status[FAILED]:
-            launch._resume(1, most)
-            launch.binary(launch.arguments, launch._items(), True)
+            launch._resume(1 if self.alone else most, most)
+            launch.binary(launch.arguments, launch._items(), self.alone)
             status = s.report.wait(True, interruptible)
+            self._touch(None)  # the host has read counters to enlarge stores
         s.dirty = False
         return self._unpack(status, self._result_at)[0]

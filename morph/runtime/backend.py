@@ -22,7 +22,7 @@ ArgumentBlock = npt.NDArray[np.uint64]
 Write = tuple[Array, Any]
 """A one-dimensional array of a device, and values to write: one, or one per element.
 
-Or `IOTA`, or an array of the device of the same type and size, both contiguous and 8-byte aligned.
+Or `IOTA`, or an array of the device of the same size, and of the same type or int32 for int64.
 """
 
 IOTA = object()  # as a value of `Write`: the index of each element

@@ -47,12 +47,31 @@ def apply(
         if fast is not None:
             moves = (fast.counts[0] + fast.counts[2]) * (1 if g.directed else 2)
             if follows(g, moves) and g._adjacency.has_out:
-                applied = fast_path.carry_out(g, fast, nonnegative, then)
+                applied = _prepared(g, fast, nonnegative) if then is None else None
+                if applied is None:
+                    applied = fast_path.carry_out(g, fast, nonnegative, then)
                 if applied is not None:
-                    if sum(fast.counts) == 1:
-                        g._adjacency.single_at = g.versions()
+                    _note(g, fast)
                     return applied
         return _apply(g, Batch.of(g, inserts, deletes, updates, points, nonnegative), then)
+
+
+def _prepared(g: Graph, batch: recognition.FastBatch, nonnegative: bool) -> Applied | None:
+    """Apply a batch of several changes by a prepared launch; None if it needs the fast path."""
+    count = sum(batch.counts)
+    many = None if count == 1 else g.many_changes(count if g.directed else 2 * count)
+    made = None if many is None else many.apply_many(g, batch, nonnegative)
+    return None if made is None else made[0]
+
+
+def _note(g: Graph, batch: recognition.FastBatch) -> None:
+    """Note a batch that was applied, after which launches for others of its kind are prepared."""
+    count = sum(batch.counts)
+    if count == 1:
+        g._adjacency.single_at = g.versions()
+    elif not g.device.on_host:
+        rows = count if g.directed else 2 * count
+        g._adjacency.many_at[rows > g.device.serial_items] = g.versions()
 
 
 def _unchangeable(g: Graph, then: Callable[[Applied], object]) -> Callable[[Applied], object]:

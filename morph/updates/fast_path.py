@@ -16,13 +16,14 @@ import numpy as np
 from morph.data.reclaim import referred
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
-from morph.graph.gapped import ALL, DELETED, INSERTED, UPDATED, Counts, EdgeIds, Single
+from morph.graph.gapped import ALL, DELETED, INSERTED, REPEATED, UPDATED, Counts, EdgeIds, Single
 from morph.language.dtypes import ID_LIMIT
-from morph.runtime.device import Array, is_host
+from morph.runtime.backend import Write
+from morph.runtime.device import Array, Device, is_host
 from morph.updates.batch import none
 from morph.updates.edge_ids import allocate, shrink
 from morph.updates.kept import Kept
-from morph.updates.recognition import FastBatch
+from morph.updates.recognition import FastBatch, Part
 from morph.updates.resolve import (
     EDGES_DELETED,
     LOOP,
@@ -30,7 +31,6 @@ from morph.updates.resolve import (
     NONNEGATIVE,
     POINTS_DELETED,
     REFERRED,
-    REPEATED,
     SINGLE,
     UNDIRECTED,
     WRITES_EDGES,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
 
-STAGED = 1 << 14  # changes that go to a GPU in one copy
+STAGED = 1 << 16  # changes that go from the host to a GPU by one launch
 
 
 class Reserved(NamedTuple):
@@ -63,9 +63,10 @@ def carry_out(
 
     ``loops`` counts those among the edges to insert, of a graph that is not directed, up to each.
     """
-    edges = g.edges
+    edges, new = g.edges, batch.parts[2]
     if batch.counts[0]:
         edges.allow_deletes()
+    loops = staged_loops(g, batch) if loops is None else loops
     capacity = edges.capacity
     try:
         run = _prepare(g, batch, nonnegative, loops)
@@ -88,11 +89,28 @@ def carry_out(
         shrink(edges, capacity)
         raise
     shrink(edges, capacity)
-    if code == -LOOP and batch.parts[2] is not None:
-        src, dst, _ = batch.parts[2]
-        loops = (src == dst).astype(np.int32).cumsum(dtype=np.int32)
-        return carry_out(g, batch, nonnegative, then, loops)
+    if code == -LOOP and new is not None:
+        return carry_out(g, batch, nonnegative, then, loops_of(new))
     return None
+
+
+def is_staged(batch: FastBatch) -> bool:
+    """Whether all arrays of a batch lie on the host, and go to a GPU by one launch."""
+    here = all(is_host(a) for p in batch.parts for a in p or () if a is not None)
+    return here and sum(batch.counts) <= STAGED
+
+
+def staged_loops(g: Graph, batch: FastBatch) -> Array | None:
+    """Count the loops among edges to insert on the host; None if there are none, or no need."""
+    new = batch.parts[2]
+    if new is None or g.directed or not is_staged(batch) or not (new[0] == new[1]).any():
+        return None
+    return loops_of(new)
+
+
+def loops_of(inserts: Part) -> Array:
+    """Count the loops among edges to insert up to each, int32."""
+    return (inserts[0] == inserts[1]).astype(np.int32).cumsum(dtype=np.int32)
 
 
 def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None) -> Reserved:
@@ -106,23 +124,31 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
         back = g._pairs if g._pairs is not None else g.reverses()
     reused = allocate(edges, fresh)[1] if fresh else 0
     before: list[int] = edges._host_meta.tolist()
+    if ordered := ordered_below(g, before[COUNT], reused) if fresh else 0:
+        g.own_order()
     if back is not None and fresh and back.size < before[COUNT] + fresh - reused:
         back = _longer_reverses(g)
     counts = Counts(given, deleted, updated, fresh, batch.by)
     table = index.table_for(2 * given if undirected else given)
     single = _single(table, batch) if given == 1 else None
-    if single is None:
-        _fill_in(table, batch)
-    if loops is not None:
-        table.columns["at"].array[deleted + updated : given, 1] = g.device.asarray(loops)
+    if single is None or loops is not None:
+        fill_in(table, batch, loops)
     flags = flags_of(g) | (nonnegative * NONNEGATIVE)
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not deleted or referred(edges))
     ids = EdgeIds(
         g.points._host_meta.item(COUNT), before[COUNT], reused,
-        min(before[HEAD], before[COMMITTED]), before[TAIL],
+        min(before[HEAD], before[COMMITTED]), before[TAIL], ordered,
     )  # fmt: skip
     return Reserved(table, counts, ids, back, flags, single, before)
+
+
+def ordered_below(g: Graph, first: int, reused: int) -> int:
+    """Return 0, or, if a batch may reuse ids of edges with an `edge_order`, the number of these.
+
+    ``first`` is the first unused id, ``reused`` the number of recycled ones.
+    """
+    return g._made if (reused or first < g._made) and g.edges.deletes else 0
 
 
 def flags_of(g: Graph) -> int:
@@ -147,14 +173,8 @@ def publish(
     deleted, fresh, reused = counts[0], run.counts.arcs, ids.reused
     out, spared, single, absent = g._adjacency.left_out() if repeated else (0, 0, 0, 0)
     if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
-        after = run.before.copy()
-        after[COUNT] += fresh - reused
-        after[HEAD] = ids.head + reused
-        after[TAIL] += deleted - spared + (0 if g.directed else deleted - single)
-        if not run.flags & REFERRED:
-            after[COMMITTED] = after[TAIL]
-        after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
-        edges._host_meta[:] = after
+        arcs = deleted - spared + (0 if g.directed else deleted - single)
+        count(edges, run.before, fresh - reused, reused, arcs, bool(run.flags & REFERRED))
     kept = Kept(g, run.table, counts, repeated, ids.edges, reused, fresh)
     done = applied(g, kept, none(g.device), int(out < sum(counts)))
     done.absent, done.repeated = absent, out - absent
@@ -163,32 +183,32 @@ def publish(
     return done
 
 
+def count(
+    edges: Table, before: list[int], new: int, reused: int, deleted: int, referred: bool
+) -> None:  # fmt: skip
+    """Update the host's counters, from those ``before`` a batch, as its program has."""
+    after = before.copy()
+    after[COUNT] += new
+    after[HEAD] = min(before[HEAD], before[COMMITTED]) + reused
+    after[TAIL] += deleted
+    if not referred:
+        after[COMMITTED] = after[TAIL]
+    after[BUDGET] = after[COMMITTED] - after[HEAD] + after[CAPACITY] - after[COUNT]
+    edges._host_meta[:] = after
+
+
 def applied(g: Graph, kept: Kept, points: Array, changes: int = 1) -> Applied:
     """Return the changes of a launch; ``kept`` makes their arrays on demand."""
     done = Applied.__new__(Applied)
     done._graph, done._given, done._present, done._since = g, int(kept.counts[2]), -1, g.changes
     done.points, done.absent, done.repeated = points, 0, 0
     done._batch = kept
-    g._adjacency.kept = ref(kept)
-    if kept.first < g._made:
-        g._forget_order(done.inserted)
-    elif kept.reused and g._made:
-        g._forget_order(_recycled(g.edges, kept.reused))
+    g._adjacency.latest = ref(kept)
     if kept.fresh or kept.counts[0]:
         g.out_identity = False
     g.changes += changes
     done._changes = g.changes
     return done
-
-
-def _recycled(edges: Table, count: int) -> Array:
-    """The ids of deleted edges that the latest batch has reused.
-
-    They are still in the ring; the batch's records would have to be copied and selected.
-    """
-    ring, head = edges.hidden("free"), edges._host_meta.item(HEAD)
-    with edges.device.active():
-        return ring[edges.device.xp.arange(head - count, head) & (ring.size - 1)]
 
 
 def _fill_others(edges: Table, ids: EdgeIds, count: int, done: Applied) -> None:
@@ -216,28 +236,31 @@ def _single(table: Table, batch: FastBatch) -> Single | None:
     return Single(first, second, 0 if given is None else given.dtype.type(0))
 
 
-def _fill_in(table: Table, batch: FastBatch) -> None:
-    """Write down what was given."""
-    device, given = table.device, sum(batch.counts)
-    names = [c for c in ("a", "b", "given") if c in table.columns]
-    columns = [table.columns[c].array for c in names]
-    staged = None
-    if not device.on_host and given <= STAGED:
-        if all(is_host(a) for p in batch.parts for a in p or () if a is not None):
-            rec = table._records[2]  # of what is given, so that it goes there at once
-            staged = np.zeros(given * rec.stride, np.uint8)
-            columns = [np.ndarray(given, a.dtype, staged, rec.offset(c), rec.stride)
-                       for c, a in zip(names, columns, strict=True)]  # fmt: skip
-    at = 0
+def fill_in(table: Table, batch: FastBatch, loops: Array | None) -> None:
+    """Write down what was given, and the number of ``loops`` up to each insert."""
+    device, at, writes = table.device, 0, list[Write]()
+    columns = [table.columns[c].array for c in ("a", "b", "given") if c in table.columns]
+    at_once = device.on_host or is_staged(batch)
     for part in batch.parts:
         if part is not None:
             end = at + part[0].size
             for column, a in zip(columns, part, strict=False):
                 if a is not None:
-                    column[at:end] = a if staged is not None else device.asarray(a)
+                    writes.append((column[at:end], _written(a, column, device, at_once)))
             at = end
-    if staged is not None:
-        rec.buffer[: staged.size].set(staged)
+    if loops is not None:
+        before = table.columns["at"].array[at - loops.size : at, 1]
+        writes.append((before, _written(loops, before, device, at_once)))
+    device.put(*writes)
+
+
+def _written(a: Array, column: Array, device: Device, at_once: bool) -> Any:
+    """Values that `Backend.put` takes for a column: of its dtype, or int32 for int64."""
+    if a.dtype != column.dtype and not (a.dtype == np.int32 and column.dtype == np.int64):
+        a = a.astype(column.dtype)
+    if is_host(a):
+        return a[0] if a.size == 1 else a if at_once else device.asarray(a)
+    return device.asarray(a)
 
 
 def put_back(

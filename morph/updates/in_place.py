@@ -22,13 +22,12 @@ from typing import Any
 
 from morph.data.store import Word
 from morph.data.table import Table
-from morph.graph.gapped import ALL, DELETED, INSERTED, INSERTS, UPDATED, Side
+from morph.graph.gapped import ALL, DELETED, INSERTED, INSERTS, REPEATED, UPDATED, Side
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, i32, i64, u8
 from morph.updates.resolve import (
     EDGES_DELETED,
     REFERRED,
-    REPEATED,
     UNDIRECTED,
     WRITES_EDGES,
     resolve_batch,
@@ -226,7 +225,7 @@ def number_inserts(b, index, counts, rows):
 
 
 @kernel
-def write_inserts(b, tables, index, counts, rows, flags):
+def write_inserts(b, tables, index, counts, ids, rows, flags):
     """Write new edges, to their table and as entries."""
     if b.id < rows and b.outcome == INSERTED:
         if flags & WRITES_EDGES:
@@ -237,6 +236,8 @@ def write_inserts(b, tables, index, counts, rows, flags):
                 arc.weight = b.given
             if flags & EDGES_DELETED:
                 arc.died = u8(0)
+            if b.edge < ids.ordered:
+                arc.order = -1
             if flags & UNDIRECTED:
                 i, k = i64(b.id), counts.given
                 back = tables.batch[i + k if i < k else i - k].edge
@@ -316,7 +317,7 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
             index.arena[0].top, index.arena2[0].top = top, top2
             tables.report[0].result = short
             return short
-        foreach(tables.batch, write_inserts, tables, index, counts, rows, flags)
+        foreach(tables.batch, write_inserts, tables, index, counts, ids, rows, flags)
         if counts.given > 1:
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
     if flags & WRITES_EDGES:  # the counters that `Table._publish_counters` computes

@@ -53,11 +53,15 @@ class Kept:
         """Copy the records before the next batch overwrites them."""
         total, counts, table = self.total, self.counts, self.table
         with self.graph.device.active():
+            sources = {}
             if self.raw is None and (counts[0] or counts[1] or self.reused):
                 rec = table._records[0]
-                self.raw = rec.buffer[: total * rec.stride].copy()
+                sources["raw"] = rec.buffer[: total * rec.stride]
             if self.new is None and counts[1]:
-                self.new = table.columns["given"].array[:total].copy()
+                sources["new"] = table.columns["given"].array[:total]
+            if sources:
+                for name, a in zip(sources, table.device.copies(*sources.values()), strict=True):
+                    setattr(self, name, a)
 
     def fields(self) -> dict[str, Array]:
         """The arrays of `Applied`."""

@@ -18,9 +18,16 @@ from morph.updates.batch import rounded
 if TYPE_CHECKING:
     from morph.graph import Graph
 
-# by the itemsize of a float: integers up to this magnitude are exact; its largest finite value
-EXACT = {4: 1 << 24, 8: 1 << 53}
-LARGEST = {4: float(np.finfo(np.float32).max), 8: float(np.finfo(np.float64).max)}
+# by the itemsize of a float: integers up to this magnitude are exact; its largest finite value;
+# by the type's character: the least and the largest integer that a column takes
+EXACT = {2: 1 << 11, 4: 1 << 24, 8: 1 << 53}
+INTEGERS = {c: (np.iinfo(c).min, np.iinfo(c).max) for c in "bhilqBHILQ"}
+INTEGERS |= {c: (-EXACT[np.dtype(c).itemsize], EXACT[np.dtype(c).itemsize]) for c in "efd"}
+LARGEST = {
+    2: float(np.finfo(np.float16).max),
+    4: float(np.finfo(np.float32).max),
+    8: float(np.finfo(np.float64).max),
+}
 Change = tuple[int, int, int, bool, Any]
 """Outcome; the edge's id and 0, or its ends; whether ends name an existing edge; weight or 0."""
 
@@ -138,13 +145,11 @@ def _weighted(
 
 def integer(x: Any) -> int | None:
     """The integer that an argument is, or that its only element is; None if it is another value."""
-    kind = type(x)
-    if kind is np.ndarray:
-        if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iu":
-            return None
-        x = x.item()
-    elif kind is not int:
-        if not isinstance(x, np.integer):
+    if type(x) is not int:
+        if type(x) is np.ndarray:
+            if x.size != 1 or x.ndim > 1 or x.dtype.kind not in "iu":
+                return None
+        elif not isinstance(x, np.integer):
             return None
         x = x.item()
     return x if -ID_LIMIT <= x <= ID_LIMIT else None
@@ -160,15 +165,12 @@ def weight_in(x: Any, dtype: Any) -> Any:
         x = x.item()
     elif isinstance(x, np.integer | np.floating):
         x = x.item()
-    kind, size = type(x), dtype.itemsize
-    if dtype.kind == "f":
-        if kind is int:
-            return x if -EXACT[size] <= x <= EXACT[size] else None
-        return x if kind is float and isfinite(x) and abs(x) <= LARGEST[size] else None
-    if kind is not int:
+    if type(x) is int:
+        low, high = INTEGERS[dtype.char]
+        return x if low <= x <= high else None
+    if type(x) is not float or dtype.kind != "f":
         return None
-    bits = 8 * size - (dtype.kind == "i")
-    return x if -(1 << bits) * (dtype.kind == "i") <= x < 1 << bits else None
+    return x if isfinite(x) and abs(x) <= LARGEST[dtype.itemsize] else None
 
 
 def recognise_single(

@@ -29,7 +29,7 @@ WRITES_EDGES = 32  # the table of edges is changed too, and not only the index
 SINGLE = 64  # the only change is an argument of the program
 REFERRED = 128  # references may denote edges: the host decides which ids are reused
 # Why a batch is not applied, or not as it is.
-INVALID, REPEATED, LOOP = 1, 2, 3
+INVALID, LOOP = 1, 3  # and `gapped.REPEATED`
 PART = 64  # changes that one item of a scan sums up
 ROUNDS = 8  # in which deletes of one pair go on to its next edge
 CLAIMED = -2  # in place of an edge's place in its row, while changes compete for the edge
@@ -48,10 +48,24 @@ def least(row, entries, end, after):
 
 
 @func
-def between(u, v, after, index):
+def least_reverse(row, entries, end, after, arcs):
+    """Return the least reverse above ``after`` of the edges from a row to a point, -1 if none."""
+    best = i32(-1)
+    for k in range(row.begin, row.begin + row.size):
+        if entries[k].end == end:
+            e = arcs[entries[k].edge].back
+            if e > after and (best < 0 or e < best):
+                best = e
+    return best
+
+
+@func
+def between(u, v, after, index, arcs, flags):
     """Return the least edge above ``after`` from u to v, found in the shorter of two rows."""
     found = i32(-1)
-    if index.sides > 1 and index.rows2[v].size < index.rows[u].size:
+    if flags & UNDIRECTED and index.rows[v].size < index.rows[u].size:
+        found = least_reverse(index.rows[v], index.entries, u, after, arcs)
+    elif index.sides > 1 and index.rows2[v].size < index.rows[u].size:
         found = least(index.rows2[v], index.entries2, u, after)
     else:
         found = least(index.rows[u], index.entries, v, after)
@@ -86,7 +100,7 @@ def named_edge(b, after, by_ends, arcs, index, ids, flags):
             u, v = i32(b.a), i32(b.b)
             if flags & UNDIRECTED and v < u:
                 u, v = v, u
-            e = between(u, v, after, index)
+            e = between(u, v, after, index, arcs, flags)
     else:
         valid = 0 <= b.a and b.a < ids.edges
         if valid:

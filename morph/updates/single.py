@@ -8,7 +8,7 @@ which raises the errors.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from morph.data.reclaim import referred
 from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
@@ -19,6 +19,7 @@ from morph.graph.gapped import (
     DELETED,
     INSERTED,
     NOT_APPLIED,
+    REPEATED,
     UPDATED,
     Counts,
     EdgeIds,
@@ -31,11 +32,14 @@ from morph.updates.batch import none
 from morph.updates.in_place import change
 from morph.updates.kept import Kept
 from morph.updates.recognition import Change, recognise_single
-from morph.updates.resolve import NONNEGATIVE, REFERRED, REPEATED, SINGLE
+from morph.updates.resolve import NONNEGATIVE, REFERRED, SINGLE
 
 if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
+
+
+T = TypeVar("T", bound="SingleChanges")
 
 
 def state_of(g: Graph) -> tuple[int, ...]:
@@ -57,6 +61,8 @@ class SingleChanges:
     weight : Column or None
     """
 
+    several = False
+
     __slots__ = (
         "_back", "_counters", "_epoch", "_fixed", "_flags", "_last", "_limit", "_none",
         "_point_counters", "_state", "program", "rows", "table", "weight",
@@ -77,21 +83,6 @@ class SingleChanges:
         self._state, self._epoch = state_of(g), -1
         self._last: tuple[Any, ...] = ()
         self._none = none(g.device)
-
-    @classmethod
-    def of(cls, g: Graph) -> SingleChanges | None:
-        """Bind the program to a graph with gapped rows; None if its edges need the fast path."""
-        index, edges = g._adjacency, g.edges
-        weight = weight_of(edges)
-        if not (g.gapped and index.has_out) or ("weight" in edges.columns and weight is None):
-            return None
-        if len(edges.columns) != 2 + (weight is not None) or (not g.directed and g._pairs is None):
-            return None
-        table = index.table_for(1 if g.directed else 2)
-        args = index.arguments(table, None if g.directed else g._pairs)
-        numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0), 0, ALL, 0, args[2]
-        program = Prepared.of(change, *args[:2], *numbers)
-        return None if program is None else cls(g, program, args, table)
 
     def current(self, g: Graph) -> bool:
         """Whether the bound launch and the kept state are still valid."""
@@ -138,12 +129,15 @@ class SingleChanges:
             g.may_change()
         outcome, a, b, by_ends, weight = given
         counters: list[int] = (self._counters or edges._host_meta).tolist()
-        first, reused, arcs = counters[COUNT], 0, 0
+        first, reused, arcs, ordered = counters[COUNT], 0, 0, 0
         if outcome == INSERTED:
             arcs = self.rows
             if first + arcs > edges.capacity:
                 reused = min(max(counters[COMMITTED] - counters[HEAD], 0), arcs)
             if first + arcs - reused > self._limit or a == b and arcs == 2:
+                return None
+            ordered = fast_path.ordered_below(g, first, reused)
+            if ordered and g.edge_order is None:
                 return None
         elif outcome == DELETED and not edges.deletes:
             return None
@@ -151,12 +145,12 @@ class SingleChanges:
         if outcome != DELETED or referred(edges):
             flags |= REFERRED
         index = g._adjacency
-        index.begin_batch()
+        index.begin_batch(self.table)
         if self._counters is not None:
             self.table.meta[COUNT] = self.rows
         counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
         head = min(counters[HEAD], counters[COMMITTED])
-        ids = self.points(g), first, reused, head, counters[TAIL]
+        ids = self.points(g), first, reused, head, counters[TAIL], ordered
         numbers = (*self._fixed, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
         try:
@@ -165,9 +159,10 @@ class SingleChanges:
                 with g.device.active():
                     return self._finish(g, result)
             index.refresh()
-            if self._counters is None:
-                with g.device.active():
-                    return fast_path.publish(g, *self._latest(), False, False), result
+            if self._counters is None and outcome != UPDATED:  # on a CPU the program wrote them
+                deleted = self.rows if outcome == DELETED else 0
+                new, kept_ids = arcs - reused, bool(flags & REFERRED)
+                fast_path.count(edges, counters, new, reused, deleted, kept_ids)
             made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
             kept = Kept(g, self.table, made, False, first, reused, arcs)
             return fast_path.applied(g, kept, self._none), result
@@ -179,7 +174,7 @@ class SingleChanges:
         """The latest batch as the fast path describes it: its counts, and the arguments."""
         before, outcome, flags, counts, ids = self._last
         made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
-        run = Counts(1, *counts), EdgeIds(*ids), self._back, flags, None, before
+        run = Counts(1, *map(int, counts)), EdgeIds(*ids), self._back, flags, None, before
         return made, fast_path.Reserved(self.table, *run)
 
     def _finish(self, g: Graph, result: int) -> tuple[Applied, Any] | None:
@@ -200,7 +195,31 @@ class SingleChanges:
             fast_path.put_back(g, self.table, run.before, made, self._back)
 
 
-def single_changes(g: Graph) -> SingleChanges | None:
-    """Make and keep the state of a graph's batches of one change; None if it cannot be."""
-    g._adjacency.singles = made = SingleChanges.of(g)
-    return made if made is not None and made.current(g) else None
+def bind(kind: type[T], g: Graph, rows: int, second: bool = False) -> T | None:
+    """Bind the program of a batch of so many rows; None if a graph's edges need the fast path.
+
+    ``second``: see `Adjacency.table_for`.
+    """
+    index, edges = g._adjacency, g.edges
+    weight = weight_of(edges)
+    if not (g.gapped and index.has_out) or ("weight" in edges.columns and weight is None):
+        return None
+    if len(edges.columns) != 2 + (weight is not None) or (not g.directed and g._pairs is None):
+        return None
+    table = index.table_for(rows, False, second)
+    args = index.arguments(table, None if g.directed else g._pairs)
+    numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0, 0), 0, ALL, 0, args[2]
+    program = Prepared.of(change, *args[:2], *numbers)
+    return None if program is None else kind(g, program, args, table)
+
+
+def single_changes(g: Graph, first: SingleChanges | None = None) -> SingleChanges | None:
+    """Make and keep the state of a graph's batches of one change; None if it cannot be.
+
+    With ``first``, a second one beside it.
+    """
+    made = bind(SingleChanges, g, 1 if g.directed else 2, second=first is not None)
+    if made is None or not made.current(g):
+        return None
+    g._adjacency.singles = (made, None) if first is None else (first, made)
+    return made

@@ -45,8 +45,9 @@ class Update(NamedTuple):
     rounds : int
         Relaxation steps of the repair, or of the attempt to repair.
     graph_seconds, repair_seconds : float
-        Time to change the graph, and to repair the values.  A batch of one change may be timed as
-        a whole: then ``graph_seconds`` is the sum, and ``repair_seconds`` is 0.
+        Time to change the graph, and to repair the values.  A batch of one change, and any batch
+        on a GPU, may be timed as a whole: then ``graph_seconds`` is the sum, and ``repair_seconds``
+        is 0.
     applied : Applied
         What the batch did to the graph, as `Graph.apply` gives it.
     """
@@ -101,8 +102,11 @@ class Maintained:
         """Roll back the result after a batch that failed."""
         raise NotImplementedError
 
-    def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
-        """Apply a batch of one change and repair the result; None, with nothing changed, if not."""
+    def _apply_prepared(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
+        """Apply a batch and repair the result by prepared launches.
+
+        None, with nothing changed, if they are not ready, or the batch needs more.
+        """
         return None
 
     def _check_weights(self, applied: Any) -> None:
@@ -134,7 +138,7 @@ class Maintained:
         with self._lock:
             if then is None and delete_points is None and self._seen == self.graph.changes:
                 try:
-                    done = self._apply_single(inserts, deletes, updates)
+                    done = self._apply_prepared(inserts, deletes, updates)
                 except BaseException as error:
                     self._fail(error, changed=True)
                     raise
@@ -230,24 +234,33 @@ class Maintained:
 
 
 class BoundRepair:
-    """The program that repairs values, bound for launches behind the program of a single change.
+    """The program that repairs values, bound for launches behind the program of a batch.
 
     Attributes
     ----------
+    changes : updates.single.SingleChanges
+        The program of the batch.
     program : morph.launch.prepared.Prepared
     most : int
         Points that may be affected before all values are recomputed.
     pause_at : int
         Entries of the log after which the program returns.
+    partial : bool
+        See `repair.Batch`.
     """
 
-    __slots__ = ("_bound_to", "_leading", "_points", "_trailing", "most", "pause_at", "program")
+    __slots__ = (
+        "_bound_to", "_leading", "_points", "_trailing", "changes", "most", "partial", "pause_at",
+        "program",
+    )  # fmt: skip
 
-    def __init__(self, values: Dynamic, program: Any, rows: int, most: int, pause_at: int) -> None:
-        self.program, self.most, self.pause_at = program, most, min(pause_at, most)
+    def __init__(
+        self, values: Dynamic, changes: Any, program: Any, most: int, pause_at: int, partial: bool
+    ) -> None:  # fmt: skip
+        self.changes, self.program, self.most = changes, program, most
+        self.pause_at, self.partial = min(pause_at, most), partial
         far, largest, queue = values._far.item(), values._most.item(), values._queue
-        phase = 0
-        self._leading = far, largest, self.pause_at, rows, phase, most
+        self._leading = far, largest, self.pause_at
         self._trailing = queue.delta.item(), queue.largest.item(), queue.adaptive
         self._bound_to, self._points = (queue, values.share), len(values._tree)
 
@@ -257,10 +270,15 @@ class BoundRepair:
         same = values._queue is queue and values.share == share and points == self._points
         return same and self.program.current()
 
-    def numbers(self, batch: int, stamp: int, outcome: int) -> tuple[Any, ...]:
+    def numbers(
+        self, rows: int, batch: int, stamp: int, invalidates: bool, relaxes: bool
+    ) -> tuple[Any, ...]:
         """The numbers among the arguments of `repair.repair`, in their order."""
-        changed = outcome != repair.INSERTED, outcome != repair.DELETED
-        return *self._leading, batch, stamp, *changed, *self._trailing
+        phase = 0
+        return (
+            *self._leading, rows, phase, self.most, batch, stamp, self.partial, invalidates,
+            relaxes, *self._trailing,
+        )  # fmt: skip
 
 
 class Dynamic(Maintained):
@@ -306,7 +324,7 @@ class Dynamic(Maintained):
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
-        self._bound_repair: BoundRepair | None = None
+        self._bound_repairs: dict[Any, BoundRepair] = {}  # by the batch's table, and if few
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
@@ -384,7 +402,7 @@ class Dynamic(Maintained):
                 if self._problem.pause_at != pause_at:
                     self._problem = self._problem._replace(pause_at=pause_at)
                 batch = repair.Batch(
-                    changes, self._report, count, phase, most, self._batch, -1, True, True
+                    changes, self._report, count, phase, most, self._batch, -1, True, True, True
                 )
                 result = run(self._problem, batch, *lists, queue)
             if result >= 0:
@@ -403,26 +421,53 @@ class Dynamic(Maintained):
             self._refuse_overflow()
         return "repaired", affected, rounds
 
-    def _apply_single(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
+    def _apply_prepared(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
         """See `Maintained`: the repair is launched behind the change, and the host waits once."""
         graph = self.graph
-        if self._in_parts or (singles := graph.single_changes()) is None:
+        if self._in_parts:
             return None
-        change = singles.recognise(inserts, deletes, updates)
-        bound = self._bound_repair
-        if (
-            change is None
-            or (bound is None or not bound.fits(self, singles.points(graph)))
-            and (bound := self._bind(singles)) is None
-        ):
+        singles = graph.single_changes()
+        if singles is not None:
+            change = singles.recognise(inserts, deletes, updates)
+            if change is not None:
+                bound, outcome = self._bound_behind(singles, singles.rows), change[0]
+                kinds = outcome != repair.INSERTED, outcome != repair.DELETED
+                if bound is None:
+                    return None
+                return self._run_behind(bound, singles.apply, change, singles.rows, kinds)
+        return self._apply_many(inserts, deletes, updates)
+
+    def _apply_many(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
+        """Apply a batch of several changes, as `_apply_prepared`."""
+        graph = self.graph
+        batch = graph.recognise(inserts, deletes, updates)
+        if batch is None or (count := sum(batch.counts)) < 2:
             return None
-        begin, outcome, rows = perf_counter(), change[0], singles.rows
+        rows = count if graph.directed else 2 * count
+        many = graph.many_changes(rows)
+        if many is None or rows > 8 * int(self.share * len(self._tree)):
+            return None
+        bound = self._bound_behind(many, rows)
+        if bound is None:
+            return None
+        deleted, updated, inserted = batch.counts
+        kinds = deleted + updated > 0, updated + inserted > 0
+        return self._run_behind(bound, many.apply_many, batch, rows, kinds)
+
+    def _run_behind(
+        self, bound: BoundRepair, apply: Any, batch: Any, rows: int, kinds: tuple[bool, bool]
+    ) -> Update | None:
+        """Apply a batch, and launch the repair behind; ``kinds``: see `repair.Batch`.
+
+        None, with nothing changed, if the program of the batch refuses it.
+        """
+        begin, graph = perf_counter(), self.graph
         self._batch += 1
         self._touched = True
-        numbers = bound.numbers(self._batch, singles.next_stamp(graph), outcome)
+        numbers = bound.numbers(rows, self._batch, bound.changes.next_stamp(graph), *kinds)
         applied = None
         try:
-            applied = singles.apply(graph, change, self._nonnegative, bound.program, numbers)
+            applied = apply(graph, batch, self._nonnegative, bound.program, numbers)
             if applied is None:
                 return None
             done, result = applied
@@ -432,28 +477,40 @@ class Dynamic(Maintained):
                 found = self._repair(done)
             else:
                 limits = bound.most, bound.pause_at
-                found = self._run_repair(singles.table, rows, *limits, result)
+                found = self._run_repair(bound.changes.table, rows, *limits, result)
             return Update(*found, perf_counter() - begin, 0.0, done)
         except BaseException:
             if applied is not None:
-                singles.put_back(graph)
+                bound.changes.put_back(graph)
             raise
 
-    def _bind(self, singles: Any) -> BoundRepair | None:
-        """Bind the program that repairs the values after a single change; None if not possible."""
-        self._bound_repair = None
+    def _bound_behind(self, changes: Any, rows: int) -> BoundRepair | None:
+        """Return the repair bound behind the program of a batch; None if it cannot be."""
+        bound = self._bound_repairs.get((changes.table, rows <= BLOCK))
+        if bound is not None and bound.changes is changes:
+            if bound.fits(self, changes.points(self.graph)):
+                return bound
+        return self._bind(changes, rows)
+
+    def _bind(self, changes: Any, rows: int) -> BoundRepair | None:
+        """Bind the program that repairs the values after a batch; None if not possible."""
+        key, bounds = (changes.table, rows <= BLOCK), self._bound_repairs
+        for old in [k for k, b in bounds.items() if k == key or not b.program.current()]:
+            del bounds[old]
         self._require()
-        n, rows = len(self._tree), singles.rows
+        n = len(self._tree)
         most = int(self.share * n)
-        if n != singles.points(self.graph) or rows > 8 * most:
+        if n != changes.points(self.graph) or rows > 8 * most:
             return None
-        batch = repair.Batch(singles.table, self._report, rows, 0, most, 0, 0, True, True)
+        batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True, True)
         args = self._problem, batch, self._now, self._following, self._queue
-        program = singles.bind(repair.repair, *args)
+        program = changes.bind(repair.repair, *args)
         if program is not None:
-            self._bound_repair = BoundRepair(self, program, rows, most, self._pause_at(rows))
-        # binding the repair may have built rows of in-edges, which ``singles`` does not update
-        return self._bound_repair if singles.current(self.graph) else None
+            program.alone = rows <= BLOCK
+            limits = most, self._pause_at(rows)
+            bounds[key] = BoundRepair(self, changes, program, *limits, changes.several)
+        # binding the repair may have built rows of in-edges, which ``changes`` does not update
+        return bounds.get(key) if changes.current(self.graph) else None
 
     def _require(self) -> None:
         """Raise an error if the graph's columns are no longer those that the values depend on."""
@@ -477,7 +534,7 @@ class Dynamic(Maintained):
                 "the graph's points were renumbered by compact: make a new object for it"
             )
         if more > 0:
-            self._bound_repair = None
+            self._bound_repairs.clear()
             ids = self.graph.device.xp.arange(n, n + more)
             first = self._first(ids)
             self._tree.extend(

@@ -30,7 +30,8 @@ from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, 
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
-NOT_APPLIED = Applied.NOT_APPLIED  # result if the batch was not applied as given
+NOT_APPLIED = Applied.NOT_APPLIED  # result if the batch was not applied
+REPEATED = Applied.REPEATED
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
 
@@ -60,6 +61,7 @@ class Batch(NamedTuple):
     recompute_at: int  # entries of the log after which recomputing all values costs less
     number: int  # of the batch; written to ``state`` when its repair begins
     stamp: int  # of the batch; if it was not applied as given, nothing is repaired; -1: it was
+    partial: bool  # repair a batch from which changes that name edges again were left out, too
     invalidates: bool  # whether edges are deleted or have new weights
     relaxes: bool  # whether edges are inserted or have new weights
 
@@ -233,7 +235,10 @@ def repair(problem, batch, now, following, queue):
     """
     rounds, count, recompute_at = 0, batch.rows, batch.recompute_at
     if batch.stamp >= 0:
-        if batch.report[0].stamp != batch.stamp or batch.report[0].result != 0:
+        if batch.report[0].stamp != batch.stamp:
+            return NOT_APPLIED
+        result = batch.report[0].result
+        if result != 0 and not (batch.partial and result == -REPEATED):
             return NOT_APPLIED
     if batch.phase == 0:
         problem.log.clear()

@@ -2,7 +2,8 @@
 
 A launch needs and returns few values: columns at their fill, counters of lists, a source.  CuPy
 launches a kernel or a copy for each.  Here all of them are arguments of one kernel; the driver
-copies arguments at the launch, so the host does not wait.
+copies arguments at the launch, so the host does not wait.  Host arrays of more values are copied to
+pinned memory, which the kernel reads.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
 MOST_VALUES = 16  # maximum of host values, or columns, that `CudaDevice.write` passes to a launch
 MOST = 4  # maximum of seed rows, written by the same launch
 SMALL = 4096  # maximum of bytes that are fetched through pinned memory
+LEAST_STAGED = 1 << 16  # bytes of pinned memory for host arrays
 BLOCK, BLOCKS = 256, 528
 EACH = 1 << 8  # one value per element
 FROM = 1 << 9  # values are read from an array, whose address is the command's value
@@ -35,6 +37,7 @@ SPOT = 1 << 11  # one element, of unit `count`; the thread that fills this unit 
 WIDE = 1 << 12  # one value in units of 16 bytes; in other commands a unit is a row
 STRIDED = 1 << 13  # values are read from an array; its address and stride are the command's values
 REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
+WIDEN = 1 << 15  # with `STRIDED`: int32 values are read, and int64 written
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 POLLS = 20_000  # reads of a launch's number, about 1 ms, before the stream is queried
@@ -77,10 +80,18 @@ template <class T>
 __device__ void fill(const Command& c, T x, long long first, long long end, long long step) {{
     for (long long i = first; i < end; i += step) *(T*)(c.at + i * c.stride) = x;
 }}
-template <class T>
+template <class T, class From = T>  // four loads at a time
 __device__ void copy_strided(const Command& c, const u64* from, long long first, long long step) {{
-    for (long long i = first; i < c.count; i += step)
-        *(T*)(c.at + i * c.stride) = *(const T*)(from[0] + i * (long long)from[1]);
+    const char* source = (const char*)from[0];
+    long long stride = (long long)from[1], i = first;
+    for (; i + 3 * step < c.count; i += 4 * step) {{
+        From x[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) x[k] = *(const From*)(source + (i + k * step) * stride);
+#pragma unroll
+        for (int k = 0; k < 4; k++) *(T*)(c.at + (i + k * step) * c.stride) = T(x[k]);
+    }}
+    for (; i < c.count; i += step) *(T*)(c.at + i * c.stride) = T(*(const From*)(source + i * stride));
 }}
 template <class T>  // the index, without values
 __device__ void write_each(const Command& c, const u64* values, long long first, long long step) {{
@@ -98,7 +109,8 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
             else if (addresses % 4 == 0) copy<unsigned>(c.at, (const char*)*from, c.count, first, step);
             else copy<char>(c.at, (const char*)*from, c.count, first, step);
         }} else if (c.how & {STRIDED}) {{
-            if (size == 4) copy_strided<unsigned>(c, from, first, step);
+            if (c.how & {WIDEN}) copy_strided<long long, int>(c, from, first, step);
+            else if (size == 4) copy_strided<unsigned>(c, from, first, step);
             else if (size == 8) copy_strided<u64>(c, from, first, step);
             else if (size == 2) copy_strided<unsigned short>(c, from, first, step);
             else copy_strided<char>(c, from, first, step);
@@ -130,6 +142,16 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
 def is_wide(array: Any) -> bool:
     """Whether a single value is written to an array in units of 16 bytes."""
     return bool(array.strides[0] == array.dtype.itemsize and array.data.ptr % 16 == 0)
+
+
+def is_large(values: Any) -> bool:
+    """Whether values are a host array that does not fit into the arguments of a launch."""
+    return isinstance(values, np.ndarray) and values.size > MOST_VALUES
+
+
+def widens(array: Any, values: Any) -> bool:
+    """Whether int32 values are written to an int64 array."""
+    return bool(values.dtype == np.int32 and array.dtype == np.int64)
 
 
 def is_dense(array: Any) -> bool:
@@ -175,17 +197,15 @@ class Commands:
         self.n = self.at = self.largest = 0
 
     def add(self, array: Any, values: Any) -> bool:
-        """Write values to an array; False if the launch has no space for them."""
+        """Write values to an array; False if the launch has no space for them.
+
+        The values have the array's dtype, or are int32 in memory of the GPU, and the array int64.
+        """
         count, kind = array.size, array.dtype
         if not count:
             return True
         if hasattr(values, "__cuda_array_interface__"):
-            if not is_dense(array) or not is_dense(values):
-                return self.strided(array, values)
-            if not self.single(values.data.ptr, FROM, array.data.ptr, array.nbytes):
-                return False
-            self.largest = max(self.largest, array.nbytes // 16 + 1)
-            return True
+            return self.copied(array, values.data.ptr, values.strides[0], values.dtype.itemsize)
         each = isinstance(values, np.ndarray) and values.ndim > 0
         k = count if each else 1
         if self.n == COMMANDS or self.at + k > VALUES:
@@ -202,12 +222,18 @@ class Commands:
         self.at += k
         return True
 
-    def strided(self, array: Any, values: Any) -> bool:
-        """Copy from or to an array that is not contiguous; False if the launch has no space."""
+    def copied(self, array: Any, at: int, stride: int, size: int) -> bool:
+        """Copy as many values of ``size`` bytes as an array has; False if there is no space."""
+        same = size == array.dtype.itemsize
+        if same and is_dense(array) and (stride == size or array.size == 1):
+            if not self.single(at, FROM, array.data.ptr, array.nbytes):
+                return False
+            self.largest = max(self.largest, array.nbytes // 16 + 1)
+            return True
         if self.n == COMMANDS or self.at + 2 > VALUES:
             return False
-        self.values[self.at : self.at + 2] = values.data.ptr, values.strides[0]
-        how = array.dtype.itemsize | STRIDED | self.at << 32
+        self.values[self.at : self.at + 2] = at, stride
+        how = array.dtype.itemsize | STRIDED | (0 if same else WIDEN) | self.at << 32
         self.command(array.data.ptr, array.size, array.strides[0], how)
         self.at += 2
         return True
@@ -235,6 +261,37 @@ class Commands:
         self.largest = max(self.largest, units)
 
 
+class Staging:
+    """Pinned memory that a launch reads, reused when the launch has ended.
+
+    Attributes
+    ----------
+    used : bool
+        Whether launches that are enqueued now read it.
+    """
+
+    def __init__(self, pin: Any, event: Any) -> None:
+        self.pin, self.event, self.used = pin, event, False
+        self.pinned: Any = None
+        self.values = np.zeros(0, np.uint8)
+
+    def place(self, arrays: Sequence[tuple[np.ndarray[Any, Any], Any]]) -> list[int]:
+        """Copy arrays of the host, each as a dtype; returns their addresses."""
+        sizes = [-(-a.size * kind.itemsize // 16) * 16 for a, kind in arrays]
+        self.event.synchronize()
+        if sum(sizes) > self.values.size:
+            size = max(2 * sum(sizes), LEAST_STAGED)
+            self.pinned = self.pin(size)
+            self.values = np.frombuffer(self.pinned, np.uint8, size)
+        places, begin = [], 0
+        for (a, kind), size in zip(arrays, sizes, strict=True):
+            self.values[begin : begin + a.size * kind.itemsize].view(kind)[:] = a
+            places.append(self.pinned.ptr + begin)
+            begin += size
+        self.used = True
+        return places
+
+
 class SmallCopies:
     """Writes to and reads from one GPU, on CuPy's current stream."""
 
@@ -250,6 +307,8 @@ class SmallCopies:
             self.context = cupy.cuda.driver.ctxGetCurrent()
             self.pin = cupy.cuda.alloc_pinned_memory
             self.pinned = self.pin(SMALL)
+            event = cupy.cuda.Event(disable_timing=True)
+        self.staging = Staging(self.pin, event)
         self.landed, self.landing = np.frombuffer(self.pinned, np.uint8, SMALL), self.pinned.ptr
         self.stream, self.launch = cupy.cuda.get_current_stream, cupy.cuda.driver.launchKernel
         self.current = cupy.cuda.driver.ctxGetCurrent
@@ -263,14 +322,31 @@ class SmallCopies:
         with self.lock:
             c = self.commands
             c.clear()
-            for array, values in writes:
-                if not c.add(array, values):
-                    self.start(c)
-                    c.clear()
-                    added = c.add(array, values)
-                    assert added, "too many values for a small copy"
+            large = [w for w in writes if is_large(w[1])]
+            if large:
+                self._stage(large)
+            for write in writes:
+                if not is_large(write[1]):
+                    self._add(Commands.add, *write)
             if c.n:
                 self.start(c)
+            self.staging.used = False
+
+    def _stage(self, writes: Sequence[Write]) -> None:
+        """Add commands that write large arrays of the host, from pinned memory."""
+        kinds = [x.dtype if widens(array, x) else array.dtype for array, x in writes]
+        places = self.staging.place([(x, kind) for (_, x), kind in zip(writes, kinds, strict=True)])
+        for (array, _), kind, at in zip(writes, kinds, places, strict=True):
+            self._add(Commands.copied, array, at, kind.itemsize, kind.itemsize)
+
+    def _add(self, add: Any, *write: Any) -> None:
+        """Add a command; if the launch has no space for it, start that and begin another one."""
+        c = self.commands
+        if not add(c, *write):
+            self.start(c)
+            c.clear()
+            added = add(c, *write)
+            assert added, "too many values for a small copy"
 
     def replace(self, array: Any, values: Any, old: int, new: int) -> None:
         """Write int32 values to an int64 array, with ``new`` in place of ``old``."""
@@ -292,7 +368,10 @@ class SmallCopies:
                 self._launch(blocks, c.given)
 
     def _launch(self, blocks: int, given: int) -> None:
-        self.launch(self.function, blocks, 1, 1, BLOCK, 1, 1, 0, self.stream().ptr, given, 0)
+        stream = self.stream()
+        self.launch(self.function, blocks, 1, 1, BLOCK, 1, 1, 0, stream.ptr, given, 0)
+        if self.staging.used:
+            self.staging.event.record(stream)
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:

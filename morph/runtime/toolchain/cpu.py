@@ -148,6 +148,8 @@ def build(
         with progress.compiling(name):
             found, log = _build(unit, text, since)
         if found:
+            if unit is not full:
+                tiers.quick.add(found)
             if mode == "auto" and rebuilt and not quick_only:
                 tiers.background.add(full.key, partial(_rebuild, full, unit.key), rebuilt)
             return found

@@ -14,10 +14,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from morph.runtime.toolchain import cache, processes
 
 VARIABLE = "MORPH_OPTIMIZE"
+quick: set[Path] = set()  # libraries of this process that are not fully optimised
 OPTIMISE_AFTER = 1.0  # seconds of launches of a quick binary, before it is compiled again
 MOST = 4  # compilers in the background at the same time, and at most one for `CORES`
 CORES = 4
