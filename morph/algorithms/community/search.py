@@ -10,10 +10,10 @@ lack neighbours (`least_gain`), or if it and such a vertex need more neighbours 
 slots, and have too few candidates in common (`keep_compatible`).  A branch includes or excludes a
 neighbour of the chosen vertex that has the fewest spare candidates.
 
-The open nodes of all queries are in one queue.  An item searches below a node depth first:
-one node while the queue has few items, and few while it has fewer than `SearchState.target_items`;
-then it adds its open nodes to the queue.  So one hard query soon occupies all threads, until its
-end.
+The open nodes of all queries are in one queue.  An item searches below a node depth first: a few
+nodes while the queue has fewer items than `SearchState.target_items`; then it adds its open nodes
+to the queue.  While there are fewer than `SearchState.few_items`, it adds its shallowest open node
+after each visit, too.  So one hard query soon occupies all threads, until its end.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -35,7 +35,7 @@ from morph.prelude import (
     u64,
 )
 
-MIN_NODES_PER_ITEM = 16  # visited below a node of the queue, unless it has few items
+MIN_NODES_PER_ITEM = 16  # visited below a node of the queue
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
 VERTEX_BITS, COUNT_BITS = 18, 15  # of the fields of a score, see `score_of`
 LAST_VERTEX, MOST_COUNTED = (1 << VERTEX_BITS) - 1, (1 << COUNT_BITS) - 1
@@ -63,7 +63,7 @@ class SearchState(NamedTuple):
     max_depth: int  # more than the number of vertices of any subgraph
     words: int  # of the largest set of any query
     counters: Any  # scalars: ``nodes`` visited in this launch; ``solutions``; ``open`` items
-    few_items: int  # while fewer items are open, an item visits one node
+    few_items: int  # while fewer items are open, an item adds one after each visit
     target_items: int  # open items that occupy all threads
     node_limit: int  # visited nodes after which a launch defers the rest
     solutions: Any  # a column of words, one solution after another, if all are wanted
@@ -575,23 +575,48 @@ def visit_for_all(node, q, state, words):
 
 
 @func
-def search_below(node, q, state, min_nodes, max_nodes, words, find_all):
-    """Search below the nodes of the stack until enough are visited; return their number."""
-    nodes = i32(0)
-    while node.depth[0] > 0 and (
+def is_open(node, state, base, nodes, min_nodes, max_nodes):
+    """Return whether an item that has visited some nodes visits more, those from ``base`` on."""
+    return node.depth[0] > base and (
         nodes < min_nodes
         or (nodes < max_nodes and atomic_add(state.counters.open, i64(0)) >= state.target_items)
-    ):
-        if atomic_max(q.solved, 0) > 0:  # another item may have set it
-            node.depth[0] = i32(0)
+    )
+
+
+@func
+def visit_top(node, q, state, base, words, find_all):
+    """Visit the top of the stack; return 1, or 0 if the search has ended."""
+    nodes = i32(0)
+    if atomic_max(q.solved, 0) > 0:  # another item may have set it
+        node.depth[0] = base
+    else:
+        nodes = i32(1)
+        pop(node, words)
+        if find_all:
+            visit_for_all(node, q, state, words)
         else:
-            nodes += 1
-            pop(node, words)
-            if find_all:
-                visit_for_all(node, q, state, words)
-            else:
-                visit(node, q, state.queries, state.adjacency, words)
+            visit(node, q, state.queries, state.adjacency, words)
     return nodes
+
+
+@func
+def lowest(node, like, base, words):
+    """Return the sets of the node at the base of the stack as vectors."""
+    chosen, candidates = like, like
+    for j in range(words):
+        chosen[j] = node.stack[base + j]
+        candidates[j] = node.stack[base + words + j]
+    return chosen, candidates
+
+
+@func
+def nodes_of_item(words):
+    """Return how many nodes an item visits at least, and at most."""
+    least, most = i32(MIN_NODES_PER_ITEM), i32(MAX_NODES_PER_ITEM)
+    if words > STANDARD_WORDS:
+        least = least * STANDARD_WORDS**2 // (words * words) + 1
+        most = most * STANDARD_WORDS**2 // (words * words) + 1
+    return least, most
 
 
 @func
@@ -609,7 +634,7 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
     """Search below a node; add its open nodes to the queue, or to ``deferred``."""
     node = Node()
     allocate(node, state.max_depth, state.words)
-    queue.reserve(state.max_depth + 1)
+    queue.reserve(state.max_depth + 1 + MIN_NODES_PER_ITEM)
     deferred.reserve(state.max_depth + 1)
     q = e.item
     words = i32(fixed_words) if fixed_words > 0 else q.words  # a constant for small sets
@@ -617,22 +642,28 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
         node.chosen[j] = e.chosen[j]
         node.candidates[j] = e.candidates[j]
     push(node, words)
-    visited, nodes = atomic_add(state.counters.nodes, i64(0)), i32(0)
+    visited, nodes, base = atomic_add(state.counters.nodes, i64(0)), i32(0), i32(0)
     if visited < state.node_limit:
-        min_nodes, max_nodes = i32(MIN_NODES_PER_ITEM), i32(MAX_NODES_PER_ITEM)
-        if atomic_add(state.counters.open, i64(0)) < state.few_items:
-            min_nodes = i32(1)
-        if words > STANDARD_WORDS:
-            min_nodes = min_nodes * STANDARD_WORDS**2 // (words * words) + 1
-            max_nodes = max_nodes * STANDARD_WORDS**2 // (words * words) + 1
-        nodes = search_below(node, q, state, min_nodes, max_nodes, words, find_all)
+        min_nodes, max_nodes = nodes_of_item(words)
+        few = state.few_items > 0
+        while is_open(node, state, base, nodes, min_nodes, max_nodes):
+            nodes += visit_top(node, q, state, base, words, find_all)
+            if few and node.depth[0] - base > 2 * words:
+                few = atomic_add(state.counters.open, i64(0)) < state.few_items
+                few = few and nodes <= MIN_NODES_PER_ITEM
+                if few:
+                    atomic_add(q.open, 1)
+                    atomic_add(state.counters.open, i64(1))
+                    chosen, candidates = lowest(node, e.chosen, base, words)
+                    queue.add(q, chosen=chosen, candidates=candidates)
+                    base += 2 * words
         visited = atomic_add(state.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
-    opened = node.depth[0] // (2 * words) - 1
+    opened = (node.depth[0] - base) // (2 * words) - 1
     if atomic_add(q.open, opened) + opened == 0 and atomic_max(q.solved, 0) == 0:
         end_rows(state.queries, q.id + 1, q.higher)
     atomic_add(state.counters.open, i64(opened))
-    while node.depth[0] > 0:
+    while node.depth[0] > base:
         pop(node, words)
         chosen, candidates = sets_of(node, e.chosen, words)
         if visited < state.node_limit:
