@@ -689,56 +689,60 @@ def make_root(node, size, words):
 
 
 @func
-def add_greedily(node, q, rows, adjacency, v, words):
-    """Add a vertex to ``reached``, its neighbours to ``frontier``, and 1 to their counters."""
+def add_greedily(node, q, adjacency, v, words):
+    """Add a vertex to ``reached``, and its neighbours to ``frontier``."""
     node.reached[v >> 6] = node.reached[v >> 6] | bit(v)
     row = row_of(q, v, words)
     for j in range(words):
         bits = adjacency[row + j] & node.subgraph[j]
         node.frontier[j] = (node.frontier[j] | bits) & ~node.reached[j]
-        for i in bit_positions(bits):
-            atomic_add(rows[q.first_row + 64 * j + i].inside, 1)
 
 
 @func
-def greedy_choice(node, q, rows, words):
+def greedy_choice(node, q, rows, adjacency, words):
     """Return the vertex of ``frontier`` with most chosen neighbours, then most; -1 if none."""
     best = i64(-1)
     for j in range(words):
         for i in bit_positions(node.frontier[j]):
             v = 64 * i64(j) + i
-            r = rows[q.first_row + v]
-            score = (i64(r.inside) << VERTEX_BITS) + i64(r.among)
+            inside = count_common(adjacency, row_of(q, v, words), node.reached, words)
+            score = (i64(inside) << VERTEX_BITS) + i64(rows[q.first_row + v].among)
             best = max(best, (score << VERTEX_BITS) + (LAST_VERTEX - v))
     return LAST_VERTEX - (best & LAST_VERTEX) if best >= 0 else i64(-1)
 
 
 @func
-def greedy_degree(node, q, rows, words):
+def greedy_degree(node, q, adjacency, words):
     """Return the minimum degree of the vertices of ``reached``."""
     least = q.max_size
     for j in range(words):
         for i in bit_positions(node.reached[j]):
-            least = min(least, rows[q.first_row + 64 * j + i].inside)
+            row = row_of(q, 64 * i64(j) + i, words)
+            least = min(least, count_common(adjacency, row, node.reached, words))
     return least
 
 
 @func
 def grow_greedily(node, q, rows, adjacency, words):
-    """Add the vertex with most chosen neighbours again and again; store the best subgraph."""
+    """Add the vertex with most chosen neighbours again and again.
+
+    Return the minimum degree of the best subgraph, which is then ``chosen``, or -1.
+    """
     for j in range(words):
         node.reached[j] = u64(0)
         node.frontier[j] = u64(0)
-    size, v = i32(0), i64(0)
+    size, v, best = i32(0), i64(0), i32(-1)
     while v >= 0 and size < q.max_size:
-        add_greedily(node, q, rows, adjacency, v, words)
+        add_greedily(node, q, adjacency, v, words)
         size += 1
-        degree = greedy_degree(node, q, rows, words)
-        if size >= q.min_size and degree > q.found_degree:
-            q.found_degree = degree
-            for j in range(words):
-                q.solution[j] = node.reached[j]
-        v = greedy_choice(node, q, rows, words)
+        if size >= q.min_size:
+            degree = greedy_degree(node, q, adjacency, words)
+            if degree > best:
+                best = degree
+                for j in range(words):
+                    node.chosen[j] = node.reached[j]
+        v = greedy_choice(node, q, rows, adjacency, words)
+    return best
 
 
 @kernel
@@ -748,38 +752,53 @@ def count_neighbours(r, queries, adjacency):
     row, total = row_of(q, r.id - q.first_row, q.words), i32(0)
     for j in range(q.words):
         total += i32(popcount(adjacency[row + j]))
-    r.inside = i32(0)
     r.among = total
 
 
-@kernel
-def search_greedily(q, queries, rows, adjacency, most_words):
+@func
+def find_greedily(node, q, queries, rows, adjacency):
     """Find a subgraph by a greedy search; the query is solved if it has the degree."""
-    node = Node()
-    allocate(node, 1, most_words)
     words = q.words
     make_root(node, q.size, words)
     for j in range(words):
         node.subgraph[j] = node.chosen[j] | node.candidates[j]
-    grow_greedily(node, q, rows, adjacency, words)
-    if q.found_degree >= q.degree:
+    best = grow_greedily(node, q, rows, adjacency, words)
+    if best >= 0:
+        q.found_degree = best
+        for j in range(words):
+            q.solution[j] = node.chosen[j]
+    if best >= q.degree:
         atomic_max(q.solved, 1)
         q.open = i32(0)
         end_rows(queries, q.id - q.lower, q.lower)
 
 
 @kernel
+def search_greedily(q, queries, rows, adjacency, most_words):
+    """Find a subgraph by a greedy search."""
+    node = Node()
+    allocate(node, 1, most_words)
+    find_greedily(node, q, queries, rows, adjacency)
+
+
+@func
+def add_root(q, counters, queue):
+    """Add a node of the query and all its candidates to the queue."""
+    atomic_add(counters.open, i64(1))
+    chosen, candidates = q.solution, q.solution
+    for j in range(q.words):
+        chosen[j] = u64(0)
+        candidates[j] = low_bits(q.size - 64 * j)
+    chosen[0] = u64(1)
+    candidates[0] = candidates[0] & ~u64(1)
+    queue.add(q, chosen=chosen, candidates=candidates)
+
+
+@kernel
 def begin_search(q, counters, queue):
     """Add a node of the query and all its candidates to the queue."""
     if q.solved == 0:
-        atomic_add(counters.open, i64(1))
-        chosen, candidates = q.solution, q.solution
-        for j in range(q.words):
-            chosen[j] = u64(0)
-            candidates[j] = low_bits(q.size - 64 * j)
-        chosen[0] = u64(1)
-        candidates[0] = candidates[0] & ~u64(1)
-        queue.add(q, chosen=chosen, candidates=candidates)
+        add_root(q, counters, queue)
 
 
 @program

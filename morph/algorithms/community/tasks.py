@@ -39,6 +39,7 @@ from morph.prelude import i32, i64, u64
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`
 TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
+VISITS_INSIDE_CPU = False  # whether the launch for a single query visits nodes, as on a GPU
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
@@ -266,14 +267,11 @@ class SetTables:
         """
         queue, deferred, counters = self.queue, self.deferred, self.counters
         fixed_words = words if words <= STANDARD_WORDS else 0
-        limit = least = self.node_limit(words)
+        limit = self.node_limit(words)
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             limit = int(min(limit, most_nodes))
-            state = SearchState(
-                self.queries, self.adjacency.bits, max_depth, words, counters, self.few_items,
-                self.target_items, limit, self.solutions.bits, capacity,
-            )  # fmt: skip
+            state = self.state(max_depth, words, limit, capacity)
             statics = int(capacity > 0), fixed_words
             foreach(
                 queue, search_sets, state, queue, deferred, *statics, until_empty=True,
@@ -283,7 +281,14 @@ class SetTables:
             nodes = int(counters.nodes)
             report(nodes)
             most_nodes -= nodes
-            limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
+            limit = self.next_limit(limit, words, start)
+
+    def state(self, max_depth: int, words: int, limit: int, capacity: int = 0) -> SearchState:
+        """Return the arguments of the search."""
+        return SearchState(
+            self.queries, self.adjacency.bits, max_depth, words, self.counters, self.few_items,
+            self.target_items, limit, self.solutions.bits, capacity,
+        )  # fmt: skip
 
     @property
     def few_items(self) -> int:
@@ -300,6 +305,12 @@ class SetTables:
         most = INITIAL_NODE_LIMIT_CPU if self.device.on_host else INITIAL_NODE_LIMIT
         return most * STANDARD_WORDS**2 // words**2 + 1
 
+    def next_limit(self, limit: int, words: int, start: float) -> int:
+        """Nodes of a launch after one that began at ``start``."""
+        if clock.monotonic() - start < PERIOD:
+            return limit * 2
+        return max(limit // 2, self.node_limit(words))
+
 
 class OneQueryTables(SetTables):
     """The tables of the search for a single query, for up to ``degrees`` degrees; see `one`."""
@@ -309,7 +320,7 @@ class OneQueryTables(SetTables):
         for name in ("vertex", "distance", "min_common"):
             self.queries.add(name, i32)
         self.rows.add("key", i64)
-        names = "nodes", "solutions", "open", "best", "bound", "kept", "total", "wide", "size"
+        names = "nodes", "solutions", "open", "best", "bound", "degrees", "total", "wide", "size"
         self.counters = Scalars(self.device, **dict.fromkeys(names, 0))
         self.queries.extend(degrees)
         self.rows.extend(degrees * ROWS)
@@ -322,14 +333,15 @@ class OneQueryTables(SetTables):
         n = len(tables.graph.points)
         self.words = min(STANDARD_WORDS, -(-n // WORD))  # sets of small graphs need fewer
 
-    def arguments(self) -> OneQuery:
-        """Return the arguments of `decide`."""
+    def arguments(self, max_depth: int, limit: int, swapped: bool) -> OneQuery:
+        """Return the arguments of `decide`, with the queues ``swapped`` or not."""
         t = self.tables
         table = t.candidate_table(self.degrees)._replace(queries=self.queries)
+        queues = (self.deferred, self.queue) if swapped else (self.queue, self.deferred)
         return OneQuery(
-            self.queries, self.active, self.rows, self.adjacency.bits, self.counters, self.queue,
-            self.deferred, table, t.entries, t.alive, t.remaining, t.frontier, t.next_frontier,
-            self.outcome.value,
+            self.queries, self.active, self.rows, self.adjacency.bits, self.counters, *queues,
+            self.state(max_depth, self.words, limit), table, t.entries, t.alive, t.remaining,
+            t.frontier, t.next_frontier, self.outcome.value,
         )  # fmt: skip
 
     def search(
@@ -358,15 +370,33 @@ class OneQueryTables(SetTables):
         members : array of int64
             The vertices, ascending; empty if no better subgraph was found.
         """
-        given, most = self.arguments(), most_degrees
-        while decide(given, vertex, *sizes, *degrees, self.words, most) == VISIT:
-            self.visit(self.words, sizes[1] + 1, end, report)
+        visits, depth, most, swapped = int(self.visits_inside), sizes[1] + 1, most_degrees, False
+        statics = visits, self.words if visits else 0
+        limit, reported = self.node_limit(self.words), 0
+        start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
+        while decide(given, vertex, *sizes, *degrees, self.words, most, *statics) == VISIT:
             degrees = -1, 0  # continue
-            if not self.queue.empty or not self.deferred.empty:  # the time is up
-                most = -1
+            if visits:
+                nodes = int(self.counters.nodes)
+                report(nodes)
+                reported += nodes
+                limit, swapped = self.next_limit(limit, self.words, start), not swapped
+                start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
+                most = most if start < end else -1
+            else:
+                self.visit(self.words, depth, end, report)
+                if not (self.queue.empty and self.deferred.empty):  # the time is up
+                    most = -1
         found = np.asarray(self.device.to_host(self.outcome.value[:]))
-        _, best, bound, nodes, size = found[:OUTCOME].tolist()
+        best, bound, nodes, size = found[:OUTCOME].tolist()
+        if visits:
+            report(nodes - reported)
         return best, bound, nodes, np.sort(found[OUTCOME : OUTCOME + size])
+
+    @property
+    def visits_inside(self) -> bool:
+        """Whether `decide` visits nodes."""
+        return VISITS_INSIDE_CPU if self.device.on_host else True
 
 
 def one_query_tables(tables: SearchTables, degrees: int) -> OneQueryTables:
