@@ -81,10 +81,10 @@ class Node:
     subgraph: local(u64, 4)
     neighbours: local(u64, 4)  # neighbours of the front
     lacking: local(u64, 4)  # chosen vertices of degree below k among these
-    needy: local(i64, 16)  # the vertices of ``lacking`` as a list
-    needs: local(i32, 16)  # how many neighbours each vertex of ``needy`` lacks
-    gains: local(i32, 16)  # candidates by their number of lacking neighbours
-    stack: local(u64, 64)  # the sets of open nodes, chosen vertices first
+    needy: local(i64, 32)  # the vertices of ``lacking`` as a list
+    needs: local(i32, 32)  # how many neighbours each vertex of ``needy`` lacks
+    gains: local(i32, 32)  # candidates by their number of lacking neighbours
+    stack: local(u64, 256)  # the sets of open nodes, chosen vertices first
     depth: local(i32, 1)  # how many words of these are in use
 
 
