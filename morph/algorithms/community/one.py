@@ -4,8 +4,9 @@
 of bits, searches greedily, and on a GPU visits the nodes of the branch and bound (`search`), until
 the best degree is known.  Most queries take one launch and one copy to the host; the steps of
 `tasks` take some forty of these, which on a GPU cost more than most searches.  On a CPU, where a
-launch takes little time, another one visits the nodes.  If a set has more than `ROWS` candidates,
-`decide` ends, and `tasks` searches for the query.
+launch takes little time, another one visits the nodes.  Of more than `ROWS` candidates, those of
+most neighbours in common with the query are searched, which proves no bound; if they have no
+subgraph of the best degree, `decide` ends, and `tasks` searches for the query.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -24,6 +25,7 @@ from morph.algorithms.community.candidates import (
     slot_of,
 )
 from morph.algorithms.community.search import (
+    NONE,
     Node,
     SearchState,
     add_root,
@@ -35,7 +37,8 @@ from morph.algorithms.community.search import (
 from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, atomic_max, atomic_or, i32, i64, static, u64
 
-ROWS = 256  # maximum number of candidates of a degree
+ROWS = 256  # maximum number of candidates of a degree that are searched
+KEYS = 1 << 12  # maximum number of candidates that are ordered
 DECIDED, VISIT, WIDE = 0, 1, 2  # result of `decide`: finished, nodes to visit, too many candidates
 OUTCOME = 4  # numbers before the members, see `note`
 
@@ -44,16 +47,19 @@ class OneQuery(NamedTuple):
     """The arguments of `decide`.
 
     ``queries`` has a row for each degree that is searched for at the same time, with the columns of
-    `CandidateTable` and of `SearchState`.  ``rows`` has `ROWS` rows for each of these: ``key``, the
-    keys of its candidates in any order, ``vertex``, its candidates in the order of their keys, and
-    the columns of `SearchState`, as has ``adjacency``.  ``counters`` are scalars: ``best`` and
+    `CandidateTable` and of `SearchState`, and ``count``, its number of candidates.  ``keys`` has
+    `KEYS` rows for each of these: the keys of its candidates in any order.  ``rows`` has `ROWS` rows
+    for each: ``vertex``, its first candidates in the order of their keys, and the columns of
+    `SearchState`, as has ``adjacency``.  ``counters`` are scalars: ``best`` and
     ``bound``, the best degree so far and an upper bound; ``size``, the number of vertices in
     ``outcome``; ``total``, the number of visited nodes; ``degrees``, how many are searched for;
-    ``wide``, whether a degree has too many candidates; and the scalars of `SearchState`.
+    ``wide``, whether a degree that is still open has too many candidates; ``narrow_nodes``, the
+    maximum number of nodes in a search that proves no bound; and the scalars of `SearchState`.
     """
 
     queries: Any
     active: Any
+    keys: Any
     rows: Any
     adjacency: Any
     counters: Any
@@ -82,7 +88,7 @@ def begin_degree(q, s, vertex, least, most, degree, count, words):
     q.words = words
     q.first_row = i64(ROWS) * q.id
     q.first_word = q.first_row * words
-    q.size = i32(0)
+    q.count = i32(0)
     q.lower = i32(q.id)
     q.higher = count - 1 - i32(q.id)
     q.solved = i32(0)
@@ -103,9 +109,9 @@ def collect_key(e, s):
     if slot.number == 0:
         key = order_key(e, slot)
         s.remaining.add(key=key)
-        at = atomic_add(q.size, 1)
-        if at < ROWS:
-            s.rows[q.first_row + at].key = key
+        at = atomic_add(q.count, 1)
+        if at < KEYS:
+            s.keys[KEYS * e.query + at].key = key
 
 
 @kernel
@@ -113,15 +119,15 @@ def order(r, s):
     """Store a candidate at the rank of its key, and clear its row of bits."""
     query, vertex = i32(r.key >> QUERY_SHIFT), i32(r.key & VERTEX)
     q, place = s.queries[query], i32(0)
-    if q.size <= ROWS:
-        for i in range(q.size):
-            if s.rows[q.first_row + i].key < r.key:
+    if q.count <= KEYS:
+        for i in range(q.count):
+            if s.keys[KEYS * query + i].key < r.key:
                 place += 1
-        row = s.rows[q.first_row + place]
-        row.vertex = vertex
-        s.table.slots[slot_of(s.table, query, vertex)].number = place + 1
-        for j in range(q.words):
-            s.adjacency[q.first_word + place * i64(q.words) + j] = u64(0)
+        if place < ROWS:
+            s.rows[q.first_row + place].vertex = vertex
+            s.table.slots[slot_of(s.table, query, vertex)].number = place + 1
+            for j in range(q.words):
+                s.adjacency[q.first_word + place * i64(q.words) + j] = u64(0)
 
 
 @kernel
@@ -129,8 +135,8 @@ def fill(r, s):
     """Set the bits of a candidate's neighbours among those of its query, and count them."""
     query, vertex = i32(r.key >> QUERY_SHIFT), i32(r.key & VERTEX)
     q = s.queries[query]
-    if q.size <= ROWS:
-        place = i64(s.table.slots[slot_of(s.table, query, vertex)].number) - 1
+    place = i64(s.table.slots[slot_of(s.table, query, vertex)].number) - 1
+    if place >= 0:
         first, among = q.first_word + place * q.words, i32(0)
         for t in s.table.graph.points[vertex].outnbrs:
             slot, at = slot_of(s.table, query, t.id), i64(-1)
@@ -146,15 +152,18 @@ def fill(r, s):
 def begin_nodes(q, s, words):
     """Search greedily for a degree; add the root of the search to the queue if this finds none.
 
-    There is no search if the candidates are too few, too many, or lack the query.
+    There is no search if the candidates are too few, far too many, or lack the query.
     """
     node = Node()
     allocate(node, 1, words)
-    if q.size > ROWS:
+    q.size = min(q.count, i32(ROWS))
+    q.most_nodes = i64(NONE)
+    if q.count > ROWS:
+        q.higher = i32(0)  # without a proof, searches of higher degrees do not end
+        q.most_nodes = s.counters.narrow_nodes
+    if q.count > KEYS or q.count < max(q.min_size, q.degree + 1):
         q.open = i32(0)
-        atomic_max(q.solved, 1)  # as if undecided: the bound stays
-        s.counters.wide = 1  # race: all write the same
-    elif q.size < max(q.min_size, q.degree + 1) or s.rows[q.first_row].vertex != q.vertex:
+    elif s.rows[q.first_row].vertex != q.vertex:
         q.open = i32(0)
     else:
         q.max_size = min(q.max_size, q.size)
@@ -174,8 +183,14 @@ def note(counters, s):
         if i64(q.found_degree) > best:
             best = i64(q.found_degree)
             at = q.id
-        if q.solved == 0 and q.open == 0:
+        if q.solved == 0 and q.open == 0 and q.count <= ROWS:
             bound = min(bound, i64(q.degree - 1))
+    wide = i64(0)
+    for i in range(counters.degrees):
+        q = s.queries[i]
+        if q.count > ROWS and best < i64(q.degree) and i64(q.degree) <= bound:
+            wide = i64(1)
+    counters.wide = wide
     if at >= 0:
         q = s.queries[at]
         count = i64(OUTCOME)
@@ -196,7 +211,6 @@ def note(counters, s):
 @program
 def begin_degrees(s, vertex, least, most, degree, count, words):
     """Find the candidates of degrees; return whether the hash table had a slot for each."""
-    s.counters.wide = 0
     s.counters.degrees = count
     s.active.clear()
     s.remaining.clear()
@@ -217,11 +231,12 @@ def search_degrees(s, words):
 
 
 @program
-def begin_query(s, best, bound):
+def begin_query(s, best, bound, narrow_nodes):
     """Reset the state: the previous query may have been interrupted."""
     s.counters.best = best
     s.counters.bound = bound
     s.counters.degrees = 0
+    s.counters.narrow_nodes = narrow_nodes
     s.counters.total = 0
     s.counters.size = 0
     s.queue.clear()
@@ -229,7 +244,10 @@ def begin_query(s, best, bound):
 
 
 @program
-def decide(s, vertex, least, most, best, bound, words, most_degrees, visits: static, fixed: static):
+def decide(
+    s, vertex, least, most, best, bound, words, most_degrees, narrow_nodes, visits: static,
+    fixed: static,
+):  # fmt: skip
     """Search until the best degree is known, a limit is reached, or sets are too large.
 
     The search is for a degree above ``best``, up to ``bound``; a negative ``best`` continues the
@@ -240,7 +258,7 @@ def decide(s, vertex, least, most, best, bound, words, most_degrees, visits: sta
     state, going_on = DECIDED, best < 0
     s.counters.nodes = 0
     if not going_on:
-        begin_query(s, best, bound)
+        begin_query(s, best, bound, narrow_nodes)
     while state == DECIDED and (
         going_on or (s.counters.best < s.counters.bound and most_degrees >= 0)
     ):

@@ -53,7 +53,7 @@ class SearchState(NamedTuple):
     same vertex and sizes, in ascending order of degrees; ``solved``, whether the search has ended:
     there is a solution, or one of a higher degree, or none of a lower degree; ``solution``, the
     vertices of the best subgraph, and ``found_degree``, its minimum degree; ``open``, the number of
-    open nodes; ``nodes``, that of all.
+    open nodes; ``nodes``, that of all; ``most_nodes``, after how many others are dropped.
 
     The neighbours of vertex ``v`` begin at word ``first_word + v * words`` of ``adjacency``.
     """
@@ -642,6 +642,8 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
         node.chosen[j] = e.chosen[j]
         node.candidates[j] = e.candidates[j]
     push(node, words)
+    if atomic_add(q.nodes, i64(0)) >= q.most_nodes:
+        node.depth[0] = i32(0)  # drop it
     visited, nodes, base = atomic_add(state.counters.nodes, i64(0)), i32(0), i32(0)
     if visited < state.node_limit:
         min_nodes, max_nodes = nodes_of_item(words)

@@ -19,9 +19,10 @@ from morph.algorithms.community.candidates import (
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
-from morph.algorithms.community.one import OUTCOME, ROWS, VISIT, OneQuery, decide
+from morph.algorithms.community.one import KEYS, OUTCOME, ROWS, VISIT, OneQuery, decide
 from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
 from morph.algorithms.community.search import (
+    NONE,
     STANDARD_WORDS,
     SearchState,
     begin_searches,
@@ -40,6 +41,7 @@ INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the fi
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`
 TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
 VISITS_INSIDE_CPU = False  # whether the launch for a single query visits nodes, as on a GPU
+NARROW_NODES = 1 << 8  # of searches of the first candidates, which prove no bound
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
@@ -247,7 +249,7 @@ class SetTables:
         self.queries = Table(
             "queries", device, first_word=i64, first_row=i64, size=i32, words=i32, min_size=i32,
             max_size=i32, degree=i32, lower=i32, higher=i32, solved=i32, found_degree=i32,
-            solution=bits, open=i32, nodes=i64, chosen=bits, candidates=bits, slots=i32,
+            solution=bits, open=i32, nodes=i64, most_nodes=i64, chosen=bits, candidates=bits, slots=i32,
             missing=i32, best_gain=i32,
         )  # fmt: skip
         self.changed = Flag(device)
@@ -317,11 +319,13 @@ class OneQueryTables(SetTables):
 
     def __init__(self, tables: SearchTables, degrees: int) -> None:
         super().__init__(tables.device, STANDARD_WORDS)
-        for name in ("vertex", "distance", "min_common"):
+        for name in ("vertex", "distance", "min_common", "count"):
             self.queries.add(name, i32)
-        self.rows.add("key", i64)
-        names = "nodes", "solutions", "open", "best", "bound", "degrees", "total", "wide", "size"
+        names = ("nodes", "solutions", "open", "best", "bound", "degrees", "total", "wide", "size",
+                 "narrow_nodes")  # fmt: skip
         self.counters = Scalars(self.device, **dict.fromkeys(names, 0))
+        self.keys = Table("keys", self.device, key=i64)
+        self.keys.extend(degrees * KEYS)
         self.queries.extend(degrees)
         self.rows.extend(degrees * ROWS)
         self.adjacency.extend(degrees * ROWS * STANDARD_WORDS)
@@ -339,7 +343,7 @@ class OneQueryTables(SetTables):
         table = t.candidate_table(self.degrees)._replace(queries=self.queries)
         queues = (self.deferred, self.queue) if swapped else (self.queue, self.deferred)
         return OneQuery(
-            self.queries, self.active, self.rows, self.adjacency.bits, self.counters, *queues,
+            self.queries, self.active, self.keys, self.rows, self.adjacency.bits, self.counters, *queues,
             self.state(max_depth, self.words, limit), table, t.entries, t.alive, t.remaining,
             t.frontier, t.next_frontier, self.outcome.value,
         )  # fmt: skip
@@ -371,10 +375,10 @@ class OneQueryTables(SetTables):
             The vertices, ascending; empty if no better subgraph was found.
         """
         visits, depth, most, swapped = int(self.visits_inside), sizes[1] + 1, most_degrees, False
-        statics = visits, self.words if visits else 0
+        options = NARROW_NODES, visits, self.words if visits else 0
         limit, reported = self.node_limit(self.words), 0
         start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
-        while decide(given, vertex, *sizes, *degrees, self.words, most, *statics) == VISIT:
+        while decide(given, vertex, *sizes, *degrees, self.words, most, *options) == VISIT:
             degrees = -1, 0  # continue
             if visits:
                 nodes = int(self.counters.nodes)
@@ -436,7 +440,8 @@ class Search:
         sets.queries.extend(
             first_word=_begins(lengths), first_row=_begins(sizes), size=sizes.astype(np.int32),
             max_size=max_size, open=np.ones(len(tasks), np.int32),
-            found_degree=np.full(len(tasks), -1, np.int32), words=words.astype(np.int32), **limits,
+            found_degree=np.full(len(tasks), -1, np.int32),
+            most_nodes=np.full(len(tasks), NONE), words=words.astype(np.int32), **limits,
         )  # fmt: skip
         self._fill()
 
