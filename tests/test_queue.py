@@ -408,7 +408,7 @@ def test_one_step_for_threads_that_wait():
 
 
 @morph.kernel
-def halve(e, queue, total):
+def divide_by_two(e, queue, total):
     if e.left > 1:
         queue.add(left=e.left // 2)
         queue.add(left=e.left - e.left // 2)
@@ -417,21 +417,21 @@ def halve(e, queue, total):
 
 
 @morph.kernel
-def start(r, queue, n):
+def begin_count(r, queue, n):
     queue.add(left=n)
 
 
 @morph.kernel
-def note_id(r):
+def store_id(r):
     r.at = i64(r.id)
 
 
 @morph.program
 def with_sections(rows, others, queue, total, n):
     with morph.sections():
-        morph.foreach(rows, start, queue, n)
-        morph.foreach(others, note_id)
-    morph.foreach(queue, halve, queue, total, until_empty=True)
+        morph.foreach(rows, begin_count, queue, n)
+        morph.foreach(others, store_id)
+    morph.foreach(queue, divide_by_two, queue, total, until_empty=True)
 
 
 def test_a_queue_in_a_program_with_sections():
