@@ -584,7 +584,7 @@ def is_open(node, state, base, nodes, min_nodes, max_nodes):
 
 
 @func
-def visit_top(node, q, state, base, words, find_all):
+def visit_top(node, q, state, base, words, find_all: static):
     """Visit the top of the stack; return 1, or 0 if the search has ended."""
     nodes = i32(0)
     if atomic_max(q.solved, 0) > 0:  # another item may have set it
