@@ -243,12 +243,29 @@ def clear_candidates(entries, alive, frontier, next_frontier, table):
 
 
 @program
-def reduce_candidates(entries, alive, frontier, next_frontier, table):
-    """Find the candidates of the queries in ``frontier``: those of ``alive`` not removed."""
+def reach_candidates(entries, frontier, next_frontier, table):
+    """Insert all vertices near the queries in ``frontier``; end if the hash table is full."""
     while not frontier.empty and table.counters.full == 0:
         foreach(frontier, expand, table, entries, next_frontier)
         frontier, next_frontier = next_frontier, frontier
         next_frontier.clear()
+
+
+@program
+def reach_all(entries, frontier, next_frontier, table):
+    """Insert all vertices near the queries in ``frontier``.
+
+    The condition of the loop reads no scalars, for which a GPU needs a second barrier.
+    """
+    while not frontier.empty:
+        foreach(frontier, expand, table, entries, next_frontier)
+        frontier, next_frontier = next_frontier, frontier
+        next_frontier.clear()
+
+
+@program
+def reduce_candidates(entries, alive, frontier, next_frontier, table):
+    """List the candidates among the entries in ``alive``, then remove some of these."""
     foreach(entries, select_by_common, table, alive)
     foreach(alive, count_left, table)
     foreach(alive, remove, table, frontier)
@@ -264,6 +281,8 @@ def find_candidates(queries, entries, alive, remaining, frontier, next_frontier,
     clear_candidates(entries, alive, frontier, next_frontier, table)
     remaining.clear()
     foreach(queries, insert_query, table, entries, frontier)
+    reach_candidates(entries, frontier, next_frontier, table)
+    frontier.clear()
     reduce_candidates(entries, alive, frontier, next_frontier, table)
     foreach(alive, collect, table, remaining)
 

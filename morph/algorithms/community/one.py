@@ -21,6 +21,7 @@ from morph.algorithms.community.candidates import (
     clear_candidates,
     insert_first,
     order_key,
+    reach_all,
     reduce_candidates,
     slot_of,
 )
@@ -120,9 +121,13 @@ def order(r, s):
     query, vertex = i32(r.key >> QUERY_SHIFT), i32(r.key & VERTEX)
     q, place = s.queries[query], i32(0)
     if q.count <= KEYS:
-        for i in range(q.count):
-            if s.keys[KEYS * query + i].key < r.key:
-                place += 1
+        for i in range((q.count + 3) // 4):  # loads of four keys at a time take less time
+            first = KEYS * query + 4 * i
+            one, two = s.keys[first].key, s.keys[first + 1].key
+            three, four = s.keys[first + 2].key, s.keys[first + 3].key
+            left = q.count - 4 * i
+            place += i32(one < r.key) + i32(two < r.key and left > 1)
+            place += i32(three < r.key and left > 2) + i32(four < r.key and left > 3)
         if place < ROWS:
             s.rows[q.first_row + place].vertex = vertex
             s.table.slots[slot_of(s.table, query, vertex)].number = place + 1
@@ -149,7 +154,7 @@ def fill(r, s):
 
 
 @kernel
-def begin_nodes(q, s, words):
+def begin_nodes(q, s, words, fixed: static):
     """Search greedily for a degree; add the root of the search to the queue if this finds none.
 
     There is no search if the candidates are too few, far too many, or lack the query.
@@ -161,13 +166,14 @@ def begin_nodes(q, s, words):
     if q.count > ROWS:
         q.higher = i32(0)  # without a proof, searches of higher degrees do not end
         q.most_nodes = s.counters.narrow_nodes
-    if q.count > KEYS or q.count < max(q.min_size, q.degree + 1):
+    if s.table.counters.full != 0 or q.count > KEYS or q.count < max(q.min_size, q.degree + 1):
         q.open = i32(0)
     elif s.rows[q.first_row].vertex != q.vertex:
         q.open = i32(0)
     else:
         q.max_size = min(q.max_size, q.size)
-        find_greedily(node, q, s.queries, s.rows, s.adjacency)
+        sets = i32(fixed) if fixed > 0 else q.words
+        find_greedily(node, q, s.queries, s.rows, s.adjacency, sets)
         if atomic_max(q.solved, 0) == 0:  # another item may have set it
             add_root(q, s.counters, s.queue)
 
@@ -176,21 +182,20 @@ def begin_nodes(q, s, words):
 def note(counters, s):
     """Collect the results of all degrees that were searched for, for the host."""
     best, bound, total = counters.best, counters.bound, counters.total
-    at = i64(-1)
+    at, complete = i64(-1), s.table.counters.full == 0
     for i in range(counters.degrees):
         q = s.queries[i]
         total += q.nodes
         if i64(q.found_degree) > best:
             best = i64(q.found_degree)
             at = q.id
-        if q.solved == 0 and q.open == 0 and q.count <= ROWS:
+        if q.solved == 0 and q.open == 0 and q.count <= ROWS and complete:
             bound = min(bound, i64(q.degree - 1))
     wide = i64(0)
     for i in range(counters.degrees):
         q = s.queries[i]
-        if q.count > ROWS and best < i64(q.degree) and i64(q.degree) <= bound:
+        if best < i64(q.degree) and i64(q.degree) <= bound and (q.count > ROWS or not complete):
             wide = i64(1)
-    counters.wide = wide
     if at >= 0:
         q = s.queries[at]
         count = i64(OUTCOME)
@@ -202,6 +207,7 @@ def note(counters, s):
     counters.best = best
     counters.bound = bound
     counters.total = total
+    counters.wide = wide
     s.outcome[0] = best
     s.outcome[1] = bound
     s.outcome[2] = total
@@ -209,38 +215,37 @@ def note(counters, s):
 
 
 @program
-def begin_degrees(s, vertex, least, most, degree, count, words):
-    """Find the candidates of degrees; return whether the hash table had a slot for each."""
+def begin_query(s, best, bound, narrow_nodes):
+    """Reset the state: the previous query may have been interrupted."""
+    s.counters.best = best
+    s.counters.bound = bound
+    s.counters.narrow_nodes = narrow_nodes
+    s.counters.nodes = 0
+    s.counters.degrees = 0
+    s.counters.total = 0
+    s.counters.size = 0
+    s.counters.open = 0
+    s.queue.clear()
+    s.deferred.clear()
+
+
+@program
+def begin_degrees(s, vertex, least, most, degree, count, words, fixed: static):
+    """Find the candidates of degrees, search greedily, and add the roots of searches to the queue.
+
+    A full hash table, which has not all candidates, is found later, by `note`.
+    """
     s.counters.degrees = count
     s.active.clear()
     s.remaining.clear()
     clear_candidates(s.entries, s.alive, s.frontier, s.next_frontier, s.table)
     foreach(s.queries[:count], begin_degree, s, vertex, least, most, degree, count, words)
+    reach_all(s.entries, s.frontier, s.next_frontier, s.table)
     reduce_candidates(s.entries, s.alive, s.frontier, s.next_frontier, s.table)
     foreach(s.alive, collect_key, s)
-    return s.table.counters.full == 0
-
-
-@program
-def search_degrees(s, words):
-    """Search greedily; add the root nodes of undecided degrees to the queue."""
-    s.counters.open = 0
     foreach(s.remaining, order, s)
     foreach(s.remaining, fill, s)
-    foreach(s.active, begin_nodes, s, words, balance="warp")
-
-
-@program
-def begin_query(s, best, bound, narrow_nodes):
-    """Reset the state: the previous query may have been interrupted."""
-    s.counters.best = best
-    s.counters.bound = bound
-    s.counters.degrees = 0
-    s.counters.narrow_nodes = narrow_nodes
-    s.counters.total = 0
-    s.counters.size = 0
-    s.queue.clear()
-    s.deferred.clear()
+    foreach(s.active, begin_nodes, s, words, fixed, balance="warp")
 
 
 @program
@@ -255,25 +260,20 @@ def decide(
     if ``most_degrees`` is negative, results are collected only.  If ``visits`` is 0, the host
     visits nodes; otherwise these have ``fixed`` words, as in `search_sets`.
     """
-    state, going_on = DECIDED, best < 0
-    s.counters.nodes = 0
-    if not going_on:
+    state, going_on, low, high = DECIDED, best < 0, i64(best), i64(bound)
+    if going_on:
+        s.counters.nodes = 0
+    else:
         begin_query(s, best, bound, narrow_nodes)
-    while state == DECIDED and (
-        going_on or (s.counters.best < s.counters.bound and most_degrees >= 0)
-    ):
-        found = True
+    while state == DECIDED and (going_on or (low < high and most_degrees >= 0)):
         if not going_on:
-            count = s.counters.bound - s.counters.best
-            degree = s.counters.best + 1
+            count, degree = high - low, low + 1
             if count > most_degrees:
-                degree = s.counters.best + (3 * count + 3) // 4
+                degree = low + (3 * count + 3) // 4
                 count = i64(1)
-            found = begin_degrees(
-                s, i32(vertex), i32(least), i32(most), i32(degree), i32(count), i32(words)
+            begin_degrees(
+                s, i32(vertex), i32(least), i32(most), i32(degree), i32(count), i32(words), fixed
             )  # fmt: skip
-            if found:
-                search_degrees(s, i32(words))
         going_on = False
         if visits and most_degrees >= 0:
             foreach(
@@ -284,6 +284,7 @@ def decide(
             state = VISIT
         else:
             foreach(s.counters, note, s)
-            if not found or s.counters.wide != 0:
+            low, high = s.counters.best, s.counters.bound
+            if s.counters.wide != 0:
                 state = WIDE
     return state

@@ -758,9 +758,8 @@ def count_neighbours(r, queries, adjacency):
 
 
 @func
-def find_greedily(node, q, queries, rows, adjacency):
+def find_greedily(node, q, queries, rows, adjacency, words):
     """Find a subgraph by a greedy search; the query is solved if it has the degree."""
-    words = q.words
     make_root(node, q.size, words)
     for j in range(words):
         node.subgraph[j] = node.chosen[j] | node.candidates[j]
@@ -780,7 +779,7 @@ def search_greedily(q, queries, rows, adjacency, most_words):
     """Find a subgraph by a greedy search."""
     node = Node()
     allocate(node, 1, most_words)
-    find_greedily(node, q, queries, rows, adjacency)
+    find_greedily(node, q, queries, rows, adjacency, q.words)
 
 
 @func
