@@ -277,7 +277,7 @@ def decide(
         going_on = False
         if visits and most_degrees >= 0:
             foreach(
-                s.queue, search_sets, s.search, s.queue, s.deferred, 0, fixed, until_empty=True,
+                s.queue, search_sets, s.search, s.queue, s.deferred, 0, fixed, 1, until_empty=True,
                 balance="warp",
             )  # fmt: skip
         if most_degrees >= 0 and not (s.queue.empty and s.deferred.empty):

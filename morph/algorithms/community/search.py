@@ -600,6 +600,18 @@ def visit_top(node, q, state, base, words, find_all: static):
 
 
 @func
+def search_below(node, q, state, min_nodes, max_nodes, words, find_all: static):
+    """Search below the nodes of the stack until enough are visited; return their number.
+
+    On a CPU this function takes less time than a loop in the kernel.
+    """
+    nodes = i32(0)
+    while is_open(node, state, i32(0), nodes, min_nodes, max_nodes):
+        nodes += visit_top(node, q, state, i32(0), words, find_all)
+    return nodes
+
+
+@func
 def lowest(node, like, base, words):
     """Return the sets of the node at the base of the stack as vectors."""
     chosen, candidates = like, like
@@ -630,8 +642,13 @@ def sets_of(node, like, words):
 
 
 @kernel
-def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static):
-    """Search below a node; add its open nodes to the queue, or to ``deferred``."""
+def search_sets(
+    e, state, queue, deferred, find_all: static, fixed_words: static, donates: static
+):  # fmt: skip
+    """Search below a node; add its open nodes to the queue, or to ``deferred``.
+
+    If it ``donates``, it also adds nodes while few items are open.
+    """
     node = Node()
     allocate(node, state.max_depth, state.words)
     queue.reserve(state.max_depth + 1 + MIN_NODES_PER_ITEM)
@@ -647,18 +664,21 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
     visited, nodes, base = atomic_add(state.counters.nodes, i64(0)), i32(0), i32(0)
     if visited < state.node_limit:
         min_nodes, max_nodes = nodes_of_item(words)
-        few = state.few_items > 0
-        while is_open(node, state, base, nodes, min_nodes, max_nodes):
-            nodes += visit_top(node, q, state, base, words, find_all)
-            if few and node.depth[0] - base > 2 * words:
-                few = atomic_add(state.counters.open, i64(0)) < state.few_items
-                few = few and nodes <= MIN_NODES_PER_ITEM
-                if few:
-                    atomic_add(q.open, 1)
-                    atomic_add(state.counters.open, i64(1))
-                    chosen, candidates = lowest(node, e.chosen, base, words)
-                    queue.add(q, chosen=chosen, candidates=candidates)
-                    base += 2 * words
+        if donates:
+            few = True
+            while is_open(node, state, base, nodes, min_nodes, max_nodes):
+                nodes += visit_top(node, q, state, base, words, find_all)
+                if few and node.depth[0] - base > 2 * words:
+                    few = atomic_add(state.counters.open, i64(0)) < state.few_items
+                    few = few and nodes <= MIN_NODES_PER_ITEM
+                    if few:
+                        atomic_add(q.open, 1)
+                        atomic_add(state.counters.open, i64(1))
+                        chosen, candidates = lowest(node, e.chosen, base, words)
+                        queue.add(q, chosen=chosen, candidates=candidates)
+                        base += 2 * words
+        else:
+            nodes = search_below(node, q, state, min_nodes, max_nodes, words, find_all)
         visited = atomic_add(state.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
     opened = (node.depth[0] - base) // (2 * words) - 1

@@ -274,7 +274,7 @@ class SetTables:
             start, counters.nodes = clock.monotonic(), 0
             limit = int(min(limit, most_nodes))
             state = self.state(max_depth, words, limit, capacity)
-            statics = int(capacity > 0), fixed_words
+            statics = int(capacity > 0), fixed_words, int(self.few_items > 0)
             foreach(
                 queue, search_sets, state, queue, deferred, *statics, until_empty=True,
                 balance="warp",
@@ -294,7 +294,7 @@ class SetTables:
 
     @property
     def few_items(self) -> int:
-        """Open items of the queue below which an item visits one node."""
+        """Open items of the queue below which items add one after each visit, see `search_sets`."""
         return FEW_ITEMS_CPU if self.device.on_host else FEW_ITEMS
 
     @property
