@@ -49,8 +49,8 @@ class OneQuery(NamedTuple):
 
     ``queries`` has a row for each degree that is searched for at the same time, with the columns of
     `CandidateTable` and of `SearchState`, and ``count``, its number of candidates.  ``keys`` has
-    `KEYS` rows for each of these: the keys of its candidates in any order.  ``rows`` has `ROWS` rows
-    for each: ``vertex``, its first candidates in the order of their keys, and the columns of
+    `KEYS` rows for each of these: the keys of its candidates in any order.  ``rows`` has `ROWS`
+    rows for each: ``vertex``, its first candidates in the order of their keys, and the columns of
     `SearchState`, as has ``adjacency``.  ``counters`` are scalars: ``best`` and
     ``bound``, the best degree so far and an upper bound; ``size``, the number of vertices in
     ``outcome``; ``total``, the number of visited nodes; ``degrees``, how many are searched for;
@@ -74,6 +74,24 @@ class OneQuery(NamedTuple):
     frontier: Any
     next_frontier: Any
     outcome: Any  # a column: the numbers that the host reads
+
+
+class Limits(NamedTuple):
+    """The query, and what limits its search.
+
+    If at most ``most_degrees`` degrees are open, all are searched for at the same time, else one;
+    if it is negative, results are collected only.  Searches that prove no bound visit up to
+    ``narrow_nodes`` nodes.
+    """
+
+    vertex: int
+    min_size: int
+    max_size: int
+    best: int  # the best degree so far; if negative, the previous search continues
+    bound: int  # an upper bound
+    words: int  # of a set of candidates
+    most_degrees: int
+    narrow_nodes: int
 
 
 @kernel
@@ -249,38 +267,34 @@ def begin_degrees(s, vertex, least, most, degree, count, words, fixed: static):
 
 
 @program
-def decide(
-    s, vertex, least, most, best, bound, words, most_degrees, narrow_nodes, visits: static,
-    fixed: static,
-):  # fmt: skip
-    """Search until the best degree is known, a limit is reached, or sets are too large.
+def decide(s, x, visits: static, fixed: static):
+    """Search within `Limits` until the best degree is known, or sets are too large, or many.
 
-    The search is for a degree above ``best``, up to ``bound``; a negative ``best`` continues the
-    previous search.  If at most ``most_degrees`` degrees are open, all are searched for, else one;
-    if ``most_degrees`` is negative, results are collected only.  If ``visits`` is 0, the host
-    visits nodes; otherwise these have ``fixed`` words, as in `search_sets`.
+    If ``visits`` is 0, the host visits nodes; otherwise these have ``fixed`` words, see
+    `search_sets`.
     """
-    state, going_on, low, high = DECIDED, best < 0, i64(best), i64(bound)
+    state, going_on, low, high = DECIDED, x.best < 0, i64(x.best), i64(x.bound)
     if going_on:
         s.counters.nodes = 0
     else:
-        begin_query(s, best, bound, narrow_nodes)
-    while state == DECIDED and (going_on or (low < high and most_degrees >= 0)):
+        begin_query(s, x.best, x.bound, x.narrow_nodes)
+    while state == DECIDED and (going_on or (low < high and x.most_degrees >= 0)):
         if not going_on:
             count, degree = high - low, low + 1
-            if count > most_degrees:
+            if count > x.most_degrees:
                 degree = low + (3 * count + 3) // 4
                 count = i64(1)
             begin_degrees(
-                s, i32(vertex), i32(least), i32(most), i32(degree), i32(count), i32(words), fixed
+                s, i32(x.vertex), i32(x.min_size), i32(x.max_size), i32(degree), i32(count),
+                i32(x.words), fixed,
             )  # fmt: skip
         going_on = False
-        if visits and most_degrees >= 0:
+        if visits and x.most_degrees >= 0:
             foreach(
                 s.queue, search_sets, s.search, s.queue, s.deferred, 0, fixed, 1, until_empty=True,
                 balance="warp",
             )  # fmt: skip
-        if most_degrees >= 0 and not (s.queue.empty and s.deferred.empty):
+        if x.most_degrees >= 0 and not (s.queue.empty and s.deferred.empty):
             state = VISIT
         else:
             foreach(s.counters, note, s)

@@ -584,7 +584,7 @@ def is_open(node, state, base, nodes, min_nodes, max_nodes):
 
 
 @func
-def visit_top(node, q, state, base, words, find_all: static):
+def visit_top(node, q, state, base, words, find_all):
     """Visit the top of the stack; return 1, or 0 if the search has ended."""
     nodes = i32(0)
     if atomic_max(q.solved, 0) > 0:  # another item may have set it
@@ -600,7 +600,7 @@ def visit_top(node, q, state, base, words, find_all: static):
 
 
 @func
-def search_below(node, q, state, min_nodes, max_nodes, words, find_all: static):
+def search_below(node, q, state, min_nodes, max_nodes, words, find_all):
     """Search below the nodes of the stack until enough are visited; return their number.
 
     On a CPU this function takes less time than a loop in the kernel.

@@ -19,7 +19,7 @@ from morph.algorithms.community.candidates import (
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
-from morph.algorithms.community.one import KEYS, OUTCOME, ROWS, VISIT, OneQuery, decide
+from morph.algorithms.community.one import KEYS, OUTCOME, ROWS, VISIT, Limits, OneQuery, decide
 from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
 from morph.algorithms.community.search import (
     NONE,
@@ -249,8 +249,8 @@ class SetTables:
         self.queries = Table(
             "queries", device, first_word=i64, first_row=i64, size=i32, words=i32, min_size=i32,
             max_size=i32, degree=i32, lower=i32, higher=i32, solved=i32, found_degree=i32,
-            solution=bits, open=i32, nodes=i64, most_nodes=i64, chosen=bits, candidates=bits, slots=i32,
-            missing=i32, best_gain=i32,
+            solution=bits, open=i32, nodes=i64, most_nodes=i64, chosen=bits, candidates=bits,
+            slots=i32, missing=i32, best_gain=i32,
         )  # fmt: skip
         self.changed = Flag(device)
         self.queue, self.deferred = (
@@ -343,8 +343,8 @@ class OneQueryTables(SetTables):
         table = t.candidate_table(self.degrees)._replace(queries=self.queries)
         queues = (self.deferred, self.queue) if swapped else (self.queue, self.deferred)
         return OneQuery(
-            self.queries, self.active, self.keys, self.rows, self.adjacency.bits, self.counters, *queues,
-            self.state(max_depth, self.words, limit), table, t.entries, t.alive, t.remaining,
+            self.queries, self.active, self.keys, self.rows, self.adjacency.bits, self.counters,
+            *queues, self.state(max_depth, self.words, limit), table, t.entries, t.alive, t.remaining,
             t.frontier, t.next_frontier, self.outcome.value,
         )  # fmt: skip
 
@@ -362,7 +362,7 @@ class OneQueryTables(SetTables):
         degrees : (int, int)
             The best minimum degree so far, and an upper bound.
         most_degrees : int
-            See `decide`.
+            See `Limits`.
         end : float
             In seconds of `time.monotonic`.
         report : callable
@@ -374,23 +374,25 @@ class OneQueryTables(SetTables):
         members : array of int64
             The vertices, ascending; empty if no better subgraph was found.
         """
-        visits, depth, most, swapped = int(self.visits_inside), sizes[1] + 1, most_degrees, False
-        options = NARROW_NODES, visits, self.words if visits else 0
+        visits, depth, swapped = int(self.visits_inside), sizes[1] + 1, False
+        statics = visits, self.words if visits else 0
+        x = Limits(vertex, *sizes, *degrees, self.words, most_degrees, NARROW_NODES)
         limit, reported = self.node_limit(self.words), 0
         start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
-        while decide(given, vertex, *sizes, *degrees, self.words, most, *options) == VISIT:
-            degrees = -1, 0  # continue
+        while decide(given, x, *statics) == VISIT:
+            x = x._replace(best=-1)  # continue
             if visits:
                 nodes = int(self.counters.nodes)
                 report(nodes)
                 reported += nodes
                 limit, swapped = self.next_limit(limit, self.words, start), not swapped
                 start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
-                most = most if start < end else -1
+                late = start >= end
             else:
                 self.visit(self.words, depth, end, report)
-                if not (self.queue.empty and self.deferred.empty):  # the time is up
-                    most = -1
+                late = not (self.queue.empty and self.deferred.empty)
+            if late:
+                x = x._replace(most_degrees=-1)
         found = np.asarray(self.device.to_host(self.outcome.value[:]))
         best, bound, nodes, size = found[:OUTCOME].tolist()
         if visits:

@@ -171,7 +171,7 @@ def warp_function(e: Emission, plan: FunctionPlan) -> None:
     f, name = plan.func, e.names.funcs[plan.func.name]
     result = e.names.type(f.result)
     item = ", Item& it" if plan.takes_item else ""
-    kind = "MORPH_CALL" if plan.called_by_warp else "MORPH_BODY"
+    kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
     head = f"{kind} {result} {name}{SUFFIX}(const Args& a{item}{e.signature(f.params)})"
     make = partial(WarpBody, warp_plan=plan.warp_plan)
     e.put("#ifdef __CUDACC__")

@@ -65,7 +65,6 @@ from morph.language.types import Column, Handle, Scalar, Type
 
 CACHED = 8  # maximum of collections with a slot cache; fewer in a step of many sections
 INLINE = 60  # maximum nodes of a function that is inlined at several calls
-WARP_CALLS = 2  # calls at which any function that warps execute is inlined, to keep locals in registers
 # resident blocks of 256 threads, with 128, 80, 64, 32 registers a thread
 FEW, SOME, MANY, MOST = 2, 3, 4, 8
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
@@ -129,7 +128,6 @@ class FunctionPlan:
     grows: bool  # adds to a local collection, itself or in a function that it calls
     takes_item: bool  # uses the state of the item: reservations, failure, flags
     called: bool  # is not inlined, as its copies would take too long to compile
-    called_by_warp: bool  # the same for the function that warps execute
     live: tuple[str, ...]  # locals that are live from gather to commit
     main: BodyPlan
     commit: BodyPlan | None
@@ -425,7 +423,6 @@ class _Planner:
             grows=any(isinstance(n, ir.LocalAdd) for n in ir.walk(self.reached[f.name])),
             takes_item=self._takes_item(f, main, known),
             called=not isinstance(f, ir.Kernel) and large,
-            called_by_warp=large and self.calls[f.name] > WARP_CALLS,
             live=live,
             main=main,
             commit=commit,
