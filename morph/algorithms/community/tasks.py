@@ -344,8 +344,8 @@ class OneQueryTables(SetTables):
         queues = (self.deferred, self.queue) if swapped else (self.queue, self.deferred)
         return OneQuery(
             self.queries, self.active, self.keys, self.rows, self.adjacency.bits, self.counters,
-            *queues, self.state(max_depth, self.words, limit), table, t.entries, t.alive, t.remaining,
-            t.frontier, t.next_frontier, self.outcome.value,
+            *queues, self.state(max_depth, self.words, limit), table, t.entries, t.alive,
+            t.remaining, t.frontier, t.next_frontier, self.outcome.value,
         )  # fmt: skip
 
     def search(
