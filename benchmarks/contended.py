@@ -32,7 +32,8 @@ from inputs import load
 
 import morph
 from morph import generate
-from morph.algorithms.registry import ROWS, Algorithm
+from morph.algorithms.registration import Algorithm
+from morph.algorithms.registry import ROWS
 
 Case = Callable[[], Any]
 

@@ -31,7 +31,8 @@ from ratios import plot
 
 import morph
 from morph import validate
-from morph.algorithms.registry import ROWS, Algorithm, Benchmark
+from morph.algorithms.registration import Algorithm, Benchmark
+from morph.algorithms.registry import ROWS
 from morph.launch.threads import get_num_threads as threads
 from morph.prelude import bool_
 from morph.runtime.timing import synchronize

@@ -17,7 +17,7 @@ import numpy as np
 from inputs import Input
 
 import morph
-from morph.algorithms.registry import Algorithm
+from morph.algorithms.registration import Algorithm
 from morph.launch.threads import get_num_threads as threads
 
 ITERATIONS, SAMPLED = 20, 4  # as in the registry: of PageRank; sources of betweenness and Johnson

@@ -34,18 +34,7 @@ template <class T> MORPH_FN T max_of(T x, T y);
 
 // --- mathematics and half precision ---------------------------------------------------------------
 
-#define MORPH_MATH(NAME)                                             \
-    MORPH_FN f32 NAME##_of(f32 x) { return __builtin_##NAME##f(x); } \
-    MORPH_FN f64 NAME##_of(f64 x) { return __builtin_##NAME(x); }
-MORPH_MATH(sqrt)
-MORPH_MATH(exp)
-MORPH_MATH(log)
-MORPH_MATH(floor)
-MORPH_MATH(ceil)
-MORPH_MATH(rint)
-MORPH_MATH(sin)
-MORPH_MATH(cos)
-MORPH_MATH(tan)
+#define MORPH_LIBRARY(NAME) __builtin_##NAME  // a function of the C library
 MORPH_FN f32 atan2_of(f32 y, f32 x) { return __builtin_atan2f(y, x); }
 MORPH_FN f64 atan2_of(f64 y, f64 x) { return __builtin_atan2(y, x); }
 MORPH_FN f32 float_power(f32 x, f32 y) { return __builtin_powf(x, y); }

@@ -21,18 +21,7 @@ template <class T> MORPH_FN T from_bits(Bits<T> x);
 
 // --- mathematics and half precision ---------------------------------------------------------------
 
-#define MORPH_MATH(NAME, F32, F64)              \
-    MORPH_FN f32 NAME(f32 x) { return F32(x); } \
-    MORPH_FN f64 NAME(f64 x) { return F64(x); }
-MORPH_MATH(sqrt_of, sqrtf, sqrt)
-MORPH_MATH(exp_of, expf, exp)
-MORPH_MATH(log_of, logf, log)
-MORPH_MATH(floor_of, floorf, floor)
-MORPH_MATH(ceil_of, ceilf, ceil)
-MORPH_MATH(rint_of, rintf, rint)
-MORPH_MATH(sin_of, sinf, sin)
-MORPH_MATH(cos_of, cosf, cos)
-MORPH_MATH(tan_of, tanf, tan)
+#define MORPH_LIBRARY(NAME) NAME  // a function of CUDA's mathematical library
 MORPH_FN f32 atan2_of(f32 y, f32 x) { return atan2f(y, x); }
 MORPH_FN f64 atan2_of(f64 y, f64 x) { return atan2(y, x); }
 MORPH_FN f32 float_power(f32 x, f32 y) { return powf(x, y); }

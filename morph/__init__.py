@@ -3,36 +3,19 @@
 import logging
 
 from morph import providers
+from morph.algorithms import registry as _registry
 from morph.algorithms.community.community import community
-from morph.algorithms.community.plex import max_k_plex
 from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.dynamic.pagerank import DynamicPageRank
-from morph.algorithms.graph.bellman_ford import bellman_ford
-from morph.algorithms.graph.betweenness import betweenness
-from morph.algorithms.graph.bfs import bfs
-from morph.algorithms.graph.cliques import cliques, max_clique
-from morph.algorithms.graph.colouring import colouring
-from morph.algorithms.graph.components import connected_components
-from morph.algorithms.graph.cores import core_number, k_core
+from morph.algorithms.graph.cliques import cliques
+from morph.algorithms.graph.cores import k_core
 from morph.algorithms.graph.cycles import CycleError, NegativeCycle
-from morph.algorithms.graph.densest import densest_subgraph
-from morph.algorithms.graph.edge_betweenness import edge_betweenness
-from morph.algorithms.graph.independent import maximal_independent_set
-from morph.algorithms.graph.johnson import johnson
-from morph.algorithms.graph.label_propagation import label_propagation
-from morph.algorithms.graph.louvain import louvain
-from morph.algorithms.graph.matching import matching
 from morph.algorithms.graph.max_flow import max_flow
-from morph.algorithms.graph.mst import mst
-from morph.algorithms.graph.pagerank import pagerank
 from morph.algorithms.graph.path import path
-from morph.algorithms.graph.sssp import sssp
-from morph.algorithms.graph.strong import strongly_connected_components
-from morph.algorithms.graph.topological import topological_order
-from morph.algorithms.graph.triangles import triangle_count
-from morph.algorithms.graph.truss import k_truss, truss_number
+from morph.algorithms.graph.truss import k_truss
 from morph.algorithms.refinement.refine import refine, refine_with_report
+from morph.algorithms.registry import *  # noqa: F403
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.data.collection import Collection, Flag, Set
 from morph.data.formula import Formula
@@ -66,16 +49,13 @@ __all__ = [
     "CheckError", "Collection", "CycleError", "DynamicBFS", "DynamicComponents", "DynamicCores",
     "DynamicPageRank", "DynamicSSSP", "Flag", "Formula", "Graph", "LanguageError", "Mesh",
     "MeshError", "NegativeCycle", "PartitionedArray", "PartitionedGraph", "PerformanceWarning",
-    "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "bellman_ford",
-    "betweenness", "bfs", "checked", "cliques", "colouring", "community", "compact",
-    "connected_components", "core_number", "densest_subgraph", "device", "edge_betweenness",
-    "foreach", "func", "get_device", "get_num_threads", "johnson", "k_core", "k_truss", "kernel",
-    "label_propagation", "louvain", "matching", "max_clique", "max_flow", "max_k_plex",
-    "maximal_independent_set", "mst", "pagerank", "partition", "path", "program", "reduce",
-    "refine", "refine_with_report", "scan", "sections", "set_device", "set_num_threads", "sort",
-    "sssp", "strongly_connected_components", "timing", "topological_order", "triangle_count",
-    "triangulate", "truss_number", "vec",
+    "Pslg", "Ref", "Scalars", "Set", "Table", "argmax", "argmin", "argsort", "checked", "cliques",
+    "community", "compact", "device", "foreach", "func", "get_device", "get_num_threads", "k_core",
+    "k_truss", "kernel", "max_flow", "partition", "path", "program", "reduce", "refine",
+    "refine_with_report", "scan", "sections", "set_device", "set_num_threads", "sort", "timing",
+    "triangulate", "vec",
 ]  # fmt: skip
+__all__ += _registry.__all__
 providers.bind()
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # the program decides
 

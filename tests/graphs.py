@@ -11,7 +11,8 @@ from targets import host
 
 import morph
 from morph import validate
-from morph.algorithms.registry import ROWS, Algorithm
+from morph.algorithms.registration import Algorithm
+from morph.algorithms.registry import ROWS
 
 CASES = [(row, options) for row in ROWS for options in row.examples]
 """The rows of the registry, with options of each."""

@@ -1,4 +1,4 @@
-"""Remake the code blocks of docs/ARCHITECTURE.md and docs/internals.md from their kernels.
+"""Remake the code blocks of docs/ARCHITECTURE.md and docs/internals.md, and tables of the pages.
 
 A comment above a code block says what the block is:
 
@@ -15,7 +15,6 @@ a registry.
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import tempfile
@@ -25,15 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from morph.algorithms.registry import ROWS as algorithm_rows
+from morph.cli.schema import schema
 from morph.compiler.ir import nodes as ir
 from morph.io.formats import ROWS as file_rows
 from morph.io.graph.formats import ROWS as graph_rows
+from morph.language import intrinsics
 from morph.networkx_info import functions
 
 DOCS = Path(__file__).parent.parent / "docs"
-NAMES = "ARCHITECTURE internals files networkx commands ../README".split()
+NAMES = "ARCHITECTURE internals files language networkx commands ../README".split()
 PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
-SCHEMA = json.loads((DOCS.parent / "morph" / "cli" / "schema.json").read_text())["$defs"]
+SCHEMA = schema()["$defs"]
 # objects within the output of commands: the fields that hold them
 OBJECTS = {
     "batch": "an entry of `batches`",
@@ -91,6 +92,17 @@ def networkx_functions() -> Iterator[tuple[str, ...]]:
     yield from ((f"`{name}`", text) for name, text in functions().items())
 
 
+def kernel_functions() -> Iterator[tuple[str, ...]]:
+    """The mathematical functions of kernels; those with one description share a row."""
+    yield "function", "result"
+    rows: dict[str, list[str]] = {}
+    for name in intrinsics.FUNCTIONS.keys() & set(intrinsics.__all__):
+        call, _, text = str(vars(intrinsics)[name].__doc__).partition(": ")
+        rows.setdefault(text.rstrip(".").replace("``", "`"), []).append(call)
+    found = sorted((sorted(calls), text) for text, calls in rows.items())
+    yield from ((", ".join(f"`{call}`" for call in calls), text) for calls, text in found)
+
+
 def graph_formats() -> Iterator[tuple[str, ...]]:
     """The formats of graphs."""
     yield "suffix", "`format`", "contents", "weights", "edges"
@@ -141,6 +153,7 @@ TABLES = {
     "json fields": json_fields,
     "json objects": json_objects,
     "algorithms": algorithms,
+    "kernel functions": kernel_functions,
     "graph formats": graph_formats,
     "mesh formats": mesh_formats,
     "networkx functions": networkx_functions,

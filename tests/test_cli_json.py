@@ -1,4 +1,4 @@
-"""What the commands print with --json: fields and types are those of morph/cli/schema.json."""
+"""What the commands print with --json: fields and types are those of `morph schema`."""
 
 from __future__ import annotations
 

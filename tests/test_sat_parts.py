@@ -24,7 +24,7 @@ from morph.algorithms.sat.units import force_units, propagate_units
 from morph.compiler.codegen.unit import prelude_of
 from morph.generate import random_ksat
 from morph.partition.group import DeviceGroup
-from morph.prelude import atomic_min, i32
+from morph.prelude import atomic_max, atomic_min, i32
 from morph.runtime.device import device
 
 ON_CPU = [["cpu", "cpu"], ["cpu", "cpu", "cpu"]]
@@ -106,9 +106,9 @@ def test_a_phase_is_one_launch_of_each_part(monkeypatch):
     formula = random_ksat(3, 200, 4.1, seed=1)
     one, parts = (factors_on(formula, DeviceGroup(d), 5) for d in ("cpu", ["cpu"] * 3))
     group, ran = parts._group, []
-    run = group.joint.run
+    run = group.programs.run
     monkeypatch.setattr(group, "all_reduce", None)  # parts combine columns within launches alone
-    monkeypatch.setattr(group.joint, "run", lambda *args: ran.append(args[0]) or run(*args))
+    monkeypatch.setattr(group.programs, "run", lambda *args: ran.append(args[0]) or run(*args))
     sweeps, _ = found = converge(parts, 0.01, 20)
     assert found == converge(one, 0.01, 20) and sweeps > 2 and len(ran) == 1
     for part in parts.parts:
@@ -121,7 +121,7 @@ def test_a_phase_is_one_launch_of_each_part(monkeypatch):
     values = one.graph.points.value[:]
     assert (values[50:] >= 0).any()
     assert all(np.array_equal(part.graph.points.value[:], values) for part in parts.parts)
-    for launch in next(reversed(group.joint._known.values())).launches:
+    for launch in next(reversed(group.programs._known.values())).launches:
         text = prelude_of(launch.compiled.unit) + launch.compiled.text
     assert sm90.Ptx.of(text, "morph_force").has_entry
 
@@ -156,17 +156,41 @@ def test_programs_that_copies_cannot_run(what, message):
         g.points.add("value", i32)
         args.append((g, morph.Collection(g.points)))
     with pytest.raises(ValueError, match=message):
-        DeviceGroup(["cpu"] * 2).joint.run([what] * 2, args, {"value": "max"})
+        DeviceGroup(["cpu"] * 2).programs.run([what] * 2, args, {"points.value": "max"})
+
+
+@morph.kernel
+def raise_both(p, own):
+    atomic_max(p.value, own[0].least + p.id)
+    atomic_max(own[p.id % 2].value, 5)
+
+
+@morph.program
+def raise_rows(g, own):
+    morph.foreach(g.points, raise_both, own)
+
+
+def test_a_column_of_common_rows_is_told_from_one_of_a_table_of_the_part():
+    args = []
+    for k in range(2):
+        g, own = morph.Graph(), morph.Table("own", "cpu", least=i32, value=i32)
+        g.points.add("value", i32)
+        g.points.extend(3)
+        own.extend(4, least=9 * k, value=[9 * k, 0, 7 + k, 0])
+        args.append((g, own))
+    DeviceGroup(["cpu"] * 2).programs.run([raise_rows] * 2, args, {"points.value": "max"})
+    assert [own.value[:].tolist() for _, own in args] == [[5, 5, 7, 0], [9, 5, 8, 0]]
+    assert all(g.points.value[:].tolist() == [9, 10, 11] for g, _ in args)
 
 
 def test_devices_that_cannot_join(monkeypatch):
     formula = random_ksat(3, 12, 3.0, seed=1)
     there = pretended(monkeypatch)
     for devices in (["cpu", "python"], [there, there], ["cpu"] * 9):
-        assert DeviceGroup(devices).joint is None
-        assert not factors_on(formula, DeviceGroup(devices), 5).joint
+        assert DeviceGroup(devices).programs is None
+        assert not factors_on(formula, DeviceGroup(devices), 5).runs_programs
     empty = factors_on(morph.Formula.of([[1, 2, 3]]), DeviceGroup(["cpu"] * 2), 5)
-    assert not empty.joint and converge(empty, 0.01, 20)[1]
+    assert not empty.runs_programs and converge(empty, 0.01, 20)[1]
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ struct Step {
 
 static void member() {
     Item it{lane, 7};
-    search_tile(0, Step(), it, tiles[lane].here);
+    search_batch(0, Step(), it, tiles[lane].here);
     ended[lane] = true;
     go_on();
 }

@@ -205,7 +205,7 @@ def test_the_threads_of_a_warp_have_arrays_of_their_own():
     foreach(g.points, survey, g, 5)
     assert CHOICES == ("auto", "thread", "warp", "block", "grid")
     text = survey.source()
-    assert "group_.tile()" in text and "group_.lane()" in text and "reduce_lanes" in text
+    assert "group_.subwarp()" in text and "group_.lane()" in text and "reduce_lanes" in text
     assert re.search(r"MORPH_SHARED Shared<u64, 1> v\d+_\[G::COUNT\]", text)
     assert "struct Group" in prelude(groups=True) and "struct Group" not in prelude()
 

@@ -14,17 +14,20 @@ template <class T> MORPH_FN T wrap_mul(T x, Value<T> y) { return T(Wraps<T>(x) *
 template <class T> MORPH_FN constexpr bool is_float() { return T(0.5) != T(0); }
 template <> MORPH_FN constexpr bool is_float<f16>() { return true; }
 
-// The same for f16, in f32.
-#define MORPH_HALF(NAME) MORPH_FN f16 NAME(f16 x) { return f16(NAME(f32(x))); }
-MORPH_HALF(sqrt_of)
-MORPH_HALF(exp_of)
-MORPH_HALF(log_of)
-MORPH_HALF(floor_of)
-MORPH_HALF(ceil_of)
-MORPH_HALF(rint_of)
-MORPH_HALF(sin_of)
-MORPH_HALF(cos_of)
-MORPH_HALF(tan_of)
+// Functions of the device's library; those of f16 are computed in f32.
+#define MORPH_MATH(NAME)                                                \
+    MORPH_FN f32 NAME##_of(f32 x) { return MORPH_LIBRARY(NAME##f)(x); } \
+    MORPH_FN f64 NAME##_of(f64 x) { return MORPH_LIBRARY(NAME)(x); }    \
+    MORPH_FN f16 NAME##_of(f16 x) { return f16(NAME##_of(f32(x))); }
+MORPH_MATH(sqrt)
+MORPH_MATH(exp)
+MORPH_MATH(log)
+MORPH_MATH(floor)
+MORPH_MATH(ceil)
+MORPH_MATH(rint)
+MORPH_MATH(sin)
+MORPH_MATH(cos)
+MORPH_MATH(tan)
 
 // Of f32, exp2 and log2 are sums and products that IEEE 754 defines, so all targets give the same bits;
 // within 1 ulp.  Minimax polynomials of (2^x - 1) / x and log2(1 + x) / x.  Below 2^-126 exp2 gives 0.

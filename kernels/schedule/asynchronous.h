@@ -11,14 +11,14 @@
 // finds it: from then on its warp or thread enqueues nothing, and a re-execution is never asynchronous.
 
 #if defined(MORPH_FAULTS)  // tests: small lists have capacity for queues
-constexpr i32 ASYNCHRONOUS_ROUNDS = 3, QUEUE_CAPACITY = 2, MAX_ASYNCHRONOUS_ITEMS = 8, BATCH_ROW = 3;
+constexpr i32 ASYNCHRONOUS_ROUNDS = 3, QUEUE_CAPACITY = 2, MAX_ASYNCHRONOUS_ITEMS = 8, KNOWN_ROW = 3;
 constexpr i64 SINGLE_THREAD_ITEMS = 3;
 #else
 constexpr i32 ASYNCHRONOUS_ROUNDS = TARGET_GPU ? 16 : 1024;  // rounds of entries of a warp; items of a thread
 constexpr i64 SINGLE_THREAD_ITEMS = 1 << 14;                    // items of a single thread, if a team could run instead
 constexpr i32 QUEUE_CAPACITY = TARGET_GPU ? 32 : 1 << 20;   // of each of a warp's two queues; most of a thread's
-constexpr i32 MAX_ASYNCHRONOUS_ITEMS = 8;   // of a tile: with more items, all warps are busy anyway
-constexpr i32 BATCH_ROW = 64;    // entries of a row for `run_batch`
+constexpr i32 MAX_ASYNCHRONOUS_ITEMS = 8;   // of a batch: with more items, all warps are busy anyway
+constexpr i32 KNOWN_ROW = 64;    // entries of a row for `run_known_rows`
 #endif
 
 // A warp's queue; besides the items it holds their adjacency rows, if the step knows them (KNOWS_ROWS).
@@ -78,7 +78,7 @@ struct ThreadQueue {
 };
 typedef Choose<TARGET_GPU, WarpQueue, ThreadQueue> AsynchronousQueue;
 
-// Where the queues of tile `number` begin, and how many rounds they may fill: none if they do not fit.
+// Where the queues of batch `number` begin, and how many rounds they may fill: none if they do not fit.
 template <class A, class R, class Step> struct Queues {
     i64 first;
     i32 depth;
@@ -109,19 +109,19 @@ template <class A, class Step, class I> MORPH_FN bool open_batch(const A& a, con
     return false;
 }
 
-// Runs a tile whose rows are known: each item has the same number of lanes, so no prefix sum is needed, and the
+// Runs a batch whose rows are known: each item has the same number of lanes, so no prefix sum is needed, and the
 // other ends of entries are prefetched before the filter runs: the latency of a single warp is not hidden by others.
 // Calls `open` with the number of rounds.
 template <class A, class R, class Step, class I, class Open>
-MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, const WarpQueue::Row* rows, i32 size, Runner<Step>& by,
-                       const Open& open) {
+MORPH_FN void run_known_rows(const A& a, R& t, const Step& s, I& it, const WarpQueue::Row* rows, i32 size,
+                             Runner<Step>& by, const Open& open) {
     i32 bits = leading_zeros(size - 1) - 27, lanes = 1 << bits, whose = lane_id() >> bits, first = lane_id() & (lanes - 1);
     WarpQueue::Row part = whose < size ? rows[whose] : WarpQueue::Row{0, 0, 0};
-    constexpr i32 MOST = Step::LIMIT ? BATCH_ROW : 0;
+    constexpr i32 MOST = Step::LIMIT ? KNOWN_ROW : 0;
     i32 most = max_of_lanes(part.size), rounds = (most + lanes - 1) >> bits;
     if (rounds > PREFETCHED || most > MOST) {
         open(PREFETCHED);
-        return tile(a, t, s, it, open_batch(a, s, it, size), by);
+        return share_batch(a, t, s, it, open_batch(a, s, it, size), by);
     }
     typename Step::Reach next[PREFETCHED]{};
     part.begin += first, part.size -= first;  // this lane's first entry, and the number of entries from there on
@@ -178,24 +178,24 @@ MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 d
             added.open(queue, turn, depth > 0 && !failed ? QUEUE_CAPACITY : 0);
         };
         if constexpr (Step::KNOWS_ROWS) {
-            run_batch(a, t, s, next, WarpQueue::rows(turn ^ 1), n, by, open);
+            run_known_rows(a, t, s, next, WarpQueue::rows(turn ^ 1), n, by, open);
         } else {
             open(1);
-            tile(a, t, s, next, open_batch(a, s, next, n), by);
+            share_batch(a, t, s, next, open_batch(a, s, next, n), by);
         }
         failed |= any_lane(next.failed | by.it.failed);
         n = added.size();
     }
 }
 
-// Runs a tile and the items that it enqueues; `number` is the tile's in this step.
+// Runs a batch and the items that it enqueues; `number` is the batch's in this step.
 template <class A, class R, class Step, class I>
 MORPH_FN void run_asynchronously(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number,
                         Runner<Step>& by) {
     Queues<A, R, Step> queues(a, t, s, last, number);
     i32 depth = size <= MAX_ASYNCHRONOUS_ITEMS ? queues.depth : 0;
     reserving_item(by, it).asynchronous.open(queues.first, 0, depth ? QUEUE_CAPACITY : 0);
-    tile(a, t, s, it, mine && open(a, t, s, it), by);
+    share_batch(a, t, s, it, mine && open(a, t, s, it), by);
     run_queue(a, t, s, it, queues.first, depth, any_lane(it.failed | by.it.failed), by);
 }
 

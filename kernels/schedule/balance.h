@@ -14,7 +14,7 @@
 // for an entry goes to the thread that runs its body, which gives back what it does not use; the capacity for the
 // epilogue stays with the item.
 //
-// On a GPU a warp processes a tile of up to 32 items, one on each lane: consecutive lanes run consecutive entries
+// On a GPU a warp processes a batch of up to 32 items, one on each lane: consecutive lanes run consecutive entries
 // of all their rows.  Rows longer than LIMIT are appended to the high-degree list (see high_degree.h).
 
 constexpr i32 PREFETCHED = 4;  // entries of each lane whose other ends are loaded together
@@ -41,7 +41,7 @@ template <class T, i32 N> MORPH_FN T nth_of(const T (&x)[N], i32 at) {
         if (j == at) found = x[j];
     return found;
 }
-// The lane whose part of the tile contains entry `i`: the first whose prefix sum exceeds i.
+// The lane whose row contains entry `i` of the batch: the first whose prefix sum exceeds i.
 MORPH_FN i32 owner_of(i32 upto, i32 i) {
     i32 lane = 0;
     MORPH_UNROLL_ALL for (i32 by = 16; by; by /= 2)
@@ -49,7 +49,7 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
     return lane;
 }
 
-// Appends the long rows of a tile to the high-degree list; returns whether this lane's row is in it.
+// Appends the long rows of a batch to the high-degree list; returns whether this lane's row is in it.
 template <class A, class R, class Step>
 MORPH_FN bool list_high_degree_rows(const A& a, const R& t, const Step&, Entries& row,
                                     const typename Step::LiveIn& live_in, typename Step::I& it,
@@ -91,9 +91,9 @@ MORPH_FN void prefetch_bounds(const A& a, const Step& s, I& it, const Reach& rea
     it.asynchronous.to = reached.end;
 }
 
-// Runs the items of a warp's lanes; `here` is set on lanes with an item that passed the filter.
+// Runs the items of a warp's lanes, which share the entries; `here` is set on lanes with an item that passed the filter.
 template <class A, class R, class Step, class I>
-MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
+MORPH_FN void share_batch(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
     Entries row;
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
@@ -147,15 +147,15 @@ MORPH_FN void tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Ste
     end_item(a, it);
 }
 
-// Runs a tile of items whose last loop is shared.
+// Runs a batch of items whose last loop is shared.
 template <class A, class R, class Step, class I>
-MORPH_FN void run_tile(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
-    if constexpr (SEARCHES<Step>) search_tile(a, s, it, here);
-    else tile(a, t, s, it, here, by);
+MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
+    if constexpr (SEARCHES<Step>) search_batch(a, s, it, here);
+    else share_batch(a, t, s, it, here, by);
 }
 
-// Tile sizes: 1 to 8 items while there are too few items for all warps (each tile costs a few contended atomics),
-// then as many as give every warp one tile.  Asynchronous steps create items, so their tiles begin with 1 or 2.
+// Batch sizes: 1 to 8 items while there are too few items for all warps (each batch costs a few contended atomics),
+// then as many as give every warp one batch.  Asynchronous steps create items, so their batches begin with 1 or 2.
 template <class A, class R, class Step>
 MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
     i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
@@ -171,7 +171,7 @@ MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i
         } else if constexpr (Step::ASYNCHRONOUS) {
             run_asynchronously(a, t, s, it, mine, size, last, (base - first) / size, by);
         } else {
-            run_tile(a, t, s, it, mine && open(a, t, s, it), by);
+            run_batch(a, t, s, it, mine && open(a, t, s, it), by);
         }
     }
     by.end(a, s);

@@ -56,15 +56,15 @@ MORPH_FN u64 range_size(i64 begin, i64 end) { return begin < end ? u64(end) - u6
 MORPH_FN u32 range_size(i32 begin, i32 end) { return begin < end ? u32(end) - u32(begin) : 0; }
 
 constexpr i32 BLOCK_THREADS = 256;
-constexpr i32 TILE_LANES = 8;
+constexpr i32 SUBWARP_LANES = 8;
 
-// `SIZE` adjacent threads of a block, in tiles of `WIDTH` adjacent lanes of a warp.
+// `SIZE` adjacent threads of a block, in subwarps of `WIDTH` adjacent lanes of a warp.
 template <i32 SIZE, i32 WIDTH> struct Group {
-    static constexpr i32 THREADS = SIZE, LANES = WIDTH, TILES = SIZE / WIDTH, COUNT = BLOCK_THREADS / SIZE;
+    static constexpr i32 THREADS = SIZE, LANES = WIDTH, SUBWARPS = SIZE / WIDTH, COUNT = BLOCK_THREADS / SIZE;
 
     static MORPH_FN i32 number() { return COUNT == 1 ? 0 : warp_of_block() * 32 / SIZE; }
     static MORPH_FN i32 thread() { return (warp_of_block() * 32 + lane_id()) % SIZE; }
-    static MORPH_FN i32 tile() { return thread() / WIDTH; }
+    static MORPH_FN i32 subwarp() { return thread() / WIDTH; }
     static MORPH_FN i32 lane() { return lane_id() % WIDTH; }
     static MORPH_FN void sync() {
         if constexpr (SIZE == 32) sync_warp();
@@ -78,7 +78,7 @@ template <i32 SIZE, i32 WIDTH> struct Group {
         }
         return any_of_block(thread() == 0 && x);
     }
-    // Reduces values of the lanes of a tile.
+    // Reduces values of the lanes of a subwarp.
     template <class T, class F> static MORPH_FN T reduce_lanes(T x, const F& combine) {
         u32 lanes = WIDTH == 32 ? ALL_LANES : ((u32(1) << WIDTH % 32) - 1) << lane_id() / WIDTH * WIDTH;
         MORPH_UNROLL_ALL for (i32 by = WIDTH / 2; by; by /= 2) x = combine(x, shuffle(lanes, x, lane_id() ^ by));
@@ -110,7 +110,7 @@ MORPH_FN void each_by_gpu_groups(const A& a, R& t, const Step& s, i64 first, i64
             end_item(a, it);
         }
     } else {
-        typedef Group<Step::GROUP, TILE_LANES> G;
+        typedef Group<Step::GROUP, SUBWARP_LANES> G;
         i64 groups = i64(block_count()) * G::COUNT;
         for (i64 i = first + i64(G::number()) * block_count() + block_id(); i < last; i += groups) {
             I it(a, t, i);

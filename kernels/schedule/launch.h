@@ -139,7 +139,7 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
             I it(a, t, base + queue[here ? k + lane : 0]);
             if (here) s.find(a, it);
             if constexpr (Step::WORK_SHARING) {
-                if (!by.it.failed) run_tile(a, t, s, it, here, by);
+                if (!by.it.failed) run_batch(a, t, s, it, here, by);
                 else if (here) mark_deferred(a.status, a.deferred, it);
             } else if (here) {
                 s.run(a, it);

@@ -46,7 +46,7 @@ MORPH_FN bool sharing_is_faster(i64 rest) {
 }
 
 // Runs the items of a warp's lanes; `here` is set on lanes with an item that passed the filter.
-template <class A, class Step, class I> MORPH_FN void search_tile(const A& a, const Step& s, I& it, bool here) {
+template <class A, class Step, class I> MORPH_FN void search_batch(const A& a, const Step& s, I& it, bool here) {
     Entries row;
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};

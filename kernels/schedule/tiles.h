@@ -1,4 +1,5 @@
-// Tiles: reductions over the rows of all points whose entries are ordered by their other ends, see graph/tiles.py.
+// Tiles: reductions over the rows of all points, in ranges (tiles) whose sums fit the shared memory of a block; the
+// entries of a tile are ordered by their other ends, see graph/tiles.py.
 //
 // A block processes all entries of a tile and adds their reductions in shared memory, by row; then it runs the
 // epilogues of these rows.  All blocks proceed through the other ends in the same order and at about the same speed, so

@@ -81,7 +81,7 @@ MORPH_FN void run_item_by_warp(const A& a, const R& t, const Step& s, i64 i, con
 }
 #endif
 
-// Each warp executes every (t.threads / 32)-th item.
+// Each warp executes every (t.threads / 32)-th item, without a cursor: items of unequal work belong into a queue.
 template <class A, class R, class Step>
 MORPH_FN void each_by_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
 #ifdef __CUDACC__

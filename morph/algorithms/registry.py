@@ -1,14 +1,13 @@
 """The registry of graph algorithms: one row each.
 
-The command line, ``morph check``, the benchmarks, the tests of all algorithms and the table in
-README.md read it.  The function of a row and its checker in `morph.validate` have one name.
+The command line, its JSON schema, ``morph check``, the benchmarks, the tests of all algorithms and
+the tables of README.md and docs/commands.md read it; the package ``morph`` exports the functions.
+The function of a row and its checker in `morph.validate` have one name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,149 +33,24 @@ from morph.algorithms.graph.strong import strongly_connected_components
 from morph.algorithms.graph.topological import topological_order
 from morph.algorithms.graph.triangles import triangle_count
 from morph.algorithms.graph.truss import truss_number
+from morph.algorithms.registration import (
+    NO_SOURCE,
+    SOURCE,
+    Algorithm,
+    Arguments,
+    Benchmark,
+    Field,
+    Option,
+    Report,
+    count,
+)
 
-Arguments = dict[str, Any]
-"""Arguments of a function by name."""
-
-
-class Option(NamedTuple):
-    """An option of a command: ``--name``."""
-
-    name: str
-    help: str
-    type: type = bool  # bool: a flag
-    least: float | None = None
-    most: float | None = None
-    default: Any = None
-    metavar: str | None = None
-    repeated: bool = False  # its value is a tuple
-    hidden: bool = False  # from help texts: accepted, and without effect
-
-
-class Benchmark(NamedTuple):
-    """A measured call, and the memory traffic that it needs at least."""
-
-    arc_bytes: int  # read of each arc: 4 of its target, and its weight
-    vertex_bytes: int  # 8 of the vertex's offset, and what is written
-    variant: str = ""  # follows the function's name
-    arguments: Mapping[str, Any] = {}
-    sources: int = 0  # vertices to draw as argument ``sources``
-    passes: int = 1  # over all arcs
-    steps: str | None = None  # field of the result: launches in sequence
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """A row.
-
-    Attributes
-    ----------
-    name : str
-        On the command line and in saved answers.
-    function : callable
-        Public, of a graph and options.
-    help : str
-        Of the command; its first paragraph stands in ``morph --help``.
-    result : str
-        Fields of the result that are arrays or that the checker takes, the main one first.  A field
-        ``edges`` holds ids of edges; a file has their positions in the graph's file.
-    of_edges : str
-        The fields with a value for each edge; a file has them in the order of the graph's file.
-    conditions : str
-        Arguments that the checker takes, too.
-    report : callable
-        What the command prints of a result whose arrays are on the host.
-    benchmarks : tuple of Benchmark
-        The first is measured on busy machines, too.
-    options : tuple of Option
-        Of the command.
-    arguments : callable
-        Arguments of the function by the values of the options; a `ValueError` refuses them.
-    complete : dict
-        Further arguments that fill all fields of the result.
-    source : str
-        The checker's argument that ``morph check --source`` gives.
-    weights : str
-        What weights must be: ``"numbers"``, ``"nonnegative"``, or anything.
-    tolerance : callable, optional
-        The checker's tolerance for a result that was stopped early.
-    inputs : str
-        Graphs of `benchmarks/contended.py`.
-    acyclic : bool
-        Whether the graph must have no cycle; see `suited`.
-    examples : tuple of dict
-        Values of options for tests; vertices are below 7.
-    """
-
-    name: str
-    function: Callable[..., Any]
-    help: str
-    result: str
-    conditions: str
-    report: Callable[[Any], dict[str, Any]]
-    benchmarks: tuple[Benchmark, ...]
-    options: tuple[Option, ...]
-    arguments: Callable[..., Arguments]
-    complete: Mapping[str, Any] = field(default_factory=dict)
-    source: str = "source"
-    weights: str = ""
-    tolerance: Callable[[Any], float] | None = None
-    inputs: str = "rmat grid"
-    acyclic: bool = False
-    of_edges: str = ""
-    examples: tuple[Mapping[str, Any], ...] = ({},)
-
-    @property
-    def main(self) -> str:
-        """The field of the result that a ``.npy`` holds."""
-        return self.result.split()[0]
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether the function takes graphs in parts."""
-        return getattr(self.function, "in_parts", True)
-
-    @property
-    def summary(self) -> str:
-        """The first paragraph of the help."""
-        return self.help.partition("\n\n")[0].replace("\n", " ")
-
-    @property
-    def has_source(self) -> bool:
-        """Whether the search starts at ``--source``."""
-        return self.options[0] is SOURCE
-
-    def suited(self, graph: Any) -> Any:
-        """Give a graph that the function takes: edges to smaller ids are left out if need be."""
-        if not self.acyclic:
-            return graph
-        edges, n = graph.edges, len(graph.points)
-        with graph.device.active():
-            ids = edges.ids()
-            ids = ids[edges.src[ids] < edges.dst[ids]]
-            weight = edges.weight[ids] if "weight" in edges.columns else None
-            ends = edges.src[ids], edges.dst[ids]
-            return type(graph).from_edges(*ends, weight=weight, n=n, device=graph.device)
-
-    def arguments_of(self, options: Mapping[str, Any]) -> Arguments:
-        """Give the arguments of the function by options, some of which may be missing."""
-        defaults = {o.name: o.default for o in self.options}
-        return self.arguments(**defaults | dict(options))
-
-    def answer(self, found: Any, arguments: Mapping[str, Any]) -> Arguments:
-        """Give the arguments of the checker, as the command saves them, the main array first."""
-        fields = {name: getattr(found, name) for name in self.result.split()}
-        asked = {name: arguments.get(name) for name in self.conditions.split()}
-        return {name: value for name, value in (fields | asked).items() if value is not None}
-
-    def claims(self, found: Any, arguments: Mapping[str, Any]) -> Arguments:
-        """Give the arguments of the checker for a result that may have been stopped early."""
-        answer = self.answer(found, arguments)
-        return answer | ({"tolerance": self.tolerance(found)} if self.tolerance else {})
-
-
-def _without_source(source: tuple[int, ...], **options: Any) -> Arguments:
-    return options
+__all__ = [  # the functions, which are names of the package `morph`
+    "bellman_ford", "betweenness", "bfs", "colouring", "connected_components", "core_number",
+    "densest_subgraph", "edge_betweenness", "johnson", "label_propagation", "louvain", "matching",
+    "max_clique", "max_k_plex", "maximal_independent_set", "mst", "pagerank", "sssp",
+    "strongly_connected_components", "topological_order", "triangle_count", "truss_number",
+]  # fmt: skip
 
 
 def _from_source(source: tuple[int, ...], **options: Any) -> Arguments:
@@ -213,10 +87,6 @@ def _largest(values: Any, name: str) -> dict[str, Any]:
     return {"top": int(values.argmax()), name: values.max().item()}
 
 
-SOURCE = Option(
-    "source", "The vertex to start at; of several, distances are to the nearest.", int,
-    default=(0,), metavar="S", repeated=True,
-)  # fmt: skip
 ROWS_OPTION = Option("rows", "Find the distances from each source: a row for each.", default=False)
 SAMPLING = (
     Option("source", "Count paths from these vertices only, scaled to all; by default from all.",
@@ -229,22 +99,41 @@ SAMPLING = (
     Option("weighted", "The length of an edge is its weight, above 0; 1 if there are none.",
            default=False),
 )  # fmt: skip
-NO_SOURCE = Option(
-    "source", "A vertex; it makes no difference to the result.", int, default=(),
-    metavar="S", repeated=True, hidden=True,
-)  # fmt: skip
-
 SEED = Option(
     "seed", "Seed of random priorities or decisions; the same seed gives the same result.", int,
     least=0, default=0, metavar="N",
 )  # fmt: skip
+
+DISTANCES = Report(
+    {
+        "reached": count("Vertices that can be reached from a source."),
+        "farthest": Field("Largest distance of a reached vertex.", "number"),
+    },
+    lambda found: distances(found.distance), entry="distances",
+)  # fmt: skip
+COMPONENTS = Report(
+    {
+        "components": count("Number of components."),
+        "largest": count("Vertices of the largest component."),
+    },
+    lambda found: {
+        "components": found.components,
+        "largest": int(np.bincount(found.label, minlength=1).max()),
+    },
+    entry="components",
+)
+COMMUNITIES = Report(
+    {"communities": count("Number of communities."), "modularity": Field(type="number")},
+    lambda found: {"communities": found.number, "modularity": found.modularity},
+    entry="communities",
+)
 
 ROWS = (
     Algorithm(
         "bfs", bfs,
         "Count the edges from the source to every vertex of GRAPH; -1 where no path leads.",
         result="distance predecessor", conditions="source cutoff rows",
-        report=lambda found: distances(found.distance),
+        report=DISTANCES,
         options=(
             SOURCE,
             Option("cutoff", "Go no farther than so many edges; by default there is no limit.",
@@ -261,7 +150,7 @@ ROWS = (
         "Edges without weights have length 1.  Where no path leads, the distance is the largest"
         " 64-bit integer, or infinity if weights are not integers.",
         result="distance predecessor", conditions="source cutoff rows",
-        report=lambda found: distances(found.distance),
+        report=DISTANCES,
         options=(
             SOURCE,
             Option("cutoff", "Go no farther than this, in units of the weights; by default there"
@@ -280,7 +169,7 @@ ROWS = (
         "Find the shortest paths from the source, with weights that may be negative.\n\n"
         "A cycle of negative weight is an error.  Distances are as those of `morph sssp`.",
         result="distance predecessor", conditions="source",
-        report=lambda found: distances(found.distance),
+        report=DISTANCES,
         options=(SOURCE,), arguments=_from_source, complete={"predecessors": True},
         weights="numbers", examples=({}, {"source": (1, 4)}),
         benchmarks=(Benchmark(8, 8 + 4),),
@@ -291,7 +180,7 @@ ROWS = (
         "\n\nThe result has a row for each source.  A cycle of negative weight is an error."
         "  Distances are as those of `morph sssp`.",
         result="distance predecessor", conditions="sources",
-        report=lambda found: distances(found.distance),
+        report=DISTANCES,
         options=(Option("source", "Find paths from these vertices only; by default from all.", int,
                         default=(), metavar="S", repeated=True),),
         arguments=_from_sources, complete={"predecessors": True}, source="sources",
@@ -302,24 +191,18 @@ ROWS = (
         "components", connected_components,
         "Find the weakly connected components of GRAPH.\n\n"
         "The result is the smallest vertex of each one's component.",
-        result="label", conditions="",
-        report=lambda found: {
-            "components": found.components,
-            "largest": int(np.bincount(found.label, minlength=1).max()),
-        },
-        options=(NO_SOURCE,), arguments=_without_source,
+        result="label",
+        report=COMPONENTS,
+
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
     Algorithm(
         "strong", strongly_connected_components,
         "Find the strongly connected components of GRAPH.\n\n"
         "The result is the smallest vertex of each one's component.",
-        result="label", conditions="",
-        report=lambda found: {
-            "components": found.components,
-            "largest": int(np.bincount(found.label, minlength=1).max()),
-        },
-        options=(NO_SOURCE,), arguments=_without_source,
+        result="label",
+        report=COMPONENTS,
+
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
     Algorithm(
@@ -327,29 +210,32 @@ ROWS = (
         "Order the vertices of GRAPH so that every edge leads forwards.\n\n"
         "Vertices of one level, which is the number of edges of the longest path to them, are in"
         " order of their numbers.  A cycle is an error.",
-        result="order level", conditions="",
-        report=lambda found: {"levels": found.levels},
-        options=(NO_SOURCE,), arguments=_without_source, acyclic=True,
+        result="order level",
+        report=Report({"levels": count("Number of levels.")}),
+        acyclic=True,
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4 + 8, steps="levels"),),
     ),
     Algorithm(
         "core", core_number,
         "Find the core number of every vertex of GRAPH, ignoring edge directions.\n\n"
         "It is the largest k such that the vertex is in a subgraph of minimum degree k.",
-        result="core", conditions="",
-        report=lambda found: {
-            "largest": found.largest,
-            "vertices_in_it": int((found.core == found.largest).sum()),
-        },
-        options=(NO_SOURCE,), arguments=_without_source,
+        result="core",
+        report=Report(
+            {"largest": count("Largest core number."), "vertices_in_it": count()},
+            lambda found: {
+                "largest": found.largest,
+                "vertices_in_it": int((found.core == found.largest).sum()),
+            },
+        ),
+
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
     Algorithm(
         "triangles", triangle_count,
         "Count the triangles at every vertex of GRAPH, ignoring edge directions and duplicates.",
-        result="triangles total", conditions="",
-        report=lambda found: {"total": found.total},
-        options=(NO_SOURCE,), arguments=_without_source,
+        result="triangles total",
+        report=Report({"total": count("Triangles of the graph.")}),
+
         benchmarks=(Benchmark(4, 8 + 8),),
     ),
     Algorithm(
@@ -357,12 +243,15 @@ ROWS = (
         "Find the truss number of every edge of GRAPH, ignoring edge directions and duplicates.\n\n"
         "It is the largest k of a subgraph each of whose edges is in k - 2 of its triangles.  The"
         " result has the order of the file; edges from a vertex to itself have -1.",
-        result="number", of_edges="number", conditions="",
-        report=lambda found: {
-            "largest": found.largest,
-            "edges_in_it": int((found.number == found.largest).sum()),
-        },
-        options=(NO_SOURCE,), arguments=_without_source, inputs="rmat",
+        result="number", of_edges="number",
+        report=Report(
+            {"largest": count("Largest truss number.", least=-1), "edges_in_it": count()},
+            lambda found: {
+                "largest": found.largest,
+                "edges_in_it": int((found.number == found.largest).sum()),
+            },
+        ),
+        inputs="rmat",
         benchmarks=(Benchmark(4 + 4, 8),),
     ),
     Algorithm(
@@ -370,9 +259,9 @@ ROWS = (
         "Find a maximal independent set of GRAPH: vertices without edges between them.\n\n"
         "None can be added.  The result says of every vertex whether it is selected.  Edge"
         " directions, and edges from a vertex to itself, are ignored.",
-        result="selected", conditions="",
-        report=lambda found: {"size": found.size},
-        options=(NO_SOURCE, SEED), arguments=_without_source,
+        result="selected",
+        report=Report({"size": count("Vertices selected.")}),
+        options=(NO_SOURCE, SEED),
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
@@ -382,7 +271,10 @@ ROWS = (
         "None can be added.  The result says of every vertex which one is its partner, -1 if none"
         " is.  Edge directions, and edges from a vertex to itself, are ignored.",
         result="partner edges weight", conditions="weighted",
-        report=lambda found: {"size": found.size, "weight": found.weight},
+        report=Report({
+            "size": count("Edges of the matching."),
+            "weight": Field("Weight of these edges.", "number"),
+        }),
         options=(
             NO_SOURCE,
             Option(
@@ -391,7 +283,7 @@ ROWS = (
             ),
             SEED,
         ),
-        arguments=_without_source, weights="numbers",
+        weights="numbers",
         examples=({}, {"weighted": True, "seed": 7}),
         benchmarks=(Benchmark(4, 2 * 8 + 4),),
     ),
@@ -400,9 +292,11 @@ ROWS = (
         "Colour the vertices of GRAPH so that neighbours differ, with few colours.\n\n"
         "By falling degree each vertex gets the smallest colour that its neighbours leave.  Edge"
         " directions, and edges from a vertex to itself, are ignored.",
-        result="color", conditions="",
-        report=lambda found: {"colours": found.number},
-        options=(NO_SOURCE, SEED), arguments=_without_source,
+        result="color",
+        report=Report(
+            {"colours": count("Number of colours.")}, lambda found: {"colours": found.number}
+        ),
+        options=(NO_SOURCE, SEED),
         examples=({}, {"seed": 7}),
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
@@ -411,9 +305,9 @@ ROWS = (
         "Find communities of GRAPH by label propagation.\n\n"
         "The result is the smallest vertex of each one's community.  Communities are connected, and"
         " no vertex has edges of more weight to another one.  Edge directions are ignored.",
-        result="label modularity", conditions="",
-        report=lambda found: {"communities": found.number, "modularity": found.modularity},
-        options=(NO_SOURCE, SEED), arguments=_without_source, weights="nonnegative",
+        result="label modularity",
+        report=COMMUNITIES,
+        options=(NO_SOURCE, SEED), weights="nonnegative",
         examples=({}, {"seed": 7}), inputs="rmat",
         benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
     ),
@@ -423,14 +317,14 @@ ROWS = (
         "The result is the smallest vertex of each one's community.  Communities are connected."
         "  Edge directions are ignored.",
         result="label modularity", conditions="resolution",
-        report=lambda found: {"communities": found.number, "modularity": found.modularity},
+        report=COMMUNITIES,
         options=(
             NO_SOURCE,
             Option("resolution", "With larger values communities are smaller.", float, least=0,
                    default=1.0, metavar="R"),
             SEED,
         ),
-        arguments=_without_source, weights="nonnegative",
+        weights="nonnegative",
         examples=({}, {"seed": 7, "resolution": 1.5}), inputs="rmat",
         benchmarks=(Benchmark(2 * 8, 2 * 8 + 4),),
     ),
@@ -440,11 +334,18 @@ ROWS = (
         "Edge directions, weights and duplicates are ignored.  The result is the largest of the"
         " densest subgraphs.",
         result="points", conditions="exact",
-        report=lambda found: {
-            "vertices_in_it": len(found.points),
-            "edges_in_it": int(found.density * len(found.points)),
-            "density": float(found.density),
-        },
+        report=Report(
+            {
+                "vertices_in_it": count(),
+                "edges_in_it": count(),
+                "density": Field("Edges per vertex.", "number"),
+            },
+            lambda found: {
+                "vertices_in_it": len(found.points),
+                "edges_in_it": int(found.density * len(found.points)),
+                "density": float(found.density),
+            },
+        ),
         options=(
             NO_SOURCE,
             Option("approximate", "Stop at a density that is half of the largest or more.",
@@ -458,8 +359,9 @@ ROWS = (
         "Find a largest clique of GRAPH: vertices any two of which have an edge.\n\n"
         "Edge directions, and edges from a vertex to itself, are ignored.  Of a hard graph it may"
         " take very long.",
-        result="points", conditions="", report=lambda found: {"size": found.size},
-        options=(NO_SOURCE,), arguments=_without_source, inputs="rmat",
+        result="points",
+        report=Report({"size": count("Vertices in it.")}),
+        inputs="rmat",
         benchmarks=(Benchmark(4, 8),),
     ),
     Algorithm(
@@ -468,31 +370,43 @@ ROWS = (
         "A vertex counts among these k itself.  Edge directions, and edges from a vertex to itself,"
         " are ignored.  Of a hard graph it may take very long.",
         result="points", conditions="k",
-        report=lambda found: {"size": found.size, "proved": found.proved},
+        report=Report({
+            "size": count("Vertices in it."),
+            "proved": Field("Whether there is no larger one.", "boolean"),
+        }),
         options=(
             NO_SOURCE,
             Option("k", "Edges that a vertex may lack, its own among them.", int, least=1,
                    default=2, metavar="K"),
         ),
-        arguments=_without_source, inputs="rmat", examples=({}, {"k": 3}),
+        inputs="rmat", examples=({}, {"k": 3}),
         benchmarks=(Benchmark(4, 8, ", k = 2", {"k": 2}),),
     ),
     Algorithm(
         "mst", mst,
         "Find a minimum spanning forest of GRAPH, ignoring edge directions.\n\n"
         "The result is the positions of its edges in the file, counting from 0.",
-        result="edges", conditions="",
-        report=lambda found: {
-            "weight": np.asarray(found.weight).item(), "components": int(found.components)
-        },
-        options=(NO_SOURCE,), arguments=_without_source, weights="numbers",
+        result="edges",
+        report=Report(
+            {
+                "weight": Field("Sum of the weights of the forest's edges.", "number"),
+                "components": count("Trees of the forest."),
+            },
+            lambda found: {
+                "weight": np.asarray(found.weight).item(), "components": int(found.components)
+            },
+        ),
+        weights="numbers",
         benchmarks=(Benchmark(8, 8),),
     ),
     Algorithm(
         "pagerank", pagerank,
         "Rank the vertices of GRAPH by the links into them; ranks sum to 1.",
         result="rank", conditions="damping weighted",
-        report=lambda found: _largest(found.rank, "top_rank"),
+        report=Report(
+            {"top": count("Vertex of the largest rank."), "top_rank": Field(type="number")},
+            lambda found: _largest(found.rank, "top_rank"), optional=("top", "top_rank"),
+        ),
         options=(
             NO_SOURCE,
             Option("damping", "Probability of following a link.", float, 0, 1, default=0.85,
@@ -502,7 +416,7 @@ ROWS = (
                 default=False,
             ),
         ),
-        arguments=_without_source,
+
         tolerance=lambda found: found.error + (1e-5 if found.rank.dtype.itemsize == 4 else 1e-9),
         examples=({}, {"weighted": True, "damping": 0.7}),
         benchmarks=(  # 8 bytes an arc: the id, and a share of single precision
@@ -517,7 +431,11 @@ ROWS = (
         "betweenness", betweenness,
         "Find the share of shortest paths that pass through each vertex of GRAPH.",
         result="centrality sources", conditions="normalized weighted",
-        report=lambda found: _largest(found.centrality, "top_betweenness"),
+        report=Report(
+            {"top": count("Vertex of the largest value."), "top_betweenness": Field(type="number")},
+            lambda found: _largest(found.centrality, "top_betweenness"),
+            optional=("top", "top_betweenness"),
+        ),
         options=SAMPLING,
         arguments=_sampled, source="sources", inputs="rmat",
         examples=({}, {"sample": 4, "raw": True}, {"source": (0, 2, 5)}),
@@ -532,9 +450,12 @@ ROWS = (
         "Find the share of shortest paths that pass through each edge of GRAPH.\n\n"
         "The result has the order of the file.",
         result="centrality sources", of_edges="centrality", conditions="normalized weighted",
-        report=lambda found: {
-            "top_betweenness": np.nan_to_num(found.centrality).max(initial=0).item()
-        },
+        report=Report(
+            {"top_betweenness": Field("Largest value of an edge.", "number")},
+            lambda found: {
+                "top_betweenness": np.nan_to_num(found.centrality).max(initial=0).item()
+            },
+        ),
         options=SAMPLING, arguments=_sampled, source="sources", inputs="rmat",
         examples=({}, {"sample": 4, "raw": True}, {"source": (0, 2, 5)}),
         benchmarks=(  # forwards, backwards, and over the edges

@@ -191,7 +191,7 @@ def times_of(timing: Timing) -> dict[str, float]:
 
 
 def complete_report(report: dict[str, Any]) -> dict[str, Any]:
-    """Add the fields common to the reports of all commands, see ``schema.json``."""
+    """Add the fields common to the reports of all commands, see ``morph schema``."""
     contexts, context = list[str](), click.get_current_context()
     while context.parent is not None:
         contexts.insert(0, str(context.info_name))

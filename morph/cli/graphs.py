@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from morph.algorithms.registry import ALGORITHMS, Algorithm, Arguments, Option
+from morph.algorithms.registration import Algorithm, Arguments, Option
+from morph.algorithms.registry import ALGORITHMS
 from morph.cli.common import (
     BadInput,
     bad_input,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
-from pathlib import Path
 
 import click
 
 from morph import __version__
+from morph.cli import schema as reports
 from morph.cli.common import examples, json_option, print_report
 from morph.runtime.device import DeviceError, device
 from morph.runtime.toolchain import BuildError, cache, cpu
 
-SCHEMA = Path(__file__).with_name("schema.json")
 _UNITS = "kMG"
 
 
@@ -97,7 +97,7 @@ def schema() -> None:
 
     All reports have the fields command, version, device, input, seconds and warnings.
     """
-    click.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
+    click.echo(json.dumps(reports.schema(), ensure_ascii=False, indent=1))
 
 
 def _bytes(size: float) -> str:

@@ -17,7 +17,8 @@ from morph import validate
 from morph.algorithms.dynamic.dynamic import DynamicSSSP
 from morph.algorithms.dynamic.following import Update
 from morph.algorithms.graph.sssp import Sssp, sssp
-from morph.algorithms.registry import ALGORITHMS, Algorithm, Arguments
+from morph.algorithms.registration import Algorithm, Arguments
+from morph.algorithms.registry import ALGORITHMS
 from morph.cli.common import (
     BadInput,
     bad_input,

@@ -22,7 +22,8 @@ from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, Dyna
 from morph.algorithms.dynamic.pagerank import DynamicPageRank
 from morph.algorithms.graph.max_flow import max_flow
 from morph.algorithms.refinement.refine import refine
-from morph.algorithms.registry import ALGORITHMS, Algorithm
+from morph.algorithms.registration import Algorithm
+from morph.algorithms.registry import ALGORITHMS
 from morph.algorithms.triangulation.triangulate import triangulate
 from morph.cli.common import BadInput, Line, device_of, device_option, examples, progress_on
 from morph.cli.logs import log_in_worker, verbose

@@ -32,12 +32,6 @@ class Signature(NamedTuple):
 
 _FLOAT = Signature(kinds="f", converts=True)
 _BITS = Signature(kinds="iu", result=I32)
-FUNCTIONS = {
-    "abs": Signature(), "sqrt": _FLOAT, "exp": _FLOAT, "log": _FLOAT, "exp2": _FLOAT,
-    "log2": _FLOAT, "sin": _FLOAT, "cos": _FLOAT, "tan": _FLOAT, "floor": _FLOAT, "ceil": _FLOAT,
-    "round": _FLOAT, "atan2": _FLOAT._replace(arguments=2), "popcount": _BITS, "ctz": _BITS,
-    "clz": _BITS, "sat_add": Signature(2, "iu"), "exponent": Signature(kinds="f", result=I32),
-}  # fmt: skip
 
 
 def _philox(key: int, counter: int, upper: int = 0) -> list[int]:
@@ -64,12 +58,18 @@ def _random(kind: Scalar, bits: int, *numbers: Any) -> Any:
 
 
 class Intrinsic:
-    """A function of the language; ``host``, if any, is its implementation on the host."""
+    """A function of the language.
 
-    def __init__(self, name: str, doc: str, host: Callable[..., Any] | None = None) -> None:
+    ``host``, if any, is its implementation on the host; a pure function has a ``signature``.
+    """
+
+    def __init__(
+        self, name: str, doc: str, host: Callable[..., Any] | None = None,
+        signature: Signature | None = None,
+    ) -> None:  # fmt: skip
         self.name = self.__name__ = name
         self.__doc__ = doc
-        self.host = host
+        self.host, self.signature = host, signature
 
     def __call__(self, *args: Any) -> Any:
         """Run on the host, as in eager programs; functions that need an item are refused."""
@@ -116,16 +116,29 @@ static = Intrinsic("static", "def f(p, n: static): the value of n is compiled in
 bit_positions = Intrinsic(
     "bit_positions", "for i in bit_positions(x): the positions of the one bits, from the lowest on."
 )
-popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.")
-ctz = Intrinsic("ctz", "ctz(x): number of zero bits below the lowest one bit of an integer.")
-clz = Intrinsic("clz", "clz(x): number of zero bits above the highest one bit of an integer.")
-sat_add = Intrinsic("sat_add", "sat_add(x, y): the sum of integers, within their type's range.")
-exponent = Intrinsic("exponent", "exponent(x): the e with 2**e <= abs(x) < 2**(e + 1), of a float.")
+popcount = Intrinsic("popcount", "popcount(x): number of one bits of an integer.", signature=_BITS)
+ctz = Intrinsic(
+    "ctz", "ctz(x): number of zero bits below the lowest one bit of an integer.", signature=_BITS
+)
+clz = Intrinsic(
+    "clz", "clz(x): number of zero bits above the highest one bit of an integer.", signature=_BITS
+)
+sat_add = Intrinsic(
+    "sat_add", "sat_add(x, y): the sum of integers, within their type's range.",
+    signature=Signature(2, "iu"),
+)  # fmt: skip
+exponent = Intrinsic(
+    "exponent", "exponent(x): the e with ``2**e <= abs(x) < 2**(e + 1)``, of a float.",
+    signature=Signature(kinds="f", result=I32),
+)  # fmt: skip
 sqrt, exp, log, floor, ceil, exp2, log2, sin, cos, tan = (
-    Intrinsic(n, f"{n}(x): of a float, in its own precision.", getattr(np, n))
+    Intrinsic(n, f"{n}(x): of a float, in its own precision.", getattr(np, n), _FLOAT)
     for n in ("sqrt", "exp", "log", "floor", "ceil", "exp2", "log2", "sin", "cos", "tan")
 )
-atan2 = Intrinsic("atan2", "atan2(y, x): the angle of (x, y), from -pi to pi.", np.arctan2)
+atan2 = Intrinsic(
+    "atan2", "atan2(y, x): the angle of (x, y), from -pi to pi.", np.arctan2,
+    _FLOAT._replace(arguments=2),
+)  # fmt: skip
 philox = Intrinsic(
     "philox",
     "philox(seed, counter, upper=0): four u32 of Philox4x32-10, the same on all devices.",
@@ -140,19 +153,19 @@ random_u32, random_u64, random_f32, random_f64 = (
     for n, doc in zip(RANDOM, 2 * ["any number."] + 2 * ["at least 0 and below 1."], strict=True)
 )
 
-_NAMES: dict[int, str] = {
-    id(obj): obj.name for obj in tuple(globals().values()) if isinstance(obj, Intrinsic)
-}
+_INTRINSICS = [obj for obj in tuple(globals().values()) if isinstance(obj, Intrinsic)]
+FUNCTIONS = {  # pure functions, Python's among them
+    "abs": Signature(), "round": _FLOAT, **{x.name: x.signature for x in _INTRINSICS if x.signature}
+}  # fmt: skip
+KERNEL_ONLY = {x.name for x in _INTRINSICS if x.signature and x.host is None}
+_NAMES: dict[int, str] = {id(obj): obj.name for obj in _INTRINSICS}
 _FOREIGN: tuple[tuple[Any, str], ...] = (
     (abs, "abs"), (min, "min"), (max, "max"), (len, "len"), (range, "range"),
-    (reversed, "reversed"), (enumerate, "enumerate"), (hasattr, "hasattr"),
-    (math.sqrt, "sqrt"), (math.exp, "exp"), (math.log, "log"), (math.floor, "floor"),
-    (math.ceil, "ceil"), (np.sqrt, "sqrt"), (np.exp, "exp"), (np.log, "log"),
-    (np.floor, "floor"), (np.ceil, "ceil"), (np.minimum, "min"), (np.maximum, "max"),
-    (np.abs, "abs"), (math.sin, "sin"), (math.cos, "cos"), (math.tan, "tan"), (np.sin, "sin"),
-    (np.cos, "cos"), (np.tan, "tan"), (math.atan2, "atan2"), (np.arctan2, "atan2"),
-    (round, "round"), (np.rint, "round"), (divmod, "divmod"),
-    (math.exp2, "exp2"), (math.log2, "log2"), (np.exp2, "exp2"), (np.log2, "log2"),
+    (reversed, "reversed"), (enumerate, "enumerate"), (hasattr, "hasattr"), (round, "round"),
+    (divmod, "divmod"), (np.abs, "abs"), (np.minimum, "min"), (np.maximum, "max"),
+    (np.rint, "round"),
+    *((x.host, x.name) for x in _INTRINSICS if x.signature and x.host),
+    *((getattr(math, name), name) for name in FUNCTIONS if hasattr(math, name)),
 )  # fmt: skip
 _NAMES.update((id(obj), name) for obj, name in _FOREIGN)
 

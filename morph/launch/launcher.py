@@ -90,8 +90,8 @@ class Launch:
         self.reported = self.state.size <= STATE  # the state is part of `Scratch.results`
         self.epoch = self.most_items = self.most_edges = 0
         self.checked = -1  # `latest.epoch` when `_same_types` last held
-        self.scratch_version = -1  # of the scratch arrays whose addresses were written,
-        self.threads = 0  # and the limit of CPU threads at that time
+        self.scratch_version = -1  # of the scratch arrays in the argument block
+        self.threads = 0  # limit of CPU threads when their addresses were written
         self.versions: list[int] = []
         self.shapes: list[Any] = []  # `_shape` of the objects when `_same_types` last held
         self.domains = [self.refs[slot] for slot in compiled.domains]

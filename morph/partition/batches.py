@@ -69,7 +69,7 @@ class Changes(NamedTuple):
     weight: HostArray  # of the edges ``updated``
     inserted: OwnedEdges
     columns: dict[str, HostArray]  # of the edges ``inserted``
-    given: int  # how many of these are no reverses
+    given: int  # number of ``inserted`` without reverse edges
     absent: int
     repeated: int
 
@@ -412,7 +412,7 @@ def _carry_out(parts: Any, changes: Changes, undo: Steps) -> Applied:
     def add_mirrors() -> None:
         for k in parts.here:
             g, moved = parts.local(k), (changes.inserted, changes.deleted)
-            with g.device.active():  # rows in place before points are added: else no index is left
+            with g.device.active():  # gapped rows now: adding points drops compact ones
                 follows(g, sum(int(_mask(parts, k, arcs).sum()) for arcs in moved))
             mirrors[k] = _add_mirrors(parts, k, changes.inserted)
 

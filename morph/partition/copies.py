@@ -11,7 +11,8 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir.layout import MOST_PARTS
-from morph.compiler.passes.copied_program import derive_copied
+from morph.compiler.passes.copied_program import Column, derive_copied
+from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.language.bundles import flat
 from morph.language.weak import WeakMap
@@ -19,13 +20,14 @@ from morph.launch import lookup
 from morph.launch.binding import Compiled, Request
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import Scratch, scratch
+from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
-from morph.partition.joint import JointLaunch, PartLaunch
+from morph.partition.launches import LaunchOfAllParts, LaunchOfOnePart
 from morph.runtime.device import Device
 
 MOST_LAUNCHES = 64  # that a group keeps
 _memories: dict[tuple[str, int], Scratch] = {}  # of parts on a CPU, which run at the same time
-_derived: WeakMap[Compiled, dict[tuple[tuple[str, str], ...], Compiled]] = WeakMap()
+_derived: WeakMap[Compiled, dict[frozenset[tuple[Column, str]], Compiled]] = WeakMap()
 
 
 def can_join(devices: Sequence[Device]) -> bool:
@@ -41,8 +43,8 @@ def can_join(devices: Sequence[Device]) -> bool:
     )
 
 
-class CopiedProgram(JointLaunch):
-    """A program bound to the objects of each part.
+class ProgramOnCopies(LaunchOfAllParts):
+    """A program bound to the objects of each part: its launches, one of each part.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ class CopiedProgram(JointLaunch):
     args : sequence of tuple
         The arguments of each part.
     columns : dict of str to str
-        The columns of common rows that are combined, and how.
+        The columns of common rows that are combined, as ``"points.value"``, and how.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class CopiedProgram(JointLaunch):
         launches, layouts = [], []
         for k, (device, what, given) in enumerate(zip(devices, programs, args, strict=True)):
             compiled, slots = lookup.accepted(Request(what, None, given, None, device))
-            unit = _unit(compiled, columns)
-            launch = PartLaunch(what, unit, slots, _memory(device, k))
+            unit = _unit(compiled, slots, columns)
+            launch = LaunchOfOnePart(what, unit, slots, _memory(device, k))
             launch.checked = latest.epoch
             launches.append(launch)
             layouts.append(abi.parts_of(unit.unit))
@@ -115,8 +117,8 @@ class CopiedProgram(JointLaunch):
             p._end((), self.failed)
 
 
-class CopiedPrograms:
-    """The bound programs of a group of devices.
+class ProgramCache:
+    """The bound programs of a group of devices, by their arguments.
 
     Parameters
     ----------
@@ -126,13 +128,13 @@ class CopiedPrograms:
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = devices
-        self._known: dict[tuple[Any, ...], CopiedProgram] = {}
+        self._known: dict[tuple[Any, ...], ProgramOnCopies] = {}
 
     def run(
         self, programs: Sequence[Launchable], args: Sequence[tuple[Any, ...]],
         columns: Mapping[str, str],
     ) -> Any:  # fmt: skip
-        """Run a program on all parts, see `CopiedProgram`; returns the result of the first."""
+        """Run a program on all parts, see `ProgramOnCopies`; returns the result of the first."""
         objects = (x for given in args for x in flat(given) if hasattr(x, "version"))
         key = (*map(id, programs), *map(id, objects), *sorted(columns.items()))
         while True:
@@ -141,7 +143,7 @@ class CopiedPrograms:
                 self._known.pop(key, None)
                 while len(self._known) >= MOST_LAUNCHES:
                     del self._known[next(iter(self._known))]
-                found = CopiedProgram(self._devices, programs, args, columns)
+                found = ProgramOnCopies(self._devices, programs, args, columns)
                 self._known[key] = found
             try:
                 return found.run(args)
@@ -157,11 +159,18 @@ def _memory(device: Device, k: int) -> Scratch:
     return _memories.get(key) or _memories.setdefault(key, Scratch(device))
 
 
-def _unit(compiled: Compiled, columns: Mapping[str, str]) -> Compiled:
+def _unit(compiled: Compiled, slots: Slots, columns: Mapping[str, str]) -> Compiled:
     """The derived unit of a program on the device of a part."""
-    known, key = _derived.setdefault(compiled, {}), tuple(sorted(columns.items()))
+    common = {
+        (slot, column): how
+        for name, how in columns.items()
+        for table, column in [name.split(".")]
+        for slot, x in slots.objects.items()
+        if isinstance(x, Table) and x.name == table
+    }
+    known, key = _derived.setdefault(compiled, {}), frozenset(common.items())
     if key not in known:
-        unit = derive_copied(compiled.unit, columns)
+        unit = derive_copied(compiled.unit, common)
         made = Compiled(unit, compiled.getters, compiled.device, compiled.interruptible)
         made.dependencies = compiled.dependencies
         known[key] = made

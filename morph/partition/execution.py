@@ -82,8 +82,8 @@ def launch_on_parts(
             return known  # type: ignore[no-any-return]
     objects = (*(() if items is None else (items,)), *flat(args), *captured(where))
     graph = common_graph(what, objects)
-    rows = any(map(is_divided, flat(args)))  # for the host only
-    if what.kind == "program" and (rows or not options):  # it is only accepted
+    rows = any(map(is_divided, flat(args)))  # only plain Python on the host can read them
+    if what.kind == "program" and (rows or not options):  # checked, then run step by step
         lookup.accept(what, of_part(args, graph.here[0]))
         return None
     with graph._lock:
@@ -248,7 +248,7 @@ class PartitionedLaunch(LaunchOnParts):
             reports = self._reports(errors, sent)
             self._forget(found.mirrored)
             reports = self._exchange(sent, reports, args, where)
-            moves.update(found.moves)  # an error may leave offers at mirrors that no owner has got
+            moves.update(found.moves)  # after an error mirrors may have values not sent to owners
         except BaseException:
             self._forget(found.writes)
             raise
@@ -417,7 +417,7 @@ def _agreed(op: Agreement, before: Any, after: list[Any]) -> Any:
             same = (agreed == before) | (agreed != agreed) & (before != before)  # NaN, too
             agreed = np.where(same, a, agreed)
         elif op == Agreement.ADD:
-            # infinity less itself is not a number
+            # without infinity - infinity, which is NaN
             agreed = agreed + np.subtract(a, before, out=np.zeros_like(a), where=a != before)
         elif combine is not None:
             agreed = combine(np, agreed, a)

@@ -19,10 +19,11 @@ from morph.graph.applied import Applied, Then
 from morph.language.hooks import Hook
 from morph.language.weak import WeakMap
 from morph.partition.batches import apply
+from morph.partition.columns import Columns, refuse_divided
 from morph.partition.parts import DIVIDED, FIXED, POINT_COST, Part, add_like
 from morph.partition.replicated import ReplicatedFlag, ReplicatedScalars, ReplicatedTable
 from morph.partition.routes import Routes
-from morph.partition.tables import Columns, PartitionedTable, refuse_divided
+from morph.partition.tables import PartitionedTable
 from morph.partition.transport import Local, Transport
 from morph.partition.views import spec_of_part
 from morph.runtime.arrays import all_true

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from morph.partition.copies import CopiedPrograms, can_join
+from morph.partition.copies import ProgramCache, can_join
 from morph.partition.partition import devices_of
 from morph.partition.pool import each_part
 from morph.partition.routes import OPERATIONS
@@ -39,9 +39,9 @@ class DeviceGroup(Local):
         each_part(self.devices, self, run)
 
     @cached_property
-    def joint(self) -> CopiedPrograms | None:
+    def programs(self) -> ProgramCache | None:
         """Programs that all parts execute together in one launch each; None if they cannot."""
-        return CopiedPrograms(self.devices) if can_join(self.devices) else None
+        return ProgramCache(self.devices) if can_join(self.devices) else None
 
     def all_reduce(self, arrays: list[Array], op: str) -> None:
         """Combine the arrays of all parts, for all parts; part k combines the k-th share of rows.
@@ -78,7 +78,7 @@ class DeviceGroup(Local):
         """Combine arrays by a kernel on each device, if the devices have one; whether they have."""
         if not self._peer_access:
             return False
-        self._synchronize()  # the arrays have been computed
+        self._synchronize()  # until the arrays have been computed
         done = [d.combine(arrays, own, op) for d, own in zip(self.devices, rows, strict=True)]
         self._synchronize()
         return all(done)

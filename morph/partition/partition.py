@@ -11,6 +11,7 @@ import numpy as np
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.graph import Graph
 from morph.language.messages import shown
+from morph.partition.columns import refuse_divided
 from morph.partition.graph import PartitionedGraph
 from morph.partition.parts import (
     DIVIDED,
@@ -23,7 +24,6 @@ from morph.partition.parts import (
 )
 from morph.partition.ranks import Ranks
 from morph.partition.speed import speed
-from morph.partition.tables import refuse_divided
 from morph.partition.transport import Local, Transport, agree, on_all
 from morph.partition.views import refuse_name
 from morph.runtime.arrays import all_true

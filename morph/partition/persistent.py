@@ -1,7 +1,7 @@
 """Programs that all parts of a graph execute together: one launch of each part.
 
 The launches meet at crossings (``kernels/schedule/parts.h``), where they store into each other's
-memory (`morph.partition.joint`).  Where items could not reserve capacity in one part, the host
+memory (`morph.partition.launches`).  Where items could not reserve capacity in one part, the host
 grows the stores there and starts all again.
 """
 
@@ -29,7 +29,7 @@ from morph.launch.kernels import Launchable
 from morph.launch.slots import Slots
 from morph.launch.threads import get_num_threads
 from morph.partition.graph import NUMBERED, PartitionedGraph
-from morph.partition.joint import JointLaunch, PartLaunch
+from morph.partition.launches import LaunchOfAllParts, LaunchOfOnePart
 from morph.partition.messages import no_copy
 from morph.partition.parts import DIVIDED
 from morph.partition.shared import shared_by, words_of_marks
@@ -41,7 +41,7 @@ def has_one_row(x: Any) -> bool:
     return isinstance(x, Table) and x.name not in DIVIDED and len(x) == 1
 
 
-class PersistentProgram(JointLaunch):
+class PersistentProgram(LaunchOfAllParts):
     """A program on the parts of a graph, each of which executes it in one launch.
 
     The references to the graph and its objects are weak.
@@ -82,7 +82,7 @@ class PersistentProgram(JointLaunch):
                 most = max(x.share(table.name).mirrors for x in graph.parts if x is not None)
                 for slot in (box.outbox, box.inbox):
                     slots.objects[slot] = shared.box(k, table, slot, box.columns, most)
-            launch = PartLaunch(what, compiled, slots, shared.memories[k])
+            launch = LaunchOfOnePart(what, compiled, slots, shared.memories[k])
             launch.checked = latest.epoch
             launches.append(launch)
         super().__init__(launches, layout, graph._lock)
@@ -95,7 +95,7 @@ class PersistentProgram(JointLaunch):
         }
         named = {slot for slot, _ in (*program.spreads, *program.writes)}
         self.names = {slot: self._objects(slot)[0].name for slot in named}
-        self.crossings = 0  # since they were written
+        self.crossings = 0  # of the latest launches; `_write` starts at 0 again
         steps = ir.walk(program.unit.blocks)
         self.localises = any(isinstance(n, ir.Deliver) and n.points for n in steps)
 
@@ -204,7 +204,7 @@ class PersistentProgram(JointLaunch):
         if not self.valid:
             self._clear_marks()
             self._write(graph)
-        self.valid = False  # an error may leave anything
+        self.valid = False  # after an error marks and mailboxes are undefined
         while True:
             found = self._execute(graph.behind)
             self._refuse_lost()

@@ -8,7 +8,7 @@ import numpy as np
 
 from morph.data.row import Row
 from morph.data.table import Table
-from morph.partition.tables import Columns
+from morph.partition.columns import Columns
 from morph.partition.views import OnParts, PartitionedColumn, PartitionedRow, observed
 
 

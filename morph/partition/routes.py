@@ -195,7 +195,7 @@ class Routes:
         if op == "add":
             self.fill(name, 0)
         elif self.table.graph.transport.network:
-            self.known[name] = found  # mirrors have what they have sent
+            self.known[name] = found  # mirrors have the values that they have sent
         self.table._stale.add(name)  # a flag of an offer is exact only if mirrors are equal
 
     def fill(self, name: str, value: Any) -> None:

@@ -104,7 +104,7 @@ class Local:
         self, sent: Mapping[int, Sequence[Arrays]], headers: Sequence[Header] | None = None
     ) -> dict[int, list[Arrays]]:
         """Send arrays from each part to each part, see `Transport.exchange`."""
-        self._synchronize()  # what is sent has been computed
+        self._synchronize()  # until the arrays to send have been computed
         received: dict[int, list[Arrays]] = {}
         for j, device in enumerate(self.devices):
             theirs = (sent[k][j] for k in self.here)
@@ -112,7 +112,7 @@ class Local:
                 [device.asarray(a) for a in arrays] if self._several else arrays
                 for arrays in theirs
             ]
-        self._synchronize()  # and has been copied: the sender may overwrite it
+        self._synchronize()  # until they have been copied: senders may overwrite them
         return received
 
     def _synchronize(self) -> None:

@@ -29,11 +29,7 @@ def connected_components(graph: Graph, label: Any) -> None:
         Naming a vertex or an edge.
     """
     arcs = Arcs(graph)
-    found = arcs.values(label, "label").astype(np.int64)
-    refuse(
-        arcs.alive & ((found < 0) | (found > np.arange(arcs.n))),
-        lambda v: f"vertex {v} has the label {found[v]}, which is no vertex up to {v}",
-    )
+    found = _labels(arcs, label)
     refuse(
         found[arcs.src] != found[arcs.dst],
         lambda k: f"{arcs.edge(k)}, joins the labels {found[arcs.src[k]]} and {found[arcs.dst[k]]}",
@@ -43,6 +39,16 @@ def connected_components(graph: Graph, label: Any) -> None:
         arcs.alive & (root != found),
         lambda v: f"vertex {v} has the label {found[v]}, but is not connected with it",
     )
+
+
+def _labels(arcs: Arcs, label: Any) -> np.ndarray[Any, Any]:
+    """Return labels, each of which is at most its vertex."""
+    found = arcs.values(label, "label").astype(np.int64)
+    refuse(
+        arcs.alive & ((found < 0) | (found > np.arange(arcs.n))),
+        lambda v: f"vertex {v} has the label {found[v]}, which is no vertex up to {v}",
+    )
+    return found
 
 
 def strongly_connected_components(graph: Graph, label: Any) -> None:
@@ -62,11 +68,7 @@ def strongly_connected_components(graph: Graph, label: Any) -> None:
         Naming a vertex or an edge.
     """
     arcs = Arcs(graph)
-    found = arcs.values(label, "label").astype(np.int64)
-    refuse(
-        arcs.alive & ((found < 0) | (found > np.arange(arcs.n))),
-        lambda v: f"vertex {v} has the label {found[v]}, which is no vertex up to {v}",
-    )
+    found = _labels(arcs, label)
     roots = np.unique(found[arcs.alive])
     refuse(
         found[roots] != roots,

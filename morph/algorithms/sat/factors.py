@@ -36,7 +36,7 @@ BINS = 4096  # of the biases
 # that `Device.array_device` counts as one: solving takes long, so the host may prepare more of them
 LITERALS_PER_ELEMENT = 4
 # columns of variables that programs change by atomics, and how the copies of parts are combined
-COMBINED = {"by_sign": "add", "certain": "or", "value": "max"}
+COMBINED = {"sums.by_sign": "add", "points.certain": "or", "points.value": "max"}
 AHEAD = 16  # clauses: so far ahead a CPU prefetches the data of variables
 
 
@@ -102,7 +102,7 @@ class Factors:
         run(self, *others)
 
     @property
-    def joint(self) -> bool:
+    def runs_programs(self) -> bool:
         """Whether one launch of each part executes a whole program, by `run`."""
         return True
 

@@ -73,16 +73,16 @@ class DividedFactors(Factors):
         return any(bool(flag(f)) for f in self._parts)
 
     @property
-    def joint(self) -> bool:
+    def runs_programs(self) -> bool:
         """Whether `run` runs programs on all parts: each has clauses, and reaches the others."""
-        return self._group.joint is not None and all(f.clauses for f in self._parts)
+        return self._group.programs is not None and all(f.clauses for f in self._parts)
 
     def run(self, choose: Callable[[Factors], Any], args: Callable[[Factors], Any]) -> Any:
         """Run a program of each part in one launch of each, in which they combine columns."""
-        joint = self._group.joint
-        assert joint is not None
+        found = self._group.programs
+        assert found is not None
         programs = [choose(f) for f in self._parts]
-        return joint.run(programs, [args(f) for f in self._parts], COMBINED)
+        return found.run(programs, [args(f) for f in self._parts], COMBINED)
 
     def combine(self, column: Callable[[Factors], Any], op: str) -> None:
         """Give all parts the combination of their values of a column of the variables."""

@@ -236,7 +236,7 @@ def converge(
     rule = Rule(*map(np.float32, (rho, 1 / f.scale, f.scale, tolerance * (1 - inertia), inertia)))
     # in one launch, between two readings of the clock; or parts are combined after each sweep
     at_once = most
-    if not f.joint:
+    if not f.runs_programs:
         at_once = 1
     elif end < float("inf"):
         largest = max(len(part.graph.entries) for part in f.parts)
@@ -259,7 +259,7 @@ def _program(f: Factors) -> Any:
 
 def sweep(f: Factors, rule: Rule, most: int) -> int:
     """Sweep while messages change beyond the tolerance, step by step only once; give how often."""
-    if f.joint:
+    if f.runs_programs:
         made = int(f.run(_program, lambda p: (p.graph, *p.sums, p.unconverged, rule, most)))
         for part in f.parts:
             part.exchange(made)

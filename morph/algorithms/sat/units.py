@@ -70,7 +70,7 @@ def propagate_units(f: Factors) -> tuple[int, bool]:
     sweeps, agreed = 0, False
     f.each(lambda part: part.broken.clear())
 
-    if f.joint:
+    if f.runs_programs:
         f.each(lambda part: part.fixed.set())
         sweeps = int(f.run(lambda _: propagate, lambda p: (p.graph, p.fixed, p.broken)))
         return sweeps, not f.raised(_broken)
@@ -118,7 +118,7 @@ def force(g, fixed):
 
 def force_units(f: Factors) -> None:
     """Fix what is implied, step by step, although clauses break: these keep no literal."""
-    if f.joint:
+    if f.runs_programs:
         f.each(lambda part: part.fixed.set())
         f.run(lambda _: force, lambda p: (p.graph, p.fixed))
         return

@@ -11,8 +11,7 @@ from morph.compiler.codegen.names import Names
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.plan import BodyPlan, Plan
-from morph.compiler.passes.warp_execution import may_run_by_warp
+from morph.compiler.passes.plan import BodyPlan, Plan, StepPlan
 from morph.language.types import Local, Object, Shared, Type
 
 # Declares the struct whose members are the fields of swapped collections, for an item or thread.
@@ -126,17 +125,18 @@ class Emission:
         end = f"max_of({begin}, {end})" if s.start and s.stop else end
         return f"{function}(a, t, {made}, {begin}, {end})"
 
-    def runs(self, s: ir.Foreach, made: str) -> str:
+    def runs(self, step: StepPlan, made: str) -> str:
         """The statement that executes a foreach."""
+        s = step.node
+        assert isinstance(s, ir.Foreach)
         kernel = self.plan.functions[s.kernel].func
-        by_warp = may_run_by_warp(s) and self.plan.functions[s.kernel].warp_plan
         if s.until_empty:
             made += f", {self.names.base(s.slot)}_meta"
-            function = "each_until_empty_by_warps" if by_warp else "each_until_empty"
+            function = "each_until_empty_by_warps" if step.by_warp else "each_until_empty"
             return self.step_call(function, s, made) + ";"
-        if by_warp:
+        if step.by_warp:
             return self.step_call("each_by_warps", s, made) + ";"
-        if self.plan.functions[s.kernel].group_plan:
+        if step.group:
             return self.step_call("each_by_groups", s, made) + ";"
         claims = isinstance(kernel, ir.Kernel) and kernel.commit is not None
         together = "_deterministic" if s.together else ""

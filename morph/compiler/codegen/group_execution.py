@@ -14,7 +14,7 @@ from morph.compiler.codegen.names import Names, constant
 from morph.compiler.codegen.shared_loops import neutral, values
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.group_execution import LANES, THREADS, TILES, GroupLoop, GroupPlan
+from morph.compiler.passes.group_execution import LANES, SUBWARPS, THREADS
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
 from morph.language.types import Handle, Scalar, Shared
 
@@ -22,11 +22,11 @@ UNROLL = 4  # iterations of a lane whose loads are issued together
 COMBINE = {"+": "sum_of", "min": "min_of", "max": "max_of"}
 LEADER = {
     "": "group_.thread() == 0",
-    TILES: "group_.lane() == 0",
+    SUBWARPS: "group_.lane() == 0",
 }  # the thread that changes memory, by level
 STRIDES = {
     THREADS: ("thread()", "THREADS"),
-    TILES: ("tile()", "TILES"),
+    SUBWARPS: ("subwarp()", "SUBWARPS"),
     LANES: ("lane()", "LANES"),
 }
 
@@ -34,9 +34,8 @@ STRIDES = {
 class GroupBody(Body):
     """The body of the kernel."""
 
-    def __init__(self, names: Names, scope: Scope, body: BodyPlan, group_plan: GroupPlan) -> None:
+    def __init__(self, names: Names, scope: Scope, body: BodyPlan) -> None:
         super().__init__(names, scope, body)
-        self.loops = group_plan.loops
         self.level = ""  # how the loop around the statement is divided
         self.loaded: tuple[str, dict[tuple[str, str], str]] = "", {}  # by column, see `_unrolled`
         self.unsynced = False  # whether changes by other threads may not be visible yet
@@ -94,15 +93,15 @@ class GroupBody(Body):
     # --- loops -----------------------------------------------------------------------------------
 
     def _stmt_forrange(self, s: ir.ForRange) -> None:
-        if id(s) not in self.loops or self.level == THREADS:
+        if s.divided is None or self.level == THREADS:
             super()._stmt_forrange(s)
             return
-        loop = self.loops[id(s)]
-        self._divided(s, loop, lambda: self._range(s, loop))
+        by = s.divided
+        self._divided(s, by, lambda: self._range(s, by))
 
-    def _range(self, s: ir.ForRange, loop: GroupLoop) -> None:
-        k, end, (at, step) = self.temp("k"), self.temp("e"), STRIDES[loop.by]
-        first, hoisted = self.temp("b"), self._hoisted(s) if loop.by == LANES else []
+    def _range(self, s: ir.ForRange, by: str) -> None:
+        k, end, (at, step) = self.temp("k"), self.temp("e"), STRIDES[by]
+        first, hoisted = self.temp("b"), self._hoisted(s) if by == LANES else []
         many = f"{UNROLL} * " if hoisted else ""
         # a counter of 32 bits saves registers
         kind = "i32" if _fits(s.start) and _fits(s.stop) else "i64"
@@ -174,19 +173,18 @@ class GroupBody(Body):
         self._entries(s, partial(super()._stmt_forrows, s))
 
     def _entries(self, s: ir.ForEdges | ir.ForRows, write: Callable[[], None]) -> None:
-        if id(s) not in self.loops or self.level == THREADS:
+        if s.divided is None or self.level == THREADS:
             write()
         else:
-            self._divided(s, self.loops[id(s)], write)
+            self._divided(s, s.divided, write)
 
     def _counted(
         self, s: ir.ForRows | ir.ForEdges | ir.ForItems, first: str, last: str, live: bool = False
     ) -> str:
         """Open a loop over this thread's share of the entries."""
-        loop = self.loops.get(id(s))
-        if loop is None or loop.by != self.level:  # `_divided` has set the level
+        if isinstance(s, ir.ForItems) or s.divided != self.level:  # `_divided` has set the level
             return super()._counted(s, first, last, live)
-        k, end, (at, step) = self.temp("k"), self.temp("e"), STRIDES[loop.by]
+        k, end, (at, step) = self.temp("k"), self.temp("e"), STRIDES[self.level]
         start = f" + {self.skipped(s.start)}" if s.start is not None else ""
         self.put(
             f"for (i64 {k} = {first}{start} + group_.{at}, {end} = {last}; {k} < {end};"
@@ -196,23 +194,23 @@ class GroupBody(Body):
         return k
 
     def _divided(
-        self, s: ir.ForRange | ir.ForEdges | ir.ForRows, loop: GroupLoop, write: Callable[[], None]
+        self, s: ir.ForRange | ir.ForEdges | ir.ForRows, by: str, write: Callable[[], None]
     ) -> None:
         """Print a loop that is divided, then combine its reductions over threads or lanes."""
         reductions, outer = [], self.level
-        for name, how in loop.reductions:
+        for name, how in s.reductions:
             saved, t = self.temp("v"), self.types[name]
             identity = constant(ir.Const(value=neutral(how, t), type=t, pos=s.pos))
             self.put(f"const {self.names.type(t)} {saved} = {self.resolve(name)};")
             self.put(f"{self.resolve(name)} = {identity};")
             reductions.append((name, how, saved, identity))
-        self.level = loop.by
+        self.level = by
         write()
         self.level = outer
         for name, how, saved, identity in reductions:
             x, combine = self.resolve(name), COMBINE[how]
-            value = f"group_.lane() == 0 ? {x} : {identity}" if loop.by == TILES else x
-            over = "reduce_lanes" if loop.by == LANES and outer else "reduce_threads"
+            value = f"group_.lane() == 0 ? {x} : {identity}" if by == SUBWARPS else x
+            over = "reduce_lanes" if by == LANES and outer else "reduce_threads"
             every = f"group_.{over}({value}, [](auto p, auto q) {{ return {combine}(p, q); }})"
             self.put(f"{x} = {combine}({saved}, {every});")
         self.unsynced = self.unsynced or not outer
@@ -250,12 +248,12 @@ def _is_private(s: ir.Stmt) -> bool:
     return not arrays and (commute or not acts)
 
 
-def group_function(e: Emission, plan: FunctionPlan, group_plan: GroupPlan) -> None:
+def group_function(e: Emission, plan: FunctionPlan, body: BodyPlan) -> None:
     """Add the function of a kernel that each thread of a group ``G`` executes."""
     k, name = plan.func, e.names.funcs[plan.func.name]
     head = f"template <class G> MORPH_FN void {name}_group(const Args& a, Item& it, const G& group_"
     head += f"{e.signature(values(k))})"
-    e.define(k, head, plan.main, make=partial(GroupBody, group_plan=group_plan))
+    e.define(k, head, body, make=GroupBody)
 
 
 def group_members(step: StepPlan, func: str, args: str) -> list[str]:

@@ -190,10 +190,10 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
     b.put(f"    t.step = {s.number};")
     b.put("    return;")
     b.put("}")
-    for k, (n, x) in enumerate(zip(nodes, made, strict=True)):
+    for k, (p, x) in enumerate(zip(parts, made, strict=True)):
         if k:
             b.put(f"t.section = {k};")
-        b.put(e.runs(n, x))
+        b.put(e.runs(p, x))
     if s.sections > 1:
         b.put("t.section = 0;")
     if s.lists_rows:

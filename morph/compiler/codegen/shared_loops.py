@@ -17,9 +17,10 @@ from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
 from morph.compiler.ir.spelling import ascii_name
+from morph.compiler.passes.independence import bound
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, Sharing, StepPlan
 from morph.compiler.passes.search import SharedSearch
-from morph.compiler.passes.work_sharing import SharedLoop, bound, of_edge, over
+from morph.compiler.passes.work_sharing import SharedLoop, of_edge, over
 from morph.language.types import Handle, Object, Scalar, Type
 
 JOINS = {"+": "Plus", "min": "Minimum", "max": "Maximum"}

@@ -14,9 +14,9 @@ from morph.compiler.codegen.shared_loops import Prologue, bound_types, values
 from morph.compiler.codegen.slot_cache import take_all
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.independence import bound
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, Searching, StepPlan
 from morph.compiler.passes.search import SharedSearch
-from morph.compiler.passes.work_sharing import bound
 
 
 class Epilogue(Body):

@@ -21,19 +21,15 @@ from morph.compiler.ir import abi, layout
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes import plan as planning
-from morph.compiler.passes.group_execution import widest_group
+from morph.compiler.passes.outline import prelude_options
 from morph.compiler.passes.plan import FunctionPlan, Total
 from morph.compiler.passes.plan import cooperative as cooperative
-from morph.compiler.passes.warp_execution import kernels_by_warp
 from morph.language.types import Local
 
 
 def prelude_of(unit: ir.Unit) -> str:
     """The device runtime that precedes the text of a unit."""
-    wide = any(s.wide for s in unit.stores)
-    parts, groups = bool(abi.parts_of(unit)), widest_group(unit) > 0
-    warps = bool(kernels_by_warp(unit))
-    return prelude(unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups, warps)
+    return prelude(*prelude_options(unit))
 
 
 def source(unit: ir.Unit) -> str:
@@ -241,10 +237,10 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         shared_functions(e, plan, plan.sharing)
     if plan.searching:
         search_functions(e, plan, plan.searching)
-    if plan.group_plan and plan.group_plan.by_group:
-        group_function(e, plan, plan.group_plan)
-    if plan.warp_plan:
-        warp_function(e, plan)
+    if plan.by_group:
+        group_function(e, plan, plan.by_group)
+    if plan.by_warp:
+        warp_function(e, plan, plan.by_warp)
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -278,7 +274,7 @@ def _one_step(e: Emission) -> None:
     assert isinstance(s.node, ir.Foreach)
     e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
     made = f"Step{s.name}{e.step_args(s.node)}"
-    e.put(f"    {e.runs(s.node, made)}")
+    e.put(f"    {e.runs(s, made)}")
     if s.lists_rows and s.sharing:
         waits = "true" if s.sharing.loop.batched else "false"
         e.put(

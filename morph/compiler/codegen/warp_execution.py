@@ -17,7 +17,7 @@ from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.grouping import Make
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, StepPlan
-from morph.compiler.passes.warp_execution import Reductions, WarpPlan
+from morph.compiler.passes.warp_execution import Reductions
 from morph.language.types import Local, Scalar, Type
 
 SUFFIX = "_by_warp"
@@ -28,9 +28,8 @@ COMBINE = {"+": "Plus", "|": "Or", "&": "And", "min": "Min", "max": "Max"}
 class WarpBody(Body):
     """The body of a function."""
 
-    def __init__(self, names: Names, scope: Scope, body: BodyPlan, warp_plan: WarpPlan) -> None:
+    def __init__(self, names: Names, scope: Scope, body: BodyPlan) -> None:
         super().__init__(names, scope, body)
-        self.loops = warp_plan.loops
         self.by = ALL  # who executes what is printed
 
     def _by_leader(self, change: Callable[[], None], outputs: tuple[str, ...] = ()) -> None:
@@ -66,7 +65,7 @@ class WarpBody(Body):
 
     def _expr_call(self, e: ir.Call) -> str:
         text = super()._expr_call(e)
-        if self.by != ALL or self.plan.functions[e.func].warp_plan is None:
+        if self.by != ALL or self.plan.functions[e.func].by_warp is None:
             return text
         name, _, rest = text.partition("(")
         return f"{name}{SUFFIX}({rest}"
@@ -125,11 +124,11 @@ class WarpBody(Body):
         self.put(f"return{self.default};")
 
     def _stmt_forbits(self, s: ir.ForBits) -> None:
-        if self.by != ALL or id(s) not in self.loops:
+        if self.by != ALL or s.divided is None:
             super()._stmt_forbits(s)
             return
         bits, k, (t, x) = self.temp("b"), self.temp("k"), self.bits_of(s)
-        self._begin(self.loops[id(s)], s.pos)
+        self._begin(s.reductions, s.pos)
         self.put(f"const {t} {bits} = {x};")
         count = 64 if t == "u64" else 32
         self.put(f"for (i32 {k} = lane_id(); {k} < {count}; {k} += 32) {{")
@@ -138,7 +137,7 @@ class WarpBody(Body):
         self._bound(s.body, [(s.var, f"i64({k})")])
         self.by = ALL
         self.put("sync_warp();")
-        for name, how in self.loops[id(s)]:
+        for name, how in s.reductions:
             over = "elements" if isinstance(self.types[name], Local) else "value"
             self.put(f"combine_{over}<{COMBINE[how]}>({self.resolve(name)});")
 
@@ -165,17 +164,15 @@ def _neutral(how: str, t: Type) -> float:
     return neutral(how, t)
 
 
-def warp_function(e: Emission, plan: FunctionPlan) -> None:
+def warp_function(e: Emission, plan: FunctionPlan, body: BodyPlan) -> None:
     """Add a function that the lanes of a warp execute together, for a GPU."""
-    assert plan.warp_plan is not None
     f, name = plan.func, e.names.funcs[plan.func.name]
     result = e.names.type(f.result)
     item = ", Item& it" if plan.takes_item else ""
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
     head = f"{kind} {result} {name}{SUFFIX}(const Args& a{item}{e.signature(f.params)})"
-    make = partial(WarpBody, warp_plan=plan.warp_plan)
     e.put("#ifdef __CUDACC__")
-    e.define(f, head, plan.main, default="" if result == "void" else " {}", make=make)
+    e.define(f, head, body, default="" if result == "void" else " {}", make=WarpBody)
     e.put("#endif", '#line 1 "morph"')
 
 

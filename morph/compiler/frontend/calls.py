@@ -22,10 +22,8 @@ from morph.compiler.ir import nodes as ir
 from morph.language.bundles import is_bundle
 from morph.language.definition import definition_of
 from morph.language.errors import reject
-from morph.language.intrinsics import StructType, name_of, scalar_of
+from morph.language.intrinsics import KERNEL_ONLY, StructType, name_of, scalar_of
 from morph.language.types import I32, Handle, Local, Scalar, Struct, Weak
-
-KERNEL_ONLY = ("popcount", "ctz", "clz", "sat_add", "exponent")  # plain Python lacks them
 
 
 def check_call(c: Context, node: ast.Call) -> Value:

@@ -189,7 +189,7 @@ def check_queue(builder: Builder, kernel: ir.Kernel, name: str, queue: Object, p
     """Refuse ``until_empty=True`` if the result would depend on the order of items."""
     if queue.kind != "collection":
         reject("until_empty takes a collection", pos, "tables have no items that leave them")
-    for n in builder.effects.reached(kernel):
+    for n in builder.effects.nodes(kernel):
         if isinstance(n, ir.Claim | ir.Lock):
             problem = f"{user_name(name)!r} has single, but with until_empty there are no rounds"
             reject(problem, n.pos, "use atomic_cas on a column, or single(row.column)")

@@ -84,4 +84,4 @@ def _nodes(c: Context, s: ir.Foreach) -> list[ir.Node]:
     kernel, funcs = c.builder.funcs[s.kernel], c.builder.funcs
     assert isinstance(kernel, ir.Kernel)
     roots = [kernel, *([funcs[kernel.where]] if kernel.where else [])]
-    return [s, *(n for f in roots for n in c.builder.effects.reached(f))]
+    return [s, *(n for f in roots for n in c.builder.effects.nodes(f))]

@@ -247,7 +247,7 @@ def _foreach(c: ProgramContext, call: ast.Call) -> None:
     kernels = [builder.funcs[s.kernel] for s in steps]
     if len(steps) > 1:
         refuse_changed_items(kernels, steps[0], builder.effects)
-    reused = len(steps) > 1 or any(n.fails for n in builder.effects.reached(kernels[0]))
+    reused = len(steps) > 1 or any(n.fails for n in builder.effects.nodes(kernels[0]))
     passed = _evaluated(c, steps[0].args) if reused else steps[0].args
     for s in steps:
         c.step(replace(s, args=passed, start=start, stop=stop))

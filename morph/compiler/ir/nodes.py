@@ -415,7 +415,17 @@ class While(Stmt):
     body: Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForRange(Stmt):
+class DividedLoop(Stmt):
+    """A loop whose iterations threads of a GPU may divide; the passes for groups and warps mark it.
+
+    ``divided`` says among which threads, see `passes.group_execution`; None: each thread that
+    executes the statement executes all iterations.
+    """
+    divided: str | None = None
+    reductions: tuple[tuple[str, str], ...] = ()  # combined after the loop: locals, operations
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForRange(DividedLoop):
     """``for var in range(start, stop, step)``; ``step`` is a nonzero constant."""
     loop = True
     binds = ("var",)
@@ -426,7 +436,7 @@ class ForRange(Stmt):
     body: Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForBits(Stmt):
+class ForBits(DividedLoop):
     """``for var in bit_positions(x)``: the positions of the one bits of an integer, ascending."""
     loop = True
     binds = ("var",)
@@ -435,7 +445,7 @@ class ForBits(Stmt):
     body: Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForEdges(Stmt):
+class ForEdges(DividedLoop):
     """Loop over the edges of a point, in adjacency order from position ``start``.
 
     Backwards if ``reverse`` (then ``start`` counts from the last).  Binds ``edge``; and ``var``,
@@ -457,7 +467,7 @@ class ForEdges(Stmt):
     body: Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForRows(Stmt):
+class ForRows(DividedLoop):
     """Loop over live rows of a table, or items of a collection (``var`` as in ``foreach``)."""
     indices = ("start",)
     loop = counts = True

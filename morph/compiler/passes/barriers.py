@@ -90,7 +90,7 @@ def refuse_changed_items(parts: Sequence[ir.Func], step: ir.Foreach, effects: Ef
     """Refuse parts of a kernel that might be executed for different items."""
     kernel, nodes = parts[0], effects.nodes(tuple(parts[:-1]))
     where = kernel.where if isinstance(kernel, ir.Kernel) else None
-    tests = effects.reached(effects.funcs[where]) if where else []
+    tests = effects.nodes(effects.funcs[where]) if where else []
     if found := changed_before(nodes, [step, *tests]):
         hint = "run it in a step of its own, with a foreach"
         problem = "the items of a kernel change before its barrier()"

@@ -14,19 +14,20 @@ from dataclasses import replace
 from typing import Any
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.work_sharing import reached
+from morph.compiler.passes.effects import reached
+
+Column = tuple[str, str]  # slot, column
 
 
-def derive_copied(unit: ir.Unit, columns: Mapping[str, str]) -> ir.Unit:
+def derive_copied(unit: ir.Unit, columns: Mapping[Column, str]) -> ir.Unit:
     """Derive the unit that all parts execute together.
 
     Parameters
     ----------
     unit : Unit
         Of a program.
-    columns : dict of str to str
-        The columns of common rows that kernels change by atomics, and how copies are combined; no
-        other table has columns of these names.
+    columns : dict of (str, str) to str
+        Slots and columns of common rows, and how copies that kernels have changed are combined.
 
     Raises
     ------
@@ -42,7 +43,9 @@ def derive_copied(unit: ir.Unit, columns: Mapping[str, str]) -> ir.Unit:
     return replace(unit, blocks=blocks)
 
 
-def _steps(s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[str, str]) -> Iterator[Any]:
+def _steps(
+    s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[Column, str]
+) -> Iterator[Any]:
     """A step of a program, and what the parts exchange after it."""
     yield s
     if not isinstance(s, ir.Foreach):
@@ -50,15 +53,14 @@ def _steps(s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[str, str])
     nodes = [n for f in reached(s.kernel, known) for n in ir.walk(f)]
     if any(n.allocates for n in nodes):
         raise ValueError(f"a program on copies has no kernel that allocates, as {s.kernel!r}")
-    atomics = [n for n in nodes if isinstance(n, ir.Atomic) and n.place.column in columns]
-    for n in atomics:
-        if n.op not in (columns[n.place.column], "cas"):
-            raise ValueError(
-                f"{n.place.column!r} is combined by {columns[n.place.column]}, not {n.op}"
-            )
-    changed = sorted({(n.place.slot, n.place.column) for n in atomics})
+    changed = set[Column]()
+    for n in nodes:
+        if isinstance(n, ir.Atomic) and (how := columns.get((n.place.slot, n.place.column))):
+            if n.op not in (how, "cas"):
+                raise ValueError(f"{n.place.column!r} is combined by {how}, not {n.op}")
+            changed.add((n.place.slot, n.place.column))
     if changed:
         flags = sorted({n.slot for n in nodes if isinstance(n, ir.FlagSet)})
         yield ir.Agree(flags=tuple(flags), totals=(), pos=s.pos)
-        for slot, column in changed:
-            yield ir.Combine(slot=slot, column=column, op=columns[column], pos=s.pos)
+        for slot, column in sorted(changed):
+            yield ir.Combine(slot=slot, column=column, op=columns[slot, column], pos=s.pos)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from morph.compiler.ir import nodes as ir
 from morph.language.position import Pos
@@ -46,10 +46,6 @@ class Effects:
             for n in ir.walk(node)
         )
 
-    def reached(self, func: ir.Func) -> list[ir.Node]:
-        """The nodes of a function and of all functions that it calls."""
-        return self.nodes(func)
-
     def nodes(self, node: object) -> list[ir.Node]:
         """The nodes of a tree, and of all functions that it calls."""
         todo, seen, nodes = [node], set[str](), list[ir.Node]()
@@ -84,3 +80,32 @@ class Effects:
 def value_params(func: ir.Func) -> list[str]:
     """The parameters for which calls pass arguments: all except objects."""
     return [n for n, t in func.params if not isinstance(t, Object)]
+
+
+def reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
+    """A function and all functions that it calls."""
+    seen = {name: funcs[name]}
+    todo = [name]
+    while todo:
+        for n in ir.walk(seen[todo.pop()]):
+            if isinstance(n, ir.Call) and n.func not in seen:
+                seen[n.func] = funcs[n.func]
+                todo.append(n.func)
+    return tuple(seen.values())
+
+
+def called(nodes: Iterable[ir.Node], funcs: Mapping[str, ir.Func]) -> list[ir.Func]:
+    """All functions that nodes call, directly or through other calls."""
+    found: dict[str, ir.Func] = {}
+    for n in nodes:
+        if isinstance(n, ir.Call) and n.func not in found:
+            found |= {f.name: f for f in reached(n.func, funcs)}
+    return list(found.values())
+
+
+def of_kernel(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> list[ir.Func]:
+    """All functions that a kernel and its filter call, callees first, and the filter."""
+    names = {f.name for f in called(ir.walk(kernel), funcs)}
+    if kernel.where:
+        names |= {f.name for f in reached(kernel.where, funcs)}
+    return [f for name, f in funcs.items() if name in names]

@@ -3,9 +3,9 @@
 Each item of a kernel with shared arrays (``shared(dtype, n)``) is executed by a group of threads.
 All of them execute the statements of its body; the iterations of a loop at its top level are
 divided among them, and a barrier of the group follows each.  If such a loop has loops inside, each
-iteration belongs to a *tile* of adjacent threads, whose lanes divide the iterations of these inner
-loops.  Only the first thread of the group changes memory outside of all loops, only the first lane
-of a tile in an iteration of that tile.  On a CPU an item runs on one thread, in order.
+iteration belongs to a *subwarp* of adjacent threads, whose lanes divide the iterations of these
+inner loops.  Only the first thread of the group changes memory outside of all loops, only the first
+lane of a subwarp in an iteration of that subwarp.  On a CPU an item runs on one thread, in order.
 
 `group_plan` finds the loops that are divided.  A kernel that does not qualify runs on one thread:
 its loops are not independent (see `work_sharing`), or its statements are not *uniform*, so that
@@ -15,31 +15,23 @@ threads could take different branches before a barrier: they read values that ot
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.work_sharing import COMMUTATIVE, Loop, independent, reached
+from morph.compiler.passes.effects import called
+from morph.compiler.passes.independence import COMMUTATIVE, Loop, independent
 from morph.language.types import Shared
 
-THREADS, TILES, LANES = "thread", "tile", "lane"
+THREADS, SUBWARPS, LANES = "thread", "subwarp", "lane"
 WARP_BYTES = 4096  # limit of the shared arrays of an item that a warp executes
 Columns = Set[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLoop:
-    """A loop divided among the threads of a group, its tiles, or the lanes of a tile (``by``)."""
-
-    by: str
-    reductions: tuple[tuple[str, str], ...]  # see `work_sharing.SharedLoop`
-
-
-@dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """How a group executes an item: by all its threads (``by_group``) or only by the first."""
+    """How a group executes an item: ``body``, by all its threads; if None, only by the first."""
 
-    by_group: bool
-    loops: Mapping[int, GroupLoop]  # the divided loops, by id
+    body: ir.Body | None  # with marks of divided loops
     bytes: int  # of shared arrays
 
 
@@ -56,34 +48,48 @@ def group_plan(
     if not arrays:
         return None
     size = sum(t.capacity * t.elem.bits // 8 for t in arrays if isinstance(t, Shared))  # type: ignore[attr-defined]
-    finder = _LoopFinder(kernel, funcs, unstable)
     written = {column for _, column in ir.columns(ir.walk(kernel.body), "writes")}
-    by_group = (
-        not checked and written.isdisjoint(("src", "dst")) and finder.body(kernel.body, (), "")
-    )
-    return GroupPlan(by_group, finder.loops if by_group else {}, size)
+    if checked or not written.isdisjoint(("src", "dst")):
+        return GroupPlan(None, size)
+    return GroupPlan(_LoopDivision(kernel, funcs, unstable).body(kernel.body, (), ""), size)
 
 
-class _LoopFinder:
-    """Finds the loops to divide; ``level`` is the division of the enclosing loop, or empty."""
+class _LoopDivision:
+    """Marks the loops to divide; ``level`` is the division of the enclosing loop, or empty."""
 
     def __init__(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func], unstable: Columns) -> None:
         self.kernel, self.funcs, self.unstable = kernel, funcs, unstable
-        self.loops: dict[int, GroupLoop] = {}
 
-    def body(self, body: ir.Body, following: ir.Body, level: str) -> bool:
-        """Whether all threads may execute statements; ``following`` come after them."""
-        return all(self._stmt(s, (*body[i + 1 :], *following), level) for i, s in enumerate(body))
+    def body(self, body: ir.Body, following: ir.Body, level: str) -> ir.Body | None:
+        """The statements with marks, None if not all threads may execute them.
 
-    def _stmt(self, s: ir.Stmt, following: ir.Body, level: str) -> bool:
+        The statements ``following`` come after them.
+        """
+        found: list[ir.Stmt] = []
+        for i, s in enumerate(body):
+            marked = self._stmt(s, (*body[i + 1 :], *following), level)
+            if marked is None:
+                return None
+            found.append(marked)
+        return tuple(found)
+
+    def _stmt(self, s: ir.Stmt, following: ir.Body, level: str) -> ir.Stmt | None:
         match s:
             case ir.If():
-                branches = (self.body(b, following, level) for b in (s.then, s.orelse))
-                return self._is_uniform(s.cond) and all(branches)
-            case ir.ForRange() | ir.ForEdges() | ir.ForRows():
-                return all(map(self._is_uniform, ir.operands(s))) and self._loop(
-                    s, following, level
+                if not self._is_uniform(s.cond):
+                    return None
+                then, orelse = (self.body(b, following, level) for b in (s.then, s.orelse))
+                return (
+                    None if then is None or orelse is None else replace(s, then=then, orelse=orelse)
                 )
+            case ir.ForRange() | ir.ForEdges() | ir.ForRows():
+                uniform = all(map(self._is_uniform, ir.operands(s)))
+                return self._loop(s, following, level) if uniform else None
+        return s if self._may_execute(s, level) else None
+
+    def _may_execute(self, s: ir.Stmt, level: str) -> bool:
+        """Whether all threads may execute a statement that is no loop or branch."""
+        match s:
             case ir.Assign() | ir.SetField():
                 return self._is_uniform(s.value)
             case ir.SetItem():
@@ -108,8 +114,7 @@ class _LoopFinder:
     def _is_uniform(self, x: object) -> bool:
         """Whether an expression is uniform: the same for all threads, without side effects."""
         nodes = [*ir.walk(x)]
-        called = dict.fromkeys(n.func for n in nodes if isinstance(n, ir.Call))
-        below = [f for name in called for f in reached(name, self.funcs)]
+        below = called(nodes, self.funcs)
         if any(f.cpp is not None for f in below):
             return False
         nodes += [n for f in below for n in ir.walk(f.body)]
@@ -119,20 +124,17 @@ class _LoopFinder:
             for n in nodes
         )  # fmt: skip
 
-    def _loop(self, s: Loop | ir.ForRange, following: ir.Body, level: str) -> bool:
-        """Whether the iterations of a loop can be divided."""
+    def _loop(self, s: Loop | ir.ForRange, following: ir.Body, level: str) -> ir.Stmt | None:
+        """The loop with marks, None if its iterations cannot be divided."""
         reductions = independent(s, following, self.kernel, self.funcs)
         if reductions is None or not self._arrays_are_independent(s):
-            return False
-        by = LANES
-        if not level:
-            inner = any(n.loop for n in ir.walk(s.body))
-            kept = dict(self.loops)
-            by = TILES if inner and self.body(s.body, (), TILES) else THREADS
-            if by == THREADS:
-                self.loops = kept
-        self.loops[id(s)] = GroupLoop(by, reductions)
-        return True
+            return None
+        if level:
+            return replace(s, divided=LANES, reductions=reductions)
+        inner = any(n.loop for n in ir.walk(s.body))
+        if inner and (body := self.body(s.body, (), SUBWARPS)) is not None:
+            return replace(s, divided=SUBWARPS, reductions=reductions, body=body)
+        return replace(s, divided=THREADS, reductions=reductions)
 
     def _arrays_are_independent(self, s: ir.Stmt) -> bool:
         """Whether each array is only read, or only changed by one operation in any order."""
@@ -150,7 +152,7 @@ class _LoopFinder:
 
 def group_size(balance: str, plan: GroupPlan) -> int:
     """Return how many threads of a GPU execute an item: 1, those of a warp, or of a block."""
-    if balance == "thread" or not plan.by_group:
+    if balance == "thread" or plan.body is None:
         return 1
     return 32 if balance == "warp" and plan.bytes <= WARP_BYTES else 256
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.effects import Effects, value_params
-from morph.compiler.passes.work_sharing import may_share, shared_loop
+from morph.compiler.passes.work_sharing import allows_shared_loop, shared_loop
 from morph.language.types import Object, Store, Type
 
 
@@ -21,7 +21,7 @@ def inline_effects(
 ) -> dict[str, ir.Func]:
     """The functions of a unit, with calls inlined where the loop of a kernel can then be shared."""
     tables, found = {s.slot for s in stores if s.kind == "table"}, dict(funcs)
-    steps = [s for s in ir.find(blocks, ir.Foreach) if may_share(s)]
+    steps = [s for s in ir.find(blocks, ir.Foreach) if allows_shared_loop(s)]
     for name in {s.kernel for s in steps}:
         kernel = funcs[name]
         assert isinstance(kernel, ir.Kernel)
@@ -88,7 +88,7 @@ class _Inliner:
         func = self.funcs[call.func] if isinstance(call, ir.Call) else None
         if func is None or func.cpp is not None or not self.effects.has_effect(func):
             return None
-        if not self.allocating and any(n.allocates for n in self.effects.reached(func)):
+        if not self.allocating and any(n.allocates for n in self.effects.nodes(func)):
             return None
         assert isinstance(call, ir.Call)
         names, given = self._named(func, call)

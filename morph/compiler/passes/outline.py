@@ -17,6 +17,13 @@ from morph.language.types import Scalar
 RESULT = "result_"  # the variable that a program returns
 
 
+def prelude_options(unit: ir.Unit) -> tuple[bool, bool, bool, bool, bool, bool]:
+    """Return the arguments of `prelude` for a unit: which headers precede its text."""
+    wide, parts = any(s.wide for s in unit.stores), bool(abi.parts_of(unit))
+    groups, warps = widest_group(unit) > 0, bool(kernels_by_warp(unit))
+    return unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups, warps
+
+
 def outline(unit: ir.Unit) -> Outline:
     """Return the outline of a unit."""
     nodes = list(ir.walk((unit.funcs, unit.blocks)))
@@ -35,13 +42,11 @@ def outline(unit: ir.Unit) -> Outline:
     # the domains of steps in which all items claim in one round
     together = [n for n in nodes if isinstance(n, ir.Foreach) and n.together]
     kinds = (ir.Reserve, ir.Claim, ir.LocalAdd)
-    wide, parts = any(s.wide for s in unit.stores), bool(abi.parts_of(unit))
-    warps = bool(kernels_by_warp(unit))
-    shares = shared_loops(unit) or shared_searches(unit) or warps
+    shares = shared_loops(unit) or shared_searches(unit) or kernels_by_warp(unit)
     return Outline(
         name=unit.name,
         entry=ascii_name(unit.name),
-        prelude=(unit.checked, bool(rebuilt), wide, parts, widest_group(unit) > 0, warps),
+        prelude=prelude_options(unit),
         stores=unit.stores,
         graphs=unit.graphs,
         made=unit.made,

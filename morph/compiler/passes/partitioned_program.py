@@ -20,9 +20,9 @@ from typing import Any
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MOST_PARTS, MOST_WORDS
+from morph.compiler.passes.effects import called, reached
 from morph.compiler.passes.ownership import Ownership
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
-from morph.compiler.passes.work_sharing import reached
 from morph.language.position import Pos
 from morph.language.types import I32, I64, Column, Handle
 
@@ -325,8 +325,7 @@ class _Program:
 
     def _called(self, blocks: tuple[ir.Block, ...]) -> tuple[ir.Func, ...]:
         """The functions that conditions and arguments call."""
-        calls = [n.func for n in ir.find(blocks, ir.Call)]
-        names = {f.name for name in calls for f in reached(name, self.known)}
+        names = {f.name for f in called(ir.walk(blocks), self.known)}
         return tuple(f for n, f in self.known.items() if n in names and n not in self.funcs)
 
     # --- totals and sizes ------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
-from morph.compiler.passes.effects import Effects
+from morph.compiler.passes.effects import Effects, of_kernel
 from morph.compiler.passes.inlining import inline_all
 from morph.compiler.passes.ownership import ENDS, Ownership, global_id
 from morph.compiler.passes.replicated import Replicated, Total
@@ -185,11 +185,11 @@ class _Derivation:
         assert isinstance(kernel, ir.Kernel)
         self.rows = Ownership(unit, graphs, funcs.values(), local)
         self.kernel = self._inlined(kernel, funcs)
-        self.rows = Ownership(unit, graphs, _reached(self.kernel, funcs), local)
-        self.divided = step.slot in {*self.rows.tables, *self.rows.lists, *self.rows.local}
+        self.rows = Ownership(unit, graphs, (*of_kernel(self.kernel, funcs), self.kernel), local)
+        self.own_items = step.slot in {*self.rows.tables, *self.rows.lists, *self.rows.local}
         self.hidden: dict[str, Hidden] = {}
         self._refuse_options()
-        others = _reached(self.kernel, funcs)[:-1]
+        others = of_kernel(self.kernel, funcs)
         self.kernel = self._localised(self.kernel)
         if step.slot in self.rows.edges and self.rows.stores[step.slot].deletes:
             name, item = self.kernel.params[0]
@@ -201,7 +201,7 @@ class _Derivation:
 
     def _inlined(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
         """The kernel, with calls inlined and no reservations if it changes rows at other ends."""
-        if not any(self.rows.remote(f.body, f.name) for f in _reached(kernel, funcs)):
+        if not any(self.rows.remote(f.body, f.name) for f in (*of_kernel(kernel, funcs), kernel)):
             return kernel
         for n in ir.walk(kernel):
             if isinstance(n, ir.Exceed):
@@ -219,7 +219,7 @@ class _Derivation:
             what = "shared(...)" if arrays else what
             reject(f"{what} is not possible on a partitioned graph", s.pos, "use one device")
         if s.start is not None or s.stop is not None:
-            if self.divided:
+            if self.own_items:
                 hint = "use a filter: where=lambda p: p.id < n"
                 reject("a slice of a partitioned table is no domain of a step", s.pos, hint)
         for x in (*s.args, *s.where_args):
@@ -238,13 +238,13 @@ class _Derivation:
 
     def _localised(self, f: Any) -> Any:
         """A function with ids and sizes replaced by those of the whole graph."""
-        tables, divided = self.rows.tables, {*self.rows.tables, *self.rows.lists}
+        tables, in_parts = self.rows.tables, {*self.rows.tables, *self.rows.lists}
 
         def change(n: ir.Node) -> Any:
             match n:
                 case ir.Reserve():
                     return n
-                case ir.Cast(x=ir.Expr(type=Handle(slot)), type=Scalar()) if slot in divided:
+                case ir.Cast(x=ir.Expr(type=Handle(slot)), type=Scalar()) if slot in in_parts:
                     return self._id(n, f.name)
                 case ir.StoreSize() if n.slot in tables:
                     return ir.Var(name=self._scalar("", n.slot), type=I64, pos=n.pos)
@@ -297,7 +297,7 @@ class _Derivation:
                 problem = "an edge into a point of a directed graph may belong to another part"
                 reject(problem, n.pos, "change it from its source: for e in p.outedges")
         owned = {slot: self._scalar("owned_", slot) for slot in rows.points} if remote else {}
-        shared = Replicated(rows, self.kernel, self.funcs, self.step, self.divided, self.hidden)
+        shared = Replicated(rows, self.kernel, self.funcs, self.step, self.own_items, self.hidden)
         taken = {s.slot for s in self.unit.stores}
         cutter = Cutter(rows, self.kernel, owned, taken, shared.uniform)
         kernel = cutter.kernel_of_sender()
@@ -346,7 +346,7 @@ class _Derivation:
     ) -> ir.Unit:
         """A unit of one kernel, with the scalars that its functions need."""
         stores = {s.slot: s for s in (*self.unit.stores, *more)}
-        kept = {f.name: f for f in _reached(kernel, self.funcs)}
+        kept = {f.name: f for f in (*of_kernel(kernel, self.funcs), kernel)}
         if reserve:
             kept[kernel.name] = place_reservations(kernel, stores, Effects(kept))
         needs = self._needs(kept)
@@ -465,7 +465,7 @@ class _Derivation:
                 reject("a step on a partitioned graph changes no ends of edges", n.pos, before)
             case ir.StoreSize() | ir.ForRows() if kind == "collection":
                 reject("a part has only its own items of a collection", n.pos, hint)
-            case ir.ForRows() if n.slot in tables and self.divided:
+            case ir.ForRows() if n.slot in tables and self.own_items:
                 problem = "a loop over all points or edges is for a kernel over scalars"
                 reject(problem, n.pos, "foreach(scalars, kernel, g)")
             case ir.Add() if store is not None and n.slot not in lists:
@@ -493,20 +493,6 @@ def _same_row(n: Any) -> Any:
         x = x.x
     same = isinstance(n, ir.Cast) and isinstance(n.type, Handle) and x.type == n.type
     return ir.rewritten(x, _same_row) if same else None
-
-
-def _reached(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> list[ir.Func]:
-    """The functions of a kernel and of its filter, callees first, and the kernel."""
-    names, todo = set[str](), [*([kernel.where] if kernel.where else []), *_called(kernel)]
-    while todo:
-        if (name := todo.pop()) not in names:
-            names.add(name)
-            todo += _called(funcs[name])
-    return [*(f for n, f in funcs.items() if n in names), kernel]
-
-
-def _called(f: ir.Func) -> list[str]:
-    return [n.func for n in ir.find(f, ir.Call)]
 
 
 def _without_reservations(body: ir.Body) -> ir.Body:

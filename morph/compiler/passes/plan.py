@@ -29,8 +29,10 @@ from morph.compiler.ir.layout import MOST_TOTALS
 from morph.compiler.ir.sites import Sites, sites_of
 from morph.compiler.passes import search, steps
 from morph.compiler.passes.double_buffering import swapped
+from morph.compiler.passes.effects import reached
 from morph.compiler.passes.group_execution import GroupPlan, group_plan, group_size
 from morph.compiler.passes.grouping import Groups, groups
+from morph.compiler.passes.independence import bound
 from morph.compiler.passes.liveness import (
     Columns,
     changed,
@@ -44,19 +46,15 @@ from morph.compiler.passes.liveness import (
 )
 from morph.compiler.passes.search import SharedSearch, shared_searches
 from morph.compiler.passes.warp_execution import (
-    WarpPlan,
-    kernels_by_warp,
-    may_run_by_warp,
-    warp_plans,
+    allows_warp_execution,
+    warp_bodies,
 )
 from morph.compiler.passes.work_sharing import (
     LISTS,
     SharedLoop,
-    bound,
+    allows_shared_loop,
     lists,
-    may_share,
     preloaded,
-    reached,
     runs_ahead,
     shared_loops,
     staged,
@@ -135,7 +133,8 @@ class FunctionPlan:
     sharing: Sharing | None
     searching: Searching | None = None
     group_plan: GroupPlan | None = None  # of a kernel with shared arrays
-    warp_plan: WarpPlan | None = None  # of a function that the lanes of a warp execute together
+    by_group: BodyPlan | None = None  # its text for all threads of a group
+    by_warp: BodyPlan | None = None  # the text for the lanes of a warp that execute it together
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +290,7 @@ class _Planner:
             for name, f in self.kernels.items()
             if (found := group_plan(f, self.funcs, self.unstable[name], unit.checked))
         }
-        self.by_warp = kernels_by_warp(unit)
-        self.warp_plans = warp_plans(unit, self.funcs, self.unstable)
+        self.warp_bodies = warp_bodies(unit, self.unstable)
         self.stable = standing(unit, self.ahead)
         self.sections = abi.sections(unit)
         self.concurrent = concurrent(unit)
@@ -409,7 +407,8 @@ class _Planner:
         large = self.calls[f.name] > 1 and sum(1 for _ in ir.walk(f.body)) > INLINE
         on = ir.find(self.unit.blocks, ir.Foreach)
         main = text(f.body)
-        if f.name in self.shared and all(may_share(s) for s in on if s.kernel == f.name):
+        arrays, by_warp = self.group_plans.get(f.name), self.warp_bodies.get(f.name)
+        if f.name in self.shared and all(allows_shared_loop(s) for s in on if s.kernel == f.name):
             # several threads execute the parts of the kernel instead
             main = replace(main, single_threaded=True, prefetches=_prefetches(f.body))
         commit = abort = None
@@ -429,8 +428,9 @@ class _Planner:
             abort=abort,
             sharing=self._sharing(f),
             searching=self._searching(f),
-            group_plan=self.group_plans.get(f.name),
-            warp_plan=self.warp_plans.get(f.name),
+            group_plan=arrays,
+            by_group=text(arrays.body) if arrays and arrays.body is not None else None,
+            by_warp=text(by_warp) if by_warp is not None else None,
         )
 
     def _text(
@@ -683,7 +683,7 @@ class _Planner:
         if not isinstance(s, ir.Foreach):
             return found
         kernel = self.kernels[s.kernel]
-        sharing = functions[s.kernel].sharing if may_share(s) else None
+        sharing = functions[s.kernel].sharing if allows_shared_loop(s) else None
         needs = {n.slot for n in nodes if isinstance(n, ir.Need)}
         own_row = sharing is not None and steps.is_own_row(
             s, kernel, sharing.loop.loop, self.stores
@@ -694,9 +694,9 @@ class _Planner:
             found,
             varies=any(n.varies for n in self._below((*s.args, *s.where_args))),
             sharing=sharing,
-            searching=functions[s.kernel].searching if search.may_share(s) else None,
+            searching=functions[s.kernel].searching if search.allows_shared_search(s) else None,
             group=group_size(s.balance, arrays) if arrays and not s.until_empty else 0,
-            by_warp=s.kernel in self.by_warp and may_run_by_warp(s),
+            by_warp=s.kernel in self.warp_bodies and allows_warp_execution(s),
             lists_rows=sharing is not None and s.balance in LISTS,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),
             own_row=own_row,

@@ -18,11 +18,12 @@ from typing import Any, TypeGuard
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
+from morph.compiler.passes.effects import of_kernel
+from morph.compiler.passes.independence import is_divisible, reductions_of
 from morph.compiler.passes.inlining import inline_all
 from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.ownership import Ownership
-from morph.compiler.passes.uniform import Uniform
-from morph.compiler.passes.work_sharing import divided
+from morph.compiler.passes.uniform import NONE, Reason, Reasons, Uniform, Why
 from morph.language.errors import reject
 
 COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
@@ -68,7 +69,7 @@ class Replicated:
     funcs : dict of str to Func
         The functions that the kernel and its filter call.
     step : Foreach
-    divided : bool
+    own_items : bool
         Whether each part executes only its own items; otherwise each executes all items.
     hidden : collection of str
         Scalars that are the same for all parts.
@@ -76,28 +77,28 @@ class Replicated:
 
     def __init__(
         self, rows: Ownership, kernel: ir.Kernel, funcs: Mapping[str, ir.Func], step: ir.Foreach,
-        divided: bool, hidden: Container[str],
+        own_items: bool, hidden: Container[str],
     ) -> None:  # fmt: skip
-        self.step, self.divided, self.rows = step, divided, rows
-        if not divided and any(map(self._is_divided, ir.walk((kernel, *funcs.values())))):
+        self.step, self.own_items, self.rows = step, own_items, rows
+        if not own_items and any(map(self._is_shared_out, ir.walk((kernel, *funcs.values())))):
             kernel = inline_all(kernel, funcs)
-            funcs = _called(kernel, funcs)
+            funcs = {f.name: f for f in of_kernel(kernel, funcs)}
             self.rows = rows.among((*funcs.values(), kernel))
         self.kernel, self.funcs = kernel, funcs
         self.uniform = Uniform(self.rows, kernel, hidden)
-        self.loops = [s for s in kernel.body if self._is_divided(s)]
+        self.loops = [s for s in kernel.body if self._is_shared_out(s)]
         self.inside = {id(n) for s in self.loops for n in ir.walk(s)}
 
     def totals(self) -> tuple[Total, ...]:
         """The columns that parts may change differently."""
-        partial = self._partial_sums()
+        reduced = self._partial_sums()
         found: dict[Column, Agreement] = {}
         repeated = defaultdict[Column, set[Agreement]](set)  # atomics that all parts execute
         unused = {id(n.value) for n, _ in self._each() if isinstance(n, ir.Eval)}
         for n, f in self._each():
             if not self._is_change(n):
                 continue
-            how = self._total(n, self._is_partial(n, f), id(n) in unused, partial)
+            how = self._total(n, self._is_partial(n, f), id(n) in unused, reduced)
             column = n.place.slot, n.place.column
             pair = {how, found.setdefault(column, how)}
             if how == Agreement.SAME and isinstance(n, ir.Atomic):
@@ -111,7 +112,7 @@ class Replicated:
                 )
                 reject(problem, n.pos, "use one operation, or two steps")
             found[column] = how if how != Agreement.SAME else found[column]
-        self._refuse_dependent(partial, self._consistent())
+        self._refuse_dependent(reduced, self._consistent())
         totals = (Total(*column, how) for column, how in sorted(found.items()))
         return tuple(t for t in totals if t.op != Agreement.SAME)
 
@@ -126,21 +127,24 @@ class Replicated:
     def _is_partial(self, n: Any, f: str) -> bool:
         """Whether a part executes a node only for its share of the items or iterations."""
         called = f != self.kernel.name and bool(self.loops)
-        return self.divided or id(n) in self.inside or called
+        return self.own_items or id(n) in self.inside or called
 
-    def _is_divided(self, n: ir.Node) -> TypeGuard[ir.ForRows]:
-        """Whether a loop runs over the rows of a partitioned table."""
+    def _is_shared_out(self, n: ir.Node) -> TypeGuard[ir.ForRows]:
+        """Whether each part executes its share of a loop: over the rows of a partitioned table."""
         return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
 
     def _total(
-        self, n: Any, divided: bool, unused: bool, partial: Mapping[str, Agreement]
+        self, n: Any, partial: bool, unused: bool, reduced: Mapping[str, Agreement]
     ) -> Agreement:
-        """How the copies are combined after a change."""
+        """How the copies are combined after a change, ``partial`` if a part makes its share of it.
+
+        ``reduced`` are the locals that have the value of one part, and how they are combined.
+        """
         if isinstance(n, ir.Write):
-            if isinstance(n.value, ir.Var) and n.value.name in partial:
-                return partial[n.value.name]
+            if isinstance(n.value, ir.Var) and n.value.name in reduced:
+                return reduced[n.value.name]
             item = isinstance(n.place.row, ir.Var) and n.place.row.name == self.kernel.params[0][0]
-            if divided:
+            if partial:
                 return Agreement.SET
             return Agreement.SAME if item or _is_constant_row(n.place.row) else Agreement.FIRST
         op = COMBINED.get(n.op) if isinstance(n, ir.Atomic) else None
@@ -148,7 +152,7 @@ class Replicated:
             problem = "every part has a copy of this value: the previous value is not known"
             reject(problem, n.pos, "use atomic_add, min, max, or, and without their result")
         how = Agreement(op)
-        if divided:
+        if partial:
             return how
         inexact = how == Agreement.ADD and n.place.type.kind == "f"
         return Agreement.FIRST if inexact else Agreement.SAME
@@ -158,45 +162,45 @@ class Replicated:
 
         All writes of a column have the same value, or only the owner of one point makes them.
         """
-        alike = dict[Column, frozenset[Any]]()
-        filtered = self.uniform.filtered() if self.divided else frozenset()
+        alike = dict[Column, Reasons]()
+        filtered = self.uniform.filtered() if self.own_items else NONE
         for f in (*self.funcs.values(), self.kernel):
-            for n, owners in self.uniform.writes(f, filtered):
+            for n, reasons in self.uniform.writes(f, filtered):
                 local = n.place.slot in self.rows.local
                 if local or not self._is_change(n) or not self._is_partial(n, f.name):
                     continue
-                if self.divided and declared(n.pos):
+                if self.own_items and declared(n.pos):
                     continue
                 column = n.place.slot, n.place.column
                 if self.uniform.holds(n.value, f.name):
-                    owners |= {("", self.uniform.key(n.value, f.name))}
-                alike[column] = owners & alike.get(column, owners)
+                    reasons |= {Reason(Why.ONE_VALUE, "", self.uniform.key(n.value, f.name))}
+                alike[column] = reasons & alike.get(column, reasons)
                 if alike[column]:
                     continue
                 name = f"{user_name(column[1])!r}, of which every part has a copy"
-                items = "items" if self.divided else "iterations"
+                items = "items" if self.own_items else "iterations"
                 problem = f"several {items} may write different values to {name}"
                 hint = "use an atomic; or declare it: # race: and a reason"
-                reject(problem, n.pos, hint if self.divided else f"use a local: {REDUCE}")
+                reject(problem, n.pos, hint if self.own_items else f"use a local: {REDUCE}")
         return alike.keys()
 
     # --- loops over all points or edges ----------------------------------------------------------
 
     def _partial_sums(self) -> dict[str, Agreement]:
-        """The locals that divided loops reduce to, and the operations that combine the parts'."""
+        """The locals that have the sum of a part's share of a loop, and how to combine them."""
         body, found = self.kernel.body, dict[str, Agreement]()
         for n, f in self._each():
-            if self._is_divided(n) and not self.divided:
+            if self._is_shared_out(n) and not self.own_items:
                 if f != self.kernel.name or not any(n is s for s in body):
                     problem = "a loop over all points or edges stands at the top level"
                     reject(problem, n.pos, REDUCE)
-        if self.divided:
+        if self.own_items:
             return found
         for i, s in enumerate(body):
-            if not self._is_divided(s):
+            if not self._is_shared_out(s):
                 continue
             after, before = body[i + 1 :], list(ir.walk(body[:i]))
-            known, _ = divided(s, after, self.kernel, self.funcs)
+            known = reductions_of(s, after, self.kernel, self.funcs)
             for name in sorted(ir.bound(ir.walk(s)) & read_first(after)):
                 writes = [
                     n for n in ir.walk(after)
@@ -224,19 +228,19 @@ class Replicated:
         leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
         return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
 
-    def _refuse_dependent(self, partial: Container[str], alike: Container[Column]) -> None:
-        """Refuse divided loops, and later reads, that need changes by other parts in this step.
+    def _refuse_dependent(self, reduced: Container[str], alike: Container[Column]) -> None:
+        """Refuse loops of shares, and later reads, that need changes by other parts in this step.
 
-        Locals in ``partial`` have the value of one part, and so have columns they are written to.
+        Locals in ``reduced`` have the value of one part, and so have columns they are written to.
         Columns in ``alike`` have one value after a loop, whichever part writes them.
         """
-        if self.divided or not self.loops:
+        if self.own_items or not self.loops:
             return
         kernel, rows = self.kernel, self.rows
         copies, changed, far = set[Column](), set[Column](), set[Column]()
         for i, s in enumerate(kernel.body):
             nodes = list(ir.walk(s))
-            if self._is_divided(s):
+            if self._is_shared_out(s):
                 self._refuse_loop(s, kernel.body[i + 1 :], kernel, alike)
                 copies |= {c for c in ir.columns(nodes, "writes") if c[0] not in rows.tables}
             copies |= {
@@ -244,7 +248,7 @@ class Replicated:
                 for n in nodes
                 if isinstance(n, ir.Write)
                 and isinstance(n.value, ir.Var)
-                and n.value.name in partial
+                and n.value.name in reduced
             }
             for n, f in _accesses(nodes, kernel, self.funcs):
                 column = n.place.slot, n.place.column
@@ -263,20 +267,9 @@ class Replicated:
         """Refuse a loop whose iterations depend on each other."""
         for n in ir.find(s, ir.Return):
             reject("a loop over all points or edges is not left", n.pos, REDUCE)
-        if not divided(s, after, kernel, self.funcs, alike)[1]:
+        if not is_divisible(s, after, kernel, self.funcs, alike):
             problem = "iterations of a loop over all points or edges depend on each other"
             reject(problem, s.pos, f"use a local: {REDUCE}")
-
-
-def _called(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> dict[str, ir.Func]:
-    """The functions that a kernel and its filter call, callees first."""
-    todo = [n.func for n in ir.find(kernel, ir.Call)] + ([kernel.where] if kernel.where else [])
-    found = set[str]()
-    while todo:
-        if (name := todo.pop()) not in found:
-            found.add(name)
-            todo += [n.func for n in ir.find(funcs[name], ir.Call)]
-    return {name: f for name, f in funcs.items() if name in found}
 
 
 def _accesses(

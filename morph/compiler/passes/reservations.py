@@ -51,7 +51,7 @@ class _Reservations:
         self.kernel, self.stores, self.effects = kernel, stores, effects
         self.only: Counted | None = None  # count the additions to this local collection only
         self.locals, self.limits = dict(kernel.locals), Limits()
-        nodes = effects.reached(kernel)
+        nodes = effects.nodes(kernel)
         self.grows = any(isinstance(n, ir.LocalAdd) for n in nodes)
         self.written, self.grown = ir.columns(nodes, "writes"), ir.slots(nodes, "allocates")
 
@@ -136,7 +136,7 @@ class _Reservations:
         """Refuse a call that allocates in a store with a limit, as the function cannot test it."""
         for call in ir.find(tuple(ir.operands(s)), ir.Call):
             func = self.effects.funcs[call.func]
-            slots = ir.slots(self.effects.reached(func), "allocates")
+            slots = ir.slots(self.effects.nodes(func), "allocates")
             for name, local in self.limits:
                 given = self.effects.passed(call, name) if local else ()
                 if any(self.effects.change_of(*x) for x in given) or (not local and name in slots):

@@ -73,13 +73,13 @@ def shared_searches(unit: ir.Unit) -> dict[str, SharedSearch]:
         return {}
     funcs = {f.name: f for f in unit.funcs}
     tables = {s.slot for s in unit.stores if s.kind == "table"}
-    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if may_share(s)]
+    steps = [s for s in ir.find(unit.blocks, ir.Foreach) if allows_shared_search(s)]
     found = {s.kernel: shared_search(funcs[s.kernel], funcs, tables) for s in steps}
     return {name: s for name, s in found.items() if s is not None}
 
 
-def may_share(step: ir.Foreach) -> bool:
-    """Whether the lanes of a warp run items of a step together, so that they may share searches."""
+def allows_shared_search(step: ir.Foreach) -> bool:
+    """Whether the lanes of a warp may share the search at the end of a step's kernel."""
     return step.balance in ("warp", "grid") and not step.until_empty and not step.together
 
 

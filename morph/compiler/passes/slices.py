@@ -21,6 +21,7 @@ from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
+from morph.compiler.passes.effects import called
 from morph.compiler.passes.liveness import read_first
 from morph.compiler.passes.ownership import ENDS, Ownership, bare, widened
 from morph.compiler.passes.receivers import Receiver, assigned, refuse_value
@@ -314,7 +315,7 @@ class Cutter:
         for n in ir.walk(sent.after):
             if id(n) in self.by_owner:
                 continue
-            inner = self._called((n,)) if isinstance(n, ir.Call) else []
+            inner = called((n,), self.rows.funcs) if isinstance(n, ir.Call) else []
             loads = [(n, self.kernel.name), *((x, f.name) for f in inner for x in ir.walk(f.body))]
             for x, f in loads:
                 if isinstance(x, ir.Load):
@@ -419,20 +420,10 @@ class Cutter:
                 self.by_owner.add(id(n))
                 if isinstance(n, ir.Load):
                     self._read_by_owner.add(self._column(n))
-        for f in self._called(nodes):
+        for f in called(nodes, self.rows.funcs):
             loads = ir.find(f.body, ir.Load)
             self._read_by_owner |= {self._column(n) for n in loads}
         self._check_writes(body, False, made)
-
-    def _called(self, node: object) -> list[ir.Func]:
-        """The functions that a node calls, and those that these call."""
-        found, todo = dict[str, ir.Func](), [node]
-        while todo:
-            for n in ir.walk(todo.pop()):
-                if isinstance(n, ir.Call) and n.func not in found:
-                    found[n.func] = self.rows.funcs[n.func]
-                    todo.append(found[n.func].body)
-        return list(found.values())
 
     def _check_writes(self, body: ir.Body, conditional: bool, made: set[str]) -> None:
         """Refuse non-atomic writes of different values to one row."""

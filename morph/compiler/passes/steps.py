@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.work_sharing import Loop, SharedLoop
+from morph.compiler.passes.independence import Loop
+from morph.compiler.passes.work_sharing import SharedLoop
 from morph.language.types import Handle, Scalar, Store
 
 

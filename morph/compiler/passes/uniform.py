@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
@@ -15,9 +16,31 @@ from morph.compiler.passes.effects import value_params
 from morph.compiler.passes.ownership import Ownership, bare, global_id, widened
 from morph.language.types import Handle, Scalar
 
-Owners = frozenset[tuple[str, Any]]
-"""Points, each by its table and a key of its id, whose owner alone executes a statement."""
-NONE: Owners = frozenset()
+
+class Why(Enum):
+    """Why the copies of a column agree although several items or parts write it."""
+
+    ONE_POINT = "the owner of one point alone makes the write"
+    OWN_ROW = "the row has the number of a point, whose owner alone makes the write"
+    ONE_VALUE = "every write has the same value"
+
+
+class Reason(NamedTuple):
+    """A reason, with what it is about: writes agree if they have a reason in common.
+
+    Attributes
+    ----------
+    slot : the table of the point; empty for a value
+    key : what is equal for equal ids of the point, or equal values
+    """
+
+    why: Why
+    slot: str
+    key: Any = None
+
+
+Reasons = frozenset[Reason]
+NONE: Reasons = frozenset()
 IN_PLACE = (ir.SetItem, ir.SetField, ir.LocalAdd, ir.LocalPop, ir.LocalClear)
 
 
@@ -37,7 +60,7 @@ class Uniform:
     def __init__(self, rows: Ownership, kernel: ir.Kernel, hidden: Container[str]) -> None:
         self.rows, self.hidden, self.where = rows, hidden, kernel.where
         self.funcs = {**rows.funcs, kernel.name: kernel}
-        self.divided = {*rows.tables, *rows.lists, *rows.local}
+        self.of_part = {*rows.tables, *rows.lists, *rows.local}  # slots that differ between parts
         self.changed = ir.columns(ir.walk(tuple(self.funcs.values())), "writes")
         self.known = {  # by function and local or parameter, its values
             (f.name, name): values
@@ -97,7 +120,7 @@ class Uniform:
                     if (f, n.name) not in self.known and n.name not in self.hidden:
                         return False
                 case ir.Place():
-                    if n.slot in self.divided or (n.slot, n.column) in self.changed:
+                    if n.slot in self.of_part or (n.slot, n.column) in self.changed:
                         return False
                 case ir.Load():
                     continue
@@ -109,15 +132,15 @@ class Uniform:
 
     # --- writes by the items of a single part ----------------------------------------------------
 
-    def writes(self, f: ir.Func, owners: Owners) -> Iterator[tuple[ir.Write, Owners]]:
-        """The non-atomic writes of a function, each with keys of points whose owner makes it.
+    def writes(self, f: ir.Func, reasons: Reasons) -> Iterator[tuple[ir.Write, Reasons]]:
+        """The non-atomic writes of a function, and why one part alone makes each of them.
 
-        No other part makes the write.  ``owners`` are those of all writes of the function.
+        ``reasons`` hold for all writes of the function.
         """
-        yield from self._writes(f.body, f.name, owners)
+        yield from self._writes(f.body, f.name, reasons)
 
-    def filtered(self) -> Owners:
-        """Keys of points whose owner alone has items for which the filter is true."""
+    def filtered(self) -> Reasons:
+        """The points whose owner alone has items for which the filter is true."""
         if self.where is None:
             return NONE
         match self.funcs[self.where].body:
@@ -125,23 +148,25 @@ class Uniform:
                 return self._selected(x, self.where, "==")
         return NONE
 
-    def _writes(self, body: ir.Body, f: str, owners: Owners) -> Iterator[tuple[ir.Write, Owners]]:
+    def _writes(
+        self, body: ir.Body, f: str, reasons: Reasons
+    ) -> Iterator[tuple[ir.Write, Reasons]]:
         for s in body:
             if isinstance(s, ir.If):
-                yield from self._writes(s.then, f, owners | self._selected(s.cond, f, "=="))
-                others = owners | self._selected(s.cond, f, "!=")
+                yield from self._writes(s.then, f, reasons | self._selected(s.cond, f, "=="))
+                others = reasons | self._selected(s.cond, f, "!=")
                 yield from self._writes(s.orelse, f, others)
                 if s.then and s.then[-1].leaves:
-                    owners = others
+                    reasons = others
                 continue
             if isinstance(s, ir.Write):
                 row = self._id_of(s.place.row, f)
-                yield s, owners | ({(row.place.slot, "its id")} if row is not None else NONE)
+                yield s, reasons | ({Reason(Why.OWN_ROW, row.place.slot)} if row else NONE)
             for b in ir.bodies(s):
-                yield from self._writes(b, f, owners)
+                yield from self._writes(b, f, reasons)
 
-    def _selected(self, c: ir.Expr, f: str, op: str) -> Owners:
-        """Keys of points: if a condition is true, or false with ``!=``, their owner executes it.
+    def _selected(self, c: ir.Expr, f: str, op: str) -> Reasons:
+        """The points whose owner alone finds a condition true, or false with ``!=``.
 
         The condition compares the id of an owned row with a uniform value.
         """
@@ -152,7 +177,7 @@ class Uniform:
             return NONE
         pairs = ((self._id_of(x, f), y) for x, y in ((c.x, c.y), (c.y, c.x)))
         return frozenset(
-            (x.place.slot, self.key(widened(y), f))
+            Reason(Why.ONE_POINT, x.place.slot, self.key(widened(y), f))
             for x, y in pairs
             if x is not None and self.holds(y, f)
         )

@@ -12,12 +12,15 @@ over bits is executed by all lanes, like the other statements.  On a CPU an item
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.effects import called, reached
+from morph.compiler.passes.group_execution import LANES
+from morph.compiler.passes.independence import COMMUTATIVE, breaks
 from morph.compiler.passes.liveness import Columns, read_first
-from morph.compiler.passes.work_sharing import COMMUTATIVE, breaks, reached, shared_loop
+from morph.compiler.passes.work_sharing import shared_loop
 from morph.language.types import Local, Scalar, Vector
 
 # what the first lane executes, or each lane for itself
@@ -30,59 +33,68 @@ OPERATIONS = {"+": "+", "-": "+", "|": "|", "&": "&"}  # of a reduction ``x = x 
 Reductions = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WarpPlan:
-    """How a warp executes a function."""
+def warp_bodies(unit: ir.Unit, unstable: Mapping[str, Columns]) -> dict[str, ir.Body]:
+    """The bodies of the functions that warps execute, with their divided loops marked.
 
-    loops: Mapping[int, Reductions]  # the divided loops, by id, with their reductions
-
-
-def warp_plans(
-    unit: ir.Unit, funcs: Mapping[str, ir.Func], unstable: Mapping[str, Columns]
-) -> dict[str, WarpPlan]:
-    """The functions that warps execute: kernels, and functions that differ from a thread's.
-
+    These are kernels, and the functions they call that differ from those that a thread executes.
     ``unstable`` has, by function, the columns that its step changes.
     """
-    found: dict[str, WarpPlan] = {}
-    for name in kernels_by_warp(unit):
-        for f in reached(name, funcs):
-            plan = WarpPlan(_DividedLoops(f, funcs).found)
-            if f.name == name or plan.loops or _differs(f, funcs, unstable):
-                found[f.name] = plan
+    funcs, found = {f.name: f for f in unit.funcs}, dict[str, ir.Body]()
+    for name, bodies in kernels_by_warp(unit).items():
+        for f, body in bodies.items():
+            below = [g.name for g in reached(f, funcs)]
+            differs = any(_has_divided(bodies[g]) or _differs(funcs[g], unstable[g]) for g in below)
+            if f == name or differs:
+                found[f] = body
     return found
 
 
-def kernels_by_warp(unit: ir.Unit) -> list[str]:
-    """The kernels that warps execute in a step of a unit."""
+@ir.of_latest
+def kernels_by_warp(unit: ir.Unit) -> dict[str, dict[str, ir.Body]]:
+    """The kernels that warps execute in a step of a unit.
+
+    Each has the bodies of the functions that it calls, by name, and its own, with marked loops.
+    """
     if unit.checked:
-        return []
+        return {}
     steps = ir.find(unit.blocks, ir.Foreach)
-    names = dict.fromkeys(s.kernel for s in steps if may_run_by_warp(s))
+    names = dict.fromkeys(s.kernel for s in steps if allows_warp_execution(s))
     funcs = {f.name: f for f in unit.funcs}
     tables = {s.slot for s in unit.stores if s.kind == "table"}
-    return [n for n in names if _qualifies(funcs[n], funcs, tables)]
+    found = {n: bodies for n in names if (bodies := _marked_bodies(funcs[n], funcs, tables))}
+    return found
 
 
-def may_run_by_warp(s: ir.Foreach) -> bool:
+def allows_warp_execution(s: ir.Foreach) -> bool:
     """Whether warps may execute the items of a step, if its kernel qualifies."""
     return s.balance == "warp" and not s.together and s.sections == 1
 
 
-def _qualifies(kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: set[str]) -> bool:
-    """Whether all statements of a kernel can be executed by a warp, and a loop be divided."""
+def _marked_bodies(
+    kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: set[str]
+) -> dict[str, ir.Body]:
+    """The bodies of a kernel and all functions it calls, with divided loops marked.
+
+    Empty if a statement cannot be executed by a warp, or no loop can be divided.
+    """
     if not isinstance(kernel, ir.Kernel) or kernel.commit is not None or kernel.ahead:
-        return False
+        return {}
     below = reached(kernel.name, funcs)
     nodes = [n for f in below for n in ir.walk(f.body)]
-    return (
-        all(f.cpp is None for f in below)
-        and not any(isinstance(n, ir.MakeShared) for n in nodes)
-        and all(isinstance(n, ALLOWED) or _is_uniform(n) for n in nodes)
-        and not any(isinstance(n, ir.Atomic) and n.flag is not None for n in nodes)
-        and any(_DividedLoops(f, funcs).found for f in below)
-        and shared_loop(kernel, funcs, tables) is None
-    )
+    if (
+        any(f.cpp is not None for f in below)
+        or any(isinstance(n, ir.MakeShared) for n in nodes)
+        or not all(isinstance(n, ALLOWED) or _is_uniform(n) for n in nodes)
+        or any(isinstance(n, ir.Atomic) and n.flag is not None for n in nodes)
+    ):
+        return {}
+    bodies = {f.name: _LoopDivision(f, funcs).body for f in below}
+    divides = any(map(_has_divided, bodies.values()))
+    return bodies if divides and shared_loop(kernel, funcs, tables) is None else {}
+
+
+def _has_divided(body: ir.Body) -> bool:
+    return any(s.divided is not None for s in ir.find(body, ir.ForBits))
 
 
 def _is_uniform(n: ir.Node) -> bool:
@@ -93,36 +105,44 @@ def _is_uniform(n: ir.Node) -> bool:
     )  # fmt: skip
 
 
-def _differs(f: ir.Func, funcs: Mapping[str, ir.Func], unstable: Mapping[str, Columns]) -> bool:
-    """Whether a function has effects, or reads what the step changes: then not all lanes do so."""
+def _differs(f: ir.Func, unstable: Columns) -> bool:
+    """Whether a function itself has effects, or reads what the step changes: by the first lane."""
     return any(
         (n.effect and not isinstance(n, ir.Call)) or n.writes or n.fails or n.allocates
-        or (isinstance(n, ir.Load) and (n.place.slot, n.place.column) in unstable[g.name])
-        for g in reached(f.name, funcs)
-        for n in ir.walk(g.body)
-    ) or any(_DividedLoops(g, funcs).found for g in reached(f.name, funcs))  # fmt: skip
+        or (isinstance(n, ir.Load) and (n.place.slot, n.place.column) in unstable)
+        for n in ir.walk(f.body)
+    )  # fmt: skip
 
 
-class _DividedLoops:
-    """Finds the outermost loops over bits whose iterations are independent: ``found``."""
+class _LoopDivision:
+    """A function's ``body`` with marks of the outermost loops over bits that lanes divide.
+
+    The iterations of these loops are independent.
+    """
 
     def __init__(self, func: ir.Func, funcs: Mapping[str, ir.Func]) -> None:
         self.func, self.funcs = func, funcs
         self.types = dict(func.params) | dict(func.locals)
-        self.found: dict[int, Reductions] = {}
-        self._body(func.body, set())
+        self.body = self._marked(func.body, set())
 
-    def _body(self, body: ir.Body, after: set[str]) -> None:
-        """Search a body; ``after`` are the names that may be read after it."""
+    def _marked(self, body: ir.Body, after: set[str]) -> ir.Body:
+        """A body with marks; ``after`` are the names that may be read after it."""
+        found: list[ir.Stmt] = []
         for i, s in enumerate(body):
             later = after | read_first(body[i + 1 :])
             if isinstance(s, ir.ForBits):
                 if (reductions := self._reductions(s, later)) is not None:
-                    self.found[id(s)] = reductions
+                    found.append(replace(s, divided=LANES, reductions=reductions))
                     continue
-            for inner in ir.bodies(s):
-                again = read_first(inner) | ir.used(ir.walk(ir.operands(s))) if s.loop else set()
-                self._body(inner, later | again)
+            found.append(ir.rewrite_bodies(s, partial(self._marked_inner, s, later)))
+        return tuple(found)
+
+    def _marked_inner(self, s: ir.Stmt, later: set[str], inner: ir.Body | None) -> ir.Body | None:
+        """A body of the statement ``s`` with marks; ``later`` are the names read after ``s``."""
+        if inner is None:
+            return None
+        again = read_first(inner) | ir.used(ir.walk(ir.operands(s))) if s.loop else set()
+        return self._marked(inner, later | again)
 
     def _reductions(self, s: ir.ForBits, after: set[str]) -> Reductions | None:
         """The reductions of a loop, None if its iterations are not independent."""
@@ -140,8 +160,7 @@ class _DividedLoops:
         """Whether no iteration uses what another one changes in memory."""
         evals = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
         atomics = [n for n in nodes if isinstance(n, ir.Atomic)]
-        called = dict.fromkeys(n.func for n in nodes if isinstance(n, ir.Call))
-        below = [n for name in called for f in reached(name, self.funcs) for n in ir.walk(f.body)]
+        below = [n for f in called(nodes, self.funcs) for n in ir.walk(f.body)]
         ops: dict[tuple[str, str], set[str]] = {}
         for n in ir.accesses((*nodes, *below)):
             ops.setdefault((n.place.slot, n.place.column), set()).add(getattr(n, "op", ""))

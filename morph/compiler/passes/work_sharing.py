@@ -1,33 +1,27 @@
 """Work sharing: finds the loop of a kernel whose edges several threads may share.
 
 The last loop over a point's neighbours or edges (or else over a table's rows) is shared if its
-iterations are independent: none passes a local to another, or writes a value that another reads.
+iterations are independent (see `independence`).
 Then the threads of a warp or team share the edges of all items of a step, across rows.
 The kernel becomes a *prologue* (the statements before the loop), the *body* of the loop, and an
 *epilogue*.  `shared_loops` finds these kernels; the step's ``balance`` then decides whether long
 rows are appended to a list for all threads (`lists`); kernels/schedule/balance.h distributes edges.
-
-Non-atomic writes are allowed to rows that only one iteration accesses (its edge or row, or a row
-that it allocates), and of a value that is the same for all iterations.  The result of an atomic on
-a place that all iterations change must not be used.  A local declared outside of the loop may be a
-*reduction*: iterations only add to it, or only take its minimum or maximum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.liveness import read_first
-from morph.language.types import Column, Handle, Local, Object, Scalar, Shared, Store
+from morph.compiler.passes.effects import called
+from morph.compiler.passes.independence import Loop, LoopFacts, bound, column_of, rows_taken
+from morph.language.types import Column, Handle, Scalar, Store
 
 LISTS = ("auto", "grid")  # choices with which all threads share long rows
 CHOICES = ("auto", "thread", "warp", "block", "grid")
-Loop = ir.ForEdges | ir.ForRows
 LIVE_IN_BYTES = 32  # limit of the live-in locals stored with the remaining edges of a row
 STAGING_BYTES = 4096 - 64  # bytes of a warp's staging buffers; see kernels/schedule/staging.h
-COMMUTATIVE = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +62,10 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
         return {}
     funcs = {f.name: f for f in unit.funcs}
     steps = ir.find(unit.blocks, ir.Foreach)
-    wanted = dict.fromkeys(s.kernel for s in steps if may_share(s))
+    wanted = dict.fromkeys(s.kernel for s in steps if allows_shared_loop(s))
     tables = {s.slot for s in unit.stores if s.kind == "table"}
     found = {name: shared_loop(funcs[name], funcs, tables) for name in wanted}
-    kept = {s.kernel for s in steps if may_share(s) and s.balance not in LISTS}  # no list
+    kept = {s.kernel for s in steps if allows_shared_loop(s) and s.balance not in LISTS}  # no list
     return {
         name: replace(s, batched=name not in kept and _in_batches(s, funcs[name], funcs))
         for name, s in found.items()
@@ -79,8 +73,8 @@ def shared_loops(unit: ir.Unit) -> dict[str, SharedLoop]:
     }
 
 
-def may_share(s: ir.Foreach) -> bool:
-    """Whether several threads may share the loop of an item of a step."""
+def allows_shared_loop(s: ir.Foreach) -> bool:
+    """Whether threads may share the last loop of a step's kernel, if it has a `SharedLoop`."""
     return s.balance != "thread" and not s.until_empty
 
 
@@ -93,8 +87,7 @@ def _in_batches(s: SharedLoop, kernel: ir.Func, funcs: Mapping[str, ir.Func]) ->
     types = dict(kernel.params) | dict(kernel.locals)
     inside = {id(n) for n in ir.walk(s.loop)}
     outside = [n for n in ir.walk((s.prologue, s.epilogue)) if id(n) not in inside]
-    called = [n.func for n in outside if isinstance(n, ir.Call)]
-    outside += [n for f in called for n in ir.walk(reached(f, funcs))]
+    outside += [n for f in called(outside, funcs) for n in ir.walk(f)]
     slots = {slot for slot, _ in s.capacity}
     taken = ir.slots(outside, "allocates")
     live = bytes_of(
@@ -174,7 +167,7 @@ def preloaded(
     plain = {c.name: c for c in stores[slot].columns if not c.size and c.record < 0}
     row, nodes = bound(s.loop)[0], list(ir.walk(tuple(reached)))
     for name in [x for x in plain if (slot, x) in unstable]:
-        at = [n for n in ir.accesses(nodes) if _column(n) == (slot, name)]
+        at = [n for n in ir.accesses(nodes) if column_of(n) == (slot, name)]
         if not _reads_then_writes(at, row, first, s.body):
             del plain[name]
     loads = [n.place for n in first if isinstance(n, ir.Load)]
@@ -195,18 +188,6 @@ def _reads_then_writes(
         | (isinstance(n, ir.Write) and id(n) in inside - before)
         for n in at
     )
-
-
-def reached(name: str, funcs: Mapping[str, ir.Func]) -> tuple[ir.Func, ...]:
-    """A function and all functions that it calls."""
-    seen = {name: funcs[name]}
-    todo = [name]
-    while todo:
-        for n in ir.walk(seen[todo.pop()]):
-            if isinstance(n, ir.Call) and n.func not in seen:
-                seen[n.func] = funcs[n.func]
-                todo.append(n.func)
-    return tuple(seen.values())
 
 
 def can_run_ahead(items: Store, then: Store) -> bool:
@@ -244,11 +225,6 @@ def lists(unit: ir.Unit) -> bool:
     return any(s.kernel in found for s in steps)
 
 
-def bound(loop: Loop | ir.ForRange) -> list[str]:
-    """The locals that a loop assigns, the edge first."""
-    return [n for name in loop.binds if (n := getattr(loop, name)) is not None]
-
-
 def shared_loop(
     kernel: ir.Func, funcs: Mapping[str, ir.Func], tables: Set[str]
 ) -> SharedLoop | None:
@@ -258,32 +234,62 @@ def shared_loop(
     if any(isinstance(n, ir.MakeShared) for n in ir.walk(kernel.body)):
         return None  # see `group_execution`
     for head, loop, tail in last_loops(kernel.body, tables):
-        facts = _Loop(loop, tail, kernel, funcs)
+        facts = LoopFacts(loop, tail, kernel, funcs)
         if facts.is_independent():
-            return facts.split(head)
+            return _split(facts, head)
     return None
 
 
-def independent(
-    loop: Loop | ir.ForRange, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
-) -> tuple[tuple[str, str], ...] | None:
-    """The reductions of a loop whose iterations may run in any order; None if they may not."""
-    facts = _Loop(loop, behind, kernel, funcs)
-    return tuple(sorted(facts.reductions.items())) if facts.is_independent() else None
+def _split(facts: LoopFacts, head: ir.Body) -> SharedLoop:
+    """Prologue, body and epilogue; ``head`` are the statements up to the loop."""
+    assert not isinstance(facts.loop, ir.ForRange)
+    params = {n for n, _ in facts.kernel.params[1:]}
+    kept = {n for n in facts.types if n not in params}
+    live_in = (facts.outer - facts.reductions.keys()) & kept
+    live_out = (facts.after | facts.reductions.keys()) & kept
+    return SharedLoop(
+        head, facts.loop, _returning(facts.loop.body), facts.tail, tuple(sorted(live_in)),
+        tuple(sorted(live_out)), tuple(sorted(facts.reductions.items())),
+        tuple(rows_taken(facts.loop.body).items()), pure=_is_pure(facts, head),
+    )  # fmt: skip
 
 
-def divided(
-    loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func],
-    alike: Container[tuple[str, str]] = (),
-) -> tuple[Mapping[str, str], bool]:  # fmt: skip
-    """The reductions of a loop, and whether its iterations are otherwise independent.
+def _is_pure(facts: LoopFacts, head: ir.Body) -> bool:
+    """Whether only the tail has effects, and the loop is reached unconditionally."""
+    own = [*ir.walk(head[:-1]), *facts.nodes]
+    below = called(own, facts.funcs)
 
-    The parts of a graph may then divide the iterations; each part keeps their order.  The columns
-    ``alike`` have one value after the loop, whichever part writes them; `Replicated` refuses reads
-    of these in the loop.
-    """
-    facts = _Loop(loop, behind, kernel, funcs)
-    return facts.reductions, facts.is_divisible(alike)
+    def has_effect(n: ir.Node) -> bool:
+        return n.effect or n.writes or isinstance(n, ir.MakeLocal)
+
+    return (
+        head[-1] is facts.loop
+        and not _reads_epilogues(facts, head)
+        and not any(has_effect(n) or n.sequential for n in own)
+        and not any(f.cpp is not None for f in below)
+        and not any(has_effect(n) for f in below for n in ir.walk(f.body))
+    )
+
+
+def _reads_epilogues(facts: LoopFacts, head: ir.Body) -> bool:
+    """Whether the head reads a value that tails write: the warps of one row might differ."""
+    if any(isinstance(n, ir.Raised) for n in facts.all_nodes(head[:-1])):
+        return True
+    reads = _places(facts, head[:-1], "reads")
+    writes = _places(facts, facts.tail, "writes")
+    return any(not (reads[c] and writes[c]) for c in reads.keys() & writes.keys())
+
+
+def _places(facts: LoopFacts, body: ir.Body, trait: str) -> dict[tuple[str, str], bool]:
+    """The columns that a body reads or writes, and whether only at the item itself."""
+    own, found = list(ir.walk(body)), dict[tuple[str, str], bool]()
+    below = facts.all_nodes(body)[len(own) :]
+    for n, here in (*((n, True) for n in own), *((n, False) for n in below)):
+        for column in ir.columns([n], trait):
+            row = ir.accesses([n])[0].place.row
+            here = here and isinstance(row, ir.Var) and row.name == facts.kernel.params[0][0]
+            found[column] = here and found.get(column, True)
+    return found
 
 
 def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.Body]]:
@@ -307,274 +313,6 @@ def last_loops(body: ir.Body, tables: Set[str]) -> list[tuple[ir.Body, Loop, ir.
     return [(body[: i + 1], s, body[i + 1 :]) for i, s in loops[-1:]]
 
 
-class _Loop:
-    """A loop of a kernel, with the names and effects of its body."""
-
-    def __init__(
-        self, loop: Loop | ir.ForRange, tail: ir.Body, kernel: ir.Kernel,
-        funcs: Mapping[str, ir.Func],
-    ) -> None:  # fmt: skip
-        self.loop, self.tail, self.kernel, self.funcs = loop, tail, kernel, funcs
-        self.types = dict(kernel.params) | dict(kernel.locals)
-        self.nodes = list(ir.walk(loop.body))
-        self.given = set(bound(loop))
-        self.assigned = _assigned(self.nodes)
-        self.outer = read_first(loop.body) - self.given
-        self.after = read_first(tail)
-        self.reductions = {
-            n: how for n in self.outer & self.assigned if (how := self._reduction(n))
-        }
-        self.private = {bound(loop)[0], *self._made()} - {
-            n for n in self.given if n in self.assigned
-        }
-
-    def split(self, head: ir.Body) -> SharedLoop:
-        """Prologue, body and epilogue; ``head`` are the statements up to the loop."""
-        assert not isinstance(self.loop, ir.ForRange)
-        params = {n for n, _ in self.kernel.params[1:]}
-        kept = {n for n in self.types if n not in params}
-        live, rest = (
-            (self.outer - self.reductions.keys()) & kept,
-            (self.after | self.reductions.keys()) & kept,
-        )
-        return SharedLoop(
-            head, self.loop, _returning(self.loop.body), self.tail, tuple(sorted(live)),
-            tuple(sorted(rest)), tuple(sorted(self.reductions.items())),
-            tuple(_rows_taken(self.loop.body).items()), pure=self._is_pure(head),
-        )  # fmt: skip
-
-    def _is_pure(self, head: ir.Body) -> bool:
-        """Whether only the tail has effects, and the loop is reached unconditionally."""
-        own = [*ir.walk(head[:-1]), *self.nodes]
-        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
-        below = [f for name in calls for f in reached(name, self.funcs)]
-
-        def has_effect(n: ir.Node) -> bool:
-            return n.effect or n.writes or isinstance(n, ir.MakeLocal)
-
-        return (
-            head[-1] is self.loop
-            and not self._reads_epilogues(head)
-            and not any(has_effect(n) or n.sequential for n in own)
-            and not any(f.cpp is not None for f in below)
-            and not any(has_effect(n) for f in below for n in ir.walk(f.body))
-        )
-
-    def _reads_epilogues(self, head: ir.Body) -> bool:
-        """Whether the head reads a value that tails write: the warps of one row might differ."""
-        if any(isinstance(n, ir.Raised) for n in self._all(head[:-1])):
-            return True
-        reads = self._places(head[:-1], "reads")
-        writes = self._places(self.tail, "writes")
-        return any(not (reads[c] and writes[c]) for c in reads.keys() & writes.keys())
-
-    def _places(self, body: ir.Body, trait: str) -> dict[tuple[str, str], bool]:
-        """The columns that a body reads or writes, and whether only at the item itself."""
-        own, found = list(ir.walk(body)), dict[tuple[str, str], bool]()
-        below = self._all(body)[len(own) :]
-        for n, here in (*((n, True) for n in own), *((n, False) for n in below)):
-            for column in ir.columns([n], trait):
-                row = ir.accesses([n])[0].place.row
-                here = here and isinstance(row, ir.Var) and row.name == self.kernel.params[0][0]
-                found[column] = here and found.get(column, True)
-        return found
-
-    def _all(self, body: ir.Body) -> list[ir.Node]:
-        """The nodes of a body, followed by those of the functions that it calls."""
-        own = list(ir.walk(body))
-        calls = dict.fromkeys(n.func for n in own if isinstance(n, ir.Call))
-        return own + [
-            n for name in calls for f in reached(name, self.funcs) for n in ir.walk(f.body)
-        ]
-
-    def is_independent(self) -> bool:
-        """Whether several threads may execute the iterations, in any order."""
-        loop = self.loop
-        match loop:
-            case ir.ForRange():
-                in_order = loop.step == 1
-            case ir.ForEdges():
-                in_order = not loop.reverse and loop.skip is None and loop.direction != "all"
-            case _:
-                in_order = not loop.reverse and not _rows_taken(loop.body)
-        passed_on = (self.assigned & self.outer) - self.reductions.keys()
-        passed_on |= (self.assigned | self.given) & self.after - self.reductions.keys()
-        return (
-            in_order
-            and not any(n.sequential for n in self.nodes)
-            and not breaks(loop.body)
-            and not passed_on
-            and not any(self._is_collection(n) for n in self._names())
-            and not _allocates_in_loops(loop.body)
-            and self._calls_change_nothing()
-            and self._effects_commute()
-            and self._writes_are_apart()
-        )
-
-    def is_divisible(self, alike: Container[tuple[str, str]]) -> bool:
-        """Whether no iteration depends on another one, apart from reductions."""
-        passed_on = (self.assigned & self.outer) - self.reductions.keys()
-        kept = any(isinstance(self.types.get(n), Local) for n in self.outer)
-        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
-        return (
-            not passed_on
-            and not kept
-            and not breaks(self.loop.body)
-            and not any(n.effect or n.writes for n in below)
-            and self._effects_commute()
-            and self._writes_are_apart(alike)
-        )
-
-    def _is_collection(self, name: str) -> bool:
-        t = self.types.get(name)
-        return isinstance(t, Local | Object) and not isinstance(t, Shared)
-
-    def _names(self) -> set[str]:
-        return self.outer | self.after
-
-    def _reduction(self, name: str) -> str:
-        """The operation that reduces to a local: ``+``, ``min`` or ``max``; empty if none."""
-        t = self.types.get(name)
-        if not isinstance(t, Scalar) or t.bits < 32:
-            return ""
-        found: set[str] = set()
-        uses = sum(isinstance(n, ir.Var) and n.name == name for n in self.nodes)
-        sets = [n for n in self.nodes if name in ir.bound([n]) | ir.used([n])]
-        for n in sets:
-            match n:
-                case ir.Var():
-                    continue
-                case ir.Assign(value=ir.Binary(op="+" | "-", x=ir.Var(name=first))) if (
-                    first == name
-                ):
-                    found.add("+")
-                case ir.Assign(value=ir.Builtin(name="min" | "max" as how, args=(x, y))) if any(
-                    isinstance(v, ir.Var) and v.name == name for v in (x, y)
-                ):
-                    found.add(how)
-                case _:
-                    return ""
-            uses -= 1
-        return found.pop() if len(found) == 1 and not uses else ""
-
-    # --- effects ---------------------------------------------------------------------------------
-
-    def _made(self) -> set[str]:
-        """The locals that denote a row allocated by the same iteration."""
-        values: dict[str, list[ir.Expr]] = {}
-        for n in self.nodes:
-            if isinstance(n, ir.Assign):
-                values.setdefault(n.name, []).append(n.value)
-        return {n for n, v in values.items() if len(v) == 1 and isinstance(v[0], ir.New)}
-
-    def _below(self) -> list[ir.Node]:
-        """The nodes of called functions."""
-        seen: set[str] = set()
-        found: list[ir.Node] = []
-        todo = [n.func for n in self.nodes if isinstance(n, ir.Call)]
-        while todo:
-            if (name := todo.pop()) not in seen:
-                seen.add(name)
-                inner = list(ir.walk(self.funcs[name].body))
-                found += inner
-                todo += [n.func for n in inner if isinstance(n, ir.Call)]
-        return found
-
-    def _calls_change_nothing(self) -> bool:
-        called = (
-            self.funcs[n.func] for n in (*self.nodes, *self._below()) if isinstance(n, ir.Call)
-        )
-        if any(f.cpp is not None for f in called):
-            return False
-        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
-        return not any(n.effect or n.writes for n in below)
-
-    def _shared(self, *exprs: ir.Expr | None) -> bool:
-        """Whether an expression is the same for all entries, apart from loaded values."""
-        varying = self.given | self.assigned
-        return not any(isinstance(n, ir.Var) and n.name in varying for n in ir.walk(exprs))
-
-    def _effects_commute(self) -> bool:
-        """Whether all effects except non-atomic writes commute."""
-        deleted = {n.slot for n in self.nodes if isinstance(n, ir.Delete)}
-        for n in self.nodes:
-            match n:
-                case ir.FlagSet(value=False):
-                    return False
-                case ir.Dead() if n.slot in deleted:
-                    return False
-                case ir.Lock() if self._shared(n.row):
-                    return False
-                case ir.LockPlace(place=p) if self._shared(p.row, p.index):
-                    return False
-                case ir.Atomic(place=p) if self._shared(p.row, p.index) and not self._only_reduces(
-                    n
-                ):
-                    return False
-        return True
-
-    def _only_reduces(self, x: ir.Atomic) -> bool:
-        """Whether an atomic on a shared place only reduces: no iteration uses its result."""
-        every = ir.accesses((*self.nodes, *self._below()))
-        same = [n for n in every if _column(n) == _column(x)]
-        unused = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
-        return x.op in COMMUTATIVE and unused and all(getattr(n, "op", "") == x.op for n in same)
-
-    def _writes_are_apart(self, alike: Container[tuple[str, str]] = ()) -> bool:
-        """Whether no two iterations conflict by a non-atomic write."""
-        written: dict[tuple[str, str], list[ir.Write]] = {}
-        for n in self.nodes:
-            if isinstance(n, ir.Write) and _column(n) not in alike:
-                written.setdefault(_column(n), []).append(n)
-        moved = ir.columns(self.nodes, "writes")
-        if isinstance(self.loop, ir.ForEdges):
-            if moved & {(f"{self.loop.graph}.edges", end) for end in ("src", "dst")}:
-                return False
-        every = ir.accesses((*self.nodes, *self._below()))
-        for column, writes in written.items():
-            touched = [n for n in every if _column(n) == column]
-            if not all(self._owned(n.place) for n in touched):
-                first = writes[0].value
-                constant = len(writes) == 1 and self._is_constant(first)
-                constant |= isinstance(first, ir.Const) and all(
-                    isinstance(w.value, ir.Const) and w.value.value == first.value for w in writes
-                )
-                if not constant or len(touched) > len(writes):
-                    return False
-        return True
-
-    def _owned(self, p: ir.Place) -> bool:
-        return isinstance(p.row, ir.Var) and p.row.name in self.private
-
-    def _is_constant(self, value: ir.Expr) -> bool:
-        """Whether a value is the same for all entries, and does not change during the step."""
-        nodes, written = list(ir.walk(value)), ir.columns(self._all(self.kernel.body), "writes")
-
-        def changes(n: ir.Node) -> bool:
-            constant = isinstance(n, ir.Load) and _column(n) not in written
-            return (n.varies and not constant) or n.effect or isinstance(n, ir.Call)
-
-        return self._shared(value) and not any(map(changes, nodes))
-
-
-def _assigned(nodes: list[ir.Node]) -> set[str]:
-    changed = (n for n in nodes if isinstance(n, ir.SetItem | ir.SetField))
-    return ir.bound(nodes) | ir.used(changed)
-
-
-def _column(n: ir.Load | ir.Write | ir.Atomic | ir.LockPlace) -> tuple[str, str]:
-    """The column that a node reads or writes."""
-    return n.place.slot, n.place.column
-
-
-def breaks(body: ir.Body) -> bool:
-    """Whether the body of a loop leaves the loop."""
-    for s in body:
-        if isinstance(s, ir.Break) or (not s.loop and any(map(breaks, ir.bodies(s)))):
-            return True
-    return False
-
-
 def _returning(body: ir.Body) -> ir.Body:
     """A loop's body as the body of a function: ``continue`` becomes ``return``."""
     done: list[ir.Stmt] = []
@@ -585,24 +323,3 @@ def _returning(body: ir.Body) -> ir.Body:
             s = ir.rewrite_bodies(s, _returning)
         done.append(s)
     return tuple(done)
-
-
-def _allocates_in_loops(body: ir.Body) -> bool:
-    return any(_rows_taken(b) for s in ir.walk(body) if s.loop for b in ir.bodies(s))
-
-
-def _rows_taken(body: ir.Body) -> dict[str, int]:
-    """The maximum number of rows of each store that statements without loops allocate."""
-    total: dict[str, int] = {}
-    for s in body:
-        found: dict[str, int] = {}
-        if isinstance(s, ir.If):
-            a, b = _rows_taken(s.then), _rows_taken(s.orelse)
-            found = {k: max(a.get(k, 0), b.get(k, 0)) for k in {**a, **b}}
-        elif not s.loop:
-            for n in ir.walk(s):
-                if isinstance(n, ir.New | ir.Add):
-                    found[n.slot] = found.get(n.slot, 0) + 1
-        for k, v in found.items():
-            total[k] = total.get(k, 0) + v
-    return total

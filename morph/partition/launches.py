@@ -25,7 +25,7 @@ from morph.partition.pool import Call, start
 SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
 
 
-class PartLaunch(Launch):
+class LaunchOfOnePart(Launch):
     """The launch of one part; several threads of the host launch the same unit at once."""
 
     def _load(self) -> None:
@@ -43,19 +43,19 @@ class PartLaunch(Launch):
         return self.scratch.report.wait(self.reported, compiled.interruptible)
 
 
-class JointLaunch(LaunchOnParts):
+class LaunchOfAllParts(LaunchOnParts):
     """The launches of all parts for one program.
 
     Parameters
     ----------
-    launches : list of PartLaunch
+    launches : list of LaunchOfOnePart
     layout : PartsLayout
         Of the array with which each part accesses the others.
     locks : context manager
         Locks that a run holds, too.
     """
 
-    def __init__(self, launches: list[PartLaunch], layout: PartsLayout, *locks: Any) -> None:
+    def __init__(self, launches: list[LaunchOfOnePart], layout: PartsLayout, *locks: Any) -> None:
         self.launches, self.layout = launches, layout
         devices = [p.device for p in launches]
         self.arrays = [d.zeros(layout.size, np.int64) for d in devices]
@@ -122,7 +122,7 @@ class JointLaunch(LaunchOnParts):
 
     def _poll(self) -> list[memoryview]:
         """Wait until all GPUs have ended; raise an error at once, as other parts wait for it."""
-        found, begin = dict[PartLaunch, memoryview](), perf_counter()
+        found, begin = dict[LaunchOfOnePart, memoryview](), perf_counter()
         while len(found) < len(self.launches):
             for p in self.launches:
                 if p not in found and p.scratch.report.ended():
