@@ -21,7 +21,7 @@ from common import devices, median, table
 from peers import smallest
 
 import morph
-from morph.launch.threads import get_num_threads
+from morph.runtime.threads import get_num_threads
 
 
 class Edges(NamedTuple):

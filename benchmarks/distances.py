@@ -23,7 +23,7 @@ from peers import distances
 from scipy.sparse import csgraph, csr_array
 
 import morph
-from morph.launch.threads import get_num_threads
+from morph.runtime.threads import get_num_threads
 
 
 class Case(NamedTuple):

@@ -33,8 +33,8 @@ import morph
 from morph import validate
 from morph.algorithms.registration import Algorithm, Benchmark
 from morph.algorithms.registry import ROWS
-from morph.launch.threads import get_num_threads as threads
 from morph.prelude import bool_
+from morph.runtime.threads import get_num_threads as threads
 from morph.runtime.timing import synchronize
 
 PATIENCE = 2.0  # seconds; what takes longer is run once

@@ -18,7 +18,7 @@ from inputs import Input
 
 import morph
 from morph.algorithms.registration import Algorithm
-from morph.launch.threads import get_num_threads as threads
+from morph.runtime.threads import get_num_threads as threads
 
 ITERATIONS, SAMPLED = 20, 4  # as in the registry: of PageRank; sources of betweenness and Johnson
 PAGERANK = f"pagerank, {ITERATIONS} iterations"

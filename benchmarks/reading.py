@@ -37,10 +37,11 @@ def reader(name: str) -> Callable[[str], Any]:
     module, _, function = name.partition(".")
     if module == "morph":
         import morph.io
+        from morph.cli.warm import LIBRARIES
         from morph.io.mesh.nodes import read_node
-        from morph.io.text import clauses, numbers
 
-        numbers.library(), clauses.library()  # compiled before, and loaded
+        for library in LIBRARIES:
+            library.load()  # compiled before
         return (
             partial(read_node, keep=True) if function == "read_node" else vars(morph.io)[function]
         )

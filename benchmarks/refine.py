@@ -16,7 +16,7 @@ from common import devices, table
 
 import morph
 from morph.algorithms.refinement.refine import refine_with_report
-from morph.launch.threads import get_num_threads as threads
+from morph.runtime.threads import get_num_threads as threads
 from morph.runtime.timing import synchronize
 
 try:

@@ -9,8 +9,8 @@ import numpy as np
 
 from morph.compiler.ir.abi import Status
 from morph.launch import launcher
-from morph.launch import threads as limits
 from morph.launch.scratch import scratch
+from morph.runtime import threads as limits
 from morph.runtime.device import Device, device_for
 
 

@@ -22,10 +22,17 @@ from morph.runtime.toolchain import cpu
 
 FOLDER = "MORPH_TEST_HEADERS"  # environment variable, by which the processes of xdist share them
 # libraries are not searched: the process has the C library, and that of C++ serves exceptions only
-WITHOUT = "-nostdlib", "-fno-exceptions", "-fno-asynchronous-unwind-tables"
+WITHOUT = (
+    "-nostdlib", "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-fno-use-linker-plugin",
+)  # fmt: skip
 _plain = cpu._compile
+as_users_do = False  # whether headers serve compilers with the flags of users, too
 # entries of units that run for minutes when compiled with -O0, so they get -O1
 COMPUTING = re.compile(r"\(morph_propagate\)")
+# without optimisation g++ compiles a static function that nothing calls, unless it is inline
+STATIC = re.compile(
+    r"^(#define MORPH_(?:LOOP|COLD|OUTLINED) .*?\bstatic\b|static(?= [^;=]*\{$))", re.MULTILINE
+)
 
 
 def install() -> None:
@@ -34,6 +41,12 @@ def install() -> None:
         os.environ[FOLDER] = made = tempfile.mkdtemp(prefix="morph-headers-")
         atexit.register(_remove, made, os.getpid())
     cpu._compile = _compile
+
+
+def follow() -> None:
+    """Use the headers of the process that started this one, if it has any."""
+    if FOLDER in os.environ:
+        install()
 
 
 def _remove(made: str, owner: int) -> None:
@@ -49,15 +62,20 @@ def _compile(
     if "-O0" in using.command and COMPUTING.search(text):
         command = tuple(x.replace("-O0", "-O1") for x in using.command)
         using = dataclasses.replace(using, command=command)
-    if using.command[0].endswith("with_last") and "clang" not in using.version and not background:
-        for prelude in _preludes():
-            if text.startswith(prelude):
-                more = (*flags, *WITHOUT)
-                header = _header((*using.command, *more), prelude)
-                short = f'#include "{header}"\n{text.removeprefix(prelude)}'
-                if not _plain(using, more, short, out, seconds):
-                    return ""
-                break
+    quick = using.command[0].endswith("with_last")
+    prelude = next((x for x in _preludes() if text.startswith(x)), None)
+    usable = (quick or as_users_do) and "clang" not in using.version and not background
+    if prelude and usable:
+        direct, more, start = using, tuple(flags), prelude
+        if quick:
+            _, last, *command = using.command
+            direct = dataclasses.replace(using, command=tuple(command))  # starts no shell
+            more = (*more, *WITHOUT, last)
+            start = STATIC.sub(r"\1 inline", prelude)
+        header = _header((*direct.command, *more), start)
+        short = f'#include "{header}"\n{text.removeprefix(prelude)}'
+        if not _plain(direct, more, short, out, seconds):
+            return ""
     return _plain(using, flags, text, out, seconds, background)
 
 

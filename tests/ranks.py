@@ -9,7 +9,7 @@ from pathlib import Path
 
 FOUND = os.path.join(os.path.dirname(sys.executable), "mpiexec")
 MPIEXEC = FOUND if os.path.exists(FOUND) else shutil.which("mpiexec")
-HEAD = """
+HEAD = """import precompiled; precompiled.follow()
 import numpy as np
 import morph
 from mpi4py import MPI

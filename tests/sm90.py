@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +15,7 @@ from morph.runtime.toolchain import cuda
 
 INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?([a-z][\w.:]*)\b", re.MULTILINE)
 SHARED, LOCAL = (re.compile(rf"\.{space} .*\[(\d+)\];") for space in ("shared", "local"))
+assembled: set[str] = set()  # instructions that went through ptxas in this process
 PARAMETERS = re.compile(r"\.entry[^{]*?\[(\d+)\]")
 
 
@@ -57,20 +58,22 @@ class Ptx:
 def compile_all(texts: Mapping[str, str]) -> None:
     """Compile each text to PTX, and find its entry; a few, which have all instructions, further.
 
-    ptxas takes three quarters of the time.
+    ptxas takes three quarters of the time, so instructions that an earlier call has given to it
+    are left out.
     """
     made = dict(zip(texts, pool().map(Ptx.of, texts, texts.values(), chunksize=4), strict=True))
     assert all(ptx.has_entry for ptx in made.values())
-    some = {text: texts[text] for text in covering(made)}
+    some = {text: texts[text] for text in covering(made, assembled)}
     for name, cubin in zip(
         some.values(), pool().map(compile_one, some, some.values()), strict=True
     ):
         assert cubin[:4] == b"\x7fELF" and name.encode() in cubin
+    assembled.update(*(made[text].instructions for text in some))
 
 
-def covering(made: Mapping[str, Ptx]) -> list[str]:
-    """Texts that together have every instruction, and are short: each time the most new ones."""
-    left, chosen = frozenset[str]().union(*(p.instructions for p in made.values())), []
+def covering(made: Mapping[str, Ptx], without: Set[str] = frozenset()) -> list[str]:
+    """Texts that have every other instruction, and are short: each time the most new ones."""
+    left, chosen = frozenset[str]().union(*(p.instructions for p in made.values())) - without, []
     while left:
         best = max(made, key=lambda x: len(made[x].instructions & left) / (made[x].length + 30_000))
         chosen.append(best)

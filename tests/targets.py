@@ -14,11 +14,15 @@ import morph
 from morph import testing
 
 
+def examples(n: int) -> int:
+    """The number of examples of a test: ``n``; a third in CI, where they are always the same."""
+    return -(-n // 3) if os.environ.get("CI") else n
+
+
 def tries(n: int) -> settings:
     """Settings for a test of every target on ``n`` examples, a third of them in CI."""
-    n = -(-n // 3) if os.environ.get("CI") else n
     quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=n, suppress_health_check=quiet)
+    return settings(max_examples=examples(n), suppress_health_check=quiet)
 
 
 def alone() -> contextlib.AbstractContextManager[object]:

@@ -60,9 +60,9 @@ def mixed(target):
 
 
 GRAPHS = {
-    "chain of 2": (lambda t: chain(1100, 2, t), [0, 40]),
-    # the interpreter takes a second for each thousand points
-    "chain of 300": (lambda t: chain(*((200, 40) if t == "python" else (130, 300)), t), [0, 1]),
+    "chain of 2": (lambda t: chain(*((560, 4) if t == "python" else (1100, 2)), t), [0, 40]),
+    # the interpreter takes a second for each thousand points, so its chains have more edges a pair
+    "chain of 300": (lambda t: chain(*((270, 14) if t == "python" else (130, 300)), t), [0, 1]),
     "diamonds": (mixed, [0, 3150]),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import threading
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 
 import morph
-from morph.launch import launcher, threads
+from morph.launch import launcher
 from morph.launch import scratch as shared
 from morph.launch.scratch import scratch
 from morph.prelude import atomic_add, f64, i64
+from morph.runtime import threads
 from morph.runtime.device import device
 from morph.testing import team
 
@@ -232,3 +234,45 @@ def test_small_teams_run_no_steps_that_are_far_slower_for_them(kernel, slow):
     t.extend(10)
     morph.foreach(t, kernel, t)
     assert f"FETCH_ADDS = {str(slow).lower()};" in kernel.source("cpu")
+
+
+@pytest.mark.parametrize("parts", [0, 1, 2, 7, 1000])
+def test_threads_of_the_host_divide_parts(parts, monkeypatch):
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(threads, "_free_cores", lambda: 3)
+    done, names = np.zeros(parts, int), set()
+
+    def work(first, end):
+        done[first:end] += 1
+        names.add(threading.current_thread().name)
+
+    threads.in_threads(work, parts)
+    assert (done == 1).all() and 1 <= len(names) <= 3
+
+
+def test_errors_in_threads_of_the_host(monkeypatch):
+    """An error is raised when no thread works any more."""
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(threads, "_free_cores", lambda: 2)
+    both, working = threading.Barrier(2), []
+
+    def work(first, end):
+        if not first:
+            both.wait()
+            raise KeyError(first)
+        if first == 1:
+            both.wait()
+            working.append(first)
+            time.sleep(0.02)
+            working.pop()
+
+    with pytest.raises(KeyError):
+        threads.in_threads(work, 9)
+    assert not working
+
+
+def test_cores_of_other_processes_are_not_taken(monkeypatch):
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: 4)
+    for text, free in (("0 0 0 1/9 7", 4), ("0 0 0 3/9 7", 2), ("0 0 0 99/9 7", 1), ("?", 256)):
+        monkeypatch.setattr("builtins.open", lambda *_, text=text, **__: io.BytesIO(text.encode()))
+        assert threads._free_cores() == free

@@ -149,6 +149,40 @@ def test_compaction_keeps_messages(target):
     assert sums.sum() == sum(round(-np.log2(1 - x) * f.scale) for x in kept.values())
 
 
+def test_residual_graphs_are_in_order(target):
+    """Clauses by length, the longest first, else as before; over six chunks of rows."""
+    formula = random_ksat(4, 40, 4.5, seed=2)
+    f = factor_graph(formula, device(target), None)
+    g = f.like()
+    assert f.space.chunks == 6 and len(f.graph.clauses) == 180
+    drawn = np.random.default_rng(1)
+    for most in (0.3, 0.0, 0.6, 1.0):  # and none left
+        n, lengths = len(f.graph.points), np.zeros(len(f.graph.clauses), int)
+        values = np.where(drawn.random(n) < most, drawn.integers(0, 2, n), -1)
+        f.graph.points.value[:] = values
+        first, counts = host(f.graph.slots.first), host(f.graph.slots.count)
+        variable, negated = host(f.graph.entries.variable), host(f.graph.entries.message) < 0
+        true = np.zeros(lengths.size, bool)
+        for a, m in zip(first, counts, strict=True):
+            value = values[variable[a : a + m]]
+            lengths[:m] += value < 0
+            true[:m] |= (value >= 0) & ((value == 1) != negated[a : a + m])
+        lengths[true] = 0
+        kept = np.flatnonzero(lengths)
+        kept = kept[np.argsort(-lengths[kept], kind="stable")]
+        origins, names = host(f.graph.clauses.origin)[kept], host(f.graph.points.origin)
+        reduced(f, g)
+        assert host(g.graph.clauses.origin).tolist() == origins.tolist()
+        assert host(g.graph.points.origin).tolist() == names[values < 0].tolist()
+        assert host(g.graph.points.value).tolist() == [-1] * int((values < 0).sum())
+        longest = int(lengths.max(initial=0))
+        assert host(g.graph.slots.count).tolist() == [
+            int((lengths > k).sum()) for k in range(longest)
+        ]
+        f, g = g, f
+    assert f.clauses == len(f.graph.points) == 0
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
+from targets import examples
 
 import morph
 from morph.algorithms.triangulation import delaunay
@@ -19,7 +20,7 @@ from morph.algorithms.triangulation.insertion_order import (
 from morph.mesh.validation import orientation
 from morph.testing import fail_allocation, team
 
-few = settings(max_examples=8, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from limits import STRIDE
+from limits import stride
 from targets import host, table
 from test_refine import judge, square
 from test_targets_programs import all_win, grab, halve, three, waited
@@ -266,7 +266,7 @@ def every_fault(target, scene, most=10_000, step=1):
         assert got == want, f"with allocation {n} failing"
         if not fault.fired:
             return n - 1
-        n += step + n // STRIDE
+        n += step + n // stride(target)
     return most
 
 

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from graphs import main_field, solve
-from limits import STRIDE
+from limits import stride
 from targets import alone, host
 
 import morph
@@ -51,7 +51,7 @@ def test_every_failure_is_mended(target, name, directed):
         want = [host(a) for a in RUNS[name](g)]
     n, fired = 0, True
     while fired:
-        n += 1 + n // STRIDE  # the first allocations one by one
+        n += 1 + n // stride(target)  # the first allocations one by one
         g.kept.clear()  # lists, which grow when they are said to be full
         with team(2), fail_allocation(n, target) as fault:
             got = [host(a) for a in RUNS[name](g)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from parts import same_parts
 from pretend import Pretended, pretended
 from scipy.spatial import cKDTree
+from targets import examples
 
 import morph
 from morph import generate
@@ -298,7 +299,7 @@ def test_many_streams_on_the_gpu():
 
 
 @pytest.mark.parametrize("device", ["cpu", "python"])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 3000)), min_size=1, max_size=3))
 def test_bits_of_states_are_those_of_the_streams(device, starts):
     def streams():

@@ -30,7 +30,7 @@ LIMIT = 0.3 * SLOWER  # seconds; of the median delay
 PAUSES = 0.05, 0.1, 0.25  # seconds from "ready" to the signal, in turn
 WAYS = ["python-1", "cpu-1", "cpu-2", pytest.param("cuda-1", marks=pytest.mark.gpu)]
 
-BEGIN = """
+BEGIN = """import precompiled; precompiled.follow()
 import signal, sys, time
 import numpy as np
 import morph

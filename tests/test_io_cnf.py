@@ -179,10 +179,11 @@ def test_both_readers_agree(tmp_path_factory, words):
 
 
 def test_a_library_that_is_made_reads_smaller_files_too(monkeypatch):
-    monkeypatch.setattr(clauses, "_is_made", lambda: True)
+    monkeypatch.setattr(clauses.LIBRARY, "_is_made", True)
     assert clauses.is_worth(clauses.LEAST_MADE) and not clauses.is_worth(clauses.LEAST_MADE - 1)
-    monkeypatch.setattr(clauses, "_is_made", lambda: False)
-    assert clauses.is_worth(clauses.LEAST) and not clauses.is_worth(clauses.LEAST - 1)
+    monkeypatch.setattr(clauses.LIBRARY, "_is_made", False)
+    monkeypatch.setattr(clauses.LIBRARY, "_loaded", {})
+    assert not clauses.is_worth(clauses.LEAST - 1) and clauses.is_worth(clauses.LEAST)
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from morph.graph import Graph
 from morph.io import EdgeArrays, FormatError, read_edges, read_graph, write_graph
+from morph.io.graph import transpose
 from morph.io.graph.edges import is_symmetric
 from morph.io.text import files, numbers, scanner
 from morph.language.messages import shortened
@@ -315,8 +316,9 @@ def test_junk_never_crashes_a_reader(tmp_path_factory, junk, name):
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 1)), max_size=12),
     st.booleans(),
     st.booleans(),
+    st.sampled_from([None, np.bool_, np.int32, np.int64, np.float32, np.float64]),
 )
-def test_symmetric_arcs_are_their_own_reverses(arcs, both, in_order):
+def test_symmetric_arcs_are_their_own_reverses(arcs, both, in_order, compiled_type):
     arcs = arcs + [(v, u, w) for u, v, w in arcs] if both else arcs
     arcs = sorted(arcs) if in_order else arcs
     columns = np.array(arcs, np.int32).reshape(-1, 3).T
@@ -326,4 +328,10 @@ def test_symmetric_arcs_are_their_own_reverses(arcs, both, in_order):
         turned.setdefault((v, u), []).append(w)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("morph.io.graph.edges._LEAST_SORTED", 2)
-        assert is_symmetric(*columns, 5) == (rows == turned)
+        least = 1 << 30 if compiled_type is None else 0
+        patch.setattr(transpose, "LEAST", least)
+        patch.setattr(transpose, "LEAST_MADE", least)
+        weight = columns[2] if compiled_type is None else columns[2].astype(compiled_type)
+        assert is_symmetric(*columns[:2], weight, 5) == (rows == turned)
+        ends = sorted((u, v) for u, v, _ in arcs) == sorted((v, u) for u, v, _ in arcs)
+        assert is_symmetric(*columns[:2], None, 5) == ends

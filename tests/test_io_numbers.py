@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshfiles import PARSERS, library
+from targets import examples
 
 from morph.io import FormatError
 from morph.io.text import numbers
 from morph.io.text import scanner as text_module
 from morph.io.text.rows import format_rows
 from morph.io.text.scanner import Field, Scanner
+from morph.runtime.toolchain.library import HostLibrary
 
 COMPILED = [p for p in PARSERS if p != "numpy"]
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z", re.ASCII)
@@ -60,7 +62,7 @@ LINES = st.lists(
 def test_a_table_is_what_its_words_say_or_nothing(parser, whole, monkeypatch):
     """The judge is Python's own: words that match the grammar, read by int and float."""
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(LINES)
     def check(lines):
         text = "".join(lines)
@@ -172,7 +174,7 @@ def outcome(data):
         return str(error)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.integers(0, 48), st.integers(0, 255), st.integers(0, 2)), max_size=3),
 )
@@ -305,9 +307,10 @@ def test_without_a_compiler_numpy_reads(monkeypatch):
         raise CompilerNotFound("none here")
 
     monkeypatch.setattr(cpu, "build", none)
-    assert library.__wrapped__() is None
+    fresh = HostLibrary(numbers.LIBRARY.path, numbers.LIBRARY.functions)
+    assert fresh.load() is None
     monkeypatch.setattr(text_module, "CHUNK", 8)
-    monkeypatch.setattr(numbers, "library", library.__wrapped__)
+    monkeypatch.setattr(numbers, "library", fresh.load)
     assert outcome(b"1 0.5\n2 1.25\n3 1\n4 1e-3\n")[1] == (4, 2)
 
 

@@ -10,6 +10,7 @@ from parts import same_parts
 from pretend import pretended
 from ranks import output_of_ranks
 from scipy.sparse import coo_array, save_npz
+from targets import examples
 from test_io_graphs import BAD, GOOD, as_lists
 
 import morph
@@ -100,7 +101,7 @@ def test_weights_of_all_shares_have_one_type(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.data())
 def test_parts_are_those_of_the_whole_graph(tmp_path_factory, name, data):
     path, n = tmp_path_factory.mktemp("graphs") / name, data.draw(st.integers(2, 12))

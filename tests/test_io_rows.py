@@ -68,7 +68,9 @@ GOOD = [
 
 
 @pytest.mark.parametrize("name, text, expected", GOOD)
-def test_read(tmp_path, name, text, expected):
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["compiled", "numpy"])
+def test_read(tmp_path, name, text, expected, least, monkeypatch):
+    monkeypatch.setattr(numbers, "LEAST", least)
     edges = read(tmp_path, name, text)
     assert arcs(edges) == expected and edges.symmetric == (name in ("g.graph", "g.metis"))
     assert edges.src.dtype == edges.dst.dtype == np.int32
@@ -228,8 +230,8 @@ def test_round_trip(tmp_path_factory, data, suffix):
     assert len(graph.points) == edges.n and len(graph.edges) == len(as_set(edges))
 
 
-@given(st.data())
-def test_metis_is_what_its_lines_say(tmp_path_factory, data):
+@given(st.data(), st.booleans())
+def test_metis_is_what_its_lines_say(tmp_path_factory, data, compiled):
     """Against a reader of a dozen lines, the writer's chunks as small as can be."""
     edges = draw_graph(data)
     edges = EdgeArrays(edges.src, edges.dst, edges.weight, edges.n, undirected=True)
@@ -237,6 +239,7 @@ def test_metis_is_what_its_lines_say(tmp_path_factory, data):
         return
     path = tmp_path_factory.mktemp("metis") / "g.graph"
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbers, "LEAST", 0 if compiled else 1 << 30)
         patch.setattr(metis_module, "_WRITTEN", 2)
         patch.setattr(metis_module, "PIECE", 5)
         patch.setattr(metis_module, "_LEAST_ARCS", 2)
@@ -248,9 +251,9 @@ def test_metis_is_what_its_lines_say(tmp_path_factory, data):
     assert (n, m, fmt) == (edges.n, len(edges.src), [] if edges.weight is None else [1])
     each, found = (1, []) if edges.weight is None else (2, [])
     for u, line in enumerate(lines):
-        numbers = [int(word) for word in line.split()]
-        weights = numbers[1::2] if each == 2 else [None] * len(numbers)
-        found += [(u, v - 1, w) for v, w in zip(numbers[::each], weights, strict=True)]
+        values = [int(word) for word in line.split()]
+        weights = values[1::2] if each == 2 else [None] * len(values)
+        found += [(u, v - 1, w) for v, w in zip(values[::each], weights, strict=True)]
     assert sorted(found) == as_set(edges)
 
 
@@ -301,12 +304,41 @@ def test_junk_never_crashes_a_reader(tmp_path_factory, junk, name, kept):
 
 @given(st.lists(st.sampled_from(["1", "2", "3", "-1", "x", "\n", "%", "\v", " "]), max_size=30))
 def test_odd_metis_never_crashes_its_reader(tmp_path_factory, parts):
+    """By compiled code and by NumPy, in pieces of lines, with the same result."""
     folder = tmp_path_factory.mktemp("junk")
     for separator in ("", " "):
-        try:
-            read(folder, "g.graph", separator.join(["3 2\n", *parts]))
-        except FormatError as error:
-            assert str(folder / "g.graph") in str(error)
+        found = []
+        for least in (0, 1 << 30):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(numbers, "LEAST", least)
+                patch.setattr(metis_module, "PIECE", 4)
+                try:
+                    text = separator.join(["3 2\n", *parts])
+                    found.append(arcs(read(folder, "g.graph", text)))
+                except FormatError as error:
+                    assert str(folder / "g.graph") in str(error)
+                    found.append(str(error))
+        assert found[0] == found[1]
+
+
+def test_lines_of_metis_in_many_parts(tmp_path, monkeypatch):
+    """A graph of 0.9 MB, with a comment, a long line and an error far behind."""
+    monkeypatch.setattr(numbers, "LEAST", 0)
+    n = 15_000
+    src = np.repeat(np.arange(1, n, dtype=np.int32), 2)
+    dst = np.stack([np.zeros(n - 1, np.int32), np.arange(1, n, dtype=np.int32) % (n - 1) + 1])
+    edges = EdgeArrays(src, dst.T.ravel(), np.arange(len(src)) + 10**8, n, undirected=True)
+    path = tmp_path / "g.graph"
+    write_graph(edges, path)
+    text = path.read_bytes()
+    assert len(text) > 3 << 18
+    lines = text.split(b"\n")
+    path.write_bytes(b"\n".join([*lines[:9], b"% x", *lines[9:]]))
+    assert as_set(read_edges(path)) == as_set(edges)
+    for word, message in ((b"oops", "not an integer: 'oops'"), (b"15001", "out of range")):
+        path.write_bytes(b"\n".join([*lines[:12_000], word + b" 1", *lines[12_001:]]))
+        with pytest.raises(FormatError, match=f"g.graph:12001: .*{message}"):
+            read_edges(path)
 
 
 def test_metis_of_no_vertices(tmp_path):

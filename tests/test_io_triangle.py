@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshfiles import MESHES, NODE, PARSERS, POLY, assert_equal, grid, put, refusal, use_parser
+from targets import examples
 
 from morph.io import FormatError, read_mesh, write_mesh
 from morph.io.mesh.nodes import read_node
@@ -308,7 +309,7 @@ def plainly(folder, suffix, width):
     return [[float(w) for w in words[1:width]] for words in lines[1 : 1 + int(lines[0][0])]]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.sampled_from(["node", "ele", "poly"]),
     st.lists(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import morph
 import morph.mesh.quality as quality_module
+from morph.mesh import MeshError, compiled
 from morph.mesh.mesh import Mesh, find_neighbors
 
 SQUARE = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.375]])
@@ -94,9 +95,9 @@ def slow_neighbors(triangles):
 
 @given(
     *(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1)),
-    *(st.booleans(), st.integers(1, 9)),
+    *(st.booleans(), st.integers(1, 9), st.sampled_from([0, 1, 8, 1 << 30])),
 )
-def test_neighbors_against_a_dictionary(wide, tall, seed, wide_words, group_bits):
+def test_neighbors_against_a_dictionary(wide, tall, seed, wide_words, group_bits, block):
     rng = np.random.default_rng(seed)
     triangles = np.concatenate(grid(wide, tall)).astype(np.int32)
     triangles = triangles[rng.permutation(len(triangles))][: int(rng.integers(1, 99))]
@@ -105,8 +106,24 @@ def test_neighbors_against_a_dictionary(wide, tall, seed, wide_words, group_bits
         if wide_words:  # as if higher points did not fit the words
             patch.setattr("morph.mesh.halfedges.WORD_BITS", 0)
         patch.setattr("morph.mesh.halfedges._GROUP_BITS", group_bits)
+        least = 0 if block else 1 << 30
+        patch.setattr(compiled, "LEAST", least)
+        patch.setattr(compiled, "LEAST_MADE", least)
+        patch.setattr(compiled, "_BLOCK", block)
         found = find_neighbors(triangles, 100)
     assert found.tolist() == slow_neighbors(triangles).tolist()
+
+
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["compiled", "numpy"])
+def test_triangles_on_one_side_of_an_edge(least, monkeypatch):
+    monkeypatch.setattr(compiled, "LEAST", least)
+    monkeypatch.setattr(compiled, "LEAST_MADE", least)
+    triangles = np.concatenate(grid(30, 30)).astype(np.int32)
+    triangles[700] = triangles[40]
+    with pytest.raises(
+        MeshError, match=r"triangles 40 and 700 lie on the same side of edge \(41, "
+    ):
+        find_neighbors(triangles, 31 * 31)
 
 
 def grid(wide, tall):

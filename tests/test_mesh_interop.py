@@ -9,6 +9,7 @@ import triangle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshfiles import MESHES, assert_equal
+from targets import examples
 
 import morph
 from morph.io import read_mesh
@@ -144,7 +145,7 @@ def test_domains_of_polygons():
             same_domain(mesh, areas)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(*[st.integers(0, 6)] * 2, *[st.integers(1, 4)] * 2), min_size=1, max_size=6)
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morph import refine
-from morph.mesh import Mesh, MeshError
+from morph.mesh import Mesh, MeshError, compiled
 from morph.mesh.validation import incircle, orientation, repeated_points
 
 SQUARE = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.375]])
@@ -58,7 +58,12 @@ def exact_incircle(a, b, c, d):
 @given(st.lists(point, min_size=4, max_size=4))
 def test_signs_are_exact(points):
     array = np.array(points)
-    a, b, c, d = (np.array([k]) for k in range(4))
+    corners = np.arange(4, dtype=np.int32)[:, None]
+    a, b, c, d = corners
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "LEAST", 0)
+        patch.setattr(compiled, "LEAST_MADE", 0)
+        assert orientation(array, a, b, c)[0] == exact_orientation(*points[:3])
     assert orientation(array, a, b, c)[0] == exact_orientation(*points[:3])
     assert incircle(array, a, b, c, d)[0] == exact_incircle(*points)
 
@@ -80,10 +85,26 @@ def test_signs_of_many_at_once_near_a_line_and_a_circle():
     assert set(found.tolist()) >= {-1, 1}
 
 
-def test_repeated_points():
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["compiled", "numpy"])
+def test_repeated_points(least, monkeypatch):
+    monkeypatch.setattr(compiled, "LEAST", least)
+    monkeypatch.setattr(compiled, "LEAST_MADE", least)
     points = np.array([[1, 2], [3, 4], [-0.0, 1], [1, 2], [0.0, 1], [1, 2]])
     assert repeated_points(points).tolist() == [[0, 3], [2, 4], [3, 5]]
     assert len(repeated_points(np.random.default_rng(0).random((1000, 2)))) == 0
+    assert len(repeated_points(np.array([[0.0, 0], [np.nan, 1], [np.nan, 1], [0, 1]]))) == 0
+
+
+def test_indices_out_of_range_are_not_read(monkeypatch):
+    """They reach NumPy, which raises or counts them from the end."""
+    monkeypatch.setattr(compiled, "LEAST", 0)
+    monkeypatch.setattr(compiled, "LEAST_MADE", 0)
+    a, b, c = np.array([[0, 1, -1]], np.int32).T
+    assert orientation(SQUARE, a, b, c) == orientation(SQUARE, a, b, c + len(SQUARE))
+    with pytest.raises(IndexError):
+        orientation(SQUARE, a, b, c + len(SQUARE) + 1)
+    triangles = np.array([[0, 1, 2**31 - 1]], np.int32)
+    assert compiled.paired(triangles, 3) is None and compiled.paired(triangles - 2, 3) is None
 
 
 # --- the judge on broken meshes ------------------------------------------------------------------

@@ -8,6 +8,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
+from targets import examples
 
 from morph.mesh import Mesh, MeshError
 
@@ -77,7 +78,7 @@ def shifted_meshes(draw):
     return points, triangles
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(shifted_meshes())
 def test_overlap_against_every_pair(shape):
     points, triangles = shape

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from pretend import pretended
 from ranks import output_of_ranks
+from targets import examples
 
 import morph
 from morph.partition import messages
@@ -128,7 +129,7 @@ def as_arguments(batch, ids, number):
 
 
 @given(pairs, st.booleans(), DEVICES, st.lists(batches(), min_size=1, max_size=4), st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_batches_as_on_one_device(ends, directed, devices, given_batches, data):
     g = made(ends, directed)
     owner = data.draw(st.lists(st.integers(0, len(devices) - 1), min_size=N, max_size=N))

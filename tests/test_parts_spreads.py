@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from targets import examples
 from test_parts_programs import small_graph
 
 import morph
@@ -224,7 +225,7 @@ def follow(calls):
     return parts.transport
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(calls=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 9)), max_size=7))
 def test_mirrors_after_any_operations(calls):
     follow(calls)

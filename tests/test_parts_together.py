@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from targets import examples
 from test_parts_programs import (
     FAR,
     PROGRAMS,
@@ -420,7 +421,7 @@ OTHERS = [tree, totals, columns, edges, locks, nested, worklists]
 
 
 @pytest.mark.parametrize("program", OTHERS)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(divided=divided_graphs(devices=("cpu",)))
 def test_parts_execute_programs_together(program, divided):
     check(program, *divided)
@@ -434,7 +435,7 @@ def test_larger_graphs(program):
 # --- what is too small grows, and errors ---------------------------------------------------------
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(capacity=st.integers(0, 3), directed=st.booleans())
 def test_collections_grow_in_the_middle_of_a_program(capacity, directed):
     made = Collection.__init__

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from targets import examples
 
 from morph.compiler.codegen.unit import prelude
 from morph.runtime.toolchain import cpu as host
@@ -166,7 +167,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-4, 4).
 
 
 @pytest.mark.parametrize("k", [3, 4], ids=["orient2d", "incircle"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(values=st.lists(numbers, min_size=8, max_size=8))
 @example(values=[5e-324, 0.0, 0.0, 1.7976931348623157e308, 1.0, 1.0, -5e-324, 2.0])
 def test_any_finite_numbers(cpu: Signs, k: int, values: list[float]) -> None:

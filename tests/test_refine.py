@@ -12,6 +12,7 @@ import shapely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refining import square
+from targets import examples
 
 import morph
 from morph.algorithms.refinement.refine import refine_with_report
@@ -70,7 +71,7 @@ def test_a_coast_on_every_target(target):
     assert fine.quality().min_angle >= 25
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(n=st.integers(3, 40), seed=st.integers(0, 10**6), angle=st.sampled_from([15, 20, 28, 30]))
 def test_random_points_in_a_square(target, n, seed, angle):
     mesh = square(n, seed)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refining import corners, square, star, violating
+from targets import examples
 
 import morph
 from morph.algorithms.refinement.refine import refine_with_report
@@ -30,7 +31,7 @@ def ratios(mesh):
     return (length[:, 0] / (2 * np.sin(turn[:, 0]))) / length.min(axis=1)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     n=st.integers(1, 80), seed=st.integers(0, 10**6), least=st.sampled_from([0, 20, 30]),
     most=st.floats(112, 179), area=st.sampled_from([None, 0.01]), conforming=st.booleans(),
@@ -45,7 +46,7 @@ def test_no_angle_is_larger(n, seed, least, most, area, conforming):
     assert not violating(result.mesh, least, np.inf if area is None else area).any()
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(n=st.integers(1, 80), seed=st.integers(0, 10**6), ratio=st.floats(0.8942, 4))
 def test_no_ratio_is_larger(n, seed, ratio):
     result = refine_with_report(square(n, seed), 0, max_radius_edge=ratio, device="cpu")

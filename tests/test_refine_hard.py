@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refining import encroached, mesh_of, star, violating
+from targets import examples
 
 import morph
 from morph.algorithms.refinement.refine import refine_with_report
@@ -174,7 +175,7 @@ def test_points_one_unit_in_the_last_place_off_a_segment(asked, conforming):
     assert sum(result.unmet.values()) < 0.01 * len(result.mesh.triangles) + 20
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     angle=st.sampled_from([1.0, 4.0, 30.0, 59.0]), rays=st.integers(1, 6), pairs=st.integers(1, 3),
     asked=st.sampled_from([20, 30]),
@@ -202,7 +203,7 @@ def test_stars_end_at_any_angle(asked, conforming):
     assert set(result.unmet) <= {"small input angle"}
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 10**6), asked=st.sampled_from([31, 33, 34]), conforming=st.booleans())
 def test_polygons_with_tiny_sides(seed, asked, conforming):
     """Corners cut off at any scale: nothing runs away, and nothing is given up beside them."""
@@ -219,7 +220,7 @@ def test_polygons_with_tiny_sides(seed, asked, conforming):
     assert set(result.unmet) <= {"small input angle"}
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(depth=st.integers(1, 6), turn=st.floats(0, 1), asked=st.sampled_from([20, 28]))
 def test_nested_segments_that_touch(depth, turn, asked):
     result = refined(nested(depth, turn), asked)

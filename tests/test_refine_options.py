@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refining import square, violating
 from scipy.spatial import Delaunay
+from targets import examples
 
 import morph
 from morph.algorithms.refinement import rounds
@@ -53,7 +54,7 @@ def halves(left=0.01, right=0.0):
 # --- areas ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 10**6), area=st.sampled_from([1e-3, 1e-4]))
 def test_an_area_for_each_triangle(seed, area):
     mesh = square(20, seed)
@@ -99,7 +100,7 @@ def test_a_size_at_each_point_is_linear_in_between(target):
     assert not violating(result.mesh, 20, sizes=linear(result.mesh.points), slack=1e-6).any()
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 10**6), least=st.floats(0.02, 0.2), slope=st.floats(0, 2))
 def test_a_size_field_is_asked_at_every_point(seed, least, slope):
     asked = []
@@ -141,7 +142,7 @@ def test_boundaries_are_kept(target, boundary):
         assert segments == 33 if boundary == "keep-all" else segments > 33
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     n=st.integers(1, 40), seed=st.integers(0, 10**6), area=st.sampled_from([None, 0.002, 0.05]),
     options=st.sampled_from(  # each is a compilation

@@ -128,26 +128,14 @@ def test_on_a_pretended_gpu(monkeypatch):
     assert done.unmet == {} and type(done.mesh.points) is np.ndarray
 
 
-def test_a_mesh_too_large_for_the_first_device(monkeypatch):
-    gpu = pretended(monkeypatch)
+def test_a_device_with_too_little_memory(monkeypatch):
     mesh = square(100, 1)
-    homes, join = [], parts._join
-
-    def full(tables, *args):
-        homes.append(tables.device)
-        if tables.device is gpu:
-            raise MemoryError
-        join(tables, *args)
-
-    monkeypatch.setattr(parts, "_join", full)
-    done = refine_with_report(mesh, 25, 0.001, device=[gpu, gpu])
-    judge(mesh, done.mesh, 25)
-    assert done.unmet == {}
-    assert homes[0] is gpu and homes[1:] == [morph.device("cpu")] * len(homes[1:])
+    before = digest(mesh)
     monkeypatch.setattr(parts, "refine_tables", Mock(side_effect=MemoryError))
-    with pytest.raises(MemoryError) as caught:  # the host has too little memory, too
-        refine_with_report(mesh, 25, 0.001, device=[gpu, gpu])
+    with pytest.raises(MemoryError) as caught:
+        refine_with_report(mesh, 25, 0.001, device=["cpu", "cpu"])
     assert caught.value.__notes__ == ["on part 0"]
+    assert digest(mesh) == before
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -213,10 +201,39 @@ def test_an_interrupt_anywhere_leaves_the_mesh_as_it_was(monkeypatch):
     assert digest(run()) == expected
 
 
+def flipped(mesh, t, k):
+    """The mesh with the edge behind corner k of a triangle flipped; None if that overlaps."""
+    triangles, n = mesh.triangles.copy(), mesh.neighbors[t, k]
+    a, b, c = np.roll(triangles[t], -k)
+    d = np.setdiff1d(triangles[n], [b, c])[0]
+    triangles[t], triangles[n] = [a, b, d], [a, d, c]
+    u, v, w = mesh.points[triangles[[t, n]]].transpose(1, 0, 2)
+    area = np.linalg.det(np.stack([v - u, w - u], axis=1))
+    return morph.Mesh(mesh.points, triangles) if (area > 0).all() else None
+
+
+def test_an_edge_of_any_triangle_is_checked():
+    mesh = square(200, 1)
+    inside = np.flatnonzero((mesh.neighbors >= 0).all(axis=1))
+    others = [other for t in inside[::9] if (other := flipped(mesh, t, 0)) is not None]
+    assert len(others) > 20
+    for other in others:
+        with pytest.raises(MeshError, match=r"Delaunay|delaunay"):
+            morph.refine(other, 0, device=["cpu"] * 3)
+
+
 def test_what_is_refused():
     points = np.array([[0, 0], [10, 0], [5, 1], [5, -1]], float)
     mesh = morph.Mesh(points, np.array([[0, 1, 2], [1, 0, 3]], np.int32))
     with pytest.raises(MeshError, match=r"Delaunay|delaunay"):
+        morph.refine(mesh, device=["cpu", "cpu"])
+    mesh = square(300, 2)
+    t = int(np.flatnonzero((mesh.neighbors >= 0).all(axis=1))[0])
+    opposite = np.setdiff1d(mesh.triangles[mesh.neighbors[t, 0]], mesh.triangles[t])[0]
+    ends = [[mesh.triangles[t, 0], opposite]]
+    mesh.segments = np.append(mesh.segments, ends, axis=0).astype(np.int32)
+    mesh.segment_markers = np.append(mesh.segment_markers, np.int32(0))
+    with pytest.raises(MeshError, match="segment"):
         morph.refine(mesh, device=["cpu", "cpu"])
     with pytest.raises(ValueError, match="device is a list of no devices"):
         morph.refine(mesh, device=[])

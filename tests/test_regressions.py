@@ -19,9 +19,9 @@ from morph import (
     testing,
 )
 from morph.compiler.ir.abi import Status
-from morph.launch import threads
 from morph.launch.scratch import scratch as scratch_of
 from morph.prelude import f64, i32, i64, local, single
+from morph.runtime import threads
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 

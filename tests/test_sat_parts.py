@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pretend import pretended
 from surveys import consistent, formulas, messages, plain
+from targets import examples
 
 import morph
 from morph.algorithms.sat.beliefs import believe
@@ -58,7 +59,7 @@ def test_surveys_have_the_same_bits(devices, k):
         same_messages(one, parts)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(formulas(most_variables=9), st.integers(1, 5), st.sampled_from([0.1, 0.5, 1.0]))
 @example(FULL, 4, 0.1)
 @example(FULL, 3, 1.0)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from targets import examples
 
 import morph
 from morph.survey import Solver
@@ -11,7 +12,7 @@ LITERAL = st.integers(1, 5).flatmap(lambda v: st.sampled_from([v, -v]))
 CLAUSES = st.lists(st.lists(LITERAL, min_size=1, max_size=3), max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(CLAUSES, st.lists(LITERAL, max_size=2))
 def test_answers_are_those_of_pysat(clauses, assumptions):
     peers = pytest.importorskip("pysat.solvers")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from limits import STRIDE
+from limits import stride
 from targets import everywhere, host, table, tries
 from test_targets_programs import both_ways, graph, graphs
 
@@ -222,7 +222,7 @@ def test_every_allocation_of_a_section_fails(target, threads):
         while fired:
             with fail_allocation(n, target) as fault:
                 piled(target)
-            fired, n = fault.fired, n + 3 + n // STRIDE
+            fired, n = fault.fired, n + 3 + n // stride(target)
     assert n > 100
 
 

@@ -8,8 +8,9 @@ from pretend import pretended
 from small import contents, snapshot
 
 from morph.data.store import Word
-from morph.data.table import Table
+from morph.data.table import Table, set_lengths
 from morph.language.dtypes import NAMES, Ref, f32, f64, i32, i64, vec
+from morph.launch.foreach import foreach, kernel
 from morph.runtime.cpu.device import HostDevice
 
 DTYPES = list(NAMES)
@@ -222,6 +223,25 @@ def test_truncate(target):
         with pytest.raises(ValueError, match=message):
             t.truncate(n)
     assert len(t) == 3
+
+
+def test_lengths_of_several_tables(target):
+    a, b = Table("a", target, x=i32), Table("b", target, x=i32)
+    a.extend(5, x=[3, 1, 4, 1, 5])
+    set_lengths([a, b], [2, 3])  # beyond the capacity rows get their fill
+    assert contents(a)[0] == {"x": [3, 1]} and contents(b)[0] == {"x": [0, 0, 0]}
+    set_lengths([a, b], [4, 3])
+    assert len(a) == 4 and a._host_meta[Word.BUDGET] == a.capacity - 4
+    b.x[:] = [7, 8, 9]
+    foreach(a, take, b)  # a launch reads the numbers of rows on the device
+    assert contents(a)[0] == {"x": [24, 24, 24, 24]}
+
+
+@kernel
+def take(r, rows):
+    r.x = 0
+    for other in rows:
+        r.x += other.x
 
 
 @pytest.mark.gpu

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import main
-from morph.cli.warm import CALLS, _ship
-from morph.io.text import clauses, numbers
+from morph.cli.warm import CALLS, LIBRARIES, _ship
 from morph.launch import ahead, common_units, records
 from morph.runtime.cpu.device import HostDevice
 from morph.runtime.cuda import small_copies
@@ -94,7 +93,7 @@ def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(common_units, "texts_for_gpus", lambda device: ["extra"])
     monkeypatch.setattr(cuda, "ship", lambda text, arch, folder: made.append((text, arch)))
-    for k, text in enumerate([clauses.text(), numbers.text(), "kernel"]):
+    for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
     _ship(tmp_path, ("sm_90", "sm_75"))
     texts = "kernel", "extra", small_copies.TEXT

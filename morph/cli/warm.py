@@ -29,8 +29,10 @@ from morph.cli.common import BadInput, Line, device_of, device_option, examples,
 from morph.cli.logs import log_in_worker, verbose
 from morph.cli.numbers import Integer
 from morph.graph import Graph
+from morph.io.graph import transpose
 from morph.io.text import clauses, numbers
 from morph.launch import common_units
+from morph.mesh import compiled
 from morph.runtime.cuda import small_copies
 from morph.runtime.toolchain import cpu, cuda, shipped, tiers
 
@@ -139,9 +141,10 @@ def _sat(device: str) -> Calls:
 
 
 def _text(device: str) -> Calls:
-    yield numbers.library
-    yield clauses.library
+    yield from (library.load for library in LIBRARIES)
 
+
+LIBRARIES = clauses.LIBRARY, numbers.LIBRARY, transpose.LIBRARY, compiled.LIBRARY
 
 CALLS: dict[str, Callable[[str], Calls]] = {
     "refine": _refine,  # longest compilation first
@@ -165,7 +168,7 @@ def _run(name: str, device: str, start: int) -> None:
 def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
     """Compile the collected sources for GPUs, and keep binaries only."""
     files = list(folder.glob("*.cpp"))
-    of_host = clauses.text(), numbers.text()
+    of_host = [library.text() for library in LIBRARIES]
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.TEXT)
     texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records

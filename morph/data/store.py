@@ -126,7 +126,8 @@ class Store:
         with self.device.active():
             rec = self._filled(record([column], packed=False))
             array = rec.view(self.device, column, rec.buffer)
-            self.device.write(array[first:last], column.fill)
+            if last > first:
+                self.device.write(array[first:last], column.fill)
         self._bind_columns([rec], [column])
         self._records.append(rec)
         self.columns[name] = column

@@ -604,6 +604,26 @@ def _connected(x: Any) -> set[Any]:
     return found
 
 
+def set_lengths(tables: Iterable[Table], sizes: Iterable[int]) -> None:
+    """Give tables of one device numbers of rows; the contents of new rows are undefined.
+
+    No row may be deleted, and no reference to a removed row may exist.  Rows beyond the capacity
+    are appended as by `Table.extend`.
+    """
+    changed = []
+    for t, n in zip(tables, sizes, strict=True):
+        if n > t.capacity:
+            t.extend(n - len(t))
+        elif n != len(t):
+            t._may_change()
+            t._host_meta[COUNT] = n
+            t._derive_counters(t._host_meta)
+            t.changed()
+            changed.append(t)
+    if changed and not (device := changed[0].device).on_host:
+        device.put(*((t.meta, t._host_meta) for t in changed))
+
+
 def _bools(values: Any) -> bool:
     return bool(values) and all(isinstance(v, (bool, np.bool_)) for v in values)
 

@@ -18,7 +18,7 @@ from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.launch.checked import checked, is_checked
 from morph.launch.kernels import Function, Kernel, Launchable
-from morph.launch.threads import get_num_threads, set_num_threads
+from morph.runtime.threads import get_num_threads, set_num_threads
 from morph.runtime.timing import timing
 
 BALANCE = ("auto", "thread", "warp", "block", "grid")

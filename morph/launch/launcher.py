@@ -38,8 +38,8 @@ from morph.launch.kernels import Launchable
 from morph.launch.locks import lock_of
 from morph.launch.scratch import ROUNDS, STATE, STATUS, Scratch, scratch
 from morph.launch.slots import Slots
-from morph.launch.threads import get_num_threads
 from morph.runtime.device import Device
+from morph.runtime.threads import get_num_threads
 
 violation: Hook[Exception] = Hook("morph.launch.violations:error")
 past_limit: Hook[Exception] = Hook("morph.launch.violations:past_limit")

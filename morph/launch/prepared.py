@@ -17,7 +17,7 @@ from morph.launch.foreach import Program
 from morph.launch.launcher import RUN, Launch
 from morph.launch.lookup import launch_for
 from morph.launch.scratch import STATUS
-from morph.launch.threads import get_num_threads
+from morph.runtime.threads import get_num_threads
 
 FAILED = int(Status.FAILED)
 pack_run = RUN.pack_into

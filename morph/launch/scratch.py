@@ -15,8 +15,8 @@ from morph.compiler.ir.layout import Status
 from morph.data.store import HIDDEN
 from morph.language.hooks import Hook
 from morph.language.weak import WeakObjects
-from morph.launch.threads import get_num_threads
 from morph.runtime.device import Device, device
+from morph.runtime.threads import get_num_threads
 from morph.runtime.timing import used
 
 checks: Hook[Any] = Hook("morph.launch.violations:Checks")

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from morph.mesh.compiled import paired
 from morph.mesh.errors import MeshError, Violation
 from morph.runtime.device import Array
 
@@ -39,9 +40,10 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
     """Find the triangle across each edge.
 
     The half-edges are sorted by their two points, which makes the two half-edges of an edge
-    adjacent.  A sort of 64-bit keys is much faster than an argsort, so lower point, higher point,
-    direction and half-edge are packed into one key, with as many low bits of the higher point as
-    fit; the few edges with equal keys but different high bits are sorted again, by all bits.
+    adjacent; compiled code pairs those of large meshes on the host.  A sort of 64-bit keys is much
+    faster than an argsort, so lower point, higher point, direction and half-edge are packed into
+    one key, with as many low bits of the higher point as fit; the few edges with equal keys but
+    different high bits are sorted again, by all bits.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ def find_neighbors(triangles: Array, n: int, xp: Any = np) -> Array:
     MeshError
         If an edge has several triangles on one side.
     """
+    if xp is np and (found := paired(triangles, n)) is not None:
+        return found
     neighbors = xp.full(3 * len(triangles), -1, np.int32)
     bits = min((3 * len(triangles)).bit_length() - _GROUP_BITS, _MOST_BITS) if xp is np else 0
     groups = _groups(triangles, n, bits) if bits > 0 else [_all(triangles, n)]

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from morph.mesh.compiled import oriented
+
 _CHUNK = 1 << 16  # signs computed at once: their arrays fit the cache
 _EPS = 2.0**-53
 _SMALL, _LARGE = 1e-70, 1e70  # products of four differences in this range are in range, too
@@ -29,7 +31,13 @@ def orientation(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids) -> NDArray[
     a, b, c : (k,) integer arrays
         Rows of ``points``.
     """
-    return _signs(points, (a, b, c), _orientation_filter, _orientation_exact)
+    out = oriented(points, a, b, c)
+    if out is None:
+        return _signs(points, (a, b, c), _orientation_filter, _orientation_exact)
+    doubtful = np.flatnonzero(out == 2)
+    corners = a[doubtful], b[doubtful], c[doubtful]
+    out[doubtful] = _signs(points, corners, _orientation_filter, _orientation_exact)
+    return out
 
 
 def incircle(points: NDArray[np.float64], a: Ids, b: Ids, c: Ids, d: Ids) -> NDArray[np.int8]:

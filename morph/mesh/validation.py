@@ -1,6 +1,7 @@
 """Independent verifier of meshes: named invariants, tested by exact predicates on arrays.
 
-This module, `signs` and `overlap` share no code with the algorithms whose output they verify.
+This module, `signs`, `overlap` and `compiled` share no code with the algorithms whose output they
+verify.
 Cost: O(m log m) for m triangles.
 """
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph.mesh.arrays import MeshArrays
+from morph.mesh.compiled import has_repeated
 from morph.mesh.errors import Violation
 from morph.mesh.overlap import covered_twice, crossing_hull, crowded_corners, one_row_each
 from morph.mesh.signs import incircle as incircle
@@ -288,6 +290,9 @@ def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
     (k, 2) int64 array
         Earlier and later row, ordered by the later.
     """
+    none = np.empty((0, 2), np.int64)
+    if has_repeated(points) is False:
+        return none
     mixed = np.empty(len(points), np.uint64)  # hash of each point
     for start in range(0, len(points), _POINTS):
         bits = (points[start : start + _POINTS] + 0.0).view(np.uint64)  # + 0.0 converts -0 to 0
@@ -296,7 +301,7 @@ def repeated_points(points: NDArray[np.float64]) -> NDArray[np.int64]:
         mixed[start : start + _POINTS] = (part ^ y) * np.uint64(0xD6E8FEB86659FD93)
     mixed.sort()
     if not (mixed[1:] == mixed[:-1]).any():
-        return np.empty((0, 2), np.int64)
+        return none
     order = np.lexsort((np.arange(len(points)), points[:, 1], points[:, 0]))
     same = (points[order][1:] == points[order][:-1]).all(axis=1)
     pairs = np.stack([order[:-1][same], order[1:][same]], axis=1)

@@ -21,9 +21,9 @@ from morph.launch.binding import Compiled, Request
 from morph.launch.kernels import Launchable
 from morph.launch.scratch import Scratch, scratch
 from morph.launch.slots import Slots
-from morph.launch.threads import get_num_threads
 from morph.partition.launches import LaunchOfAllParts, LaunchOfOnePart
 from morph.runtime.device import Device
+from morph.runtime.threads import get_num_threads
 
 MOST_LAUNCHES = 64  # that a group keeps
 _memories: dict[tuple[str, int], Scratch] = {}  # of parts on a CPU, which run at the same time

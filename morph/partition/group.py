@@ -8,7 +8,7 @@ from typing import Any
 
 from morph.partition.copies import ProgramCache, can_join
 from morph.partition.partition import devices_of
-from morph.partition.pool import each_part
+from morph.partition.pool import Call, each_part, start
 from morph.partition.routes import OPERATIONS
 from morph.partition.transport import Local
 from morph.runtime.device import Array, device_for
@@ -37,6 +37,27 @@ class DeviceGroup(Local):
     def each(self, run: Callable[[int], Any]) -> None:
         """Call a function with the number of each part, in a thread for each GPU."""
         each_part(self.devices, self, run)
+
+    def beside(self, size: int, run: Callable[[int], Any]) -> Callable[[], None]:
+        """Call a function with each number below ``size``, in threads of the host for each.
+
+        Returns
+        -------
+        callable
+            Waits for the calls, and raises their first error.
+        """
+        calls: list[Call] = []
+        for k in range(size):
+            start(calls, run, k)
+
+        def wait() -> None:
+            for call in calls:
+                call.wait()
+            for call in calls:
+                if call.error is not None:
+                    raise call.error
+
+        return wait
 
     @cached_property
     def programs(self) -> ProgramCache | None:

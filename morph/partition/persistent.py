@@ -27,13 +27,13 @@ from morph.data.versions import latest
 from morph.launch.binding import Compiled, Where
 from morph.launch.kernels import Launchable
 from morph.launch.slots import Slots
-from morph.launch.threads import get_num_threads
 from morph.partition.graph import NUMBERED, PartitionedGraph
 from morph.partition.launches import LaunchOfAllParts, LaunchOfOnePart
 from morph.partition.messages import no_copy
 from morph.partition.parts import DIVIDED
 from morph.partition.shared import shared_by, words_of_marks
 from morph.partition.transport import raise_together
+from morph.runtime.threads import get_num_threads
 
 
 def has_one_row(x: Any) -> bool:

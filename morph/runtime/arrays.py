@@ -124,3 +124,11 @@ def to_host(x: Any) -> np.ndarray[Any, Any]:
     """Convert an array-like object of any library and device to a NumPy array."""
     x = imported(x)
     return np.asarray(x) if is_host(x) else _fetch(gpu_array(x))
+
+
+def copy_to_host(x: Any, out: np.ndarray[Any, Any]) -> None:
+    """Copy an array of any device to a C-contiguous NumPy array of its shape and type."""
+    if is_host(x):
+        out[...] = x
+    else:
+        _fetch(gpu_array(x), out)

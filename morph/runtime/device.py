@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from morph.language.messages import shown
-from morph.runtime.arrays import Array, imported, is_host
+from morph.runtime.arrays import Array, copy_to_host, imported, is_host
 from morph.runtime.backend import BACKENDS, Backend
 
 __all__ = [
@@ -96,6 +96,10 @@ class Device(Backend):
     def write(self, array: Array, values: Any) -> None:
         with self.active():
             array[...] = self.asarray(values) if getattr(values, "ndim", 0) else values
+
+    def copy_to_host(self, x: Array, out: np.ndarray[Any, Any]) -> None:
+        """Copy an array of this device to a C-contiguous NumPy array of its shape and type."""
+        copy_to_host(x, out)
 
     def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
         with self.active():

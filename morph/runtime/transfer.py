@@ -21,19 +21,21 @@ SENT, FETCHED = 8, 16
 TO_DEVICE = 1  # cudaMemcpyHostToDevice
 
 
-def fetch(x: Any) -> np.ndarray[Any, Any]:
+def fetch(x: Any, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
     """Copy a CuPy array, C-contiguous, to the host.
 
     Parameters
     ----------
     x : cupy.ndarray
+    out : ndarray, optional
+        C-contiguous, of the same shape and type; by default a new one.
 
     Returns
     -------
     ndarray
         Of the same shape and type.
     """
-    out = np.empty(x.shape, x.dtype)
+    out = np.empty(x.shape, x.dtype) if out is None else out
     source, target = x.reshape(-1).view(np.uint8), out.reshape(-1).view(np.uint8)
     copies: list[Future[None]] = []
 

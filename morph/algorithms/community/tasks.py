@@ -34,8 +34,8 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach
-from morph.launch.threads import get_num_threads
 from morph.prelude import i32, i64, u64
+from morph.runtime.threads import get_num_threads
 
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`

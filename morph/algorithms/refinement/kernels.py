@@ -75,7 +75,7 @@ def find_defect(t, g, defect):
     for k in range(3):
         if opposite[k] == HULL:
             good = good and t.segment[k] is not None
-        else:
+        elif opposite[k] != BORDER:
             edge = behind(opposite[k])
             n, j = g.triangles[edge >> 2], edge & 3
             here = half_edge(t, k)

@@ -88,13 +88,18 @@ class Request:
         return max(self.min_angle, (180 - self.max_angle) / 2)
 
 
-def parameters_of(mesh: Mesh, asked: Request, scale: float, where: Device) -> Table:
-    """Make the row of numbers that kernels compare with; an option not used is no column."""
+def parameters_of(
+    mesh: Mesh, asked: Request, scale: float, where: Device, box: Any = None
+) -> Table:
+    """Make the row of numbers that kernels compare with; an option not used is no column.
+
+    ``box`` is that of `bounds`, if it is known.
+    """
     cosine = math.cos(math.radians(asked.min_angle))
     # min_angle = 0 asks nothing, however the cosine of a flat angle is rounded
     cos2 = cosine**2 if asked.min_angle else 2.0
-    box = bounds(mesh) * scale
-    extent = box[1] - box[0]
+    low, high = (bounds(mesh) if box is None else box) * scale
+    extent = high - low
     area = float(extent.prod()) / len(mesh.triangles)
     columns: dict[str, Any] = {
         "cos2": cos2,

@@ -1,113 +1,294 @@
-"""Refinement on several devices, each of which refines a part of the mesh at a time.
+"""Refinement on several devices, each of which refines a part of the mesh.
 
-The mesh lies on the first device, as tables.  A round of parts divides triangles by ranges of the
-Hilbert curve by their first corners; each device refines one range by `refine_tables`, as a mesh of
-its own with all points and segments, in which sides towards other triangles are BORDER.  A cavity
-that reaches a triangle at the border is given up, so these triangles stay as they are on both
-sides.  Therefore all parts together remain a constrained Delaunay triangulation, and a part is
-written back to the rows from which it was copied, with new rows behind all others.  The next round
-takes the triangles that can still be refined with the triangles around them, and moves the cuts by
-half a part; when these triangles, or the points that a round adds, are few, the first device
-refines them, up to a number of points that makes them enough for all devices.
+The mesh lies on the host.  In a round of parts, each device reads an equal share of the arrays, and
+sends triangles to the device in whose range of a Hilbert curve their first corners lie.  A part is
+refined by `refine_tables` as a mesh of its own, in which sides towards other parts are BORDER, and
+each device writes its part to rows of its own in new arrays on the host.  A cavity that reaches a
+triangle at the border is given up, so these triangles stay as they are on both sides.  Therefore
+all parts together remain a constrained Delaunay triangulation.
+
+Then the first device refines the strip: the triangles at borders, and those that can still be
+refined, with triangles around them.  Small meshes are a strip as a whole, up to a number of points
+that makes them enough for all devices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
+from itertools import accumulate, count
 from typing import Any
 
 import numpy as np
 
-from morph.algorithms.refinement.kernels import REASONS, WAITING
+from morph.algorithms.refinement.kernels import REASONS, WAITING, find_defect
 from morph.algorithms.refinement.parameters import Request, parameters_of
 from morph.algorithms.refinement.rounds import Progress, examine, refine_tables, worklist
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
-from morph.algorithms.triangulation.insertion_order import hilbert_order
-from morph.algorithms.triangulation.tables import MOST
+from morph.algorithms.triangulation.insertion_order import hilbert_keys
+from morph.algorithms.triangulation.tables import (
+    box_of,
+    carries,
+    empty_tables,
+    interpolated,
+    link_sides,
+    mark_hull,
+    scale_of,
+    sides_of,
+    sorted_triangles,
+)
+from morph.data.collection import Collection, Flag
+from morph.data.table import Table
 from morph.graph import Graph
-from morph.launch.foreach import foreach, func, kernel
-from morph.mesh import Mesh
+from morph.language.dtypes import Ref, vec
+from morph.launch.foreach import foreach, kernel, program
+from morph.mesh import Mesh, MeshError
 from morph.partition.group import DeviceGroup
-from morph.prelude import i8, i32, i64, vector
+from morph.prelude import atomic_max, f64, i8, i32, u64
+from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
 LEAST = 20_000  # triangles of a part, so that few of them are at its border
-FEW = 100  # triangles of a part that wait for the next round although they could be refined
+FEW = 100  # triangles of a part that wait for the strip although they could be refined
 RINGS = 8  # of triangles around those to refine: most cavities do not reach further
+SAMPLE = 1 << 14  # points of each share that are compared to divide the curve
+SLACK = 16  # new arrays have capacity for 1 / SLACK more rows
+GROWTH = 4  # the same for a round of parts, as a multiple; memory is mapped when it is written
+COPIES = 8  # threads that begin new arrays
+CHUNK, PAGE = 1 << 22, 1 << 12  # bytes
+
+Arrays = dict[str, Any]
+_NO_ROWS = np.empty(0, np.int32)
+_BORDER = ("old", "border", "border_side", "border_segment", "beyond")
+Measure = Callable[[Graph, float, int], int]
 
 
 def refine_parts(
-    tables: Graph, mesh: Mesh, asked: Request, scale: float, devices: list[Device],
-    measure: Callable[[Graph, int], int], progress: Progress | None,
-) -> tuple[int, list[int]]:  # fmt: skip
-    """Refine the tables of a mesh on several devices.
+    mesh: Mesh, asked: Request, limits: Any, sizes: Any, devices: list[Device], measure: Measure,
+    progress: Progress | None,
+) -> tuple[Mesh, int, list[int]]:  # fmt: skip
+    """Refine a mesh on several devices.
 
     Parameters
     ----------
-    tables : Graph
-        Of `to_tables`, on the first device or on the host.
     mesh : Mesh
-        The same mesh.
-    asked, scale
-        See `parameters_of`.
+        On the host.
+    asked : Request
+    limits, sizes
+        Of input triangles and points, see `to_tables`.
     devices : list of Device
     measure : callable
-        Sets the sizes wanted at new points of a part, see `refine_tables`.
+        Sets the sizes wanted at new points of a part, given its tables, the scale of coordinates
+        and the first new point; see `refine_tables`.
     progress : callable, optional
-        Called after each round of parts.
+        Called after each round of parts or of a strip.
 
     Returns
     -------
+    mesh : Mesh
+        On the host.
     rounds : int
         Of all parts together.
     unmet : list of int
         What is left by reason, see `examine`.
     """
-    tables.triangles.add("reason", i8, fill=WAITING)
-    for table in (tables.points, tables.triangles):
-        table.add("counterpart", i32)
-    parts = Parts(tables, mesh, replace(asked, has_border=True), scale, measure)
-    home, xp = tables.device, tables.device.xp
-    with home.active():
-        rows, rings, enough = xp.arange(len(tables.triangles)), RINGS, LEAST * len(devices)
-    divided = len(rows) >= enough
+    asked = replace(asked, has_border=True)
+    run = PartedRefinement(mesh, asked, limits, sizes, devices, measure)
+    unmet = _refine(run, progress)
+    return run.host.mesh(asked.deterministic), run.rounds, unmet
+
+
+def _refine(run: PartedRefinement, progress: Progress | None) -> list[int]:
+    """Refine in rounds; count the triangles that miss a limit, by reason."""
+    host, enough = run.host, LEAST * len(run.devices)
+    rows, rings, divided = np.arange(host.m), RINGS, host.m >= enough
     for turn in count(1):
         if divided:
-            added = parts.refine(rows, devices, turn % 2)
+            rows, added = run.refine_all()
         else:
-            limit = max(enough, len(tables.points)) // 2
-            added = parts.refine(rows, devices[:1], limit=limit)
-        with home.active():
-            waiting = xp.flatnonzero(tables.triangles.reason.array == WAITING)
+            added = run.refine_strip(rows, max(enough, host.n) // 2)
         if progress is not None:
-            progress(turn, len(waiting), len(tables.triangles))
-        if not len(waiting) or parts.points_left == 0:
+            progress(turn, len(host.waiting), host.m)
+        if not len(host.waiting) or run.points_left == 0:
             break
-        rings = rings if added or divided else 2 * rings
-        rows = _around(tables, waiting, rings)
-        divided = len(rows) >= enough and not (divided and added < LEAST)
-    if asked.deterministic:  # the order of points is; that of triangles is derived from it
-        tables.points.add("stable_id", i64)
-        with home.active():
-            tables.points.stable_id[:] = xp.arange(len(tables.points))
-    if not len(waiting):
-        with home.active():
-            reasons = tables.triangles.reason.array
-            unmet = home.to_host(reasons[reasons >= 0])
-        return parts.rounds, np.bincount(unmet, minlength=len(REASONS)).tolist()
-    tables.triangles.drop("reason")
-    plain = replace(asked, deterministic=False, max_points=None)
-    params = parameters_of(mesh, plain, scale, home)[0]
-    return parts.rounds, examine(tables, worklist(tables, params, len(waiting)), params)
+        if not divided:
+            rings = rings if added else 2 * rings
+            rows = _around(host.triangles["nbr"][: host.m], host.waiting, rings)
+        many = len(rows) >= max(enough, host.m // len(run.devices))
+        divided = many and not (divided and added < LEAST)
+    return run.unmet(rings)
 
 
-class Parts:
-    """The parts of one refinement.
+class HostMesh:
+    """A mesh on the host while it is refined; arrays may have more rows than are used.
 
     Attributes
     ----------
+    n, m : int
+        The numbers of points and triangles.
+    points : dict of str to array
+        ``xy``, ``marker``; ``on``, the segment of each or -1, unless all are input points;
+        ``wanted``.
+    triangles : dict of str to array
+        ``node``, ``nbr``; ``origin``, the input triangle.
+    side, segment : arrays
+        The half-edge ``4 * triangle + side`` of each segment's edge, in the triangle with the
+        larger row of two, and the segment's row in the input; empty before the first round.
+    failed, reason : arrays
+        The triangles that miss a limit, and why.
+    """
+
+    def __init__(self, source: Mesh, has_origin: bool) -> None:
+        self.source, self.n, self.m = source, len(source.points), len(source.triangles)
+        self.points: Arrays = {"xy": source.points, "marker": source.point_markers}
+        self.triangles: Arrays = {"node": source.triangles, "nbr": source.neighbors}
+        if has_origin:
+            self.triangles["origin"] = np.arange(self.m, dtype=np.int32)
+        self.side = self.failed = np.empty(0, np.int64)
+        self.segment, self.reason = np.empty(0, np.int32), np.empty(0, np.int8)
+
+    @property
+    def is_input(self) -> bool:
+        """Whether nothing has been refined; then the arrays are those of the input."""
+        return self.points["xy"] is self.source.points
+
+    @property
+    def waiting(self) -> Any:
+        """The triangles that can still be refined."""
+        return self.failed[self.reason == WAITING]
+
+    def edges(self) -> tuple[Any, Any]:
+        """The ends of the segments' edges, shape (k, 2), and the segment of each."""
+        if self.is_input:
+            return self.source.segments, np.arange(len(self.source.segments), dtype=np.int32)
+        node, t, k = self.triangles["node"], self.side // 4, self.side % 4
+        return np.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1), self.segment
+
+    def arrays(self, n: int, m: int) -> tuple[Arrays, Arrays]:
+        """Allocate arrays for n points and m triangles, and more."""
+        points = self.points if "on" in self.points else self.points | {"on": _NO_ROWS}
+        return tuple(
+            {name: np.empty((k + k // SLACK, *a.shape[1:]), a.dtype) for name, a in old.items()}
+            for old, k in ((points, n), (self.triangles, m))
+        )  # type: ignore[return-value]
+
+    def reserve(self, n: int, m: int) -> None:
+        """Allocate capacity for n points and m triangles."""
+        full = n > len(self.points["xy"]) or m > len(self.triangles["node"])
+        if self.is_input or full:
+            made = self.arrays(n, m)
+            for new, old, k in zip(
+                made, (self.points, self.triangles), (self.n, self.m), strict=True
+            ):
+                for name, a in new.items():
+                    a[:k] = old[name][:k] if name in old else -1
+            self.points, self.triangles = made
+
+    def connect(self, found: list[Arrays], replaced: Any = None) -> None:
+        """Write the neighbours behind borders, and list edges of segments, and reasons.
+
+        Parameters
+        ----------
+        found : list of dict of str to array
+            See `Part.result`.
+        replaced : (m,) bool array, optional
+            The triangles that the only part has; by default all triangles are in parts and have
+            new numbers.
+        """
+        border = {name: np.concatenate([f[name] for f in found]) for name in _BORDER}
+        t, k, beyond = border["border"], border["border_side"], border["beyond"]
+        if replaced is None:
+            by_old = np.argsort(border["old"])
+            at = np.searchsorted(border["old"], beyond, sorter=by_old)
+            beyond = t[by_old][np.minimum(at, len(t) - 1)]
+        self.triangles["nbr"][t, k] = beyond
+        # of two parts, or of a part and a triangle outside, one has the edge
+        listed = (border["border_segment"] >= 0) & (beyond < t)
+        more = {"side": t[listed] * 4 + k[listed], "segment": border["border_segment"][listed]}
+        for names, size in ((("side", "segment"), 4), (("failed", "reason"), 1)):
+            stay = slice(0) if replaced is None else ~replaced[getattr(self, names[0]) // size]
+            for name in names:
+                new = [f[name] for f in found] + ([more[name]] if name in more else [])
+                setattr(self, name, np.concatenate([getattr(self, name)[stay], *new]))
+
+    def mesh(self, sorts: bool) -> Mesh:
+        """Make the mesh, with the markers and attributes that follow from those of the input."""
+        source, n, known = self.source, self.n, len(self.source.points)
+        node, nbr = (self.triangles[name][: self.m] for name in ("node", "nbr"))
+        segments, row = self.edges()
+        if (np.bincount(row, minlength=len(source.segments)) == 0).any():
+            source.check()  # a segment is no edge, unless it is there twice
+        segment_markers, point_markers = source.segment_markers[row], self.points["marker"][:n]
+        hull = nbr[self.side // 4, self.side % 4] < 0
+        mark_hull(segments, segment_markers, point_markers, hull, np)
+        triangle: Any = slice(self.m)
+        if sorts:
+            triangle, node, nbr = sorted_triangles(np, node, nbr)
+            segments = np.sort(segments, axis=1)
+            by_end = np.lexsort((segments[:, 1], segments[:, 0]))
+            segments, segment_markers = segments[by_end], segment_markers[by_end]
+        arrays: Arrays = {
+            "points": self.points["xy"][:n], "triangles": node, "neighbors": nbr,
+            "segments": segments, "segment_markers": segment_markers,
+            "point_markers": point_markers, "holes": source.holes, "regions": source.regions,
+        }  # fmt: skip
+        if carries(source):
+            origin, old = self.triangles["origin"][triangle], source.point_attributes
+            arrays["triangle_attributes"] = source.triangle_attributes[origin]
+            if old.shape[1]:
+                new = interpolated(source, old, arrays["points"], node, origin, known)
+                arrays["point_attributes"] = np.concatenate([old, new])
+        return Mesh.trusted(**arrays, base=source.base)
+
+
+class NewArrays:
+    """Arrays of the mesh after a round of parts, which has the points that were known.
+
+    Memory is mapped when it is first written, which takes longer than copies from GPUs.  So
+    threads copy the known points, and write to the memory of triangles, while GPUs refine.
+    """
+
+    def __init__(self, host: HostMesh, group: DeviceGroup) -> None:
+        self.host = host
+        self.points, self.triangles = host.arrays(GROWTH * host.n, GROWTH * host.m)
+        threads = 0 if all(d.on_host for d in group.devices) else COPIES
+        self.wait = group.beside(threads, lambda k: self._copy(k, threads))
+        if not threads:
+            self._copy(0, 1)
+
+    def _copy(self, k: int, size: int) -> None:
+        """Copy a share of the points; map memory for a share of the triangles."""
+        host = self.host
+        share = slice(host.n * k // size, host.n * (k + 1) // size)
+        for name, a in self.points.items():
+            a[share] = host.points[name][share] if name in host.points else -1
+        if size > 1:
+            for a in self.triangles.values():
+                rows = a[host.m * k // size : host.m * (k + 1) // size]
+                data = rows.reshape(-1).view(np.uint8)
+                for i in range(0, len(data), CHUNK):
+                    data[i : i + CHUNK : PAGE] = 0
+
+    def get(self, n: int, m: int) -> tuple[Arrays, Arrays]:
+        """Wait for the copies; return the arrays, with capacity for n points and m triangles."""
+        self.wait()
+        host = self.host
+        if n > len(self.points["xy"]) or m > len(self.triangles["node"]):
+            self.points, self.triangles = host.arrays(n, m)
+            self._copy(0, 1)
+        return self.points, self.triangles
+
+
+class PartedRefinement:
+    """One refinement on several devices.
+
+    Attributes
+    ----------
+    host : HostMesh
+    box : (2, 2) array
+        The least and the largest coordinates.
+    scale : float
+        What coordinates are multiplied by in tables.
     rounds : int
         Of all parts so far.
     points_left : int or None
@@ -115,218 +296,476 @@ class Parts:
     """
 
     def __init__(
-        self, tables: Graph, mesh: Mesh, asked: Request, scale: float,
-        measure: Callable[[Graph, int], int],
+        self, mesh: Mesh, asked: Request, limits: Any, sizes: Any, devices: list[Device],
+        measure: Measure,
     ) -> None:  # fmt: skip
-        self.tables, self.mesh, self.asked, self.scale = tables, mesh, asked, scale
-        self.measure, self.rounds, self.points_left = measure, 0, asked.max_points
+        self.mesh, self.asked, self.limits, self.measure = mesh, asked, limits, measure
+        self.devices, self.group, self.xy = devices, DeviceGroup(devices), dict[int, Any]()
+        self.rounds, self.points_left = 0, asked.max_points
+        self.host = HostMesh(mesh, limits is not None or sizes is not None or carries(mesh))
+        self.box = self._read_points()
+        self.scale = scale_of(mesh, self.box)
+        if sizes is not None:
+            self.host.points["wanted"] = sizes * self.scale
 
-    def refine(
-        self, rows: Any, devices: list[Device], shifted: int = 0, limit: int | None = None
-    ) -> int:
-        """Refine triangles in parts, one on each device; return the number of new points.
+    # --- all triangles in parts ------------------------------------------------------------------
+
+    def refine_all(self) -> tuple[Any, int]:
+        """Refine all triangles in parts, one on each device.
+
+        Returns
+        -------
+        rows : array of int
+            The strip.
+        added : int
+            The number of new points.
+        """
+        size, left, parts = len(self.devices), self.points_left, dict[int, Part]()
+        limits: list[int | None] = [None] * size
+        if left is not None:
+            limits = [left * (k + 1) // size - left * k // size for k in range(size)]
+        made = NewArrays(self.host, self.group)
+        points = self._points_of_parts()
+        triangles = self._triangles_of_parts(points)
+
+        def refine(k: int) -> None:
+            given, columns = triangles.pop(k), points.pop(k)
+            if len(given["row"]):
+                xp = self.devices[k].xp
+                parts[k] = Part(
+                    self, self.devices[k], given,
+                    lambda rows: {name: xp.take(a, rows, axis=0) for name, a in columns.items()},
+                )  # fmt: skip
+            del given
+            columns.clear()
+            if k in parts:
+                parts[k].refine(self, limits[k], FEW)
+
+        self.group.each(refine)
+        return self._gather(parts, made)
+
+    def _share(self, k: int, rows: int) -> slice:
+        size = len(self.devices)
+        return slice(rows * k // size, rows * (k + 1) // size)
+
+    def _read_points(self) -> Any:
+        """Copy a share of the coordinates to each device; return the least and the largest."""
+        host, ends = self.host, {}
+
+        def read(k: int) -> None:
+            share = host.points["xy"][self._share(k, host.n)]
+            self.xy[k] = self.devices[k].asarray(share)
+            if len(share):
+                ends[k] = box_of(self.devices[k], self.xy[k])
+
+        self.group.each(read)
+        boxes = np.stack([*ends.values()])
+        return np.stack([boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)])
+
+    def _points_of_parts(self) -> dict[int, Arrays]:
+        """For each device the columns of all points, and ``part``, in whose range they lie."""
+        host, size, keys, sent = self.host, len(self.devices), dict[int, Any](), dict[int, Any]()
+        sample: dict[int, Any] = {}
+        names = [*(name for name in host.points if name != "marker"), "part"]
+        if not self.xy:
+            self._read_points()  # points have been added
+
+        def find_keys(k: int) -> None:
+            device, n = self.devices[k], len(self.xy[k])
+            cells = Table("cells", device, xy=vec(f64, 2), key=u64)
+            cells.extend(xy=self.xy[k])
+            with device.active():
+                keys[k] = hilbert_keys(cells, self.box)[:n]
+                sample[k] = device.to_host(keys[k][:: 1 + n // SAMPLE].copy())
+
+        def compare(k: int) -> None:
+            device, share = self.devices[k], self._share(k, host.n)
+            columns = {"xy": self.xy.pop(k)}
+            with device.active():
+                part = device.xp.searchsorted(device.asarray(cuts), keys.pop(k), side="right")
+                columns["part"] = part.astype(np.int16)
+            for name in names:
+                if name not in columns:
+                    columns[name] = device.asarray(host.points[name][share])
+            sent[k] = [[columns[name] for name in names]] * size
+
+        self.group.each(find_keys)
+        known = np.sort(np.concatenate([*sample.values()]))
+        cuts = known[[len(known) * k // size for k in range(1, size)]]
+        self.group.each(compare)
+        return self._exchanged(sent, names)
+
+    def _triangles_of_parts(self, points: dict[int, Arrays]) -> dict[int, Arrays]:
+        """For each device the triangles whose first corners lie in its range."""
+        host, size, sent = self.host, len(self.devices), dict[int, Any]()
+
+        def sort(k: int) -> None:
+            device, share = self.devices[k], self._share(k, host.m)
+            xp, arrays = device.xp, [device.asarray(a[share]) for a in host.triangles.values()]
+            with device.active():
+                part = xp.take(points[k].pop("part"), arrays[0][:, 0])
+                order = xp.argsort(part, kind="stable")
+                ends = np.cumsum(device.to_host(bincount(xp, part, size))).tolist()
+                arrays.append(xp.arange(share.start, share.stop, dtype=np.int32))
+                sent[k] = [
+                    [xp.take(a, order[i:j], axis=0) for a in arrays]
+                    for i, j in zip([0, *ends[:-1]], ends, strict=True)
+                ]
+
+        self.group.each(sort)
+        return self._exchanged(sent, [*host.triangles, "row"])
+
+    def _exchanged(self, sent: dict[int, Any], names: list[str]) -> dict[int, Arrays]:
+        """Send arrays to the parts; for each part what it has received from all, by name."""
+        received, made = self.group.exchange(sent), dict[int, Arrays]()
+        for k, device in enumerate(self.devices):
+            with device.active():
+                columns = map(device.xp.concatenate, zip(*received.pop(k), strict=True))
+                made[k] = dict(zip(names, columns, strict=True))
+        return made
+
+    def _gather(self, parts: dict[int, Part], made: NewArrays) -> tuple[Any, int]:
+        """Make the mesh of its parts: each device writes its rows."""
+        host, size, found, strips = self.host, len(self.devices), dict[int, Any](), []
+        sizes = [len(parts[k].tables.triangles) if k in parts else 0 for k in range(size)]
+        added = [parts[k].added if k in parts else 0 for k in range(size)]
+        point = [*accumulate(added, initial=host.n)]
+        row = [*accumulate(sizes, initial=0)]
+        points, triangles = made.get(point[-1], row[-1])
+
+        def write(k: int) -> None:
+            if k in parts:
+                part = parts.pop(k)
+                with part.device.active():
+                    rows = part.device.xp.arange(*row[k : k + 2], dtype=np.int32)
+                found[k] = part.result(self.scale, point[k], rows)
+                _write(part.device, found[k].pop("points"), points, slice(*point[k : k + 2]))
+                _write(part.device, found[k].pop("triangles"), triangles, slice(*row[k : k + 2]))
+                strips.append(part.strip(rows))
+                part.free()
+                self.rounds += part.rounds
+
+        self.group.each(write)
+        host.points, host.triangles, host.n, host.m = points, triangles, point[-1], row[-1]
+        host.connect([found[k] for k in sorted(found)])
+        return np.sort(np.concatenate(strips)), self._count(sum(added))
+
+    def _count(self, added: int) -> int:
+        if self.points_left is not None:
+            self.points_left -= added
+        return added
+
+    # --- some triangles on the first device ------------------------------------------------------
+
+    def refine_strip(self, rows: Any, limit: int) -> int:
+        """Refine triangles on the first device; return the number of new points, at most a limit.
 
         Parameters
         ----------
         rows : (k,) int array
-            The triangles.
-        devices : list of Device
-        shifted : int
-            See `_divided`.
-        limit : int, optional
-            Most points to add in each part.
+            The triangles, ascending.
+        limit : int
         """
-        left, size, tables = self.points_left, len(devices), self.tables
-        limits = [limit] * size
-        if left is not None:
-            shares = [left * (k + 1) // size - left * k // size for k in range(size)]
-            limits = [s if limit is None else min(s, limit) for s in shares]
-        if size == 1:
-            with tables.device.active():
-                order, ranges = tables.device.xp.arange(len(tables.points)), [rows]
-        else:
-            order = hilbert_order(tables.points, stable=self.asked.deterministic)
-            ranges = _divided(tables, rows, order, size, shifted)
-        here = [k for k in range(size) if len(ranges[k]) and limits[k] != 0]
-        parts = {k: _moved(_part(tables, ranges[k], order), devices[k]) for k in here}
-        rounds = [0] * size
+        host, part = self.host, self._strip(rows)
+        limit = limit if self.points_left is None else min(limit, self.points_left)
+        part.refine(self, limit, 0)
+        added = part.added
+        n, m = host.n + added, host.m + len(part.tables.triangles) - len(rows)
+        host.reserve(n, m)
+        replaced = np.zeros(host.m, np.bool_)
+        replaced[rows] = True
+        with part.device.active():
+            new = part.device.xp.arange(host.m, m, dtype=np.int32)
+            found = part.result(self.scale, host.n, part.device.xp.concatenate([part.row, new]))
+        _write(part.device, found.pop("points"), host.points, slice(host.n, n))
+        arrays = {name: part.device.to_host(a) for name, a in found.pop("triangles").items()}
+        for name, a in arrays.items():
+            host.triangles[name][rows] = a[: len(rows)]
+            host.triangles[name][host.m : m] = a[len(rows) :]
+        part.free()
+        host.n, host.m = n, m
+        host.connect([found], replaced)
+        self.rounds += part.rounds
+        return self._count(added)
 
-        def run(k: int) -> None:
-            if k in parts:
-                rounds[k] = self._refined(parts[k], limits[k], FEW if size > 1 else 0)
+    def _strip(self, rows: Any) -> Part:
+        """Copy triangles, which are on the host, to the first device."""
+        device, host = self.devices[0], self.host
+        self.xy.clear()
 
-        DeviceGroup(devices).each(run)
-        for k in here:
-            _join(tables, _moved(parts.pop(k), tables.device), order, len(ranges[k]))
-        self.rounds += sum(rounds)
-        added = len(tables.points) - len(order)
-        if left is not None:
-            self.points_left = left - added
-        return added
+        def columns(points: Any) -> Arrays:
+            read = {name: a for name, a in host.points.items() if name != "marker"}
+            return self._read(read, device.to_host(points))
 
-    def _refined(self, part: Graph, limit: int | None, few: int) -> int:
-        """Refine one part until at most ``few`` triangles are left; return the number of rounds."""
-        asked = replace(self.asked, max_points=limit)
-        params = parameters_of(self.mesh, asked, self.scale, part.device)[0]
-        if asked.deterministic:
-            params.next_id = len(part.points)
-        return refine_tables(part, params, None, lambda n: self.measure(part, n), few)[0]
+        given = self._read(host.triangles, rows)
+        given["row"] = device.asarray(rows.astype(np.int32))
+        return Part(self, device, given, columns)
+
+    def _read(self, arrays: Arrays, rows: Any) -> Arrays:
+        """Copy rows of arrays to the first device; the threads of all devices read them."""
+        device, taken = self.devices[0], dict[int, list[Any]]()
+
+        def take(k: int) -> None:
+            share = rows[self._share(k, len(rows))]
+            taken[k] = [np.take(a, share, 0) for a in arrays.values()]
+
+        self.group.each(take)
+        found = zip(*(taken[k] for k in sorted(taken)), strict=True)
+        return {
+            name: device.asarray(np.concatenate(a)) for name, a in zip(arrays, found, strict=True)
+        }
+
+    def unmet(self, rings: int) -> list[int]:
+        """Count the triangles that miss a limit, by reason."""
+        host, failed = self.host, self.host.failed
+        counts = np.zeros(len(REASONS), np.int64)
+        left = np.ones(host.m, np.bool_)
+        if len(host.waiting):  # a cavity may reach a border no more, and others need no point
+            rows = _around(host.triangles["nbr"][: host.m], host.waiting, rings)
+            left[rows] = False
+            part = self._strip(rows)
+            part.tables.triangles.drop("reason")
+            plain = replace(self.asked, deterministic=False, max_points=None)
+            params = parameters_of(self.mesh, plain, self.scale, part.device, self.box)[0]
+            waiting = worklist(part.tables, params, len(host.waiting))
+            counts += examine(part.tables, waiting, params)
+        counts += np.bincount(host.reason[left[failed]], minlength=len(REASONS))
+        found: list[int] = counts.tolist()
+        return found
 
 
-# --- which triangles -----------------------------------------------------------------------------
-
-
-def _divided(tables: Graph, rows: Any, order: Any, size: int, shifted: int) -> list[Any]:
-    """Divide triangles into ranges of the Hilbert curve.
-
-    If ``shifted``, the cuts lie half a part further, and the first part has both ends of the curve.
-    Which triangles a part gets does not depend on the order of rows.
+class Part:
+    """A part of the mesh as tables of its own.
 
     Parameters
     ----------
-    order : (n,) int array
-        The points along the curve.
+    run : PartedRefinement
+    device : Device
+    triangles : dict of str to array
+        ``row``, its triangles; ``node`` and ``nbr``, in the numbers of the mesh; ``origin``.
+    columns : callable
+        Gives the columns of points, see `HostMesh`.
+
+    Attributes
+    ----------
+    tables : Graph
+        Triangles and points of the mesh come first, in the order of ``row`` and ``point``.
+    row, point : arrays
+    t, k, beyond : arrays
+        Each side at the border, and the triangle of the mesh behind.
+    rounds : int
     """
-    xp = tables.device.xp
-    with tables.device.active():
-        position = xp.empty(len(order), np.int32)
-        position[order] = xp.arange(len(order), dtype=np.int32)
-        first = position[tables.triangles.node.array[rows, 0]]
-        by_first = xp.argsort(first)
-        rows, first = rows[by_first], first[by_first]
-        at = [len(rows) * half // (2 * size) for half in range(2 - shifted, 2 * size, 2)]
-        cuts = tables.device.to_host(xp.searchsorted(first, first[at])).tolist()
-        parts = [rows[i:j] for i, j in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
-        if shifted:
-            parts[0] = xp.concatenate([parts.pop(), parts[0]])
-        return parts
+
+    def __init__(
+        self, run: PartedRefinement, device: Device, triangles: Arrays,
+        columns: Callable[[Any], Arrays],
+    ) -> None:  # fmt: skip
+        self.device, self.rounds, host, xp = device, 0, run.host, device.xp
+        self.row, nbr = triangles["row"], triangles["nbr"]
+        segments, markers, ends, segment = map(
+            device.asarray, (run.mesh.segments, run.mesh.segment_markers, *host.edges())
+        )
+        with device.active():
+            used = device.zeros(host.n, np.bool_)
+            used[triangles["node"]] = True
+            if run.limits is not None:  # centres of triangles are located in the input
+                used[: len(run.mesh.points)] = True
+            inside = xp.flatnonzero(used[ends[:, 0]] & used[ends[:, 1]])
+            self.point, known = _with_ends(xp, used, segments, segment[inside], columns)
+            number = device.full(host.n, -1, np.int32)
+            number[self.point] = xp.arange(len(self.point), dtype=np.int32)
+            local = device.full(host.m + 1, -1, np.int32)  # no neighbour, -1, stays so
+            local[self.row] = xp.arange(len(self.row), dtype=np.int32)
+            inner = local[nbr]
+            self.t, self.k = xp.nonzero((inner < 0) & (nbr >= 0))
+            self.beyond = nbr[self.t, self.k]
+            g = self.tables = empty_tables(device, len(self.point), len(self.row))
+            g.points.extend(xy=known["xy"] * run.scale)
+            g.segments.extend(a=number[segments[:, 0]], b=number[segments[:, 1]], marker=markers)
+            if "on" in known:
+                g.points.on[:] = known["on"]
+            if "wanted" in known:
+                g.points.add("wanted", f64)
+                g.points.wanted[:] = known["wanted"]
+            g.triangles.extend(node=number[triangles["node"]])
+            g.inputs.add("nbr", Ref("inputs")[3])
+            g.inputs.extend(nbr=inner)
+            link_sides(g, number[ends[inside]], segment[inside], (self.t, self.k))
+            g.triangles.add("reason", i8, fill=WAITING)
+            if "origin" in triangles:
+                self._add_inputs(run, number)
+                g.triangles.add("origin", Ref("inputs"))
+                g.triangles.origin[:] = triangles["origin"]
+
+    def _add_inputs(self, run: PartedRefinement, number: Any) -> None:
+        """Make the table of input triangles, to which those of the part refer."""
+        g, mesh = self.tables, run.mesh
+        g.inputs.truncate(0)
+        if run.limits is None:
+            g.inputs.extend(len(mesh.triangles))
+            return
+        g.inputs.add("limit", f64)
+        g.inputs.add("corner", Ref("points")[3])
+        g.inputs.extend(
+            nbr=mesh.neighbors,
+            limit=run.limits * run.scale * run.scale,
+            corner=number[self.device.asarray(mesh.triangles)],
+        )
+
+    @property
+    def added(self) -> int:
+        """The number of new points."""
+        return len(self.tables.points) - len(self.point)
+
+    def refine(self, run: PartedRefinement, limit: int | None, few: int) -> None:
+        """Refine until at most ``few`` triangles are left, or ``limit`` points were added."""
+        g, defect = self.tables, Flag(self.tables)
+        foreach(g.triangles, find_defect, g, defect)
+        if defect:
+            run.mesh.check()  # says what is wrong
+            raise MeshError(run.mesh.violations())
+        asked = replace(run.asked, max_points=limit)
+        params = parameters_of(run.mesh, asked, run.scale, self.device, run.box)[0]
+        if asked.deterministic:
+            params.next_id = len(g.points)
+        measure = run.measure
+        self.rounds = refine_tables(g, params, None, lambda n: measure(g, run.scale, n), few)[0]
+
+    def result(self, scale: float, first: int, row: Any) -> Arrays:
+        """Give the part in the numbers of the mesh.
+
+        Parameters
+        ----------
+        scale : float
+            Of the coordinates.
+        first : int
+            The number of the first new point.
+        row : (m,) int32 array
+            The number of each triangle.
+
+        Returns
+        -------
+        dict of str to array or dict
+            ``points`` and ``triangles``, see `HostMesh`, of new points and of all triangles.  On
+            the host: ``side``, ``segment``, ``failed`` and ``reason``; ``old``, ``border``,
+            ``border_side``, ``border_segment``, ``beyond``: each side at the border, by its
+            triangle's previous and present row, its segment or -1, and the triangle behind.
+        """
+        g, xp, n = self.tables, self.device.xp, len(self.point)
+        node, nbr, side = sides_of(g)
+        with self.device.active():
+            new = xp.arange(n, len(g.points))
+            if "stable_id" in g.points.columns:
+                new = new[xp.argsort(g.points.stable_id.array[n:])]
+            number = xp.empty(len(g.points), np.int32)
+            number[:n] = self.point
+            number[new] = xp.arange(first, first + len(new), dtype=np.int32)
+            points: Arrays = {name: xp.take(getattr(g.points, name).array, new, axis=0)
+                      for name in ("xy", "on", "wanted") if name in g.points.columns}  # fmt: skip
+            points["xy"] /= scale
+            marker, on = g.segments.marker.array, points["on"]
+            points["marker"] = xp.zeros(len(on), np.int32)
+            if len(marker):
+                points["marker"] = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
+            nbr[self.t, self.k] = -1
+            rows = xp.concatenate([row, xp.full(1, -1, np.int32)])
+            triangles = {"node": number[node], "nbr": rows[nbr]}
+            if "origin" in g.triangles.columns:
+                triangles["origin"] = g.triangles.origin.array.copy()
+            segment, reason = g.triangles.segment.array, g.triangles.reason.array
+            failed = xp.flatnonzero(reason >= 0)
+            t, k = side // 4, side % 4
+            lists = {
+                "side": row[t].astype(np.int64) * 4 + k, "segment": segment[t, k],
+                "failed": row[failed].astype(np.int64), "reason": reason[failed],
+                "old": self.row[self.t], "border": row[self.t].astype(np.int64),
+                "border_side": self.k, "border_segment": segment[self.t, self.k],
+                "beyond": self.beyond.astype(np.int64),
+            }  # fmt: skip
+            found = {name: self.device.to_host(a) for name, a in lists.items()}
+        return found | {"points": points, "triangles": triangles}
+
+    def strip(self, row: Any) -> Any:
+        """The triangles around the border and those to refine, on the host."""
+        g, device = self.tables, self.device
+        g.triangles.add("near", i32)
+        some = len(g.triangles) // 16
+        found, following = (Collection(g.triangles, capacity=some) for _ in range(2))
+        find_strip(g, found, following, RINGS)
+        with device.active():
+            return device.to_host(row[device.xp.flatnonzero(g.triangles.near.array)])
+
+    def free(self) -> None:
+        """Free the memory now, not when Python's collector finds it."""
+        for table in self.tables.tables.values():
+            table.truncate(0)
+            table.resize(0)
 
 
-def _around(tables: Graph, rows: Any, rings: int) -> Any:
+def _with_ends(
+    xp: Any, used: Any, segments: Any, segment: Any, columns: Callable[[Any], Arrays]
+) -> tuple[Any, Arrays]:
+    """Give the points in ``used`` and the ends of all their segments, and their columns."""
+    point = xp.flatnonzero(used)
+    known = columns(point)
+    if "on" in known:
+        on = known["on"]
+        ends = xp.zeros(len(used), np.bool_)
+        ends[segments[xp.concatenate([segment, on[on >= 0]])]] = True
+        more = xp.flatnonzero(ends & ~used)
+        if len(more):
+            others = columns(more)
+            known = {name: xp.concatenate([a, others[name]]) for name, a in known.items()}
+            point = xp.concatenate([point, more])
+    return point, known
+
+
+@kernel
+def begin_strip(t, found):
+    """Collect a triangle that can be refined or is at the border."""
+    o = t.opposite
+    if t.reason == WAITING or o[0] == BORDER or o[1] == BORDER or o[2] == BORDER:
+        t.near = 1
+        found.add(t)
+
+
+@kernel
+def widen_strip(t, g, following):
+    """Collect the triangles beside t that have not been collected."""
+    opposite = t.opposite
+    for k in range(3):
+        if opposite[k] != HULL and opposite[k] != BORDER:
+            n = g.triangles[behind(opposite[k]) >> 2]
+            if atomic_max(n.near, 1) == 0:
+                following.add(n)
+
+
+@program
+def find_strip(g, found, following, rings):
+    """Set column ``near`` of the triangles of a part's strip to 1."""
+    foreach(g.triangles, begin_strip, found)
+    ring = 0
+    while ring < rings:
+        foreach(found, widen_strip, g, following)
+        found, following = following, found
+        following.clear()
+        ring += 1
+
+
+def _around(nbr: Any, rows: Any, rings: int) -> Any:
     """Give triangles, and those that are at most ``rings`` steps across sides away; ascending."""
-    xp, opposite = tables.device.xp, tables.triangles.opposite.array
-    with tables.device.active():
-        known = xp.zeros(len(tables.triangles), np.bool_)
+    known, found = np.zeros(len(nbr), np.bool_), [rows]
+    known[rows] = True
+    for _ in range(rings):
+        rows = nbr[rows].ravel()
+        rows = rows[rows >= 0]
+        rows = np.unique(rows[~known[rows]])
         known[rows] = True
-        for _ in range(rings):
-            codes = opposite[rows].ravel()
-            codes = codes[codes != HULL]
-            rows = xp.where(codes < 0, ~codes, codes) >> 2
-            rows = xp.unique(rows[~known[rows]])
-            known[rows] = True
-        return xp.flatnonzero(known)
+        found.append(rows)
+    return np.sort(np.concatenate(found))
 
 
-# --- from the mesh to a part and back ------------------------------------------------------------
-
-
-@func
-def renumbered(opposite, triangles):
-    """Give a half-edge code by the number of its triangle in the other tables; or BORDER."""
-    if opposite == HULL or opposite == BORDER:
-        return opposite
-    edge = behind(opposite)
-    number = triangles[edge >> 2].counterpart
-    if number < 0:
-        return i32(BORDER)
-    code = number * 4 + (edge & 3)
-    return code if opposite >= 0 else ~code
-
-
-@kernel
-def copy_triangle(t, g, mesh):
-    """Copy a triangle of the mesh to its row of a part."""
-    s = mesh.triangles[t.counterpart]
-    node, opposite = s.node, s.opposite
-    new = vector(i32(HULL), i32(HULL), i32(HULL))
-    for k in range(3):
-        t.node[k] = g.points[node[k].counterpart]
-        new[k] = renumbered(opposite[k], mesh.triangles)
-        if opposite[k] < 0:
-            t.segment[k] = g.segments[i32(s.segment[k])]
-    t.opposite = new
-    if hasattr(t, "origin"):
-        t.origin = g.inputs[i32(s.origin)]
-
-
-@kernel
-def write_back(t, g, mesh):
-    """Write a triangle of a part to its row of the mesh; a side at the border stays as it is."""
-    s = mesh.triangles[t.counterpart]
-    node, opposite, new = t.node, t.opposite, s.opposite
-    for k in range(3):
-        s.node[k] = mesh.points[node[k].counterpart]
-        if opposite[k] != BORDER:
-            new[k] = renumbered(opposite[k], g.triangles)
-            if opposite[k] < 0:
-                s.segment[k] = mesh.segments[i32(t.segment[k])]
-    s.opposite = new
-    s.reason = t.reason
-    if hasattr(t, "origin"):
-        s.origin = mesh.inputs[i32(t.origin)]
-
-
-def _part(tables: Graph, rows: Any, order: Any) -> Graph:
-    """Copy triangles of the mesh, and all that they may refer to, to tables beside its own.
-
-    Column ``counterpart`` has the row of each point or triangle in the other tables: in those of
-    the mesh that of the part, -1 if a triangle has none.
-    """
-    g, xp = tables.like(), tables.device.xp
-    points, triangles = tables.points, tables.triangles
-    g.triangles.limit_rows(MOST)
-    g.triangles.resize(min(3 * len(rows), MOST))
-    g.points.resize(len(points) + len(rows))
-    with tables.device.active():
-        points.counterpart[order] = xp.arange(len(order), dtype=np.int32)
-        triangles.counterpart = -1
-        triangles.counterpart[rows] = xp.arange(len(rows), dtype=np.int32)
-        columns = {
-            name: xp.take(getattr(points, name).array, order, axis=0) for name in points.columns
-        }
-        for table in (tables.segments, tables.inputs):
-            g.tables[table.name].extend(len(table))
-        g.points.extend(**columns | {"counterpart": order})
-        for table in (tables.segments, tables.inputs):
-            for name, column in table.columns.items():
-                a = getattr(table, name).array
-                a = points.counterpart.array[a] if column.ref == "points" else a
-                setattr(g.tables[table.name], name, a)
-        g.triangles.extend(counterpart=rows)
-    foreach(g.triangles, copy_triangle, g, tables)
-    return g
-
-
-def _moved(g: Graph, device: Device) -> Graph:
-    """Give tables on a device: a copy, unless they are there."""
-    if g.device == device:
-        return g
-    g.device.synchronize()
-    moved = g.to(device)
-    device.synchronize()
-    _free(g)
-    return moved
-
-
-def _free(g: Graph) -> None:
-    """Free the memory of tables now, not when Python's collector finds them."""
-    for table in g.tables.values():
-        table.truncate(0)
-        table.resize(0)
-
-
-def _join(tables: Graph, g: Graph, order: Any, rows: int) -> None:
-    """Write back a part; points after those in ``order`` and triangles from ``rows`` on are new."""
-    xp, n, m = tables.device.xp, len(tables.points), len(tables.triangles)
-    with tables.device.active():
-        new = xp.arange(len(order), len(g.points))
-        if "stable_id" in g.points.columns:
-            new = new[xp.argsort(g.points.stable_id.array[len(order) :])]
-        columns = {name: getattr(g.points, name).array[new] for name in tables.points.columns}
-        more = len(g.triangles) - rows
-        g.points.counterpart[new] = xp.arange(n, n + len(new), dtype=np.int32)
-        g.triangles.counterpart[rows:] = xp.arange(m, m + more, dtype=np.int32)
-    tables.points.extend(**columns)
-    tables.triangles.extend(more)
-    foreach(g.triangles, write_back, g, tables)
-    _free(g)
+def _write(device: Device, arrays: Arrays, columns: Arrays, rows: slice) -> None:
+    """Copy arrays of a device to rows of columns on the host."""
+    for name, a in arrays.items():
+        device.copy_to_host(a, columns[name][rows])

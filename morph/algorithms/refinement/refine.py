@@ -17,7 +17,7 @@ logarithm of the size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ from morph.algorithms.refinement.rounds import refine_tables
 from morph.algorithms.triangulation.canonical import canonical
 from morph.algorithms.triangulation.options import function, truth
 from morph.algorithms.triangulation.tables import (
+    bounds,
     from_tables,
     interpolated,
     rows_of,
@@ -54,10 +55,11 @@ from morph.launch.ahead import compile_ahead
 from morph.launch.foreach import foreach
 from morph.mesh import Mesh, MeshError
 from morph.runtime.device import Device, device_for
-from morph.runtime.device import device as device_of
 from morph.runtime.timing import counting
 
-refine_parts: Hook[tuple[int, list[int]]] = Hook("morph.algorithms.refinement.parts:refine_parts")
+refine_parts: Hook[tuple[Mesh, int, list[int]]] = Hook(
+    "morph.algorithms.refinement.parts:refine_parts"
+)
 
 
 class Refined(NamedTuple):
@@ -142,8 +144,8 @@ def refine(
     device : str or Device, or list of these, optional
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.  By default that of a mesh
         or points on a GPU, else see `morph.set_device`, else ``"auto"``.  Of a list, each refines a
-        part of the mesh at a time, and the whole mesh lies on the first one, or on the host if that
-        one has too little memory; ``deterministic`` results depend on the number of devices.
+        part of the mesh, which lies on the host; ``deterministic`` results depend on the number of
+        devices.
     progress : callable, optional
         Called after each round with (rounds, bad triangles left, triangles); the rounds then run
         launch by launch.  On several devices a round is one of parts.
@@ -210,44 +212,41 @@ def refine_with_report(
         least, area, has_limits, has_sizes, boundary, max_points, conforming, deterministic,
         max_angle=most,
     )  # fmt: skip
-    while True:
-        try:
-            return _refined(mesh, asked, limits, sizes, size, where, devices, progress)
-        except MemoryError:
-            if len(devices) == 1 or where.on_host:
-                raise
-        where = device_of("cpu")  # the first device has too little memory for the whole mesh
+
+    def measured(part: Graph, scale: float, known: int) -> int:
+        return _measure(part, mesh, size, sizes, scale, known)
+
+    if len(devices) == 1:
+        fine, rounds, left = _refined(mesh, asked, limits, sizes, where, measured, progress)
+    else:
+        host = mesh.to("cpu")
+        fine, rounds, left = refine_parts(host, asked, limits, sizes, devices, measured, progress)
+        fine = fine.to(mesh.device)
+    unmet = {reason: n for reason, n in zip(REASONS, left, strict=True) if n}
+    return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
 
 
 def _refined(
-    mesh: Mesh, asked: Request, limits: Any, sizes: Any, size: Any,
-    where: Device, devices: list[Device], progress: Progress | None,
-) -> Refined:  # fmt: skip
-    """Refine a mesh, whose tables lie on the device ``where``."""
-    if limits is sizes is None and len(devices) == 1 and asked.is_common:
+    mesh: Mesh, asked: Request, limits: Any, sizes: Any, where: Device,
+    measure: Callable[[Graph, float, int], int], progress: Progress | None,
+) -> tuple[Mesh, int, list[int]]:  # fmt: skip
+    """Refine a mesh on one device."""
+    if limits is sizes is None and asked.is_common:
         compile_ahead("refine", where)
     with counting("transfer"):
         near = mesh.to(where.array_device(3 * len(mesh.triangles)))
-        scale = scale_of(near)
+        box = bounds(near)
+        scale = scale_of(near, box)
         g = to_tables(near, where, scale, limits, sizes)
     defect = Flag(g)
     foreach(g.triangles, find_defect, g, defect)
     if defect:
         mesh.check()  # says what is wrong
         raise MeshError(mesh.violations())
-
-    def measured(part: Graph, known: int) -> int:
-        return _measure(part, mesh, size, sizes, scale, known)
-
-    if len(devices) > 1:
-        rounds, left = refine_parts(g, mesh, asked, scale, devices, measured, progress)
-    else:
-        params = parameters_of(near, asked, scale, where)[0]
-        rounds, left = refine_tables(g, params, progress, lambda known: measured(g, known))
+    params = parameters_of(near, asked, scale, where, box)[0]
+    rounds, left = refine_tables(g, params, progress, lambda known: measure(g, scale, known))
     with counting("transfer"):
-        fine = from_tables(g, near, scale, mesh.device)
-    unmet = {reason: n for reason, n in zip(REASONS, left, strict=True) if n}
-    return Refined(fine, rounds, len(fine.points) - len(mesh.points), unmet)
+        return from_tables(g, near, scale, mesh.device), rounds, left
 
 
 def _devices(device: Devices, source: Any) -> list[Device]:

@@ -12,40 +12,29 @@ variables were fixed at once, and decimation ends.  A round costs O(literals lef
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from morph.algorithms.sat.factors import Contradiction, Factors, reduced, rest_of
-from morph.algorithms.sat.marginals import Marginals, choose, marginals, threshold
+from morph.algorithms.sat.fixing import fix_units, record
+from morph.algorithms.sat.marginals import Marginals, marginals, threshold
 from morph.algorithms.sat.parts import factors_on
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import converge_patiently
-from morph.algorithms.sat.units import force_units, propagate_units
+from morph.algorithms.sat.units import propagate_units
 from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.language.messages import shown
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import foreach, kernel
 from morph.partition.group import DeviceGroup
 from morph.prelude import i8
-from morph.runtime.arrays import count_true
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 SLACK = 10.0  # nats of complexity below zero that a small formula may have
-
-
-@func
-def is_fixed(p):
-    return p.value >= 0
-
-
-@kernel
-def record(p, answers):
-    answers[p.origin].value = i8(p.value)
 
 
 @kernel
@@ -185,10 +174,6 @@ def _has_units(f: Factors) -> bool:
     return bool(counts[0] > counts[1])
 
 
-def _choose(taken: tuple[Any, ...], f: Factors) -> None:
-    foreach(f.graph.points, choose, *taken)
-
-
 def _free(f: Factors) -> None:
     f.graph.points.value[:] = -1
 
@@ -226,6 +211,7 @@ class Run:
         if not propagate_units(self.now)[1]:
             raise Contradiction("unit propagation breaks a clause")
         if units:
+            foreach(self.now.graph.points, record, self.answers)
             self.advance()
         self.clock.to("units")
 
@@ -298,24 +284,15 @@ class Run:
 
         After ``patience`` contradictions they are fixed although clauses break.
         """
-        points, n = self.now.graph.points, self.formula.variables
+        n = self.formula.variables
         self.part = min(self.part, max(most, 1) / n)
         failed = 0
         while True:
             bin, share = threshold(seen.counts, max(1, round(self.part * n)))
             salt = np.uint32((self.seed + 131 * len(self.rounds) + 17 * self.undone) % 2**32)
-            chosen = 0
-            while not chosen and share:  # a small part of many equal ones may be none
-                taken = bin, np.uint32(share), salt
-                self.now.each(partial(_choose, taken))
-                work = self.where.array_device(len(points))
-                with work.active():
-                    chosen = count_true(work.asarray(points.value.array) >= 0)
-                share = min(8 * share, 2**24) if share < 2**24 else 0
-            if chosen and patience is not None and failed >= patience:
-                force_units(self.now)
-                return chosen
-            if chosen and propagate_units(self.now)[1]:
+            lossy = patience is not None and failed >= patience
+            chosen, consistent = fix_units(self.now, self.answers, (bin, share, salt), lossy)
+            if chosen and consistent:
                 return chosen
             self.rollbacks += 1
             failed += 1
@@ -326,8 +303,7 @@ class Run:
                 return 0
 
     def advance(self) -> None:
-        """Record the values of fixed variables, and go on with the formula that is left."""
-        foreach(self.now.graph.points, record, self.answers, where=is_fixed)
+        """Go on with the formula that is left."""
         reduced(self.now, self.before)
         self.now, self.before = self.before, self.now
 

@@ -8,7 +8,8 @@ a message, the fixed-point logarithm of `morph.algorithms.sat.surveys`, compleme
 negated.
 
 Fixing variables deletes points, literals and clauses: the residual graph is written into a second
-set of tables, in order, and the first stays unchanged, to roll back to.  O(literals) each.
+set of tables, in order (`morph.algorithms.sat.residual`), and the first stays unchanged, to roll
+back to.  O(literals) each.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from morph.algorithms.sat.residual import Space, arrange, sizes, space_for, write_residual
 from morph.data.collection import Flag
 from morph.data.formula import Formula
 from morph.data.scalars import Scalars
-from morph.data.table import Table
+from morph.data.table import Table, set_lengths
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
@@ -33,6 +35,7 @@ from morph.runtime.device import Device
 CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
 LARGEST_SCALE, LEAST_SCALE = 20, 16  # of messages: log2 of the units in one bit
 BINS = 4096  # of the biases
+BIAS, BITS, LEAST_BITS, CLASHES, FACTORS, FREE = range(6)  # sums over variables or clauses
 # that `Device.array_device` counts as one: solving takes long, so the host may prepare more of them
 LITERALS_PER_ELEMENT = 4
 # columns of variables that programs change by atomics, and how the copies of parts are combined
@@ -60,19 +63,27 @@ class Factors:
         Three tables with a row ``by_sign`` for each variable: the sums of its messages, those that
         the next sweep adds up, and those that it clears.
     totals : Scalars
-        Sums of `marginals` and `fields` over all variables and clauses.
+        Sums of `marginals` and `fields` over all variables and clauses, by `BIAS` to `FREE`.
     ahead : int
         How many clauses before its use the data of a variable are prefetched; 0 on a GPU.
     """
 
-    def __init__(self, device: Device, scale: int, sum_type: Any) -> None:
+    def __init__(
+        self, device: Device, scale: int, sum_type: Any, beside: Factors | None = None
+    ) -> None:
         self.graph = g = Graph(device)
         self.scale, self.sum_type = scale, sum_type
         self.sums = [Table("sums", device, by_sign=vec(sum_type, 2)) for _ in range(3)]
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
         # made once: launches are found again by the identity of their arguments
-        self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
-        self.totals = Scalars(device, bias=0, free=0, bits=0, least=0, clashes=0, factors=0)
+        if beside is None:
+            self.unconverged, self.fixed, self.broken = (Flag(device) for _ in range(3))
+            self.totals = Scalars(device, found=np.zeros(FREE + 1, np.int64))
+            self.space: Space | None = None  # of the residual graph
+        else:
+            self.unconverged, self.fixed, self.broken = beside.flags
+            self.totals, self.space = beside.totals, beside.space
+        self.left: tuple[int, list[int]] | None = None  # its sizes, if values are arranged
         for name in ("origin", "value", "choice", "fresh", "certain"):
             g.points.add(name, i32, fill=-1 if name == "value" else 0)
         g.add_table("clauses", origin=i32, length=i32, source=i32)
@@ -131,18 +142,22 @@ class Factors:
 
     def like(self) -> Factors:
         """Give tables of the same kind, without rows."""
-        return Factors(self.graph.device, self.scale, self.sum_type)
+        return Factors(self.graph.device, self.scale, self.sum_type, self)
+
+    @property
+    def flags(self) -> tuple[Flag, Flag, Flag]:
+        """The flags of programs, which graphs of the same kind share, as the memory of results."""
+        return self.unconverged, self.fixed, self.broken
 
     def resize(self, n: int, counts: list[int]) -> None:
         """Have n variables, and ``counts[k]`` literals in slot k, whose contents are not set."""
         g = self.graph
         sizes = n, counts[0] if counts else 0, sum(counts), len(counts), n, n, n
         tables = g.points, g.clauses, g.entries, g.slots, *self.sums
-        for table, size in zip(tables, sizes, strict=True):
-            table.truncate(0)
-            table.extend(size)
+        first = np.cumsum([0, *counts[:-1]], dtype=np.int32)[: len(counts)]
+        set_lengths(tables, sizes)
         g.slots.count[:] = np.array(counts, np.int32)
-        g.slots.first[:] = np.cumsum([0, *counts[:-1]], dtype=np.int32)[: len(counts)]
+        g.slots.first[:] = first
 
     def exchange(self, sweeps: int) -> None:
         """Exchange the roles of the sums as some sweeps have done."""
@@ -181,56 +196,6 @@ def begin(c, g, sums, seed, scale, ahead):
             sign = 1
         e.message = ~own if sign == 1 else own
         atomic_add(sums[v.id].by_sign[sign], own)
-        s += 1
-
-
-@kernel
-def measure(c, g):
-    """How many literals a clause has left, 0 if it is satisfied."""
-    length, s = 0, 0
-    while s < len(g.slots) and c.id < g.slots[s].count:
-        e = g.entries[g.slots[s].first + c.id]
-        value = e.variable.value
-        if value < 0:
-            length += 1
-        elif (value == 1) == (e.message >= 0):
-            length = 0
-            s = len(g.slots)
-        s += 1
-    c.length = i32(length)
-
-
-@kernel
-def move(c, g, sums, old, ahead):
-    """Copy the literals that are left of a clause, and sum up its messages."""
-    if ahead > 0:
-        s = 0
-        if c.id + 2 * ahead < len(g.clauses):  # the new row of a variable, which is read first
-            later = g.clauses[c.id + 2 * ahead].source
-            while s < len(old.slots) and later < old.slots[s].count:
-                prefetch(old.entries[old.slots[s].first + later].variable.fresh)
-                s += 1
-        s = 0
-        if c.id + ahead < len(g.clauses):
-            soon = g.clauses[c.id + ahead].source
-            while s < len(old.slots) and soon < old.slots[s].count:
-                fresh = old.entries[old.slots[s].first + soon].variable.fresh
-                if fresh >= 0:
-                    prefetch(sums[fresh].by_sign)
-                s += 1
-    was = old.clauses[c.source]
-    c.origin = was.origin
-    k, s = 0, 0
-    while s < len(old.slots) and was.id < old.slots[s].count:
-        e = old.entries[old.slots[s].first + was.id]
-        fresh, message = e.variable.fresh, e.message
-        if fresh >= 0:
-            to = g.entries[g.slots[k].first + c.id]
-            to.variable = g.points[fresh]
-            to.message = message
-            negated = message >> 31
-            atomic_add(sums[fresh].by_sign[-negated], message ^ negated)
-            k += 1
         s += 1
 
 
@@ -285,6 +250,7 @@ def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any, work: Devi
         place = xp.asarray(np.cumsum([0, *counts[:-1]], dtype=np.int64))[slot]
         place += rank[clause]
         f.resize(n, counts)
+        f.space = space_for(n, counts[0] if counts else 0, width, f.graph.device)
         g.points.origin[:] = xp.arange(n, dtype=np.int32)
         g.clauses.origin[:] = order.astype(np.int32)
         placed = xp.empty(clause.size, np.int32)
@@ -359,28 +325,14 @@ def sums_of(f: Factors) -> Any:
 
 
 def _reduced(f: Factors, into: Factors) -> None:
-    g, device = f.graph, f.graph.device.array_device(len(f.graph.points), len(f.graph.clauses))
-    xp = device.xp
-    foreach(g.clauses, measure, g)
-    with device.active():
-        free = device.asarray(g.points.value.array) < 0
-        g.points.fresh[:] = xp.where(free, xp.cumsum(free, dtype=np.int32) - 1, np.int32(-1))
-        names = device.asarray(g.points.origin.array)[free]
-        length = device.asarray(g.clauses.length.array)
-        width = int(length.max()) if length.size else 0
-        if width <= 8:
-            parts = [xp.flatnonzero(length == k) for k in range(width, 0, -1)]
-            order = xp.concatenate(parts) if parts else xp.arange(0)
-            sizes = np.cumsum([p.size for p in parts], dtype=np.int64)[::-1]
-            counts = [int(x) for x in sizes]
-        else:
-            order = xp.flatnonzero(length > 0)
-            order = order[argsort(width - length[order])]
-            counts = _slot_counts(device, length[order], width)
-        into.resize(int(names.size), counts)
-        into.graph.points.origin[:] = names
-        into.graph.clauses.source[:] = order.astype(np.int32)
-    foreach(into.graph.clauses, move, into.graph, into.sums[0], g, f.ahead)
+    assert f.space is not None
+    if f.left is None:
+        arrange(f.graph, f.space)
+        f.left = sizes(f.space, f.width)
+    n, counts = f.left
+    f.left = None
+    into.resize(n, counts)
+    write_residual(into.graph, into.sums[0], into.sums[1], f.graph, f.ahead)
 
 
 def rest_of(f: Factors) -> tuple[Formula, Any]:

@@ -20,7 +20,9 @@ import numpy as np
 
 from morph.algorithms.sat.decimation import PARAMAGNETIC, check_limits, check_options
 from morph.algorithms.sat.factors import (
+    BIAS,
     BINS,
+    FREE,
     Contradiction,
     Factors,
     factor_graph,
@@ -70,8 +72,8 @@ def measure(total, g, sums, rho, unit):
             agreement = lead if p.decided == 1 else -lead
             p.choice = 2 * i32((f32(1) - agreement) * f32((BINS - 1) / 2))
             atomic_add(g.contradictions[p.choice >> 1].count, 1)
-    total.bias = bias
-    total.free = free
+    total.found[BIAS] = bias
+    total.found[FREE] = free
 
 
 @func
@@ -353,5 +355,6 @@ def _measure(f: Factors, rho: float) -> tuple[Marginals, Any]:
     foreach(g.contradictions, clear)
     foreach(f.totals, measure, g, f.sums[0], np.float32(rho), np.float32(1 / f.scale))
     counts, opposed = (host(t.count.array).astype(np.int64) for t in (g.bins, g.contradictions))
-    bias = int(f.totals.bias) / FINE / max(int(f.totals.free), 1)
+    found = np.array(f.totals.found).tolist()
+    bias = found[BIAS] / FINE / max(found[FREE], 1)
     return Marginals(bias, counts, float("nan"), 0), opposed

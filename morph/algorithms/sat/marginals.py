@@ -17,9 +17,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.sat.factors import BINS, CERTAIN, Factors, mixed
+from morph.algorithms.sat.factors import (
+    BIAS,
+    BINS,
+    BITS,
+    CERTAIN,
+    CLASHES,
+    FACTORS,
+    LEAST_BITS,
+    Factors,
+    mixed,
+)
+from morph.algorithms.sat.residual import CHOSEN
 from morph.algorithms.sat.surveys import LEAST, warning
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_or, exp2, f32, i32, i64, log2, prefetch, u32
 
 PER_OCTAVE = 170.0  # bins
@@ -79,10 +90,10 @@ def sum_variables(total, g, sums, rho, unit):
         if p.certain == 3:
             clashes += 1
         p.certain = 0
-    total.bias = bias
-    total.bits = bits
-    total.least = least
-    total.clashes = clashes
+    total.found[BIAS] = bias
+    total.found[BITS] = bits
+    total.found[LEAST_BITS] = least
+    total.found[CLASHES] = clashes
 
 
 @kernel
@@ -102,7 +113,7 @@ def sum_clauses(total, g, sums, rho, unit, certain, ahead):
                 atomic_or(e.variable.certain, i32(2 if e.message < 0 else 1))
             s += 1
         bits += i64(log2(max(f32(1) - product, f32(LEAST))) * f32(FINE)) * (1 - s)
-    total.factors = bits
+    total.found[FACTORS] = bits
 
 
 @kernel
@@ -110,34 +121,64 @@ def clear(b):
     b.count = 0
 
 
+@program
+def observe_clauses(total, g, sums, rho, unit, certain, ahead):
+    foreach(g.bins, clear)
+    foreach(total, sum_clauses, g, sums, rho, unit, certain, ahead)
+
+
+@program
+def observe_variables(total, g, sums, rho, unit):
+    foreach(total, sum_variables, g, sums, rho, unit)
+
+
+@program
+def observe(total, g, sums, rho, unit, certain, ahead):
+    observe_clauses(total, g, sums, rho, unit, certain, ahead)
+    observe_variables(total, g, sums, rho, unit)
+
+
 @kernel
-def choose(p, bin, part, seed):
+def choose(p, bin, part, seed, report):
     """Give its likelier value to a variable above a bin, and to a part of those in it."""
     p.value = -1
     if above(p, bin, part, seed):
         p.value = p.choice & 1
+        atomic_add(report[CHOSEN].count, 1)
+
+
+@program
+def choose_some(g, report, bin, part, seed):
+    """Choose variables: a small part of many equal ones may be none, so then more of them."""
+    report[CHOSEN].count = 0
+    while report[CHOSEN].count == 0 and part > 0:
+        foreach(g.points, choose, bin, part, seed, report)
+        part = min(8 * part, 2**24) if part < 2**24 else 0
 
 
 def marginals(f: Factors, rho: float = 1.0) -> Marginals:
     """Give what the messages say of all variables."""
     g, n = f.graph, len(f.graph.points)
-
-    def sum_up(part: Factors) -> None:
+    for part in f.parts:
         if "bins" not in part.graph.tables:
             part.graph.add_table("bins", count=i32).extend(BINS)
-        foreach(part.graph.bins, clear)
-        certain = CERTAIN * part.scale, part.ahead
-        foreach(part.totals, sum_clauses, part.graph, *_rule(part, rho), *certain)
-
-    f.each(sum_up)
-    f.combine(lambda part: part.graph.points.certain.array, "or")
-    f.each(lambda part: foreach(part.totals, sum_variables, part.graph, *_rule(part, rho)))
-    w = f.totals
+    if len(f.parts) == 1:
+        observe(f.totals, g, *_rule(f, rho), *_limit(f))
+    else:
+        f.each(lambda x: observe_clauses(x.totals, x.graph, *_rule(x, rho), *_limit(x)))
+        f.combine(lambda part: part.graph.points.certain.array, "or")
+        f.each(lambda x: observe_variables(x.totals, x.graph, *_rule(x, rho)))
+    found = [np.array(part.totals.found) for part in f.parts]
     counts = np.array(g.device.to_host(g.bins.count.array), np.int64)
     counts[0] = n - counts.sum()
-    factors = sum(int(part.totals.factors) for part in f.parts)
-    bits = (int(w.bits) + factors) / FINE - int(w.least) / f.scale
-    return Marginals(int(w.bias) / FINE / max(n, 1), counts, bits * np.log(2), int(w.clashes))
+    sums = found[0].tolist()
+    factors = sum(int(x[FACTORS]) for x in found)
+    bits = (sums[BITS] + factors) / FINE - sums[LEAST_BITS] / f.scale
+    return Marginals(sums[BIAS] / FINE / max(n, 1), counts, bits * np.log(2), sums[CLASHES])
+
+
+def _limit(f: Factors) -> tuple[int, int]:
+    return CERTAIN * f.scale, f.ahead
 
 
 def _rule(f: Factors, rho: float) -> tuple[Any, ...]:

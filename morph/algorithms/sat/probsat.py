@@ -245,6 +245,36 @@ def walk(run, s, most, limit):
     run.work = work
 
 
+@kernel
+def fill_rows(run, slots, ends, rows, clauses):
+    """List the clauses of each variable, with its signs, one clause after the other."""
+    k, c = i64(0), i32(0)
+    while k < len(slots):
+        while k == clauses[c].end:  # also of empty clauses
+            c += 1
+        literal = slots[k].literal
+        v = abs(literal) - 1
+        at = ends[v].at
+        ends[v].at = at + 1
+        rows[at].clause = c
+        rows[at].sign = i32(1 if literal > 0 else -1)
+        k += 1
+
+
+def rows_of(slots: Table, formula: Formula) -> tuple[Any, Any, Any]:
+    """Give the variables' clauses and signs as compressed rows, by a counting sort on the host."""
+    where, points = slots.device, max(formula.variables, formula.clauses)
+    degree = bincount(np, np.abs(formula.literals), points + 1)
+    offsets = np.cumsum(degree)
+    rows, ends = Table("rows", where, clause=i32, sign=i32), Table("ends", where, at=i64)
+    clauses = Table("clauses", where, end=i64)
+    rows.extend(len(slots))
+    ends.extend(at=offsets[:-1])
+    clauses.extend(end=formula.offsets[1:])
+    foreach(Scalars(where, done=0), fill_rows, slots, ends, rows, clauses)
+    return offsets, rows.clause.array, rows.sign.array
+
+
 class Search:
     """A formula, and the state of its variables and clauses, on one device.
 
@@ -260,8 +290,12 @@ class Search:
         if shift + longest.bit_length() > 62:
             raise ValueError(f"a clause of {longest} literals over {n} variables is too long")
         self.device, self.formula = where, formula
+        slots, odds = Table("slots", where, literal=i32), Table("odds", where, weight=f64)
         with work.active():
             literals, offsets = work.asarray(formula.literals), work.asarray(formula.offsets)
+            slots.extend(literal=literals)
+            if rows is None and where.on_host and not where.interprets:
+                rows = rows_of(slots, formula)
             if rows is None:
                 ends = _edges(xp, literals, offsets)
                 self.graph = Graph.from_edges(*ends, n=max(n, m), copy=False, device=where)
@@ -275,8 +309,6 @@ class Search:
             }.items():
                 points.add(name, spec)
             points.first[:m], points.size[:m] = offsets[:-1], offsets[1:] - offsets[:-1]
-        slots, odds = Table("slots", where, literal=i32), Table("odds", where, weight=f64)
-        slots.extend(literal=literals)
         b = np.arange(LAST + 1.0)
         base = BASES.get(longest, 5.4)
         odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from morph.algorithms.sat.factors import BINS
 from morph.algorithms.sat.marginals import PER_OCTAVE, Marginals
 from morph.data.formula import Formula
 
@@ -104,13 +106,18 @@ class Clock:
         return perf_counter() > self.end
 
 
-def histogram(seen: Marginals) -> tuple[int, ...]:
-    """Give the variables by bias, in bins of equal width."""
-    bins = np.arange(len(seen.counts))
+@cache
+def _places() -> Any:
+    """The bin of equal width of each bin of `Marginals.counts`."""
+    bins = np.arange(BINS)
     bias = 1 - 2.0 ** -((bins + 0.5) / PER_OCTAVE) * (bins > 0)
     bias[0] = 0
-    places = np.minimum((bias * HISTOGRAM).astype(int), HISTOGRAM - 1)
-    return tuple(np.bincount(places, seen.counts, HISTOGRAM).astype(int).tolist())
+    return np.minimum((bias * HISTOGRAM).astype(int), HISTOGRAM - 1)
+
+
+def histogram(seen: Marginals) -> tuple[int, ...]:
+    """Give the variables by bias, in bins of equal width."""
+    return tuple(np.bincount(_places(), seen.counts, HISTOGRAM).astype(int).tolist())
 
 
 def refuted(n: int, clock: Clock) -> Decimation:

@@ -66,11 +66,15 @@ def find_key(p, left, bottom, width, height):
     p.key = hilbert(u64(x), u64(y))
 
 
-def hilbert_keys(points: Table) -> Any:
-    """Positions on the curve, shape (n,), uint64, of points with ``xy`` and ``key``."""
+def hilbert_keys(points: Table, box: Any = None) -> Any:
+    """Positions on the curve, shape (n,), uint64, of points with ``xy`` and ``key``.
+
+    The curve fills ``box``, the least and the largest coordinates; by default those of the points.
+    """
     device, xy = points.device, points.xy.array
     with device.active():  # halves, so that no difference overflows
-        ends = [(0.5 * float(c.min()), 0.5 * float(c.max())) for c in xy.T]
+        corners = zip(*box, strict=True) if box is not None else ((c.min(), c.max()) for c in xy.T)
+        ends = [(0.5 * float(low), 0.5 * float(high)) for low, high in corners]
     foreach(points, find_key, *(a for a, _ in ends), *(b - a or 1.0 for a, b in ends))
     return points.key.array
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind, half_edge
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
@@ -19,7 +19,9 @@ from morph.prelude import bool_, f64, i32, vector
 from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
-MOST = 1 << 29  # triangles, the codes of whose sides fit in 31 bits
+MOST = (
+    ~BORDER >> 2
+)  # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
 
 
 @kernel
@@ -66,7 +68,7 @@ def find_missing(e, lines, missing):
 
 @func
 def neighbour(opposite):
-    """The triangle behind a side, given its ``opposite`` entry, or -1."""
+    """The triangle behind a side, given its ``opposite`` entry; -1 at HULL, MOST at BORDER."""
     return i32(-1) if opposite == HULL else behind(opposite) >> 2
 
 
@@ -94,18 +96,23 @@ def list_segments(t, sides):
 
 def bounds(mesh: Mesh) -> NDArray[np.float64]:
     """Return the lowest and the highest coordinates, shape (2, 2), on the host."""
-    where = mesh.device
+    return box_of(mesh.device, mesh.points)
+
+
+def box_of(where: Device, xy: Any) -> NDArray[np.float64]:
+    """Return the lowest and the highest coordinates of points, shape (2, 2), on the host."""
     with where.active():
         # reductions of contiguous arrays are many times as fast, in NumPy and CuPy
-        x, y = where.copies(mesh.points[:, 0], mesh.points[:, 1])
+        x, y = where.copies(xy[:, 0], xy[:, 1])
         ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
         return np.asarray(where.to_host(ends))
 
 
-def scale_of(mesh: Mesh) -> float:
+def scale_of(mesh: Mesh, box: Any = None) -> float:
     """Return the power of two that brings coordinates to where their fourth powers are numbers.
 
-    Products by it are exact, so a mesh is refined alike at 1e-100 and at 1.
+    Products by it are exact, so a mesh is refined alike at 1e-100 and at 1.  ``box`` is that of
+    `bounds`, if it is known.
 
     Raises
     ------
@@ -113,7 +120,7 @@ def scale_of(mesh: Mesh) -> float:
         If coordinates are beyond 1e140, or nothing is as large as 1e-140, or the smallest of them
         would lose digits.
     """
-    box = bounds(mesh)
+    box = bounds(mesh) if box is None else box
     most, extent = float(np.abs(box).max()), float((box[1] - box[0]).max())
     if not (extent >= 1e-140 and most <= 1e140):
         raise ValueError(
@@ -186,7 +193,7 @@ def to_tables(
             g.inputs.add("limit", f64)
             g.inputs.add("corner", Ref("points")[3])
             g.inputs.limit, g.inputs.corner = limits * scale * scale, mesh.triangles
-        if limits is not None or _carries(mesh) or sizes is not None:
+        if limits is not None or carries(mesh) or sizes is not None:
             g.triangles.add("origin", Ref("inputs"))
             g.triangles.origin = work.xp.arange(m, dtype=np.int32)
         if sizes is not None:
@@ -195,11 +202,8 @@ def to_tables(
         segments = work.asarray(mesh.segments)
         a, b = segments[:, 0], segments[:, 1]
         g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
-        row = work.xp.arange(len(a), dtype=np.int32)  # edges are sorted: theirs is another
-        lines = Graph.from_edges(a, b, row, n, device=g.device)
-    lines.edges.add("found", bool_)
-    foreach(g.triangles, link_opposites, g)
-    foreach(g.triangles, mark_segments, g, lines)
+        row = work.xp.arange(len(a), dtype=np.int32)
+    lines = link_sides(g, segments, row)
     missing = Flag(g)
     foreach(lines.edges, find_missing, lines, missing)
     if missing:
@@ -208,7 +212,37 @@ def to_tables(
     return g
 
 
-def _carries(mesh: Mesh) -> bool:
+def link_sides(g: Graph, ends: Any, row: Any, border: Any = None) -> Graph:
+    """Write columns ``opposite`` and ``segment`` of all triangles.
+
+    Parameters
+    ----------
+    g : Graph
+        Tables with points, triangles, ``inputs.nbr`` and segments.
+    ends : (k, 2) int array
+        Pairs of points: the edges that belong to segments.
+    row : (k,) int32 array
+        The segment of each; also where there is no such edge.
+    border : (2, j) int array, optional
+        Triangle and side of each side at the border of a part.
+
+    Returns
+    -------
+    Graph
+        An edge for each pair, with the segment as weight, and column ``found``.
+    """
+    # edges are sorted: their rows are others than those of the pairs
+    lines = Graph.from_edges(ends[:, 0], ends[:, 1], row, len(g.points), device=g.device)
+    lines.edges.add("found", bool_)
+    foreach(g.triangles, link_opposites, g)
+    if border is not None:
+        with g.device.active():
+            g.triangles.opposite.array[border[0], border[1]] = BORDER
+    foreach(g.triangles, mark_segments, g, lines)
+    return lines
+
+
+def carries(mesh: Mesh) -> bool:
     """Whether new points or triangles have attributes."""
     return bool(mesh.point_attributes.shape[1] or mesh.triangle_attributes.shape[1])
 
@@ -241,7 +275,7 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
         added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
         segment_markers = marker[rows.segment]
         point_markers = xp.concatenate([device.asarray(source.point_markers), added])
-        _mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
+        mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
         arrays: dict[str, Any] = {
             "points": device.asarray(g.points.xy.array)[rows.point] / scale,
             "triangles": xp.ascontiguousarray(node),
@@ -252,7 +286,7 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
             "holes": source.holes,
             "regions": source.regions,
         }
-        if _carries(source):
+        if carries(source):
             origin = device.asarray(g.triangles.origin.array)[rows.triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
     arrays = {name: home.asarray(a) for name, a in arrays.items()}
@@ -265,7 +299,7 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
     return Mesh.trusted(**arrays, base=source.base)
 
 
-def _mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any, xp: Any) -> None:
+def mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any, xp: Any) -> None:
     """Turn marker 0 into 1 on hull segments and at their ends, as Triangle's ``-r`` does."""
     segment_markers[hull & (segment_markers == 0)] = 1
     ends = segments[hull].ravel()
@@ -301,8 +335,8 @@ class Rows(NamedTuple):
     segment: Any
 
 
-def rows_of(g: Graph) -> Rows:
-    """Read the triangles of a graph."""
+def sides_of(g: Graph) -> tuple[Any, Any, Any]:
+    """Read columns ``node`` and ``nbr``, see `Rows`, and the half-edges of segments, unordered."""
     m = len(g.triangles)
     rows = Table("rows", g.device, node=(i32, 3), nbr=(i32, 3))
     arrays = {name: g.device.empty((m, 3), np.int32) for name in ("node", "nbr")}
@@ -313,11 +347,17 @@ def rows_of(g: Graph) -> Rows:
         g.triangles, list_segments, sides,
         where=lambda t: t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0,
     )  # fmt: skip
+    return arrays["node"], arrays["nbr"], sides.items
+
+
+def rows_of(g: Graph) -> Rows:
+    """Read the triangles of a graph."""
+    m, found = len(g.triangles), sides_of(g)
     device = g.device.array_device(3 * m, 2 * len(g.points))
     xp = device.xp
     with device.active():
-        node, nbr = (device.asarray(x) for x in arrays.values())
-        side = xp.sort(device.asarray(sides.items))
+        node, nbr, side = (device.asarray(x) for x in found)
+        side = xp.sort(side)
         if "stable_id" not in g.points.columns:
             segment = device.asarray(g.triangles.segment.array)[side // 4, side % 4]
             return Rows(device, slice(None), slice(None), node, nbr, side, segment)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from morph.data.sorting import stable_order
 from morph.graph.adjacency import count_keys
+from morph.io.graph.transpose import is_transpose
 from morph.io.text.growing import Growing
 from morph.io.text.scanner import Block
 
@@ -87,6 +88,9 @@ def is_symmetric(
         order = np.argsort(src.astype(np.int64) * n + dst, kind="stable")
         src, dst, weight = src[order], dst[order], None if weight is None else weight[order]
     offsets = np.append(0, np.cumsum(counts))
+    found = is_transpose(offsets, dst, weight)
+    if found is not None:
+        return found
     low = 0
     while low < n:  # vertices with a 16th of the entries, which takes less memory than all
         most = offsets[low] + max(len(src) // 16, _LEAST_SORTED)

@@ -24,6 +24,7 @@ from morph.io.graph.edges import (
     is_symmetric,
     narrow,
 )
+from morph.io.text import numbers as compiled
 from morph.io.text.growing import Growing
 from morph.io.text.rows import digits
 from morph.io.text.scanner import CHUNK, PIECE, Field, FormatError, Scanner, StrPath, release
@@ -109,13 +110,14 @@ class _Part:
     path: StrPath
     data: Any
     vertex: int  # the first
-    starts: Ints
-    count: Ints
-    numbers: Ints
+    start: int  # offset of the first line
+    count: NDArray[Any]
+    numbers: NDArray[Any]
     behind: int  # end offset
 
     def fail(self, u: int, message: str) -> NoReturn:
-        raise FormatError(self.path, _line(self.data, int(self.starts[u])), message)
+        at = self.start + int(_lines(self.data[self.start : self.behind])[0][u])
+        raise FormatError(self.path, _line(self.data, at), message)
 
 
 def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
@@ -124,17 +126,20 @@ def _parts(path: StrPath, data: Any, header: _Header) -> Iterator[_Part]:
     while start < len(data):
         end = data.find(b"\n", start + PIECE) + 1 or len(data)
         raw = data[start:end]
-        text = _COMMENT.sub(lambda found: b" " * len(found[0]), raw) if b"%" in raw else raw
-        starts, count = _lines(raw, text)
-        starts += start
+        made = compiled.ragged(raw) if len(data) >= compiled.LEAST else None
+        count: NDArray[Any] = _lines(raw)[1] if made is None else made[1]
         left = header.n - vertex
         if count[left:].any():
             k = left + int((count[left:] > 0).argmax())
-            line = _line(data, int(starts[k]))
+            line = _line(data, start + int(_lines(raw)[0][k]))
             raise FormatError(path, line, f"a line after the last of {header.n} vertices")
-        starts, count = starts[:left], count[:left]
-        numbers = _numbers(path, data, text, start, int(count.sum()))
-        yield _Part(path, data, vertex, starts, count, numbers, end)
+        count = count[:left]
+        numbers: NDArray[Any] = (
+            _numbers(path, data, _without_comments(raw), start, int(count.sum()))
+            if made is None else made[0]
+        )  # fmt: skip
+        yield _Part(path, data, vertex, start, count, numbers, end)
+        del raw, numbers, made
         release(data, start, end)
         vertex, start = vertex + count.size, end
     if vertex < header.n:
@@ -191,9 +196,14 @@ def _end(data: Any, start: int) -> int:
     return len(data) if found < 0 else found + 1
 
 
-def _lines(raw: bytes, text: bytes) -> tuple[Ints, Ints]:
+def _without_comments(raw: bytes) -> bytes:
+    """Replace comments by blanks."""
+    return _COMMENT.sub(lambda found: b" " * len(found[0]), raw) if b"%" in raw else raw
+
+
+def _lines(raw: bytes) -> tuple[Ints, Ints]:
     """Return the offsets of lines that are not comments, and their numbers of words."""
-    characters = np.frombuffer(text, np.uint8)
+    characters = np.frombuffer(_without_comments(raw), np.uint8)
     starts = np.append(0, np.flatnonzero(characters == 10) + 1)
     starts = starts[starts < characters.size]
     ink = characters > 32
@@ -333,13 +343,18 @@ def write_metis(edges: EdgeArrays) -> Iterator[bytes]:
     if "weight" in edges.points:
         header += b" %d" % leads[-1].shape[1]
     yield header + b"\n"
-    columns = [dst.astype(np.int64) + 1] if weight is None else [dst.astype(np.int64) + 1, weight]
+    columns = [dst] if weight is None else [dst, weight]
+    large = len(columns) * len(dst) * 8 >= compiled.LEAST
     u = 0
     while u < edges.n:
         most = int(offsets[u]) + _WRITTEN
         end = max(min(int(np.searchsorted(offsets, most, "right")) - 1, u + _WRITTEN), u + 1)
         of_edges = slice(offsets[u], offsets[end])
-        yield _text(lead[u:end], np.diff(offsets[u : end + 1]), [c[of_edges] for c in columns])
+        part = [c[of_edges].astype(np.int64) for c in columns]
+        part[0] += 1
+        of_rows, rows = np.ascontiguousarray(lead[u:end], np.int64), offsets[u : end + 1]
+        made = compiled.ragged_lines(rows - rows[0], of_rows, part) if large else None
+        yield _text(of_rows, np.diff(rows), part) if made is None else made
         u = end
 
 

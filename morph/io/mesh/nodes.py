@@ -15,6 +15,7 @@ import numpy as np
 from morph.io.mesh.repair import merged, report
 from morph.io.text.files import map_bytes
 from morph.io.text.scanner import Block, Field, Scanner, StrPath
+from morph.mesh.compiled import has_repeated
 from morph.mesh.mesh import Floats, Ints
 from morph.mesh.validation import repeated_points
 
@@ -69,7 +70,7 @@ class Nodes:
 
     def refuse_repeated(self, used: Ints) -> None:
         """Fail if two of the vertices that ``used`` names have the same coordinates."""
-        if self.source is None:
+        if self.source is None or has_repeated(self.points) is False:
             return
         there = np.zeros(len(self.points), bool)
         there[used] = True

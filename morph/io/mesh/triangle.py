@@ -110,10 +110,11 @@ def _check_segments(poly: Poly, triangles: Ints, n: int) -> None:
     on_segment[poly.segments] = True
     keys = edge_keys(poly.segments[:, 0], poly.segments[:, 1], n)
     found: list[NDArray[Any]] = []
+    ends = on_segment[triangles]
     for k in range(3):
-        a, b = triangles[:, k], triangles[:, (k + 1) % 3]
-        near = on_segment[a] & on_segment[b]
-        found.append(edge_keys(a[near], b[near], n))
+        j = (k + 1) % 3
+        near = np.flatnonzero(ends[:, k] & ends[:, j])
+        found.append(edge_keys(triangles[near, k], triangles[near, j], n))
     lost = look_up(np.concatenate(found), keys) < 0
     if lost.any():
         row = int(poly.items[lost.argmax()])

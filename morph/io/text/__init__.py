@@ -1,4 +1,4 @@
 """Numbers and clauses parsed from and formatted as text; compressed files, atomic replacement.
 
-Imports ``language`` and ``runtime.toolchain``.
+Imports ``language``, ``runtime.threads`` and ``runtime.toolchain``.
 """

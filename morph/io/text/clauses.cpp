@@ -1,4 +1,4 @@
-// Clauses between text and memory, by all threads.  Needs no C++ library.
+// Clauses between text and memory, in parts, by several threads.  Needs no C++ library.
 #include <stdint.h>
 #include <string.h>
 
@@ -26,13 +26,12 @@ extern "C" {
 
 int64_t morph_part() { return PART; }
 
-// Read the numbers of each part of a text, those of the part from byte b on into out + b / 2: two
+// Read the numbers of the parts from `start` to `stop` of a text, those of the part from byte b on into out + b / 2: two
 // bytes are one number at least.  Of each part it tells how many there are, how many are 0, and
 // where it stopped, -1 if it did not: at a '%', or at something odd.
-void morph_scan(const char *text, int64_t length, int64_t parts, int64_t variables, int32_t strict,
-                int32_t *out, int64_t *told) {
-#pragma omp parallel for schedule(dynamic) if (parts > 1)
-  for (int64_t k = 0; k < parts; k++) {
+void morph_scan(const char *text, int64_t length, int64_t start, int64_t stop, int64_t variables,
+                int32_t strict, int32_t *out, int64_t *told) {
+  for (int64_t k = start; k < stop; k++) {
     int64_t begin = line_at(text, length, k * PART);
     const char *p = text + begin, *end = text + line_at(text, length, (k + 1) * PART), *line = p;
     int32_t *first = out + (begin + 1) / 2, *to = first;
@@ -71,11 +70,10 @@ void morph_scan(const char *text, int64_t length, int64_t parts, int64_t variabl
 
 // Put what was read of each part where it belongs: its first number, less the zeros before it, is
 // literal `at[k]`, its first 0 ends clause `clause[k]`.
-void morph_gather(const char *text, int64_t length, int64_t parts, const int32_t *found,
-                  const int64_t *told, const int64_t *at, const int64_t *clause, int32_t *literals,
-                  int64_t *offsets) {
-#pragma omp parallel for schedule(dynamic) if (parts > 1)
-  for (int64_t k = 0; k < parts; k++) {
+void morph_gather(const char *text, int64_t length, int64_t start, int64_t stop,
+                  const int32_t *found, const int64_t *told, const int64_t *at,
+                  const int64_t *clause, int32_t *literals, int64_t *offsets) {
+  for (int64_t k = start; k < stop; k++) {
     const int32_t *p = found + (line_at(text, length, k * PART) + 1) / 2;
     const int32_t *end = p + told[k * FIELDS + NUMBERS];
     int64_t to = at[k], c = clause[k];
@@ -86,15 +84,15 @@ void morph_gather(const char *text, int64_t length, int64_t parts, const int32_t
   }
 }
 
-// Write clauses, a line each, into `out`, which has 12 bytes for each literal and 2 for each clause.
-// Returns the length.
-int64_t morph_write(int64_t clauses, const int64_t *offsets, const int32_t *literals,
-                    int64_t *lengths, char *out) {
-  int64_t parts = (clauses + CLAUSES - 1) / CLAUSES;
-#pragma omp parallel for schedule(dynamic) if (parts > 1)
-  for (int64_t k = 0; k < parts; k++) {
+int64_t morph_clauses() { return CLAUSES; }
+
+// Write clauses in parts of CLAUSES, a line each, into `out`, which has 12 bytes for each literal and 2
+// for each clause.
+void morph_write(int64_t clauses, int64_t start, int64_t stop, const int64_t *offsets,
+                 const int32_t *literals, int64_t *lengths, char *out) {
+  for (int64_t k = start; k < stop; k++) {
     int64_t c = k * CLAUSES, last = c + CLAUSES < clauses ? c + CLAUSES : clauses;
-    char *start = out + 12 * offsets[c] + 2 * c, *p = start;
+    char *begin = out + 12 * offsets[c] + 2 * c, *p = begin;
     for (; c < last; c++) {
       for (int64_t i = offsets[c]; i < offsets[c + 1]; i++) {
         char text[12], *q = text + 12;
@@ -109,8 +107,12 @@ int64_t morph_write(int64_t clauses, const int64_t *offsets, const int32_t *lite
       *p++ = '0';
       *p++ = '\n';
     }
-    lengths[k] = p - start;
+    lengths[k] = p - begin;
   }
+}
+
+// Move the texts of parts together.  Returns the length.
+int64_t morph_join(int64_t parts, const int64_t *offsets, const int64_t *lengths, char *out) {
   int64_t total = 0;
   for (int64_t k = 0; k < parts; k++) {
     int64_t c = k * CLAUSES;

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +10,35 @@ from numpy.typing import NDArray
 
 from morph.io.text.growing import Growing
 from morph.io.text.scanner import PIECE, release
-from morph.runtime.toolchain import BuildError, cpu
+from morph.runtime.threads import in_threads
+from morph.runtime.toolchain.library import HostLibrary
 
 LEAST = 1 << 21  # bytes from which the library is used, though it takes a second to compile
 LEAST_MADE = 1 << 15  # bytes from which it is used if it is compiled already
 
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
-_PART, _FIELDS = 1 << 13, 4  # clauses written at a time; numbers that describe a part
+_FIELDS = 4  # numbers that describe a part
 
-
-def text() -> str:
-    """Return the text of the library."""
-    return Path(__file__).with_name("clauses.cpp").read_text(encoding="utf-8")
-
-
-@cache
-def _is_made() -> bool:
-    return cpu.find(text(), name="clauses") is not None
+LIBRARY = HostLibrary(
+    Path(__file__).with_name("clauses.cpp"),
+    {
+        "morph_part": "",
+        "morph_clauses": "",
+        "morph_scan": "piiiiwpp",
+        "morph_gather": "piiipppppp",
+        "morph_write": "iiipppp",
+        "morph_join": "ippp",
+    },
+)
 
 
 def is_worth(length: int) -> bool:
     """Whether a text of this many bytes is read faster by the library than by Python."""
-    return length >= LEAST or length >= LEAST_MADE and _is_made()
+    return LIBRARY.worth(length, LEAST, LEAST_MADE) is not None
 
 
-@cache
 def library() -> Any:
     """Return the compiled library, or None if it cannot be compiled."""
-    try:
-        found = ctypes.CDLL(str(cpu.build(text(), name="clauses")))
-    except (BuildError, OSError):
-        return None
-    found.morph_part.restype = found.morph_write.restype = _INT
-    found.morph_scan.restype = found.morph_gather.restype = None
-    found.morph_scan.argtypes = [
-        *(_POINTER, _INT, _INT, _INT),
-        *(ctypes.c_int32, _POINTER, _POINTER),
-    ]
-    found.morph_gather.argtypes = [_POINTER, _INT, _INT, *[_POINTER] * 6]
-    found.morph_write.argtypes = [_INT, *[_POINTER] * 4]
-    return found
+    return LIBRARY.load()
 
 
 def parse(
@@ -109,8 +96,9 @@ def _piece(
     parts = -(-length // made.morph_part())
     found = np.empty(length // 2 + 2, np.int32)
     parts_info = np.zeros((parts, _FIELDS), np.int64)
-    made.morph_scan(
-        begin, length, parts, variables, strict, found.ctypes.data, parts_info.ctypes.data
+    pointers = found.ctypes.data, parts_info.ctypes.data
+    in_threads(
+        lambda k, to: made.morph_scan(begin, length, k, to, variables, strict, *pointers), parts
     )
     ends = np.flatnonzero((parts_info[:, 2:] >= 0).any(axis=1))
     stop = invalid = -1
@@ -122,10 +110,9 @@ def _piece(
     at, clause = np.cumsum(count) - count, np.cumsum(zeros) - zeros
     literals = np.empty(int(count.sum()), np.int32)
     offsets = np.zeros(int(zeros.sum()) + 1, np.int64)
-    made.morph_gather(
-        begin, length, len(parts_info), found.ctypes.data, parts_info.ctypes.data, at.ctypes.data,
-        clause.ctypes.data, literals.ctypes.data, offsets.ctypes.data,
-    )  # fmt: skip
+    arrays = found, parts_info, at, clause, literals, offsets
+    where = [array.ctypes.data for array in arrays]
+    in_threads(lambda k, to: made.morph_gather(begin, length, k, to, *where), len(parts_info))
     return offsets[1:], literals, stop, invalid
 
 
@@ -136,8 +123,8 @@ def lines(offsets: NDArray[np.int64], literals: NDArray[np.int32]) -> Any:
         return None
     clauses = len(offsets) - 1
     out = np.empty(12 * len(literals) + 2 * clauses, np.uint8)
-    lengths = np.empty(clauses // _PART + 1, np.int64)
-    length = made.morph_write(
-        clauses, offsets.ctypes.data, literals.ctypes.data, lengths.ctypes.data, out.ctypes.data
-    )
-    return out[:length].data
+    parts = -(-clauses // made.morph_clauses())
+    lengths = np.empty(parts, np.int64)
+    where = [array.ctypes.data for array in (offsets, literals, lengths, out)]
+    in_threads(lambda k, end: made.morph_write(clauses, k, end, *where), parts)
+    return out[: made.morph_join(parts, where[0], *where[2:])].data

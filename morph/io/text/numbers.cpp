@@ -1,4 +1,4 @@
-// Tables of numbers between text and memory, by all threads.  Reading stops at irregular text:
+// Tables of numbers between text and memory, in parts, by several threads.  Reading stops at irregular text:
 // the reader in scanner.py then reports the line.  Needs no C++ library where there is none.
 #include <stdint.h>
 #include <string.h>
@@ -170,10 +170,9 @@ int32_t morph_writes() {
 #endif
 }
 
-// Count the lines that hold anything and begin in each part of the text.
-void morph_lines(const char *text, int64_t length, int64_t parts, int64_t *counts) {
-#pragma omp parallel for schedule(dynamic) if (parts > 1)
-  for (int64_t k = 0; k < parts; k++) {
+// Count the lines that hold anything and begin in each of the parts from `start` to `stop` of the text.
+void morph_lines(const char *text, int64_t length, int64_t start, int64_t stop, int64_t *counts) {
+  for (int64_t k = start; k < stop; k++) {
     const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
     int64_t count = count_full_lines(p, end);
     if (count >= 0) {
@@ -194,15 +193,14 @@ void morph_lines(const char *text, int64_t length, int64_t parts, int64_t *count
 
 // Read `rows` lines of `columns` numbers, each of a `Kind`, into arrays with `strides` bytes from
 // row to row; the lines of part k begin at row `first[k]`, and each with `letter` and a blank, unless
-// that is 0.  Returns the offset behind the last of them, -1 if something is odd.
-int64_t morph_parse(const char *text, int64_t length, int64_t parts, const int64_t *first,
-                    int64_t rows, int64_t columns, const uint8_t *kinds, char *const *out,
-                    const int64_t *strides, int32_t letter) {
-  int64_t behind = 0;
-  int odd = 0;
-#pragma omp parallel for schedule(dynamic) reduction(max : behind) reduction(| : odd) if (parts > 1)
-  for (int64_t k = 0; k < parts; k++) {
-    if (first[k] >= rows || odd) continue;
+// that is 0.  `behind[k]` is the offset behind the last of them if it lies in part k, else 0.
+// Returns 0, -1 if something is odd.
+int64_t morph_parse(const char *text, int64_t length, int64_t start, int64_t stop,
+                    const int64_t *first, int64_t rows, int64_t columns, const uint8_t *kinds,
+                    char *const *out, const int64_t *strides, int32_t letter, int64_t *behind) {
+  for (int64_t k = start; k < stop; k++) {
+    behind[k] = 0;
+    if (first[k] >= rows) continue;
     const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
     int64_t row = first[k];
     while (row < rows && p < end) {
@@ -229,27 +227,56 @@ int64_t morph_parse(const char *text, int64_t length, int64_t parts, const int64
         if (p && p < end && *p != '\n' && !blank(*p)) p = nullptr;
       }
       if (p) p = skip_blanks(p, end);
-      if (!p || (p < end && *p != '\n')) {
-        odd = 1;
-        break;
-      }
+      if (!p || (p < end && *p != '\n')) return -1;
       if (p < end) p++;
-      if (++row == rows) behind = p - text;
+      if (++row == rows) behind[k] = p - text;
     }
   }
-  return odd ? -1 : behind;
+  return 0;
 }
 
-// Write rows, each begun by `prefix`, into `out`, which has `row_bytes` for each; columns are
-// int64 (padded to their width) or double, `strides` bytes from row to row.  Returns the length.
-int64_t morph_format(int64_t rows, int64_t columns, const char *const *data, const int64_t *strides,
-                     const uint8_t *whole, const int32_t *widths, const char *prefix,
-                     int64_t prefix_length, int64_t row_bytes, int64_t *lengths, char *out) {
-  int64_t parts = (rows + ROWS - 1) / ROWS;
-#pragma omp parallel for schedule(dynamic) if (parts > 1)
-  for (int64_t k = 0; k < parts; k++) {
+// Read the integers of 32 bits of parts of a text, those of the part from byte b on into out + b / 2,
+// and the number of integers of each of its lines into words + b; lines that begin with '%' are left
+// out.  `sizes` are the integers and lines of each part.  Returns 0, -1 if something is odd.
+int64_t morph_ragged(const char *text, int64_t length, int64_t start, int64_t stop, int32_t *out,
+                     int32_t *words, int64_t *sizes) {
+  for (int64_t k = start; k < stop; k++) {
+    const char *p = line_at(text, length, k * PART), *end = line_at(text, length, (k + 1) * PART);
+    int32_t *first = out + (p - text + 1) / 2, *to = first;
+    int32_t *first_line = words + (p - text), *line = first_line;
+    while (p < end) {
+      if (*p == '%') {
+        p = (const char *)memchr(p, '\n', end - p);
+        p = p ? p + 1 : end;
+        continue;
+      }
+      int32_t *before = to;
+      while (true) {
+        while (p < end && (blank(*p) || *p == '\v' || *p == '\f')) p++;
+        if (p == end || *p == '\n') break;
+        int64_t value = 0;
+        p = read_integer(p, end, value);
+        if (!p || value != (int32_t)value || (p < end && (unsigned char)*p > ' ')) return -1;
+        *to++ = (int32_t)value;
+      }
+      if (p < end) p++;
+      *line++ = (int32_t)(to - before);
+    }
+    sizes[2 * k] = to - first;
+    sizes[2 * k + 1] = line - first_line;
+  }
+  return 0;
+}
+
+// Write rows in parts of ROWS, each row begun by `prefix`, into `out`, which has `row_bytes` for each;
+// columns are int64 (padded to their width) or double, `strides` bytes from row to row.
+void morph_format(int64_t rows, int64_t start, int64_t stop, int64_t columns,
+                  const char *const *data, const int64_t *strides, const uint8_t *whole,
+                  const int32_t *widths, const char *prefix, int64_t prefix_length,
+                  int64_t row_bytes, int64_t *lengths, char *out) {
+  for (int64_t k = start; k < stop; k++) {
     int64_t last = (k + 1) * ROWS < rows ? (k + 1) * ROWS : rows;
-    char *start = out + k * ROWS * row_bytes, *p = start;
+    char *begin = out + k * ROWS * row_bytes, *p = begin;
     for (int64_t row = k * ROWS; row < last; row++) {
       memcpy(p, prefix, prefix_length);
       p += prefix_length;
@@ -261,11 +288,43 @@ int64_t morph_format(int64_t rows, int64_t columns, const char *const *data, con
       }
       *p++ = '\n';
     }
-    lengths[k] = p - start;
+    lengths[k] = p - begin;
   }
+}
+
+int64_t morph_rows() { return ROWS; }
+
+// Write lines of `lead` numbers and of `each` numbers for each entry, which are not negative: of rows
+// `cut[k]` to `cut[k + 1]` in part k, whose text begins at `place[k]` of `out`.
+void morph_write_ragged(int64_t start, int64_t stop, const int64_t *cut, const int64_t *offsets,
+                        int64_t lead, const int64_t *leads, int64_t each,
+                        const int64_t *const *entries, const int64_t *place, int64_t *lengths,
+                        char *out) {
+  for (int64_t k = start; k < stop; k++) {
+    char *begin = out + place[k], *p = begin;
+    for (int64_t row = cut[k]; row < cut[k + 1]; row++) {
+      char *line = p;
+      for (int64_t c = 0; c < lead; c++) {
+        p = write_integer(p, leads[row * lead + c], 0);
+        *p++ = ' ';
+      }
+      for (int64_t i = offsets[row]; i < offsets[row + 1]; i++)
+        for (int64_t c = 0; c < each; c++) {
+          p = write_integer(p, entries[c][i], 0);
+          *p++ = ' ';
+        }
+      if (p > line) p[-1] = '\n';
+      else *p++ = '\n';
+    }
+    lengths[k] = p - begin;
+  }
+}
+
+// Move the texts of parts, which begin at `place`, together.  Returns the length.
+int64_t morph_join(int64_t parts, const int64_t *place, const int64_t *lengths, char *out) {
   int64_t total = 0;
   for (int64_t k = 0; k < parts; k++) {
-    memmove(out + total, out + k * ROWS * row_bytes, lengths[k]);
+    memmove(out + total, out + place[k], lengths[k]);
     total += lengths[k];
   }
   return total;

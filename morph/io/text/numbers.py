@@ -7,51 +7,45 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from morph.runtime.toolchain import BuildError, cpu
+from morph.runtime.threads import in_threads
+from morph.runtime.toolchain.library import HostLibrary
 
 LEAST = 1 << 21  # smaller inputs are not worth a second of compilation
 _WIDEST = 26  # characters of a number and a blank
 
 _REAL, _INT64, _INTEGRAL_REAL, _INT32 = range(4)  # `Kind` of numbers.cpp
 
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_POINTER = ctypes.c_void_p
 
 
-def text() -> str:
-    """Return the text of the library."""
-    return Path(__file__).with_name("numbers.cpp").read_text(encoding="utf-8")
+LIBRARY = HostLibrary(
+    Path(__file__).with_name("numbers.cpp"),
+    {
+        "morph_part": "",
+        "morph_rows": "",
+        "morph_writes": "",
+        "morph_lines": "piiip",
+        "morph_parse": "piiipiipppwp",
+        "morph_ragged": "piiippp",
+        "morph_format": "iiiippppsiipp",
+        "morph_write_ragged": "iippipipppp",
+        "morph_join": "ippp",
+    },
+)
 
 
-@cache
 def library(*defines: str) -> Any:
     """Return the compiled library, or None if it cannot be compiled.
 
     ``MORPH_PLAIN`` among ``defines`` avoids the C++ standard library.
     """
-    try:
-        found = ctypes.CDLL(str(cpu.build(text(), name="numbers", defines=defines)))
-    except (BuildError, OSError):
-        return None
-    found.morph_part.restype = _INT
-    found.morph_lines.argtypes = [_POINTER, _INT, _INT, _POINTER]
-    found.morph_lines.restype = None
-    found.morph_parse.argtypes = [
-        *(_POINTER, _INT, _INT, _POINTER, _INT, _INT),
-        *(_POINTER, _POINTER, _POINTER, ctypes.c_int32),
-    ]  # fmt: skip
-    found.morph_parse.restype = _INT
-    found.morph_format.argtypes = [
-        _INT, _INT, *[_POINTER] * 4, ctypes.c_char_p, _INT, _INT, _POINTER, _POINTER,
-    ]  # fmt: skip
-    found.morph_format.restype = _INT
-    return found
+    return LIBRARY.load(*defines)
 
 
 def parse(
@@ -103,7 +97,8 @@ def parse(
     begin = np.frombuffer(data, np.uint8).ctypes.data + pos
     parts = -(-length // made.morph_part())
     counts = np.empty(parts, np.int64)
-    made.morph_lines(begin, length, parts, counts.ctypes.data)
+    counted = counts.ctypes.data
+    in_threads(lambda k, end: made.morph_lines(begin, length, k, end, counted), parts)
     total = int(counts.sum())
     rows = total if rows is None else rows
     rows = rows if end is None else min(rows, total)
@@ -119,11 +114,20 @@ def parse(
     kinds = np.array([kind for kind, _ in columns], np.uint8)
     strides = np.array([column.strides[0] for _, column in columns], np.int64)
     first = np.cumsum(counts) - counts
-    behind = made.morph_parse(
-        begin, length, parts, first.ctypes.data, rows, len(columns),
-        kinds.ctypes.data, out, strides.ctypes.data, ord(letter or b"\0"),
-    )  # fmt: skip
-    return None if behind < 0 else (values, pos + behind)
+    behind = np.zeros(parts, np.int64)
+    pointers = first.ctypes.data, kinds.ctypes.data, strides.ctypes.data, behind.ctypes.data
+    irregular: list[int] = []
+
+    def read(k: int, end: int) -> None:
+        starts, of_kinds, steps, ends = pointers
+        if not irregular and made.morph_parse(
+            *(begin, length, k, end, starts, rows, len(columns)),
+            *(of_kinds, out, steps, ord(letter or b"\0"), ends),
+        ):
+            irregular.append(k)
+
+    in_threads(read, parts)
+    return None if irregular else (values, pos + int(behind.max()))
 
 
 def arrays(rows: int, groups: Sequence[Sequence[bool]], narrow: bool) -> list[NDArray[Any]]:
@@ -168,10 +172,100 @@ def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes)
     integral = np.array([c.dtype.kind != "f" for c in columns], np.uint8)
     wide = np.array(widths, np.int32)
     row_bytes = len(prefix) + _WIDEST * len(columns)
-    lengths = np.empty(rows, np.int64)  # an upper bound of the number of parts
+    size = made.morph_rows()
+    parts = -(-rows // size)
+    lengths = np.empty(parts, np.int64)
+    place = np.arange(parts) * (size * row_bytes)
     out = np.empty(rows * row_bytes, np.uint8)
-    length = made.morph_format(
-        rows, len(columns), data, strides.ctypes.data, integral.ctypes.data, wide.ctypes.data,
-        prefix, len(prefix), row_bytes, lengths.ctypes.data, out.ctypes.data,
-    )  # fmt: skip
-    return out[:length].data
+    pointers = *(a.ctypes.data for a in (strides, integral, wide)), lengths.ctypes.data
+    to = out.ctypes.data
+
+    def write(k: int, end: int) -> None:
+        steps, whole, padded, written = pointers
+        made.morph_format(
+            *(rows, k, end, len(columns), data, steps, whole, padded),
+            *(prefix, len(prefix), row_bytes, written, to),
+        )
+
+    in_threads(write, parts)
+    return out[: made.morph_join(parts, place.ctypes.data, lengths.ctypes.data, to)].data
+
+
+def ragged(text: bytes) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
+    """Read lines of any number of integers; lines that begin with ``%`` are left out.
+
+    Returns
+    -------
+    numbers : int32 array
+    words : int32 array
+        How many of them each line has.
+
+    Returns None if an integer does not fit 32 bits or is irregular, or there is no compiler.
+    """
+    made = library() if len(text) else None
+    if made is None:
+        return None
+    begin, length = np.frombuffer(text, np.uint8).ctypes.data, len(text)
+    parts = -(-length // made.morph_part())
+    read, words = np.empty(length // 2 + 2, np.int32), np.empty(length + 1, np.int32)
+    sizes = np.empty((parts, 2), np.int64)
+    pointers = read.ctypes.data, words.ctypes.data, sizes.ctypes.data
+    irregular: list[int] = []
+
+    def scan(k: int, end: int) -> None:
+        if not irregular and made.morph_ragged(begin, length, k, end, *pointers):
+            irregular.append(k)
+
+    in_threads(scan, parts)
+    if irregular:
+        return None
+    starts = [0] * parts  # of the first line of each part
+    for k in range(1, parts):
+        starts[k] = text.find(b"\n", k * made.morph_part() - 1) + 1 or length
+    numbers = [read[(at + 1) // 2 :][: sizes[k, 0]] for k, at in enumerate(starts)]
+    return np.concatenate(numbers), np.concatenate(
+        [words[at:][: sizes[k, 1]] for k, at in enumerate(starts)]
+    )
+
+
+def ragged_lines(
+    offsets: NDArray[np.int64], leads: NDArray[np.int64], entries: Sequence[NDArray[np.int64]]
+) -> Any:
+    """Format a line for each row: its leads, then the numbers of its entries.
+
+    Parameters
+    ----------
+    offsets : (n + 1,) int64 array
+        Of the entries of each row, from 0.
+    leads : (n, k) int64 array
+    entries : sequence of (m,) int64 arrays
+
+    Returns
+    -------
+    bytes-like, or None
+        None if there is no compiler.  No number may be negative.
+    """
+    made = library()
+    if made is None:
+        return None
+    rows, lead = leads.shape
+    largest = max((int(a.max()) for a in (leads, *entries) if a.size), default=0)
+    width = len(str(largest)) + 1  # characters of a number and a blank
+    before = lead * np.arange(rows + 1) + len(entries) * offsets  # numbers
+    step = max(int(before[-1]) // made.morph_rows(), 1)
+    cut = np.searchsorted(before, np.linspace(0, before[-1], step + 1).astype(np.int64))
+    cut[0], cut[-1] = 0, rows
+    place = width * before[cut] + cut
+    out, lengths = np.empty(int(place[-1]), np.uint8), np.empty(step, np.int64)
+    columns = (_POINTER * len(entries))(*(a.ctypes.data for a in entries))
+    pointers = cut.ctypes.data, offsets.ctypes.data, leads.ctypes.data
+    behind = place.ctypes.data, lengths.ctypes.data, out.ctypes.data
+
+    def write(k: int, end: int) -> None:
+        cuts, of_rows, of_leads = pointers
+        made.morph_write_ragged(
+            k, end, cuts, of_rows, lead, of_leads, len(entries), columns, *behind
+        )
+
+    in_threads(write, step)
+    return out[: made.morph_join(step, *behind)].data

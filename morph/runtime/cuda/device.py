@@ -185,8 +185,8 @@ def _small_copies(index: int) -> SmallCopies:
     return SmallCopies(index)
 
 
-def fetch(x: Any) -> np.ndarray[Any, Any]:
-    """Copy a CuPy array to the host, large ones in chunks."""
+def fetch(x: Any, out: Any = None) -> np.ndarray[Any, Any]:
+    """Copy a CuPy array to the host, large ones in chunks; to ``out``, C-contiguous, if given."""
     x = x[...]
     if not x.flags.c_contiguous:  # CuPy compiles a kernel for each type
         on = device(f"cuda:{x.device.id}")
@@ -194,7 +194,9 @@ def fetch(x: Any) -> np.ndarray[Any, Any]:
         on.write(dense, x)
         x = dense
     if x.nbytes >= transfer.LARGE:
-        return transfer.fetch(x)
+        return transfer.fetch(x, out)
+    if out is not None:
+        return x.get(out=out)  # type: ignore[no-any-return]
     small = 0 < x.nbytes <= SMALL
     fetched: np.ndarray[Any, Any] = _small_copies(x.device.id).fetch(x) if small else x.get()
     return fetched

@@ -76,10 +76,16 @@ class Expressions:
                 return checks.check_result(n, a, b, op(a, b))
 
             return checked
+        if isinstance(n.y, ir.Const):
+            constant = y({})
+            return lambda env: op(x(env), constant)
         return lambda env: op(x(env), y(env))
 
     def _compare(self, n: ir.Compare) -> Code:
         op, x, y = values.COMPARE[n.op], self.expr(n.x), self.expr(n.y)
+        if isinstance(n.y, ir.Const):
+            constant = y({})
+            return lambda env: bool(op(x(env), constant))
         return lambda env: bool(op(x(env), y(env)))
 
     def _logic(self, n: ir.Logic) -> Code:
@@ -190,6 +196,8 @@ class Expressions:
         store, column, memory = self.memory.stores[p.slot], p.column, self.memory
         row, checks = self.expr(p.row), self.memory.checks
         index = self.expr(p.index) if p.index is not None else None
+        if index is None and checks is None:
+            return lambda env: (store.columns[column], store.check(row(env), node, False))
 
         def place(env: Env) -> tuple[Any, Any]:
             given, i = row(env), int(index(env)) if index is not None else 0

@@ -107,7 +107,9 @@ class Interpreter:
         again = sorted({p for p in deferred if p >= 0} | lost)
         env = {name: scalar(dtype, scalars[name]) for name, dtype in self.scalars}
         within = domain.span[slice(*(None if x is None else int(x(env)) for x in self.bounds))]
-        positions = [p for p in (again if reexecution else within) if not domain.is_dead(p)]
+        positions = list(again if reexecution else within)
+        if domain.dead is not None:
+            positions = [p for p in positions if not domain.dead[p]]
         deferred.clear()
         if checks is not None and begins:  # also a re-execution by a wider unit
             checks.begin()
@@ -155,10 +157,10 @@ class Interpreter:
 
         waiting = []
         self.barrier()
+        params, shared = self.params, dict(zip(self.params[1:], args, strict=True))
         for position in positions:
             if not self.domain.is_dead(position):
-                value = self.domain.item_value(position)
-                item = Item(position, dict(zip(self.params, [value, *args], strict=True)))
+                item = Item(position, {params[0]: self.domain.item_value(position), **shared})
                 if self.run(item, run_body) == Signal.CLAIM:
                     waiting.append(item)
         if not waiting:

@@ -35,6 +35,8 @@ class Statements(Expressions):
     def body(self, body: ir.Body) -> Code:
         """Translate a sequence of statements; its result is the `Signal` that ended it, or None."""
         codes = [self.stmt(s) for s in body]
+        if len(codes) == 1:
+            return codes[0]
 
         def run(env: Env) -> Signal | None:
             for code in codes:
