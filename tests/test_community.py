@@ -60,8 +60,10 @@ def test_against_all_subgraphs(target, data):
     size = least, least + data.draw(st.integers(0, 8))
     queries = data.draw(st.lists(ends, min_size=1, max_size=3))
     top = data.draw(st.sampled_from([1, 2, 5, 1000]))
+    as_on_a_gpu = target == "python" and data.draw(st.booleans())
     with (
-        mock.patch.object(tasks, "FEW_ITEMS_CPU", data.draw(st.sampled_from([0, 1 << 20]))),
+        mock.patch.object(tasks, "FEW_ITEMS_CPU", as_on_a_gpu << 20),
+        mock.patch.object(tasks, "VISITS_INSIDE_CPU", as_on_a_gpu),
         mock.patch.object(module, "MAX_UNREDUCED_CPU", data.draw(st.sampled_from([0, 1 << 30]))),
         mock.patch.object(module, "MAX_DEGREES_CPU", data.draw(st.sampled_from([0, 64]))),
         mock.patch.object(
@@ -237,7 +239,10 @@ def test_one_query_and_many_agree():
     g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
     queries, size = [1, 5, 9, 5], (6, 10)
     for degrees in (0, 64):
-        with mock.patch.object(module, "MAX_DEGREES_CPU", degrees):
+        with (
+            mock.patch.object(module, "MAX_DEGREES_CPU", degrees),
+            mock.patch.object(tasks, "VISITS_INSIDE_CPU", degrees > 0),  # as on a GPU
+        ):
             many = morph.community(g, queries, size)
             for q, wanted in zip(queries, many, strict=True):
                 with mock.patch.object(tasks, "INITIAL_NODE_LIMIT_CPU", 1):
@@ -255,6 +260,11 @@ def test_one_query_and_many_agree():
     found = morph.community(g, 3, (3, 4))
     morph.validate.community(g, found, 3, (3, 4))
     assert found.proved and found.min_degree == 3
+    for degrees in (0, 64):  # the first candidates have no subgraph, or prove nothing
+        with mock.patch.object(module, "MAX_DEGREES_CPU", degrees):
+            found = morph.community(g, 3, (5, 5))
+            twice = morph.community(g, [3, 3], (5, 5))
+        assert found.proved and found.min_degree == twice[0].min_degree
     g = morph.Graph.from_edges(*edges, n=80, symmetrize=True, device="cpu")
     with (
         mock.patch.object(tasks, "FIRST_SLOTS_CPU", 4),

@@ -405,3 +405,42 @@ def test_one_step_for_threads_that_wait():
     queue, found = board("cpu")
     morph.foreach(queue, place, queue, found, 4, until_empty=True)
     assert is_checked() or "each_until_empty" in place.source()
+
+
+@morph.kernel
+def divide_by_two(e, queue, total):
+    if e.left > 1:
+        queue.add(left=e.left // 2)
+        queue.add(left=e.left - e.left // 2)
+    else:
+        atomic_add(total.sum, 1)
+
+
+@morph.kernel
+def begin_count(r, queue, n):
+    queue.add(left=n)
+
+
+@morph.kernel
+def store_id(r):
+    r.at = i64(r.id)
+
+
+@morph.program
+def with_sections(rows, others, queue, total, n):
+    with morph.sections():
+        morph.foreach(rows, begin_count, queue, n)
+        morph.foreach(others, store_id)
+    morph.foreach(queue, divide_by_two, queue, total, until_empty=True)
+
+
+def test_a_queue_in_a_program_with_sections():
+    """Deferred items of such units have a bit for each section."""
+    rows, others = table("cpu", at=np.zeros(3, np.int64)), table("cpu", at=np.zeros(5, np.int64))
+    queue = morph.Collection(device="cpu", left=i64)
+    total = morph.Scalars("cpu", sum=0)
+    for threads in (1, 2):
+        total.sum = 0
+        with team(threads):
+            with_sections(rows, others, queue, total, 100)
+        assert total.sum == 300 and others.at[:].tolist() == [0, 1, 2, 3, 4]

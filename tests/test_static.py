@@ -144,3 +144,23 @@ def test_no_item_is_static(target):
     g = points(target, sum=i64, only=f64)
     with pytest.raises(LanguageError, match="'p' is static, and this is no constant"):
         morph.foreach(g.points, scale, 1, where=itself)
+
+
+@morph.program
+def scale_points(g, times, factor: static):
+    while times > 0:
+        times -= 1
+        if factor > 0:
+            morph.foreach(g.points, scale, factor)
+
+
+def test_static_parameters_of_programs(target):
+    for factor in (2, -1, 3):
+        g = points(target, sum=i64, only=f64)
+        scale_points(g, 1, factor)
+        wanted = points(target, sum=i64, only=f64)
+        if factor > 0:
+            morph.foreach(wanted.points, scale, factor)
+        assert values(g.points, "only") == values(wanted.points, "only")
+    with pytest.raises(TypeError, match="argument 'factor' is a str; a static"):
+        scale_points(g, 1, "2")

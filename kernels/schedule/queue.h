@@ -56,9 +56,9 @@ MORPH_LOOP void each_until_empty(const A& a, R& t, const Step& s, const i64* met
         }
         idle.end();
         for (i64 i = taken.at + lane_id(); i < taken.at + taken.n; i += LANES) {
-            if (i >= last) await_item(a, i);
-            else if (t.replay && !was_deferred(a.deferred, i)) continue;
             typename Step::I it(a, t, i);
+            if (i >= last) await_item(a, i);
+            else if (t.replay && !was_deferred(a.deferred, it.deferred_bit())) continue;
             it.queue = meta;
             caches.serve(it);
             if (s.open(a, it)) s.run(a, it);

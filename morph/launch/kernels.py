@@ -97,13 +97,14 @@ class Launchable(Function):
     launches : dict
         Each `morph.launch.launcher.Launch` bound so far, by the key of its arguments; latest last.
     statics : tuple of int
-        The positions of the arguments (without the item) whose values are compiled into a kernel.
+        The positions of the arguments (without the item) whose values are compiled in.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self.launches: dict[Any, Any] = {}
-        self.statics = tuple(i - 1 for i in static_params(function) if i and self.kind == "kernel")
+        first = int(self.kind == "kernel")  # the item
+        self.statics = tuple(i - first for i in static_params(function) if i >= first)
 
     def source(self, target: str = "cpu") -> str:
         """The C++ that was generated for the latest launch.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir import sites as checked_sites
 from morph.compiler.ir.layout import GLOBAL_ID, CheckWord
@@ -124,8 +125,13 @@ def past_limit(unit: ir.Unit, place: int) -> CheckError:
 
 
 def queue_of(unit: ir.Unit, block: int, step: int) -> str:
-    """The slot of the collection that a step runs on until it is empty; "" for other steps."""
+    """The slot of the collection that a step runs on until it is empty; "" for other steps.
+
+    Also "" for units with sections, where an item's bit of ``deferred`` is not at its position.
+    """
     node = unit.blocks[block].steps[step]
+    if abi.sections(unit) > 1:
+        return ""
     return node.slot if isinstance(node, ir.Foreach) and node.until_empty else ""
 
 

@@ -98,12 +98,20 @@ def insert(table, query, v):
     return at, old == u64(0)
 
 
-@kernel
-def insert_query(q, table, entries, next_frontier):
-    """Insert the query."""
+@func
+def insert_first(q, table):
+    """Insert the vertex of a query; return its slot, and whether it is new."""
     at, new = insert(table, q.id, q.vertex)
     if new:
         table.slots[at].common = i32(QUERY)
+    return at, new
+
+
+@kernel
+def insert_query(q, table, entries, next_frontier):
+    """Insert the vertex of a query."""
+    at, new = insert_first(q, table)
+    if new:
         entries.add(query=q.id, vertex=q.vertex, slot=i32(at))
         next_frontier.add(query=q.id, vertex=q.vertex, slot=i32(at), level=0)
 
@@ -193,17 +201,26 @@ def peel(e, table, next_frontier):
                     next_frontier.add(query=query, vertex=t.id, slot=i32(at), level=0)
 
 
+@func
+def order_key(e, s):
+    """Return a key of ascending order: the queries, then their vertices of most common neighbours.
+
+    The first vertex of a query is its own; ``s`` is the slot of the entry.
+    """
+    order = i64(MAX_COMMON)
+    if s.common < QUERY:
+        order = max(order - s.common_left, i64(1))
+    else:
+        order = i64(0)
+    return i64(e.query) << QUERY_SHIFT | order << 31 | i64(e.vertex)
+
+
 @kernel
 def collect(e, table, remaining):
     """List a candidate that was not removed."""
     s = table.slots[e.slot]
     if s.number == 0:
-        order = i64(MAX_COMMON)  # ascending: the query, then the vertices of most common neighbours
-        if s.common < QUERY:
-            order = max(order - s.common_left, i64(1))
-        else:
-            order = i64(0)
-        remaining.add(key=i64(e.query) << QUERY_SHIFT | order << 31 | i64(e.vertex))
+        remaining.add(key=order_key(e, s))
 
 
 @kernel
@@ -216,27 +233,57 @@ def clear(e, table):
 
 
 @program
-def find_candidates(queries, entries, alive, remaining, frontier, next_frontier, table):
-    """Find the candidates of queries: the keys of ``remaining``."""
+def clear_candidates(entries, alive, frontier, next_frontier, table):
+    """Empty the hash table and the lists."""
     foreach(entries, clear, table)
     entries.clear()
     alive.clear()
-    remaining.clear()
     frontier.clear()
     next_frontier.clear()
-    foreach(queries, insert_query, table, entries, frontier)
+
+
+@program
+def reach_candidates(entries, frontier, next_frontier, table):
+    """Insert all vertices near the queries in ``frontier``; end if the hash table is full."""
     while not frontier.empty and table.counters.full == 0:
         foreach(frontier, expand, table, entries, next_frontier)
         frontier, next_frontier = next_frontier, frontier
         next_frontier.clear()
-    if table.counters.full == 0:
-        foreach(entries, select_by_common, table, alive)
+
+
+@program
+def reach_all(entries, frontier, next_frontier, table):
+    """Insert all vertices near the queries in ``frontier``.
+
+    The condition of the loop reads no scalars, for which a GPU needs a second barrier.
+    """
+    while not frontier.empty:
+        foreach(frontier, expand, table, entries, next_frontier)
+        frontier, next_frontier = next_frontier, frontier
+        next_frontier.clear()
+
+
+@program
+def reduce_candidates(entries, alive, frontier, next_frontier, table):
+    """List the candidates among the entries in ``alive``, then remove some of these."""
+    foreach(entries, select_by_common, table, alive)
     foreach(alive, count_left, table)
     foreach(alive, remove, table, frontier)
     while not frontier.empty:
         foreach(frontier, peel, table, next_frontier)
         frontier, next_frontier = next_frontier, frontier
         next_frontier.clear()
+
+
+@program
+def find_candidates(queries, entries, alive, remaining, frontier, next_frontier, table):
+    """Find the candidates of queries: the keys of ``remaining``."""
+    clear_candidates(entries, alive, frontier, next_frontier, table)
+    remaining.clear()
+    foreach(queries, insert_query, table, entries, frontier)
+    reach_candidates(entries, frontier, next_frontier, table)
+    frontier.clear()
+    reduce_candidates(entries, alive, frontier, next_frontier, table)
     foreach(alive, collect, table, remaining)
 
 

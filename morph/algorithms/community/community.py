@@ -27,6 +27,7 @@ from morph.algorithms.community.neighbourhood import (
 )
 from morph.algorithms.community.one import ROWS
 from morph.algorithms.community.tasks import (
+    NARROW_NODES,
     ListSearch,
     Search,
     Tasks,
@@ -39,8 +40,7 @@ from morph.graph import Graph
 from morph.language.messages import shown
 
 INITIAL_CAPACITY = 1 << 12  # of solutions
-NARROW = 256  # vertices that are searched first where there are more,
-NARROW_NODES = 1 << 8  # for so many nodes of each query
+NARROW = 256  # vertices that are searched first where there are more
 MAX_UNREDUCED, MAX_UNREDUCED_CPU = NARROW, 1 << 30  # candidates; larger sets are reduced first
 MAX_LISTED = 256  # vertices of a subgraph that is searched on lists: a node has lists of so many
 MAX_LISTED_VALUES = 1 << 24  # stored vertices of all subgraphs, `ListSearch.width` of each

@@ -1,10 +1,12 @@
-"""The search for a single query: one launch, except for the nodes of the branch and bound.
+"""The search for a single query: one launch, on a CPU except for the nodes.
 
 `decide` chooses degrees, finds the candidates of each (`candidates`), orders them, fills their rows
-of bits and searches greedily, until the best degree is known or nodes of the branch and bound
-(`search`) have to be visited.  A query that needs no nodes takes one launch and one copy to the
-host; the steps of `tasks` take some forty of these, which on a GPU cost more than most searches.
-If a set has more than `ROWS` candidates, `decide` ends, and `tasks` searches for the query.
+of bits, searches greedily, and on a GPU visits the nodes of the branch and bound (`search`), until
+the best degree is known.  Most queries take one launch and one copy to the host; the steps of
+`tasks` take some forty of these, which on a GPU cost more than most searches.  On a CPU, where a
+launch takes little time, another one visits the nodes.  Of more than `ROWS` candidates, those of
+most neighbours in common with the query are searched, which proves no bound; if they have no
+subgraph of the best degree, `decide` ends, and `tasks` searches for the query.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -16,37 +18,55 @@ from morph.algorithms.community.candidates import (
     QUERY_SHIFT,
     VERTEX,
     CandidateTable,
-    find_candidates,
+    clear_candidates,
+    insert_first,
+    order_key,
+    reach_all,
+    reduce_candidates,
     slot_of,
 )
-from morph.algorithms.community.search import begin_search, max_distance, search_greedily
+from morph.algorithms.community.search import (
+    NONE,
+    Node,
+    SearchState,
+    add_root,
+    allocate,
+    find_greedily,
+    max_distance,
+    search_sets,
+)
 from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_or, i32, i64, u64
+from morph.prelude import atomic_add, atomic_max, atomic_or, i32, i64, static, u64
 
-ROWS = 256  # maximum number of candidates of a degree
+ROWS = 256  # maximum number of candidates of a degree that are searched
+KEYS = 1 << 12  # maximum number of candidates that are ordered
 DECIDED, VISIT, WIDE = 0, 1, 2  # result of `decide`: finished, nodes to visit, too many candidates
-OUTCOME = 5  # numbers before the members: the result of `decide`, and those of `write_outcome`
+OUTCOME = 4  # numbers before the members, see `note`
 
 
 class OneQuery(NamedTuple):
     """The arguments of `decide`.
 
     ``queries`` has a row for each degree that is searched for at the same time, with the columns of
-    `CandidateTable` and of `SearchState`.  ``rows`` has `ROWS` rows for each of these: ``key``, the
-    keys of its candidates in any order, ``vertex``, its candidates in the order of their keys, and
-    the columns of `SearchState`, as has ``adjacency``.  ``counters`` are scalars: ``best`` and
-    ``bound``, the best degree so far and an upper bound; ``kept``, the degree of the subgraph in
-    ``outcome``, and ``size``, its number of vertices; ``total``, the number of visited nodes;
-    ``wide``, whether a degree has too many candidates; and the scalars of `SearchState`.
+    `CandidateTable` and of `SearchState`, and ``count``, its number of candidates.  ``keys`` has
+    `KEYS` rows for each of these: the keys of its candidates in any order.  ``rows`` has `ROWS`
+    rows for each: ``vertex``, its first candidates in the order of their keys, and the columns of
+    `SearchState`, as has ``adjacency``.  ``counters`` are scalars: ``best`` and
+    ``bound``, the best degree so far and an upper bound; ``size``, the number of vertices in
+    ``outcome``; ``total``, the number of visited nodes; ``degrees``, how many are searched for;
+    ``wide``, whether a degree that is still open has too many candidates; ``narrow_nodes``, the
+    maximum number of nodes in a search that proves no bound; and the scalars of `SearchState`.
     """
 
     queries: Any
     active: Any
+    keys: Any
     rows: Any
     adjacency: Any
     counters: Any
     queue: Any
     deferred: Any
+    search: SearchState
     table: CandidateTable
     entries: Any
     alive: Any
@@ -56,9 +76,27 @@ class OneQuery(NamedTuple):
     outcome: Any  # a column: the numbers that the host reads
 
 
+class Limits(NamedTuple):
+    """The query, and what limits its search.
+
+    If at most ``most_degrees`` degrees are open, all are searched for at the same time, else one;
+    if it is negative, results are collected only.  Searches that prove no bound visit up to
+    ``narrow_nodes`` nodes.
+    """
+
+    vertex: int
+    min_size: int
+    max_size: int
+    best: int  # the best degree so far; if negative, the previous search continues
+    bound: int  # an upper bound
+    words: int  # of a set of candidates
+    most_degrees: int
+    narrow_nodes: int
+
+
 @kernel
 def begin_degree(q, s, vertex, least, most, degree, count, words):
-    """Begin the search for one of ``count`` degrees from ``degree`` on."""
+    """Begin the search for one of ``count`` degrees from ``degree`` on, and insert its vertex."""
     k = degree + i32(q.id)
     q.vertex = vertex
     q.degree = k
@@ -69,7 +107,7 @@ def begin_degree(q, s, vertex, least, most, degree, count, words):
     q.words = words
     q.first_row = i64(ROWS) * q.id
     q.first_word = q.first_row * words
-    q.size = i32(0)
+    q.count = i32(0)
     q.lower = i32(q.id)
     q.higher = count - 1 - i32(q.id)
     q.solved = i32(0)
@@ -77,15 +115,22 @@ def begin_degree(q, s, vertex, least, most, degree, count, words):
     q.open = i32(1)
     q.nodes = i64(0)
     s.active.add(q)
+    at, new = insert_first(q, s.table)
+    if new:
+        s.entries.add(query=q.id, vertex=vertex, slot=i32(at))
+        s.frontier.add(query=q.id, vertex=vertex, slot=i32(at), level=0)
 
 
 @kernel
-def store_key(r, s):
-    """Store the key of a candidate in a row of its query, if one is unused."""
-    q = s.queries[r.key >> QUERY_SHIFT]
-    at = atomic_add(q.size, 1)
-    if at < ROWS:
-        s.rows[q.first_row + at].key = r.key
+def collect_key(e, s):
+    """List a candidate that was not removed, and store its key in an unused row of its query."""
+    slot, q = s.table.slots[e.slot], s.queries[e.query]
+    if slot.number == 0:
+        key = order_key(e, slot)
+        s.remaining.add(key=key)
+        at = atomic_add(q.count, 1)
+        if at < KEYS:
+            s.keys[KEYS * e.query + at].key = key
 
 
 @kernel
@@ -93,16 +138,19 @@ def order(r, s):
     """Store a candidate at the rank of its key, and clear its row of bits."""
     query, vertex = i32(r.key >> QUERY_SHIFT), i32(r.key & VERTEX)
     q, place = s.queries[query], i32(0)
-    if q.size <= ROWS:
-        for i in range(q.size):
-            if s.rows[q.first_row + i].key < r.key:
-                place += 1
-        row = s.rows[q.first_row + place]
-        row.vertex = vertex
-        row.inside = i32(0)
-        s.table.slots[slot_of(s.table, query, vertex)].number = place + 1
-        for j in range(q.words):
-            s.adjacency[q.first_word + place * i64(q.words) + j] = u64(0)
+    if q.count <= KEYS:
+        for i in range((q.count + 3) // 4):  # loads of four keys at a time take less time
+            first = KEYS * query + 4 * i
+            one, two = s.keys[first].key, s.keys[first + 1].key
+            three, four = s.keys[first + 2].key, s.keys[first + 3].key
+            left = q.count - 4 * i
+            place += i32(one < r.key) + i32(two < r.key and left > 1)
+            place += i32(three < r.key and left > 2) + i32(four < r.key and left > 3)
+        if place < ROWS:
+            s.rows[q.first_row + place].vertex = vertex
+            s.table.slots[slot_of(s.table, query, vertex)].number = place + 1
+            for j in range(q.words):
+                s.adjacency[q.first_word + place * i64(q.words) + j] = u64(0)
 
 
 @kernel
@@ -110,8 +158,8 @@ def fill(r, s):
     """Set the bits of a candidate's neighbours among those of its query, and count them."""
     query, vertex = i32(r.key >> QUERY_SHIFT), i32(r.key & VERTEX)
     q = s.queries[query]
-    if q.size <= ROWS:
-        place = i64(s.table.slots[slot_of(s.table, query, vertex)].number) - 1
+    place = i64(s.table.slots[slot_of(s.table, query, vertex)].number) - 1
+    if place >= 0:
         first, among = q.first_word + place * q.words, i32(0)
         for t in s.table.graph.points[vertex].outnbrs:
             slot, at = slot_of(s.table, query, t.id), i64(-1)
@@ -124,127 +172,133 @@ def fill(r, s):
 
 
 @kernel
-def check_size(q, s):
-    """End the search for a degree whose candidates are too few, too many, or lack the query."""
-    if q.size > ROWS:
+def begin_nodes(q, s, words, fixed: static):
+    """Search greedily for a degree; add the root of the search to the queue if this finds none.
+
+    There is no search if the candidates are too few, far too many, or lack the query.
+    """
+    node = Node()
+    allocate(node, 1, words)
+    q.size = min(q.count, i32(ROWS))
+    q.most_nodes = i64(NONE)
+    if q.count > ROWS:
+        q.higher = i32(0)  # without a proof, searches of higher degrees do not end
+        q.most_nodes = s.counters.narrow_nodes
+    if s.table.counters.full != 0 or q.count > KEYS or q.count < max(q.min_size, q.degree + 1):
         q.open = i32(0)
-        q.solved = i32(1)  # as if undecided: the bound stays
-        s.counters.wide = 1  # race: all write the same
-    elif q.size < max(q.min_size, q.degree + 1) or s.rows[q.first_row].vertex != q.vertex:
+    elif s.rows[q.first_row].vertex != q.vertex:
         q.open = i32(0)
     else:
         q.max_size = min(q.max_size, q.size)
+        sets = i32(fixed) if fixed > 0 else q.words
+        find_greedily(node, q, s.queries, s.rows, s.adjacency, sets)
+        if atomic_max(q.solved, 0) == 0:  # another item may have set it
+            add_root(q, s.counters, s.queue)
 
 
 @kernel
-def note(q, counters):
-    """Add the nodes of the search for a degree; update the best degree and the bound."""
-    atomic_add(counters.total, q.nodes)
-    atomic_max(counters.best, i64(q.found_degree))
-    if q.solved == 0 and q.open == 0:
-        atomic_min(counters.bound, i64(q.degree - 1))
-
-
-@kernel
-def keep_best(q, s):
-    """Store the vertices of a subgraph of the best degree, if it exceeds the stored one's."""
-    best = s.counters.best
-    if q.found_degree == best and atomic_max(s.counters.kept, best) < best:
+def note(counters, s):
+    """Collect the results of all degrees that were searched for, for the host."""
+    best, bound, total = counters.best, counters.bound, counters.total
+    at, complete = i64(-1), s.table.counters.full == 0
+    for i in range(counters.degrees):
+        q = s.queries[i]
+        total += q.nodes
+        if i64(q.found_degree) > best:
+            best = i64(q.found_degree)
+            at = q.id
+        if q.solved == 0 and q.open == 0 and q.count <= ROWS and complete:
+            bound = min(bound, i64(q.degree - 1))
+    wide = i64(0)
+    for i in range(counters.degrees):
+        q = s.queries[i]
+        if best < i64(q.degree) and i64(q.degree) <= bound and (q.count > ROWS or not complete):
+            wide = i64(1)
+    if at >= 0:
+        q = s.queries[at]
         count = i64(OUTCOME)
         for i in range(q.size):
             if q.solution[i >> 6] >> u64(i & 63) & u64(1) != u64(0):
                 s.outcome[count] = i64(s.rows[q.first_row + i].vertex)
                 count += 1
-        s.counters.size = count - OUTCOME
-
-
-@kernel
-def write_outcome(counters, outcome):
-    """Write the numbers that the host reads, except the first."""
-    outcome[1] = counters.best
-    outcome[2] = counters.bound
-    outcome[3] = counters.total
-    outcome[4] = counters.size
-
-
-@program
-def begin_degrees(s, vertex, least, most, degree, count, words):
-    """Find the candidates of degrees; return whether the hash table had a slot for each."""
-    s.counters.wide = 0
-    s.active.clear()
-    foreach(s.queries[:count], begin_degree, s, vertex, least, most, degree, count, words)
-    find_candidates(
-        s.active, s.entries, s.alive, s.remaining, s.frontier, s.next_frontier, s.table
-    )  # fmt: skip
-    foreach(s.remaining, store_key, s)
-    return s.table.counters.full == 0
+        counters.size = count - OUTCOME
+    counters.best = best
+    counters.bound = bound
+    counters.total = total
+    counters.wide = wide
+    s.outcome[0] = best
+    s.outcome[1] = bound
+    s.outcome[2] = total
+    s.outcome[3] = counters.size
 
 
 @program
-def search_degrees(s, words):
-    """Search greedily; add the root nodes of undecided degrees to the queue."""
-    s.counters.open = 0
-    foreach(s.remaining, order, s)
-    foreach(s.remaining, fill, s)
-    foreach(s.active, check_size, s)
-    foreach(s.active, search_greedily, s.queries, s.rows, s.adjacency, words,
-            balance="warp", where=lambda q: q.open > 0)  # fmt: skip
-    foreach(s.active, begin_search, s.counters, s.queue, where=lambda q: q.open > 0)
-
-
-@program
-def note_degrees(s):
-    """Collect the results of all degrees that were searched for."""
-    foreach(s.active, note, s.counters)
-    foreach(s.active, keep_best, s)
-    s.active.clear()
-
-
-@program
-def begin_query(s, best, bound):
+def begin_query(s, best, bound, narrow_nodes):
     """Reset the state: the previous query may have been interrupted."""
     s.counters.best = best
     s.counters.bound = bound
-    s.counters.kept = best
+    s.counters.narrow_nodes = narrow_nodes
+    s.counters.nodes = 0
+    s.counters.degrees = 0
     s.counters.total = 0
     s.counters.size = 0
-    s.active.clear()
+    s.counters.open = 0
     s.queue.clear()
     s.deferred.clear()
 
 
 @program
-def decide(s, vertex, least, most, best, bound, words, most_degrees):
-    """Search until the best degree is known, nodes have to be visited, or sets are too large.
+def begin_degrees(s, vertex, least, most, degree, count, words, fixed: static):
+    """Find the candidates of degrees, search greedily, and add the roots of searches to the queue.
 
-    The search is for a degree above ``best``, up to ``bound``; a negative ``best`` continues the
-    previous search after its nodes were visited.  If at most ``most_degrees`` degrees are open, all
-    are searched for, else one; if ``most_degrees`` is negative, results are collected only.
+    A full hash table, which has not all candidates, is found later, by `note`.
     """
-    state = DECIDED
-    if best < 0:
-        note_degrees(s)
-        if s.counters.wide != 0:
-            state = WIDE
+    s.counters.degrees = count
+    s.active.clear()
+    s.remaining.clear()
+    clear_candidates(s.entries, s.alive, s.frontier, s.next_frontier, s.table)
+    foreach(s.queries[:count], begin_degree, s, vertex, least, most, degree, count, words)
+    reach_all(s.entries, s.frontier, s.next_frontier, s.table)
+    reduce_candidates(s.entries, s.alive, s.frontier, s.next_frontier, s.table)
+    foreach(s.alive, collect_key, s)
+    foreach(s.remaining, order, s)
+    foreach(s.remaining, fill, s)
+    foreach(s.active, begin_nodes, s, words, fixed, balance="warp")
+
+
+@program
+def decide(s, x, visits: static, fixed: static):
+    """Search within `Limits` until the best degree is known, or sets are too large, or many.
+
+    If ``visits`` is 0, the host visits nodes; otherwise these have ``fixed`` words, see
+    `search_sets`.
+    """
+    state, going_on, low, high = DECIDED, x.best < 0, i64(x.best), i64(x.bound)
+    if going_on:
+        s.counters.nodes = 0
     else:
-        begin_query(s, best, bound)
-    while state == DECIDED and s.counters.best < s.counters.bound and most_degrees >= 0:
-        count = s.counters.bound - s.counters.best
-        degree = s.counters.best + 1
-        if count > most_degrees:
-            degree = s.counters.best + (3 * count + 3) // 4
-            count = i64(1)
-        found = begin_degrees(
-            s, i32(vertex), i32(least), i32(most), i32(degree), i32(count), i32(words)
-        )  # fmt: skip
-        if found:
-            search_degrees(s, i32(words))
-            if not s.queue.empty:
-                state = VISIT
-        if state == DECIDED:
-            note_degrees(s)
-            if not found or s.counters.wide != 0:
+        begin_query(s, x.best, x.bound, x.narrow_nodes)
+    while state == DECIDED and (going_on or (low < high and x.most_degrees >= 0)):
+        if not going_on:
+            count, degree = high - low, low + 1
+            if count > x.most_degrees:
+                degree = low + (3 * count + 3) // 4
+                count = i64(1)
+            begin_degrees(
+                s, i32(x.vertex), i32(x.min_size), i32(x.max_size), i32(degree), i32(count),
+                i32(x.words), fixed,
+            )  # fmt: skip
+        going_on = False
+        if visits and x.most_degrees >= 0:
+            foreach(
+                s.queue, search_sets, s.search, s.queue, s.deferred, 0, fixed, 1, until_empty=True,
+                balance="warp",
+            )  # fmt: skip
+        if x.most_degrees >= 0 and not (s.queue.empty and s.deferred.empty):
+            state = VISIT
+        else:
+            foreach(s.counters, note, s)
+            low, high = s.counters.best, s.counters.bound
+            if s.counters.wide != 0:
                 state = WIDE
-    foreach(s.counters, write_outcome, s.outcome)
-    s.outcome[0] = state
     return state

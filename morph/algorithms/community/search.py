@@ -10,10 +10,10 @@ lack neighbours (`least_gain`), or if it and such a vertex need more neighbours 
 slots, and have too few candidates in common (`keep_compatible`).  A branch includes or excludes a
 neighbour of the chosen vertex that has the fewest spare candidates.
 
-The open nodes of all queries are in one queue.  An item searches below a node depth first:
-one node while the queue has few items, and few while it has fewer than `SearchState.target_items`;
-then it adds its open nodes to the queue.  So one hard query soon occupies all threads, until its
-end.
+The open nodes of all queries are in one queue.  An item searches below a node depth first: a few
+nodes while the queue has fewer items than `SearchState.target_items`; then it adds its open nodes
+to the queue.  While there are fewer than `SearchState.few_items`, it adds its shallowest open node
+after each visit, too.  So one hard query soon occupies all threads, until its end.
 """
 
 # mypy: disable-error-code="valid-type,no-untyped-def"
@@ -35,7 +35,7 @@ from morph.prelude import (
     u64,
 )
 
-MIN_NODES_PER_ITEM = 16  # visited below a node of the queue, unless it has few items
+MIN_NODES_PER_ITEM = 16  # visited below a node of the queue
 MAX_NODES_PER_ITEM = 1 << 10  # the same once the queue has enough items
 VERTEX_BITS, COUNT_BITS = 18, 15  # of the fields of a score, see `score_of`
 LAST_VERTEX, MOST_COUNTED = (1 << VERTEX_BITS) - 1, (1 << COUNT_BITS) - 1
@@ -53,7 +53,7 @@ class SearchState(NamedTuple):
     same vertex and sizes, in ascending order of degrees; ``solved``, whether the search has ended:
     there is a solution, or one of a higher degree, or none of a lower degree; ``solution``, the
     vertices of the best subgraph, and ``found_degree``, its minimum degree; ``open``, the number of
-    open nodes; ``nodes``, that of all.
+    open nodes; ``nodes``, that of all; ``most_nodes``, after how many others are dropped.
 
     The neighbours of vertex ``v`` begin at word ``first_word + v * words`` of ``adjacency``.
     """
@@ -63,7 +63,7 @@ class SearchState(NamedTuple):
     max_depth: int  # more than the number of vertices of any subgraph
     words: int  # of the largest set of any query
     counters: Any  # scalars: ``nodes`` visited in this launch; ``solutions``; ``open`` items
-    few_items: int  # while fewer items are open, an item visits one node
+    few_items: int  # while fewer items are open, an item adds one after each visit
     target_items: int  # open items that occupy all threads
     node_limit: int  # visited nodes after which a launch defers the rest
     solutions: Any  # a column of words, one solution after another, if all are wanted
@@ -81,10 +81,10 @@ class Node:
     subgraph: local(u64, 4)
     neighbours: local(u64, 4)  # neighbours of the front
     lacking: local(u64, 4)  # chosen vertices of degree below k among these
-    needy: local(i64, 16)  # the vertices of ``lacking`` as a list
-    needs: local(i32, 16)  # how many neighbours each vertex of ``needy`` lacks
-    gains: local(i32, 16)  # candidates by their number of lacking neighbours
-    stack: local(u64, 64)  # the sets of open nodes, chosen vertices first
+    needy: local(i64, 32)  # the vertices of ``lacking`` as a list
+    needs: local(i32, 32)  # how many neighbours each vertex of ``needy`` lacks
+    gains: local(i32, 32)  # candidates by their number of lacking neighbours
+    stack: local(u64, 256)  # the sets of open nodes, chosen vertices first
     depth: local(i32, 1)  # how many words of these are in use
 
 
@@ -575,23 +575,60 @@ def visit_for_all(node, q, state, words):
 
 
 @func
-def search_below(node, q, state, min_nodes, max_nodes, words, find_all):
-    """Search below the nodes of the stack until enough are visited; return their number."""
-    nodes = i32(0)
-    while node.depth[0] > 0 and (
+def is_open(node, state, base, nodes, min_nodes, max_nodes):
+    """Return whether an item that has visited some nodes visits more, those from ``base`` on."""
+    return node.depth[0] > base and (
         nodes < min_nodes
         or (nodes < max_nodes and atomic_add(state.counters.open, i64(0)) >= state.target_items)
-    ):
-        if atomic_max(q.solved, 0) > 0:  # another item may have set it
-            node.depth[0] = i32(0)
+    )
+
+
+@func
+def visit_top(node, q, state, base, words, find_all):
+    """Visit the top of the stack; return 1, or 0 if the search has ended."""
+    nodes = i32(0)
+    if atomic_max(q.solved, 0) > 0:  # another item may have set it
+        node.depth[0] = base
+    else:
+        nodes = i32(1)
+        pop(node, words)
+        if find_all:
+            visit_for_all(node, q, state, words)
         else:
-            nodes += 1
-            pop(node, words)
-            if find_all:
-                visit_for_all(node, q, state, words)
-            else:
-                visit(node, q, state.queries, state.adjacency, words)
+            visit(node, q, state.queries, state.adjacency, words)
     return nodes
+
+
+@func
+def search_below(node, q, state, min_nodes, max_nodes, words, find_all):
+    """Search below the nodes of the stack until enough are visited; return their number.
+
+    On a CPU this function takes less time than a loop in the kernel.
+    """
+    nodes = i32(0)
+    while is_open(node, state, i32(0), nodes, min_nodes, max_nodes):
+        nodes += visit_top(node, q, state, i32(0), words, find_all)
+    return nodes
+
+
+@func
+def lowest(node, like, base, words):
+    """Return the sets of the node at the base of the stack as vectors."""
+    chosen, candidates = like, like
+    for j in range(words):
+        chosen[j] = node.stack[base + j]
+        candidates[j] = node.stack[base + words + j]
+    return chosen, candidates
+
+
+@func
+def nodes_of_item(words):
+    """Return how many nodes an item visits at least, and at most."""
+    least, most = i32(MIN_NODES_PER_ITEM), i32(MAX_NODES_PER_ITEM)
+    if words > STANDARD_WORDS:
+        least = least * STANDARD_WORDS**2 // (words * words) + 1
+        most = most * STANDARD_WORDS**2 // (words * words) + 1
+    return least, most
 
 
 @func
@@ -605,11 +642,16 @@ def sets_of(node, like, words):
 
 
 @kernel
-def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static):
-    """Search below a node; add its open nodes to the queue, or to ``deferred``."""
+def search_sets(
+    e, state, queue, deferred, find_all: static, fixed_words: static, donates: static
+):  # fmt: skip
+    """Search below a node; add its open nodes to the queue, or to ``deferred``.
+
+    If it ``donates``, it also adds nodes while few items are open.
+    """
     node = Node()
     allocate(node, state.max_depth, state.words)
-    queue.reserve(state.max_depth + 1)
+    queue.reserve(state.max_depth + 1 + MIN_NODES_PER_ITEM)
     deferred.reserve(state.max_depth + 1)
     q = e.item
     words = i32(fixed_words) if fixed_words > 0 else q.words  # a constant for small sets
@@ -617,22 +659,33 @@ def search_sets(e, state, queue, deferred, find_all: static, fixed_words: static
         node.chosen[j] = e.chosen[j]
         node.candidates[j] = e.candidates[j]
     push(node, words)
-    visited, nodes = atomic_add(state.counters.nodes, i64(0)), i32(0)
+    if atomic_add(q.nodes, i64(0)) >= q.most_nodes:
+        node.depth[0] = i32(0)  # drop it
+    visited, nodes, base = atomic_add(state.counters.nodes, i64(0)), i32(0), i32(0)
     if visited < state.node_limit:
-        min_nodes, max_nodes = i32(MIN_NODES_PER_ITEM), i32(MAX_NODES_PER_ITEM)
-        if atomic_add(state.counters.open, i64(0)) < state.few_items:
-            min_nodes = i32(1)
-        if words > STANDARD_WORDS:
-            min_nodes = min_nodes * STANDARD_WORDS**2 // (words * words) + 1
-            max_nodes = max_nodes * STANDARD_WORDS**2 // (words * words) + 1
-        nodes = search_below(node, q, state, min_nodes, max_nodes, words, find_all)
+        min_nodes, max_nodes = nodes_of_item(words)
+        if donates:
+            few = True
+            while is_open(node, state, base, nodes, min_nodes, max_nodes):
+                nodes += visit_top(node, q, state, base, words, find_all)
+                if few and node.depth[0] - base > 2 * words:
+                    few = atomic_add(state.counters.open, i64(0)) < state.few_items
+                    few = few and nodes <= MIN_NODES_PER_ITEM
+                    if few:
+                        atomic_add(q.open, 1)
+                        atomic_add(state.counters.open, i64(1))
+                        chosen, candidates = lowest(node, e.chosen, base, words)
+                        queue.add(q, chosen=chosen, candidates=candidates)
+                        base += 2 * words
+        else:
+            nodes = search_below(node, q, state, min_nodes, max_nodes, words, find_all)
         visited = atomic_add(state.counters.nodes, i64(nodes))
         atomic_add(q.nodes, i64(nodes))
-    opened = node.depth[0] // (2 * words) - 1
+    opened = (node.depth[0] - base) // (2 * words) - 1
     if atomic_add(q.open, opened) + opened == 0 and atomic_max(q.solved, 0) == 0:
         end_rows(state.queries, q.id + 1, q.higher)
     atomic_add(state.counters.open, i64(opened))
-    while node.depth[0] > 0:
+    while node.depth[0] > base:
         pop(node, words)
         chosen, candidates = sets_of(node, e.chosen, words)
         if visited < state.node_limit:
@@ -658,56 +711,60 @@ def make_root(node, size, words):
 
 
 @func
-def add_greedily(node, q, rows, adjacency, v, words):
-    """Add a vertex to ``reached``, its neighbours to ``frontier``, and 1 to their counters."""
+def add_greedily(node, q, adjacency, v, words):
+    """Add a vertex to ``reached``, and its neighbours to ``frontier``."""
     node.reached[v >> 6] = node.reached[v >> 6] | bit(v)
     row = row_of(q, v, words)
     for j in range(words):
         bits = adjacency[row + j] & node.subgraph[j]
         node.frontier[j] = (node.frontier[j] | bits) & ~node.reached[j]
-        for i in bit_positions(bits):
-            atomic_add(rows[q.first_row + 64 * j + i].inside, 1)
 
 
 @func
-def greedy_choice(node, q, rows, words):
+def greedy_choice(node, q, rows, adjacency, words):
     """Return the vertex of ``frontier`` with most chosen neighbours, then most; -1 if none."""
     best = i64(-1)
     for j in range(words):
         for i in bit_positions(node.frontier[j]):
             v = 64 * i64(j) + i
-            r = rows[q.first_row + v]
-            score = (i64(r.inside) << VERTEX_BITS) + i64(r.among)
+            inside = count_common(adjacency, row_of(q, v, words), node.reached, words)
+            score = (i64(inside) << VERTEX_BITS) + i64(rows[q.first_row + v].among)
             best = max(best, (score << VERTEX_BITS) + (LAST_VERTEX - v))
     return LAST_VERTEX - (best & LAST_VERTEX) if best >= 0 else i64(-1)
 
 
 @func
-def greedy_degree(node, q, rows, words):
+def greedy_degree(node, q, adjacency, words):
     """Return the minimum degree of the vertices of ``reached``."""
     least = q.max_size
     for j in range(words):
         for i in bit_positions(node.reached[j]):
-            least = min(least, rows[q.first_row + 64 * j + i].inside)
+            row = row_of(q, 64 * i64(j) + i, words)
+            least = min(least, count_common(adjacency, row, node.reached, words))
     return least
 
 
 @func
 def grow_greedily(node, q, rows, adjacency, words):
-    """Add the vertex with most chosen neighbours again and again; store the best subgraph."""
+    """Add the vertex with most chosen neighbours again and again.
+
+    Return the minimum degree of the best subgraph, which is then ``chosen``, or -1.
+    """
     for j in range(words):
         node.reached[j] = u64(0)
         node.frontier[j] = u64(0)
-    size, v = i32(0), i64(0)
+    size, v, best = i32(0), i64(0), i32(-1)
     while v >= 0 and size < q.max_size:
-        add_greedily(node, q, rows, adjacency, v, words)
+        add_greedily(node, q, adjacency, v, words)
         size += 1
-        degree = greedy_degree(node, q, rows, words)
-        if size >= q.min_size and degree > q.found_degree:
-            q.found_degree = degree
-            for j in range(words):
-                q.solution[j] = node.reached[j]
-        v = greedy_choice(node, q, rows, words)
+        if size >= q.min_size:
+            degree = greedy_degree(node, q, adjacency, words)
+            if degree > best:
+                best = degree
+                for j in range(words):
+                    node.chosen[j] = node.reached[j]
+        v = greedy_choice(node, q, rows, adjacency, words)
+    return best
 
 
 @kernel
@@ -717,38 +774,52 @@ def count_neighbours(r, queries, adjacency):
     row, total = row_of(q, r.id - q.first_row, q.words), i32(0)
     for j in range(q.words):
         total += i32(popcount(adjacency[row + j]))
-    r.inside = i32(0)
     r.among = total
 
 
-@kernel
-def search_greedily(q, queries, rows, adjacency, most_words):
+@func
+def find_greedily(node, q, queries, rows, adjacency, words):
     """Find a subgraph by a greedy search; the query is solved if it has the degree."""
-    node = Node()
-    allocate(node, 1, most_words)
-    words = q.words
     make_root(node, q.size, words)
     for j in range(words):
         node.subgraph[j] = node.chosen[j] | node.candidates[j]
-    grow_greedily(node, q, rows, adjacency, words)
-    if q.found_degree >= q.degree:
+    best = grow_greedily(node, q, rows, adjacency, words)
+    if best >= 0:
+        q.found_degree = best
+        for j in range(words):
+            q.solution[j] = node.chosen[j]
+    if best >= q.degree:
         atomic_max(q.solved, 1)
         q.open = i32(0)
         end_rows(queries, q.id - q.lower, q.lower)
 
 
 @kernel
+def search_greedily(q, queries, rows, adjacency, most_words):
+    """Find a subgraph by a greedy search."""
+    node = Node()
+    allocate(node, 1, most_words)
+    find_greedily(node, q, queries, rows, adjacency, q.words)
+
+
+@func
+def add_root(q, counters, queue):
+    """Add a node of the query and all its candidates to the queue."""
+    atomic_add(counters.open, i64(1))
+    chosen, candidates = q.solution, q.solution
+    for j in range(q.words):
+        chosen[j] = u64(0)
+        candidates[j] = low_bits(q.size - 64 * j)
+    chosen[0] = u64(1)
+    candidates[0] = candidates[0] & ~u64(1)
+    queue.add(q, chosen=chosen, candidates=candidates)
+
+
+@kernel
 def begin_search(q, counters, queue):
     """Add a node of the query and all its candidates to the queue."""
     if q.solved == 0:
-        atomic_add(counters.open, i64(1))
-        chosen, candidates = q.solution, q.solution
-        for j in range(q.words):
-            chosen[j] = u64(0)
-            candidates[j] = low_bits(q.size - 64 * j)
-        chosen[0] = u64(1)
-        candidates[0] = candidates[0] & ~u64(1)
-        queue.add(q, chosen=chosen, candidates=candidates)
+        add_root(q, counters, queue)
 
 
 @program

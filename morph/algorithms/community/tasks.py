@@ -19,9 +19,10 @@ from morph.algorithms.community.candidates import (
 )
 from morph.algorithms.community.lists import ListSearchState, search_lists
 from morph.algorithms.community.neighbourhood import Ints, SimpleGraph, max_distance
-from morph.algorithms.community.one import OUTCOME, ROWS, VISIT, OneQuery, decide
+from morph.algorithms.community.one import KEYS, OUTCOME, ROWS, VISIT, Limits, OneQuery, decide
 from morph.algorithms.community.roots import CHOSEN, REMOVED, reduce_roots
 from morph.algorithms.community.search import (
+    NONE,
     STANDARD_WORDS,
     SearchState,
     begin_searches,
@@ -39,6 +40,8 @@ from morph.runtime.threads import get_num_threads
 INITIAL_NODE_LIMIT, INITIAL_NODE_LIMIT_CPU = 1 << 18, 1 << 14  # nodes of the first launch
 FEW_ITEMS, FEW_ITEMS_CPU = 1 << 9, 0  # open items of the queue, see `SearchState.few_items`
 TARGET_ITEMS = 1 << 17  # of a GPU, see `SearchState.target_items`
+VISITS_INSIDE_CPU = False  # whether the launch for a single query visits nodes, as on a GPU
+NARROW_NODES = 1 << 8  # of searches of the first candidates, which prove no bound
 PERIOD = 0.1  # seconds, about, between readings of the clock
 MAX_BITS = 1 << 30  # of adjacency of the tasks in a batch
 WORD = 64
@@ -246,8 +249,8 @@ class SetTables:
         self.queries = Table(
             "queries", device, first_word=i64, first_row=i64, size=i32, words=i32, min_size=i32,
             max_size=i32, degree=i32, lower=i32, higher=i32, solved=i32, found_degree=i32,
-            solution=bits, open=i32, nodes=i64, chosen=bits, candidates=bits, slots=i32,
-            missing=i32, best_gain=i32,
+            solution=bits, open=i32, nodes=i64, most_nodes=i64, chosen=bits, candidates=bits,
+            slots=i32, missing=i32, best_gain=i32,
         )  # fmt: skip
         self.changed = Flag(device)
         self.queue, self.deferred = (
@@ -266,15 +269,12 @@ class SetTables:
         """
         queue, deferred, counters = self.queue, self.deferred, self.counters
         fixed_words = words if words <= STANDARD_WORDS else 0
-        limit = least = self.node_limit(words)
+        limit = self.node_limit(words)
         while not queue.empty and clock.monotonic() < end and most_nodes > 0:
             start, counters.nodes = clock.monotonic(), 0
             limit = int(min(limit, most_nodes))
-            state = SearchState(
-                self.queries, self.adjacency.bits, max_depth, words, counters, self.few_items,
-                self.target_items, limit, self.solutions.bits, capacity,
-            )  # fmt: skip
-            statics = int(capacity > 0), fixed_words
+            state = self.state(max_depth, words, limit, capacity)
+            statics = int(capacity > 0), fixed_words, int(self.few_items > 0)
             foreach(
                 queue, search_sets, state, queue, deferred, *statics, until_empty=True,
                 balance="warp",
@@ -283,11 +283,18 @@ class SetTables:
             nodes = int(counters.nodes)
             report(nodes)
             most_nodes -= nodes
-            limit = limit * 2 if clock.monotonic() - start < PERIOD else max(limit // 2, least)
+            limit = self.next_limit(limit, words, start)
+
+    def state(self, max_depth: int, words: int, limit: int, capacity: int = 0) -> SearchState:
+        """Return the arguments of the search."""
+        return SearchState(
+            self.queries, self.adjacency.bits, max_depth, words, self.counters, self.few_items,
+            self.target_items, limit, self.solutions.bits, capacity,
+        )  # fmt: skip
 
     @property
     def few_items(self) -> int:
-        """Open items of the queue below which an item visits one node."""
+        """Open items of the queue below which items add one after each visit, see `search_sets`."""
         return FEW_ITEMS_CPU if self.device.on_host else FEW_ITEMS
 
     @property
@@ -300,17 +307,25 @@ class SetTables:
         most = INITIAL_NODE_LIMIT_CPU if self.device.on_host else INITIAL_NODE_LIMIT
         return most * STANDARD_WORDS**2 // words**2 + 1
 
+    def next_limit(self, limit: int, words: int, start: float) -> int:
+        """Nodes of a launch after one that began at ``start``."""
+        if clock.monotonic() - start < PERIOD:
+            return limit * 2
+        return max(limit // 2, self.node_limit(words))
+
 
 class OneQueryTables(SetTables):
     """The tables of the search for a single query, for up to ``degrees`` degrees; see `one`."""
 
     def __init__(self, tables: SearchTables, degrees: int) -> None:
         super().__init__(tables.device, STANDARD_WORDS)
-        for name in ("vertex", "distance", "min_common"):
+        for name in ("vertex", "distance", "min_common", "count"):
             self.queries.add(name, i32)
-        self.rows.add("key", i64)
-        names = "nodes", "solutions", "open", "best", "bound", "kept", "total", "wide", "size"
+        names = ("nodes", "solutions", "open", "best", "bound", "degrees", "total", "wide", "size",
+                 "narrow_nodes")  # fmt: skip
         self.counters = Scalars(self.device, **dict.fromkeys(names, 0))
+        self.keys = Table("keys", self.device, key=i64)
+        self.keys.extend(degrees * KEYS)
         self.queries.extend(degrees)
         self.rows.extend(degrees * ROWS)
         self.adjacency.extend(degrees * ROWS * STANDARD_WORDS)
@@ -322,14 +337,15 @@ class OneQueryTables(SetTables):
         n = len(tables.graph.points)
         self.words = min(STANDARD_WORDS, -(-n // WORD))  # sets of small graphs need fewer
 
-    def arguments(self) -> OneQuery:
-        """Return the arguments of `decide`."""
+    def arguments(self, max_depth: int, limit: int, swapped: bool) -> OneQuery:
+        """Return the arguments of `decide`, with the queues ``swapped`` or not."""
         t = self.tables
         table = t.candidate_table(self.degrees)._replace(queries=self.queries)
+        queues = (self.deferred, self.queue) if swapped else (self.queue, self.deferred)
         return OneQuery(
-            self.queries, self.active, self.rows, self.adjacency.bits, self.counters, self.queue,
-            self.deferred, table, t.entries, t.alive, t.remaining, t.frontier, t.next_frontier,
-            self.outcome.value,
+            self.queries, self.active, self.keys, self.rows, self.adjacency.bits, self.counters,
+            *queues, self.state(max_depth, self.words, limit), table, t.entries, t.alive,
+            t.remaining, t.frontier, t.next_frontier, self.outcome.value,
         )  # fmt: skip
 
     def search(
@@ -346,7 +362,7 @@ class OneQueryTables(SetTables):
         degrees : (int, int)
             The best minimum degree so far, and an upper bound.
         most_degrees : int
-            See `decide`.
+            See `Limits`.
         end : float
             In seconds of `time.monotonic`.
         report : callable
@@ -358,15 +374,35 @@ class OneQueryTables(SetTables):
         members : array of int64
             The vertices, ascending; empty if no better subgraph was found.
         """
-        given, most = self.arguments(), most_degrees
-        while decide(given, vertex, *sizes, *degrees, self.words, most) == VISIT:
-            self.visit(self.words, sizes[1] + 1, end, report)
-            degrees = -1, 0  # continue
-            if not self.queue.empty or not self.deferred.empty:  # the time is up
-                most = -1
+        visits, depth, swapped = int(self.visits_inside), sizes[1] + 1, False
+        statics = visits, self.words if visits else 0
+        x = Limits(vertex, *sizes, *degrees, self.words, most_degrees, NARROW_NODES)
+        limit, reported = self.node_limit(self.words), 0
+        start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
+        while decide(given, x, *statics) == VISIT:
+            x = x._replace(best=-1)  # continue
+            if visits:
+                nodes = int(self.counters.nodes)
+                report(nodes)
+                reported += nodes
+                limit, swapped = self.next_limit(limit, self.words, start), not swapped
+                start, given = clock.monotonic(), self.arguments(depth, limit, swapped)
+                late = start >= end
+            else:
+                self.visit(self.words, depth, end, report)
+                late = not (self.queue.empty and self.deferred.empty)
+            if late:
+                x = x._replace(most_degrees=-1)
         found = np.asarray(self.device.to_host(self.outcome.value[:]))
-        _, best, bound, nodes, size = found[:OUTCOME].tolist()
+        best, bound, nodes, size = found[:OUTCOME].tolist()
+        if visits:
+            report(nodes - reported)
         return best, bound, nodes, np.sort(found[OUTCOME : OUTCOME + size])
+
+    @property
+    def visits_inside(self) -> bool:
+        """Whether `decide` visits nodes."""
+        return VISITS_INSIDE_CPU if self.device.on_host else True
 
 
 def one_query_tables(tables: SearchTables, degrees: int) -> OneQueryTables:
@@ -406,7 +442,8 @@ class Search:
         sets.queries.extend(
             first_word=_begins(lengths), first_row=_begins(sizes), size=sizes.astype(np.int32),
             max_size=max_size, open=np.ones(len(tasks), np.int32),
-            found_degree=np.full(len(tasks), -1, np.int32), words=words.astype(np.int32), **limits,
+            found_degree=np.full(len(tasks), -1, np.int32),
+            most_nodes=np.full(len(tasks), NONE), words=words.astype(np.int32), **limits,
         )  # fmt: skip
         self._fill()
 
