@@ -88,6 +88,19 @@ def test_no_batch_is_lost(target, directed, indexed):
     validate.index(g)
 
 
+def test_arrays_of_a_batch_are_not_read_while_another_thread_changes_the_graph(target):
+    g = base(target)
+    g.adjacency()
+    done, found = g.apply(([1, 2], [3, 4], [5, 6])), []
+    reader = threading.Thread(target=lambda: found.append(host(g, done.inserted).tolist()))
+    with g._lock:  # as in a batch
+        reader.start()
+        reader.join(0.1)
+        assert not found
+    reader.join(60)
+    assert found == [[200, 201]]
+
+
 def test_algorithms_and_batches_take_turns(target):
     g = base(target, directed=False)
     g.edges.weight[:] = 5

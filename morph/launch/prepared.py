@@ -95,20 +95,18 @@ class Prepared:
             try:
                 shared.begin()
                 self._start(numbers, most)
-                last = self
-                if then is not None:
-                    then._start(more, most)
-                    last = then
-                self._touch(then)  # while the GPU executes the launches
-                return last._result(most)
+                if then is None:
+                    return self._result(most)
+                then._start(more, most)
+                return then._result(most)
             except BaseException:  # also one raised by a signal handler
-                self._touch(then)
                 if not launch.compiled.interruptible:
                     shared.report.wait(True, False)
                 shared.stop()
                 raise
             finally:
                 shared.running = False
+                self._touch(then)  # not before: another thread may read the counters meanwhile
 
     def _touch(self, then: Prepared | None) -> None:
         """Invalidate the host's copies of counters that the launches may change."""
@@ -146,6 +144,5 @@ class Prepared:
             launch._resume(1 if self.alone else most, most)
             launch.binary(launch.arguments, launch._items(), self.alone)
             status = s.report.wait(True, interruptible)
-            self._touch(None)  # the host has read counters to enlarge stores
         s.dirty = False
         return self._unpack(status, self._result_at)[0]

@@ -65,10 +65,10 @@ class Kept:
 
     def fields(self) -> dict[str, Array]:
         """The arrays of `Applied`."""
-        self.save()
         g, (deleted, updated, inserted) = self.graph, self.counts
         weight = self.table.columns.get("weight")  # the edges' may be another one by now
-        with g.device.active():
+        with g._lock, g.device.active():  # another thread's batch may be about to overwrite them
+            self.save()
             nothing, no_weight = none(g.device), None if weight is None else weight.array[:0]
             found = dict.fromkeys(("deleted", "deleted_src", "deleted_dst", "updated"), nothing)
             found |= dict.fromkeys(("deleted_weight", "old_weight", "new_weight"), no_weight)

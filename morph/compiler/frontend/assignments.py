@@ -180,7 +180,8 @@ def assign_name(c: Context, name: str, x: ir.Expr, pos: Pos) -> None:
     """``name = x``."""
     param = c.params.get(name) or c.structs.get(name)
     if isinstance(param, ir.Expr | Static):
-        problem = f"{user_name(name)!r} is {describe(param)} and cannot be assigned"
+        kind = "static" if isinstance(param, ir.Const) else describe(param)
+        problem = f"{user_name(name)!r} is {kind} and cannot be assigned"
         reject(problem, pos, "use another name")
     t = c.locals.get(name) or c.hints.get(name)
     if isinstance(x, ir.MakeShared) and t is not None:
