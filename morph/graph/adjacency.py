@@ -169,14 +169,14 @@ class Adjacency:
         self._back: Array | None = None
         self._order: Array | None = None  # `Graph.edge_order`
         self._report = Table("report", points.device, **REPORT)
-        self._left_out: tuple[int, list[int]] = -1, []  # of the batch of this stamp
+        # (stamp, numbers) of the batch whose report was read last
+        self._left_out: tuple[int, list[int]] = -1, []
         self._none: GappedRows | None = None
         self._rebuilt: RebuiltRows | None = None
         self._bound = Bound(-1, None, None)
-        self.latest: Callable[[], Any] = (
-            no_reader  # returns the reader of the latest batch, or None
-        )
-        # the same for earlier batches, by their table, which holds their records still
+        # returns the reader of the latest batch, or None
+        self.latest: Callable[[], Any] = no_reader
+        # readers of earlier batches, by the table that still holds their records
         self.kept: dict[Table, Callable[[], Any]] = {}
         self.moves = 0  # counts reallocations of the entries of gapped rows
         self.stamp = 0  # of the batch that lies in a table of batches
@@ -185,8 +185,9 @@ class Adjacency:
         self.singles: tuple[Any, Any] = None, None
         # `Graph.versions` after the latest batch of one change
         self.single_at: tuple[Any, ...] = ()
-        # the same for batches of more changes: by whether a block of a GPU has too few threads
+        # `updates.many.ManyChanges`, by whether a batch has more rows than a block has threads
         self.many: dict[bool, Any] = {}
+        # `Graph.versions` after the latest such batch, by the same key
         self.many_at: dict[bool, tuple[Any, ...]] = {}
 
     @property
@@ -486,7 +487,7 @@ class Adjacency:
         words = self.points.device.to_host(rec.buffer[: rec.stride]).view(np.int64).tolist()
         starts = [o // 8 for o in (*rec.offsets, rec.stride)]
         found = {n: words[starts[k] : starts[k + 1]] for k, n in enumerate(rec.names)}
-        self._left_out = self.stamp, found["left_out"][:4]
+        self._left_out = self.stamp, found["left_out"][: REPORT["left_out"].size]
         return found
 
     def left_out(self) -> list[int]:
@@ -517,8 +518,8 @@ class Adjacency:
     def table_for(self, count: int, report: bool = False, second: bool = False) -> Table:
         """Return a batch table for ``count`` edges; its capacity sets the threads of a launch.
 
-        With ``report`` the table is for the report on a batch, not for a batch to be applied;
-        ``second``: another one than without it.
+        With ``report`` the table is for the report on a batch, not for a batch to be applied.
+        ``second``: a second table, for a batch while the result of the latest one is in use.
         """
         weight = weight_of(self.edges)
         small = self.points.device.serial_items
@@ -535,7 +536,11 @@ class Adjacency:
         return table
 
     def begin_batch(self, table: Table) -> None:
-        """Count a batch; first copy what its table holds if the `Applied` of that still exists."""
+        """Begin a batch in a table.
+
+        Increment the stamp, note which table holds the latest batch's records, and copy the records
+        that this table holds if an `Applied` still needs them.
+        """
         self.stamp += 1
         latest = self.latest()
         if latest is not None:

@@ -25,8 +25,12 @@ DELETED, UPDATED, INSERTED = 1, 2, 3  # the outcome of a change
 # The phase at which the program of a batch begins: all; the index, if edges are known by id; the
 # inserts, after a full arena was enlarged.
 ALL, INDEX, INSERTS = 0, 1, 2
-REPEATED = 2  # minus this is the result of a batch that names edges several times, or none
-NOT_APPLIED = -(2**62)  # result of a program that follows a batch which was not applied as given
+# Minus this is the result of a batch: with an invalid change; with changes that repeat an edge, or
+# name an edge that does not exist; with loops that have to be counted.
+INVALID, REPEATED, LOOP = 1, 2, 3
+# Result of a program launched behind a batch that was refused, that still lacks memory, or that
+# (without `Batch.partial`) was applied only in part.
+NOT_APPLIED = -(2**62)
 
 LEAST = 1 << 10  # minimum number of unused entries at the end of a new arena
 WORK = ("extent", "position", "inserted", "deleted")  # the last three are 0 except during a batch
@@ -87,7 +91,9 @@ class EdgeIds(NamedTuple):
     reused: int  # number of recycled ids, which are used first
     head: int  # of the ring of recycled ids
     tail: int
-    ordered: int  # edges below have an input position, which inserts set to -1
+    # ids below this have an input position (`Graph.edge_order`), which an insert that reuses an id
+    # sets to -1; 0: none
+    ordered: int
 
 
 class Single(NamedTuple):

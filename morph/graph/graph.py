@@ -391,7 +391,11 @@ class Graph(Making, Exporting):
         return second if index.is_free(second.table) else known
 
     def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Any:
-        """A batch for `many_changes`, see `updates.recognition`; None if there is no state."""
+        """A batch for `many_changes`, see `updates.recognition`.
+
+        None if no batch of several changes has been applied on a GPU yet, or the arguments are not
+        recognised.
+        """
         if not self._adjacency.many_at:
             return None
         with self.device.active():
@@ -400,7 +404,7 @@ class Graph(Making, Exporting):
     def many_changes(self, rows: int) -> Any:
         """The state kept for batches of several changes, see `morph.updates.many`; or None.
 
-        It is made as `single_changes`, on a device that the host waits for.
+        It is made at the second of two such batches, as in `single_changes`; only on GPUs.
         """
         index, large = self._adjacency, rows > self.device.serial_items
         known = index.many.get(large)
@@ -449,7 +453,7 @@ class Graph(Making, Exporting):
                     self.own_order()[ids] = -1
 
     def own_order(self) -> Array:
-        """Return `edge_order`; made first if it is None, since the input's order will be left."""
+        """Return `edge_order`, allocated first if it is None, for entries to be changed."""
         if self.edge_order is None:
             with self.device.active():
                 self.edge_order = self.device.xp.arange(self._made, dtype=np.int32)

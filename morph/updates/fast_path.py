@@ -16,7 +16,17 @@ import numpy as np
 from morph.data.reclaim import referred
 from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL
 from morph.graph.applied import Applied
-from morph.graph.gapped import ALL, DELETED, INSERTED, REPEATED, UPDATED, Counts, EdgeIds, Single
+from morph.graph.gapped import (
+    ALL,
+    DELETED,
+    INSERTED,
+    LOOP,
+    REPEATED,
+    UPDATED,
+    Counts,
+    EdgeIds,
+    Single,
+)
 from morph.language.dtypes import ID_LIMIT
 from morph.runtime.backend import Write
 from morph.runtime.device import Array, Device, is_host
@@ -26,7 +36,6 @@ from morph.updates.kept import Kept
 from morph.updates.recognition import FastBatch, Part
 from morph.updates.resolve import (
     EDGES_DELETED,
-    LOOP,
     LOOPS_COUNTED,
     NONNEGATIVE,
     POINTS_DELETED,

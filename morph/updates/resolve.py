@@ -16,7 +16,7 @@ The kernels take bundles of `graph.gapped`: ``tables`` (`Tables`), ``index`` (`S
 
 from __future__ import annotations
 
-from morph.graph.gapped import DELETED, INSERTED, UPDATED
+from morph.graph.gapped import DELETED, INSERTED, INVALID, LOOP, UPDATED
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.prelude import atomic_add, atomic_exch, atomic_min, i32, i64, vector
 
@@ -28,8 +28,6 @@ LOOPS_COUNTED = 16  # ``at`` has the number of loops among the inserts before ea
 WRITES_EDGES = 32  # the table of edges is changed too, and not only the index
 SINGLE = 64  # the only change is an argument of the program
 REFERRED = 128  # references may denote edges: the host decides which ids are reused
-# Why a batch is not applied, or not as it is.
-INVALID, LOOP = 1, 3  # and `gapped.REPEATED`
 PART = 64  # changes that one item of a scan sums up
 ROUNDS = 8  # in which deletes of one pair go on to its next edge
 CLAIMED = -2  # in place of an edge's place in its row, while changes compete for the edge

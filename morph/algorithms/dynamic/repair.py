@@ -30,7 +30,9 @@ from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, 
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
-NOT_APPLIED = Applied.NOT_APPLIED  # result if the batch was not applied
+# Result of a program launched behind a batch that was refused, that still lacks memory, or that
+# (without `Batch.partial`) was applied only in part.
+NOT_APPLIED = Applied.NOT_APPLIED
 REPEATED = Applied.REPEATED
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet
 
@@ -60,8 +62,9 @@ class Batch(NamedTuple):
     phase: int  # 0, or the phase that the previous call returned
     recompute_at: int  # entries of the log after which recomputing all values costs less
     number: int  # of the batch; written to ``state`` when its repair begins
-    stamp: int  # of the batch; if it was not applied as given, nothing is repaired; -1: it was
-    partial: bool  # repair a batch from which changes that name edges again were left out, too
+    stamp: int  # of the batch, compared with the report; -1: the batch is known to be applied
+    # also repair if changes were skipped that repeat an edge, or name none (-REPEATED)
+    partial: bool
     invalidates: bool  # whether edges are deleted or have new weights
     relaxes: bool  # whether edges are inserted or have new weights
 
@@ -231,7 +234,8 @@ def repair(problem, batch, now, following, queue):
     ``entries`` is the length of the log.  If the log exceeds ``problem.pause_at``, returns ``-4 *
     rounds - phase`` instead: call again with that ``batch.phase`` (1 or 2) and a larger limit.  If
     the log exceeds ``batch.recompute_at``, returns ``-4 * rounds - 3``: recompute all values.
-    Returns ``NOT_APPLIED`` if the batch ``batch.stamp`` has not been applied, or not all of it.
+    Returns ``NOT_APPLIED`` if the report has another stamp than ``batch.stamp``, or a result other
+    than 0 (with ``batch.partial``: other than 0 and ``-REPEATED``).
     """
     rounds, count, recompute_at = 0, batch.rows, batch.recompute_at
     if batch.stamp >= 0:
