@@ -35,13 +35,13 @@ class Prepared:
         With an argument block of its own.
     mode : tuple
         Fault injection and seed, with which the launch was made.
-    alone : bool
-        Whether one CPU thread or one block of a GPU runs it; true at first.
+    single_block : bool
+        Whether one block of a GPU, or one CPU thread, executes it; true at first.
     """
 
     __slots__ = (
         "_call", "_first_scalar", "_initial_state", "_pack", "_result_at", "_run_at", "_state",
-        "_to_block", "_unpack", "alone", "launch", "mode",
+        "_to_block", "_unpack", "launch", "mode", "single_block",
     )  # fmt: skip
 
     def __init__(self, launch: Launch) -> None:
@@ -55,7 +55,7 @@ class Prepared:
         self._initial_state = bytes(0 if self._state is None else self._state.nbytes)
         if self._state is not None:
             self._state = self._state.cast("B")
-        self.mode, self.alone = launch.mode, True
+        self.mode, self.single_block = launch.mode, True
         self._pack, self._first_scalar = compiled.scalars.pack_into, compiled.first_scalar
         self._run_at = compiled.run_offset
         kind, at = compiled.returns  # type: ignore[misc]
@@ -121,12 +121,12 @@ class Prepared:
         s, buffer = launch.scratch, launch.buffer
         self._pack(buffer, self._first_scalar, *self._to_block(numbers))
         s.launches += 1
-        pack_run(buffer, self._run_at, 0, s.launches, 1 if self.alone else most)
+        pack_run(buffer, self._run_at, 0, s.launches, 1 if self.single_block else most)
         if launch.scratch_version != s.version or launch.threads != most:
             launch._fill_shared(most)
         if self._state is not None:
             self._state[:] = self._initial_state
-        if not self.alone:
+        if not self.single_block:
             launch.binary(launch.arguments, launch._items())
         elif self._state is None:
             launch.binary(launch.arguments, 1, True)
@@ -141,8 +141,8 @@ class Prepared:
         s, interruptible = launch.scratch, launch.compiled.interruptible
         status = s.report.poll(s.launches, interruptible)
         while status[FAILED]:
-            launch._resume(1 if self.alone else most, most)
-            launch.binary(launch.arguments, launch._items(), self.alone)
+            launch._resume(1 if self.single_block else most, most)
+            launch.binary(launch.arguments, launch._items(), self.single_block)
             status = s.report.wait(True, interruptible)
         s.dirty = False
         return self._unpack(status, self._result_at)[0]

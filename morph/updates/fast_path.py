@@ -145,11 +145,24 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
     flags = flags_of(g) | (nonnegative * NONNEGATIVE)
     flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
     flags |= REFERRED * (not deleted or referred(edges))
-    ids = EdgeIds(
-        g.points._host_meta.item(COUNT), before[COUNT], reused,
-        min(before[HEAD], before[COMMITTED]), before[TAIL], ordered,
-    )  # fmt: skip
+    ids = EdgeIds(*edge_ids(g.points._host_meta.item(COUNT), before, reused, ordered))
     return Reserved(table, counts, ids, back, flags, single, before)
+
+
+def edge_ids(points: int, before: list[int], reused: int, ordered: int) -> tuple[int, ...]:
+    """Return the fields of a batch's `EdgeIds`, from the counters of the edges' table before it."""
+    head = min(before[HEAD], before[COMMITTED])
+    return points, before[COUNT], reused, head, before[TAIL], ordered
+
+
+def reusable_within(before: list[int], capacity: int, fresh: int) -> int:
+    """Return how many of ``fresh`` new edges reuse ids, if the table may not exceed ``capacity``.
+
+    None do while unused rows suffice.
+    """
+    if before[COUNT] + fresh <= capacity:
+        return 0
+    return min(max(before[COMMITTED] - before[HEAD], 0), fresh)
 
 
 def ordered_below(g: Graph, first: int, reused: int) -> int:

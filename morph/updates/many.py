@@ -10,34 +10,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from morph.data.reclaim import referred
-from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import COUNT
 from morph.graph.applied import Applied
 from morph.graph.gapped import ALL, NOT_APPLIED, REPEATED, Counts, EdgeIds
 from morph.launch.prepared import Numbers, Prepared
 from morph.updates import fast_path
 from morph.updates.recognition import FastBatch
-from morph.updates.resolve import LOOPS_COUNTED, NONNEGATIVE, REFERRED, SINGLE
-from morph.updates.single import SingleChanges, bind
+from morph.updates.resolve import LOOPS_COUNTED, NONNEGATIVE, REFERRED
+from morph.updates.single import PreparedBatch, prepare_changes
 
 if TYPE_CHECKING:
     from morph.data.table import Table
     from morph.graph import Graph
 
 
-class ManyChanges(SingleChanges):
-    """The state of a graph's batches of several changes, see `SingleChanges`.
+class ManyChanges(PreparedBatch):
+    """The state of a graph's batches of several changes.
 
-    One block executes the launches of batches whose table a block has threads for.
+    ``single_block``: a block has a thread for each row of the table, so one block executes the
+    launch.
     """
 
     several = True
 
-    __slots__ = ("alone",)
+    __slots__ = "_last", "single_block"
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
         super().__init__(g, program, args, table)
-        self._flags &= ~SINGLE
-        self.alone = program.alone = table.capacity <= g.device.serial_items
+        self.single_block = program.single_block = table.capacity <= g.device.serial_items
+        self._last: tuple[tuple[int, int, int], fast_path.Reserved]
 
     def apply_many(
         self, g: Graph, batch: FastBatch, nonnegative: bool, then: Prepared | None = None,
@@ -51,12 +52,16 @@ class ManyChanges(SingleChanges):
             return None
         index = g._adjacency
         self._last = batch.counts, run
-        fixed = *self._fixed[:-1], run.counts.given
-        numbers = (*fixed, *run.counts[1:], *run.ids, run.flags, ALL, index.stamp, 0, 0, 0)
+        numbers = (
+            *self._fixed, *run.counts, *run.ids, run.flags, ALL, index.stamp,
+            0, 0, 0,  # `Single`: unused
+        )  # fmt: skip
         try:
             result = self.program.run(numbers, then, more)
             code = int(result) if then is None else 0
             with g.device.active():
+                # the repair's result hides that of the batch: read the report if the batch was
+                # refused, or may have skipped deletes and weights (inserts are never repeated)
                 if then is not None and (
                     result == NOT_APPLIED or batch.counts[0] + batch.counts[1]
                 ):
@@ -79,9 +84,7 @@ class ManyChanges(SingleChanges):
         given, loops = sum(batch.counts), fast_path.staged_loops(g, batch)
         fresh = inserted * self.rows - (0 if loops is None else int(loops[-1]))
         before: list[int] = edges._host_meta.tolist()
-        first, reused = before[COUNT], 0
-        if first + fresh > edges.capacity:
-            reused = min(max(before[COMMITTED] - before[HEAD], 0), fresh)
+        first, reused = before[COUNT], fast_path.reusable_within(before, edges.capacity, fresh)
         ordered = 0 if new is None else fast_path.ordered_below(g, first, reused)
         if (
             first + fresh - reused > self._limit
@@ -95,8 +98,7 @@ class ManyChanges(SingleChanges):
         flags = self._flags | (NONNEGATIVE * nonnegative) | (LOOPS_COUNTED * (loops is not None))
         flags |= REFERRED * (not deleted or referred(edges))
         counts = Counts(given, deleted, updated, fresh, batch.by)
-        head = min(before[HEAD], before[COMMITTED])
-        ids = EdgeIds(self.points(g), first, reused, head, before[TAIL], ordered)
+        ids = EdgeIds(*fast_path.edge_ids(self.points(g), before, reused, ordered))
         return fast_path.Reserved(self.table, counts, ids, self._back, flags, None, before)
 
     def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
@@ -105,8 +107,8 @@ class ManyChanges(SingleChanges):
 
 def many_changes(g: Graph, rows: int) -> ManyChanges | None:
     """Make and keep the state of a graph's batches of so many rows; None if it cannot be."""
-    made = bind(ManyChanges, g, rows)
+    made = prepare_changes(ManyChanges, g, rows)
     if made is None or not made.current(g):
         return None
-    g._adjacency.many[not made.alone] = made
+    g._adjacency.many[not made.single_block] = made
     return made

@@ -1,6 +1,6 @@
 """Batches of one change, by a launch that is prepared once.
 
-Such a batch takes less time in its launch than on the host before it.  `SingleChanges` keeps the
+Such a batch takes less time in its launch than on the host before it.  `PreparedBatch` keeps the
 launch, the addresses and the flags from one batch to the next.  A batch with an argument that it
 does not recognise, or that the program refuses, takes the fast path of all batches (`fast_path`),
 which raises the errors.
@@ -8,10 +8,10 @@ which raises the errors.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from morph.data.reclaim import referred
-from morph.data.store import COMMITTED, COUNT, HEAD, TAIL
+from morph.data.store import COUNT
 from morph.data.versions import latest
 from morph.graph.applied import Applied
 from morph.graph.gapped import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from morph.graph import Graph
 
 
-T = TypeVar("T", bound="SingleChanges")
+T = TypeVar("T", bound="PreparedBatch")
 
 
 def state_of(g: Graph) -> tuple[int, ...]:
@@ -47,42 +47,38 @@ def state_of(g: Graph) -> tuple[int, ...]:
     return *g.versions(), *map(id, g._adjacency._gapped.values())
 
 
-class SingleChanges:
-    """The state of a graph's batches of one change, valid until the graph changes by other means.
+class PreparedBatch:
+    """The state of a graph's batches of a kind, valid until the graph changes by other means.
 
     Attributes
     ----------
+    several : bool
+        Whether the batches have several changes.
     program : Prepared
         `updates.in_place.change`.
     table : Table
         Of the changes, see `Applied.rows`.
     rows : int
         Number of its rows that a change takes: 2 if the graph is undirected, else 1.
-    weight : Column or None
     """
 
-    several = False
+    several: ClassVar[bool]
 
     __slots__ = (
-        "_back", "_counters", "_epoch", "_fixed", "_flags", "_last", "_limit", "_none",
-        "_point_counters", "_state", "program", "rows", "table", "weight",
+        "_back", "_epoch", "_fixed", "_flags", "_limit", "_point_counters", "_state", "program",
+        "rows", "table",
     )  # fmt: skip
 
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
         tables, sides = args[0], args[1]
         self.program, self.table = program, table
         self.rows = 1 if g.directed else 2
-        self.weight = weight_of(g.edges)
-        self._fixed = tables.mask, sides.limit, sides.limit2, sides.sides, 1
+        self._fixed = tables.mask, sides.limit, sides.limit2, sides.sides
         self._back = None if g.directed else g._pairs
         lengths = [g.edges.capacity, *([] if self._back is None else [int(self._back.size)])]
-        self._limit, self._flags = min(lengths), fast_path.flags_of(g) | SINGLE
-        on_host = g.device.on_host
-        self._counters = g.edges.meta.data if on_host else None
-        self._point_counters = g.points.meta.data if on_host else None
+        self._limit, self._flags = min(lengths), fast_path.flags_of(g)
+        self._point_counters = g.points.meta.data if g.device.on_host else None
         self._state, self._epoch = state_of(g), -1
-        self._last: tuple[Any, ...] = ()
-        self._none = none(g.device)
 
     def current(self, g: Graph) -> bool:
         """Whether the bound launch and the kept state are still valid."""
@@ -92,11 +88,8 @@ class SingleChanges:
             self._epoch = latest.epoch
         return (self._back is None or g._pairs is self._back) and self.program.current()
 
-    def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Change | None:
-        """See `recognise_single`."""
-        return recognise_single(inserts, deletes, updates, self.weight)
-
-    def bind(self, program: Program, *args: Any) -> Prepared | None:
+    @staticmethod
+    def bind_behind(program: Program, *args: Any) -> Prepared | None:
         """Bind a program that is launched behind that of a batch, see `Prepared.of`."""
         return Prepared.of(program, *args)
 
@@ -109,6 +102,35 @@ class SingleChanges:
     def next_stamp(self, g: Graph) -> int:
         """The stamp of the next batch."""
         return g._adjacency.stamp + 1
+
+    def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
+        """The latest batch as the fast path describes it: its counts, and the arguments."""
+        raise NotImplementedError
+
+    def put_back(self, g: Graph) -> None:
+        """Undo the latest batch, if it has changed anything."""
+        made, run = self._latest()
+        with g.device.active():
+            fast_path.put_back(g, self.table, run.before, made, self._back)
+
+
+class SingleChanges(PreparedBatch):
+    """The state of a graph's batches of one change; ``weight`` is the column of weights or None."""
+
+    several = False
+
+    __slots__ = "_counters", "_last", "_none", "weight"
+
+    def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
+        super().__init__(g, program, args, table)
+        self.weight, self._none = weight_of(g.edges), none(g.device)
+        self._flags |= SINGLE
+        self._counters = g.edges.meta.data if g.device.on_host else None
+        self._last: tuple[Any, ...] = ()
+
+    def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Change | None:
+        """See `recognise_single`."""
+        return recognise_single(inserts, deletes, updates, self.weight)
 
     def apply(
         self,
@@ -132,8 +154,7 @@ class SingleChanges:
         first, reused, arcs, ordered = counters[COUNT], 0, 0, 0
         if outcome == INSERTED:
             arcs = self.rows
-            if first + arcs > edges.capacity:
-                reused = min(max(counters[COMMITTED] - counters[HEAD], 0), arcs)
+            reused = fast_path.reusable_within(counters, edges.capacity, arcs)
             if first + arcs - reused > self._limit or a == b and arcs == 2:
                 return None
             ordered = fast_path.ordered_below(g, first, reused)
@@ -149,9 +170,8 @@ class SingleChanges:
         if self._counters is not None:
             self.table.meta[COUNT] = self.rows
         counts = outcome == DELETED, outcome == UPDATED, arcs, outcome if by_ends else 0
-        head = min(counters[HEAD], counters[COMMITTED])
-        ids = self.points(g), first, reused, head, counters[TAIL], ordered
-        numbers = (*self._fixed, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
+        ids = fast_path.edge_ids(self.points(g), counters, reused, ordered)
+        numbers = (*self._fixed, 1, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
         try:
             result = self.program.run(numbers, then, more)
@@ -171,7 +191,6 @@ class SingleChanges:
             raise
 
     def _latest(self) -> tuple[tuple[int, int, int], fast_path.Reserved]:
-        """The latest batch as the fast path describes it: its counts, and the arguments."""
         before, outcome, flags, counts, ids = self._last
         made = outcome == DELETED, outcome == UPDATED, outcome == INSERTED
         run = Counts(1, *map(int, counts)), EdgeIds(*ids), self._back, flags, None, before
@@ -188,14 +207,8 @@ class SingleChanges:
         done = fast_path.publish(g, made, run, code == -REPEATED, index.moves != moves)
         return done, result
 
-    def put_back(self, g: Graph) -> None:
-        """Undo the latest batch, if it has changed anything."""
-        made, run = self._latest()
-        with g.device.active():
-            fast_path.put_back(g, self.table, run.before, made, self._back)
 
-
-def bind(kind: type[T], g: Graph, rows: int, second: bool = False) -> T | None:
+def prepare_changes(kind: type[T], g: Graph, rows: int, second: bool = False) -> T | None:
     """Bind the program of a batch of so many rows; None if a graph's edges need the fast path.
 
     ``second``: see `Adjacency.table_for`.
@@ -218,7 +231,7 @@ def single_changes(g: Graph, first: SingleChanges | None = None) -> SingleChange
 
     With ``first``, a second one beside it.
     """
-    made = bind(SingleChanges, g, 1 if g.directed else 2, second=first is not None)
+    made = prepare_changes(SingleChanges, g, 1 if g.directed else 2, second=first is not None)
     if made is None or not made.current(g):
         return None
     g._adjacency.singles = (made, None) if first is None else (first, made)

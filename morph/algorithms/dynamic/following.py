@@ -238,7 +238,7 @@ class BoundRepair:
 
     Attributes
     ----------
-    changes : updates.single.SingleChanges
+    changes : updates.single.PreparedBatch
         The program of the batch.
     program : morph.launch.prepared.Prepared
     most : int
@@ -324,7 +324,8 @@ class Dynamic(Maintained):
             self._orphans, self._state, self._overflowed,
         )  # fmt: skip
         self._touched, self._batch = False, 0
-        self._bound_repairs: dict[Any, BoundRepair] = {}  # by the batch's table, and if few
+        # by the table of the batch, and whether it has at most BLOCK rows
+        self._bound_repairs: dict[Any, BoundRepair] = {}
         self._saved: tuple[Any, Any] | None = None
         self.refresh()
 
@@ -386,7 +387,7 @@ class Dynamic(Maintained):
         most = int(self.share * n)
         self._batch += 1
         self._touched = True
-        if count > 8 * most:
+        if not self._may_repair(count):
             return self._recompute(0)
         return self._run_repair(changes, count, most, min(self._pause_at(count), most))
 
@@ -445,7 +446,7 @@ class Dynamic(Maintained):
             return None
         rows = count if graph.directed else 2 * count
         many = graph.many_changes(rows)
-        if many is None or rows > 8 * int(self.share * len(self._tree)):
+        if many is None or not self._may_repair(rows):
             return None
         bound = self._bound_behind(many, rows)
         if bound is None:
@@ -457,8 +458,9 @@ class Dynamic(Maintained):
     def _run_behind(
         self, bound: BoundRepair, apply: Any, batch: Any, rows: int, kinds: tuple[bool, bool]
     ) -> Update | None:
-        """Apply a batch, and launch the repair behind; ``kinds``: see `repair.Batch`.
+        """Apply a batch, and launch the repair behind.
 
+        ``kinds``: ``(invalidates, relaxes)`` of `repair.Batch`.
         None, with nothing changed, if the program of the batch refuses it.
         """
         begin, graph = perf_counter(), self.graph
@@ -500,17 +502,21 @@ class Dynamic(Maintained):
         self._require()
         n = len(self._tree)
         most = int(self.share * n)
-        if n != changes.points(self.graph) or rows > 8 * most:
+        if n != changes.points(self.graph) or not self._may_repair(rows):
             return None
         batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True, True)
         args = self._problem, batch, self._now, self._following, self._queue
-        program = changes.bind(repair.repair, *args)
+        program = changes.bind_behind(repair.repair, *args)
         if program is not None:
-            program.alone = rows <= BLOCK
+            program.single_block = rows <= BLOCK
             limits = most, self._pause_at(rows)
             bounds[key] = BoundRepair(self, changes, program, *limits, changes.several)
         # binding the repair may have built rows of in-edges, which ``changes`` does not update
         return bounds.get(key) if changes.current(self.graph) else None
+
+    def _may_repair(self, rows: int) -> bool:
+        """Whether a batch of so many rows may be repaired; if not, all values are recomputed."""
+        return rows <= 8 * int(self.share * len(self._tree))
 
     def _require(self) -> None:
         """Raise an error if the graph's columns are no longer those that the values depend on."""
