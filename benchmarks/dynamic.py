@@ -211,8 +211,7 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
                 "graph": graph.name, "device": device, "batch": kind, "edges": size,
                 "affected": middle[1].affected, "decision": middle[1].decision,
                 "ms": middle[0] * 1e3,
-                "graph ms": statistics.median(d.graph_seconds for _, d in all_) * 1e3,
-                "repair ms": statistics.median(d.repair_seconds for _, d in all_) * 1e3,
+                **split_of([d for _, d in all_]),
                 "anew ms": anew * 1e3, "SciPy ms": scipy * 1e3,
             }  # fmt: skip
             points = {"sssp": [(d, (d.repair_seconds or d.graph_seconds) / anew) for _, d in all_]}
@@ -237,6 +236,14 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
 def middle_of(run: Callable[[], Any]) -> float:
     """The median seconds of three runs."""
     return statistics.median(timed(run)[0] for _ in range(3))
+
+
+def split_of(updates: list[Any]) -> dict[str, float | str]:
+    """The medians of both parts of the time; no numbers if batches were timed as a whole."""
+    parts = {"graph ms": "graph_seconds", "repair ms": "repair_seconds"}
+    if not all(d.repair_seconds for d in updates):
+        return dict.fromkeys(parts, "-")
+    return {k: statistics.median(getattr(d, c) for d in updates) * 1e3 for k, c in parts.items()}
 
 
 def tell(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
