@@ -58,7 +58,7 @@ class Case:
 
     def check(self, g: morph.Graph, found: Any, source: Any) -> None:
         """Raise an error if the answer is wrong."""
-        claims = self.row.claims(found, self.arguments(source))
+        claims = self.row.checked_arguments(found, self.arguments(source))
         getattr(validate, self.row.function.__name__)(g, **claims)
 
 

@@ -271,6 +271,35 @@ def test_errors_in_threads_of_the_host(monkeypatch):
     assert not working
 
 
+def test_threads_end_before_the_error_of_a_start_is_raised(monkeypatch):
+    """The second thread cannot start while the first one works: no part is processed afterwards."""
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(threads, "_free_cores", lambda: 3)
+    began, refused, working, done = threading.Event(), threading.Event(), [], []
+    start, started = threading.Thread.start, []
+
+    def start_one(thread):
+        if started:
+            assert began.wait(10)
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    def work(first, end):
+        working.append(first)
+        began.set()
+        refused.wait(10)
+        time.sleep(0.05)
+        working.pop()
+        done.append(first)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        threads.in_threads(work, 100)
+    assert done == [0] and not working and not started[0].is_alive()
+
+
 def test_cores_of_other_processes_are_not_taken(monkeypatch):
     monkeypatch.setattr(threads.os, "cpu_count", lambda: 4)
     for text, free in (("0 0 0 1/9 7", 4), ("0 0 0 3/9 7", 2), ("0 0 0 99/9 7", 1), ("?", 256)):

@@ -33,7 +33,7 @@ class Field(NamedTuple):
 
 
 def count(description: str = "", least: int = 0) -> Field:
-    """A number of things, or of one thing, in a report."""
+    """A whole number in a report, at least ``least``."""
     return Field(description, "integer", least)
 
 
@@ -171,7 +171,7 @@ class Algorithm:
         return self.options[0] is SOURCE
 
     def suited(self, graph: Any) -> Any:
-        """Give a graph that the function takes: edges to smaller ids are left out if need be."""
+        """Return the graph, or if `acyclic` the graph of its edges from smaller to larger ids."""
         if not self.acyclic:
             return graph
         edges, n = graph.edges, len(graph.points)
@@ -193,7 +193,7 @@ class Algorithm:
         asked = {name: arguments.get(name) for name in self.conditions.split()}
         return {name: value for name, value in (fields | asked).items() if value is not None}
 
-    def claims(self, found: Any, arguments: Mapping[str, Any]) -> Arguments:
+    def checked_arguments(self, found: Any, arguments: Mapping[str, Any]) -> Arguments:
         """Give the arguments of the checker for a result that may have been stopped early."""
         answer = self.answer(found, arguments)
         return answer | ({"tolerance": self.tolerance(found)} if self.tolerance else {})

@@ -193,7 +193,6 @@ ROWS = (
         "The result is the smallest vertex of each one's component.",
         result="label",
         report=COMPONENTS,
-
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
     Algorithm(
@@ -202,7 +201,6 @@ ROWS = (
         "The result is the smallest vertex of each one's component.",
         result="label",
         report=COMPONENTS,
-
         benchmarks=(Benchmark(2 * 4, 2 * 8 + 4),),
     ),
     Algorithm(
@@ -227,7 +225,6 @@ ROWS = (
                 "vertices_in_it": int((found.core == found.largest).sum()),
             },
         ),
-
         benchmarks=(Benchmark(4, 8 + 4),),
     ),
     Algorithm(
@@ -235,7 +232,6 @@ ROWS = (
         "Count the triangles at every vertex of GRAPH, ignoring edge directions and duplicates.",
         result="triangles total",
         report=Report({"total": count("Triangles of the graph.")}),
-
         benchmarks=(Benchmark(4, 8 + 8),),
     ),
     Algorithm(
@@ -416,7 +412,6 @@ ROWS = (
                 default=False,
             ),
         ),
-
         tolerance=lambda found: found.error + (1e-5 if found.rank.dtype.itemsize == 4 else 1e-9),
         examples=({}, {"weighted": True, "damping": 0.7}),
         benchmarks=(  # 8 bytes an arc: the id, and a share of single precision

@@ -28,9 +28,10 @@ AFTER = {
 
 def schema() -> dict[str, Any]:
     """Return the schema, which ``morph schema`` prints."""
-    complete: dict[str, Any] = json.loads(FILE.read_text())
+    complete: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     found = entries(ROWS)
-    found["distances"]["not"] = {"required": ["batches"]}  # else the report of `sssp --updates`
+    # a report with `batches` is that of `sssp --updates`
+    found["distances"]["not"] = {"required": ["batches"]}
     complete["oneOf"] = [{"$ref": f"#/$defs/{name}"} for name in found] + complete["oneOf"]
     complete["$defs"] = found | complete["$defs"]
     return complete

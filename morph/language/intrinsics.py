@@ -124,7 +124,7 @@ clz = Intrinsic(
     "clz", "clz(x): number of zero bits above the highest one bit of an integer.", signature=_BITS
 )
 sat_add = Intrinsic(
-    "sat_add", "sat_add(x, y): the sum of integers, within their type's range.",
+    "sat_add", "sat_add(x, y): the sum of integers, saturated at the bounds of their type.",
     signature=Signature(2, "iu"),
 )  # fmt: skip
 exponent = Intrinsic(

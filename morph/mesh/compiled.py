@@ -1,4 +1,6 @@
-"""Passes over the triangles of large meshes by ``triangles.cpp``, compiled, on all cores.
+"""Compiled passes over large meshes (``triangles.cpp``), on free cores.
+
+They find neighbours and orientations of triangles and, in one thread, repeated points.
 
 Each function returns None where NumPy is faster, as compilation takes longer than it saves, or
 where there is no compiler.
@@ -36,18 +38,18 @@ LIBRARY = HostLibrary(
 def paired(triangles: NDArray[np.int32], n: int) -> NDArray[np.int32] | None:
     """Return the triangle across each edge, see `find_neighbors`; None also for invalid meshes."""
     m = len(triangles)
-    made = LIBRARY.worth(m, LEAST, LEAST_MADE) if 3 * m <= _LARGEST else None
-    if made is None or triangles.dtype != np.int32 or not triangles.flags.c_contiguous:
+    library = LIBRARY.load_if_worthwhile(m, LEAST, LEAST_MADE) if 3 * m <= _LARGEST else None
+    if library is None or triangles.dtype != np.int32 or not triangles.flags.c_contiguous:
         return None
     if int(triangles.min()) < 0 or int(triangles.max()) >= n:
         return None
     shift = 0
     while (n - 1) >> shift >= min(3 * m // _BLOCK + 1, _MOST_BLOCKS):
         shift += 1
-    parts, blocks = -(-m // made.morph_part()), ((n - 1) >> shift) + 1
+    parts, blocks = -(-m // library.morph_part()), ((n - 1) >> shift) + 1
     counts, corners = np.empty((parts, blocks), np.int64), triangles.ctypes.data
     at = counts.ctypes.data
-    in_threads(lambda k, end: made.morph_count(corners, m, k, end, shift, blocks, at), parts)
+    in_threads(lambda k, end: library.morph_count(corners, m, k, end, shift, blocks, at), parts)
     start = np.zeros(blocks + 1, np.int64)
     np.cumsum(counts.sum(axis=0), out=start[1:])
     counts[1:] = np.cumsum(counts[:-1], axis=0)  # becomes the places of the blocks in each part
@@ -56,14 +58,15 @@ def paired(triangles: NDArray[np.int32], n: int) -> NDArray[np.int32] | None:
     half = np.empty(3 * m, np.int32)
     listed = half.ctypes.data
     in_threads(
-        lambda k, end: made.morph_distribute(corners, m, k, end, shift, blocks, at, listed), parts
+        lambda k, end: library.morph_distribute(corners, m, k, end, shift, blocks, at, listed),
+        parts,
     )
     neighbors = np.full((m, 3), -1, np.int32)
     first, out = start.ctypes.data, neighbors.ctypes.data
     failed: list[int] = []
 
     def pair(k: int, end: int) -> None:
-        if not failed and made.morph_pair(corners, listed, first, k, end, out):
+        if not failed and library.morph_pair(corners, listed, first, k, end, out):
             failed.append(k)
 
     in_threads(pair, blocks)
@@ -75,25 +78,27 @@ def oriented(
 ) -> NDArray[np.int8] | None:
     """Return the signs of the areas of triangles; 2 where double precision does not decide."""
     m = len(a)
-    made = LIBRARY.worth(m, LEAST, LEAST_MADE)
+    library = LIBRARY.load_if_worthwhile(m, LEAST, LEAST_MADE)
     corners = a, b, c
-    if made is None or any(x.dtype != np.int32 or x.strides != a.strides for x in corners):
+    if library is None or any(x.dtype != np.int32 or x.strides != a.strides for x in corners):
         return None
     if points.dtype != np.float64 or not points.flags.c_contiguous or a.strides[0] % 4:
         return None
     out = np.empty(m, np.int8)
     of = *(x.ctypes.data for x in corners), a.strides[0] // 4, m
     xy, n, to = points.ctypes.data, len(points), out.ctypes.data
-    in_threads(lambda k, end: made.morph_orient(xy, n, *of, k, end, to), -(-m // made.morph_part()))
+    in_threads(
+        lambda k, end: library.morph_orient(xy, n, *of, k, end, to), -(-m // library.morph_part())
+    )
     return out
 
 
 def has_repeated(points: NDArray[np.float64]) -> bool | None:
     """Return whether two points have the same coordinates."""
     n = len(points)
-    made = LIBRARY.worth(n, LEAST, LEAST_MADE) if n <= _LARGEST else None
-    if made is None or points.dtype != np.float64 or not points.flags.c_contiguous:
+    library = LIBRARY.load_if_worthwhile(n, LEAST, LEAST_MADE) if n <= _LARGEST else None
+    if library is None or points.dtype != np.float64 or not points.flags.c_contiguous:
         return None
     bits = (n + n // 2).bit_length()
     table = np.full(1 << bits, -1, np.int32)
-    return bool(made.morph_repeats(points.ctypes.data, n, table.ctypes.data, bits))
+    return bool(library.morph_repeats(points.ctypes.data, n, table.ctypes.data, bits))

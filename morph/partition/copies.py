@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from morph.compiler.ir import abi
+from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import MOST_PARTS
-from morph.compiler.passes.copied_program import Column, derive_copied
+from morph.compiler.passes.copied_program import derive_copied
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.language.bundles import flat
@@ -27,10 +28,10 @@ from morph.runtime.threads import get_num_threads
 
 MOST_LAUNCHES = 64  # that a group keeps
 _memories: dict[tuple[str, int], Scratch] = {}  # of parts on a CPU, which run at the same time
-_derived: WeakMap[Compiled, dict[frozenset[tuple[Column, str]], Compiled]] = WeakMap()
+_derived: WeakMap[Compiled, dict[frozenset[tuple[ir.ColumnKey, str]], Compiled]] = WeakMap()
 
 
-def can_join(devices: Sequence[Device]) -> bool:
+def can_run_together(devices: Sequence[Device]) -> bool:
     """Whether devices can execute a program together.
 
     At most `MOST_PARTS` CPUs, or as many different GPUs, each of which reaches the memory of all.
@@ -49,7 +50,7 @@ class ProgramOnCopies(LaunchOfAllParts):
     Parameters
     ----------
     devices : sequence of Device
-        Of each part, see `can_join`.
+        Of each part, see `can_run_together`.
     programs : sequence of program
         Of each part, with equal blocks and steps; kernels may differ.
     args : sequence of tuple
@@ -123,7 +124,7 @@ class ProgramCache:
     Parameters
     ----------
     devices : sequence of Device
-        Of each part, see `can_join`.
+        Of each part, see `can_run_together`.
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:

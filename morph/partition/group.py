@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from morph.partition.copies import ProgramCache, can_join
+from morph.partition.copies import ProgramCache, can_run_together
 from morph.partition.partition import devices_of
 from morph.partition.pool import Call, each_part, start
 from morph.partition.routes import OPERATIONS
@@ -62,7 +62,7 @@ class DeviceGroup(Local):
     @cached_property
     def programs(self) -> ProgramCache | None:
         """Programs that all parts execute together in one launch each; None if they cannot."""
-        return ProgramCache(self.devices) if can_join(self.devices) else None
+        return ProgramCache(self.devices) if can_run_together(self.devices) else None
 
     def all_reduce(self, arrays: list[Array], op: str) -> None:
         """Combine the arrays of all parts, for all parts; part k combines the k-th share of rows.

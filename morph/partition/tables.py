@@ -413,9 +413,10 @@ class PartitionedTable(Columns):
 
 
 class EarlyResults:
-    """Copies of columns that GPUs make as soon as a program has ended, see `Columns.results`.
+    """Copies of columns that GPUs make as soon as a program has ended.
 
-    The ``with`` block runs the last program that changes the columns.
+    The ``with`` block runs the last program that changes the columns, see
+    `PartitionedTable.results`.
     """
 
     def __init__(self, table: PartitionedTable, where: Device, names: tuple[str, ...]) -> None:

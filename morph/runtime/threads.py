@@ -68,7 +68,10 @@ def _cores() -> int:
 
 
 def _free_cores() -> int:
-    """Return the cores without a runnable thread of another process, at least 1."""
+    """Return the number of cores without a runnable thread of another process, at least 1.
+
+    `MOST_THREADS` if unknown.
+    """
     try:
         with open("/proc/loadavg", "rb", buffering=0) as file:  # like "0.20 0.18 0.12 3/301 4711"
             runnable = int(file.read(64).split()[3].partition(b"/")[0])
@@ -89,8 +92,8 @@ def in_threads(work: Callable[[int, int], object], parts: int) -> None:
 
     Notes
     -----
-    Other processes keep their cores, where the kernel counts runnable threads (Linux).  No thread
-    runs any more when the call returns or raises, so ``work`` may use memory of the caller.
+    On Linux no thread is used for a core on which another process's thread is runnable.  ``work``
+    is not executed any more when the call returns or raises, so it may use memory of the caller.
     """
     n = min(get_num_threads(), parts)
     n = min(n, _free_cores()) if n > 1 else n
@@ -111,11 +114,14 @@ def in_threads(work: Callable[[int, int], object], parts: int) -> None:
             errors.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(n - 1)]
-    for thread in threads:
-        thread.start()
+    try:
+        for thread in threads:
+            thread.start()
+    except BaseException as error:  # a thread that begins later than this calls nothing
+        errors.append(error)
     run()
     for thread in threads:
-        while thread.is_alive():
+        while thread.is_alive():  # not if it was not started
             try:
                 thread.join()
             except KeyboardInterrupt as error:  # raised when no thread uses the memory any more

@@ -243,7 +243,7 @@ def clear_candidates(entries, alive, frontier, next_frontier, table):
 
 
 @program
-def reach_candidates(entries, frontier, next_frontier, table):
+def reach_until_full(entries, frontier, next_frontier, table):
     """Insert all vertices near the queries in ``frontier``; end if the hash table is full."""
     while not frontier.empty and table.counters.full == 0:
         foreach(frontier, expand, table, entries, next_frontier)
@@ -255,7 +255,8 @@ def reach_candidates(entries, frontier, next_frontier, table):
 def reach_all(entries, frontier, next_frontier, table):
     """Insert all vertices near the queries in ``frontier``.
 
-    The condition of the loop reads no scalars, for which a GPU needs a second barrier.
+    The condition of the loop reads no scalars, for which a GPU needs a second barrier.  Continues
+    after the hash table is full; `note` finds that out.
     """
     while not frontier.empty:
         foreach(frontier, expand, table, entries, next_frontier)
@@ -281,7 +282,7 @@ def find_candidates(queries, entries, alive, remaining, frontier, next_frontier,
     clear_candidates(entries, alive, frontier, next_frontier, table)
     remaining.clear()
     foreach(queries, insert_query, table, entries, frontier)
-    reach_candidates(entries, frontier, next_frontier, table)
+    reach_until_full(entries, frontier, next_frontier, table)
     frontier.clear()
     reduce_candidates(entries, alive, frontier, next_frontier, table)
     foreach(alive, collect, table, remaining)

@@ -1,4 +1,4 @@
-"""The search for a single query: one launch, on a CPU except for the nodes.
+"""The search for a single query: one launch, which on a CPU leaves the nodes to another.
 
 `decide` chooses degrees, finds the candidates of each (`candidates`), orders them, fills their rows
 of bits, searches greedily, and on a GPU visits the nodes of the branch and bound (`search`), until
@@ -40,7 +40,8 @@ from morph.prelude import atomic_add, atomic_max, atomic_or, i32, i64, static, u
 
 ROWS = 256  # maximum number of candidates of a degree that are searched
 KEYS = 1 << 12  # maximum number of candidates that are ordered
-DECIDED, VISIT, WIDE = 0, 1, 2  # result of `decide`: finished, nodes to visit, too many candidates
+# result of `decide`: finished; nodes to visit; too many candidates, or the hash table was full
+DECIDED, VISIT, WIDE = 0, 1, 2
 OUTCOME = 4  # numbers before the members, see `note`
 
 
@@ -54,8 +55,9 @@ class OneQuery(NamedTuple):
     `SearchState`, as has ``adjacency``.  ``counters`` are scalars: ``best`` and
     ``bound``, the best degree so far and an upper bound; ``size``, the number of vertices in
     ``outcome``; ``total``, the number of visited nodes; ``degrees``, how many are searched for;
-    ``wide``, whether a degree that is still open has too many candidates; ``narrow_nodes``, the
-    maximum number of nodes in a search that proves no bound; and the scalars of `SearchState`.
+    ``wide``, whether a degree that is still open has too many candidates, or the hash table was
+    full; ``narrow_nodes``, the maximum number of nodes in a search that proves no bound; and the
+    scalars of `SearchState`.
     """
 
     queries: Any
@@ -268,7 +270,7 @@ def begin_degrees(s, vertex, least, most, degree, count, words, fixed: static):
 
 @program
 def decide(s, x, visits: static, fixed: static):
-    """Search within `Limits` until the best degree is known, or sets are too large, or many.
+    """Search within `Limits` until the best degree is known, or `tasks` has to search (`WIDE`).
 
     If ``visits`` is 0, the host visits nodes; otherwise these have ``fixed`` words, see
     `search_sets`.

@@ -53,7 +53,8 @@ class SearchState(NamedTuple):
     same vertex and sizes, in ascending order of degrees; ``solved``, whether the search has ended:
     there is a solution, or one of a higher degree, or none of a lower degree; ``solution``, the
     vertices of the best subgraph, and ``found_degree``, its minimum degree; ``open``, the number of
-    open nodes; ``nodes``, that of all; ``most_nodes``, after how many others are dropped.
+    open nodes; ``nodes``, that of all; ``most_nodes``, visited nodes after which the query's
+    remaining nodes are dropped.
 
     The neighbours of vertex ``v`` begin at word ``first_word + v * words`` of ``adjacency``.
     """
@@ -576,7 +577,10 @@ def visit_for_all(node, q, state, words):
 
 @func
 def is_open(node, state, base, nodes, min_nodes, max_nodes):
-    """Return whether an item that has visited some nodes visits more, those from ``base`` on."""
+    """Return whether an item visits another node, having visited ``nodes``.
+
+    Its stack begins at ``base``.
+    """
     return node.depth[0] > base and (
         nodes < min_nodes
         or (nodes < max_nodes and atomic_add(state.counters.open, i64(0)) >= state.target_items)
@@ -613,7 +617,7 @@ def search_below(node, q, state, min_nodes, max_nodes, words, find_all):
 
 @func
 def lowest(node, like, base, words):
-    """Return the sets of the node at the base of the stack as vectors."""
+    """Return the sets of the node at the base of the stack; ``like`` is any vector of that type."""
     chosen, candidates = like, like
     for j in range(words):
         chosen[j] = node.stack[base + j]
@@ -633,7 +637,7 @@ def nodes_of_item(words):
 
 @func
 def sets_of(node, like, words):
-    """Return the sets of a node as vectors."""
+    """Return the sets of a node as vectors; ``like`` is any vector of that type."""
     chosen, candidates = like, like
     for j in range(words):
         chosen[j] = node.chosen[j]
@@ -664,7 +668,7 @@ def search_sets(
     visited, nodes, base = atomic_add(state.counters.nodes, i64(0)), i32(0), i32(0)
     if visited < state.node_limit:
         min_nodes, max_nodes = nodes_of_item(words)
-        if donates:
+        if donates:  # on a GPU; `search_below` is the same loop for a CPU
             few = True
             while is_open(node, state, base, nodes, min_nodes, max_nodes):
                 nodes += visit_top(node, q, state, base, words, find_all)

@@ -50,6 +50,14 @@ class Contradiction(Exception):
 class Factors:
     """A factor graph, and the sums of its messages.
 
+    Parameters
+    ----------
+    device : Device
+    scale, sum_type
+        The attributes.
+    beside : Factors, optional
+        Whose flags, totals and space these tables share.
+
     Attributes
     ----------
     graph : Graph
@@ -83,7 +91,8 @@ class Factors:
         else:
             self.unconverged, self.fixed, self.broken = beside.flags
             self.totals, self.space = beside.totals, beside.space
-        self.left: tuple[int, list[int]] | None = None  # its sizes, if values are arranged
+        # sizes of the residual graph, if `arrange` has run for the present values
+        self.left: tuple[int, list[int]] | None = None
         for name in ("origin", "value", "choice", "fresh", "certain"):
             g.points.add(name, i32, fill=-1 if name == "value" else 0)
         g.add_table("clauses", origin=i32, length=i32, source=i32)
@@ -146,7 +155,7 @@ class Factors:
 
     @property
     def flags(self) -> tuple[Flag, Flag, Flag]:
-        """The flags of programs, which graphs of the same kind share, as the memory of results."""
+        """The flags of programs, which `like` shares."""
         return self.unconverged, self.fixed, self.broken
 
     def resize(self, n: int, counts: list[int]) -> None:

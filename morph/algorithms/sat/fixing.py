@@ -30,20 +30,20 @@ def record(p, answers):
 
 
 @program
-def fix(g, space, to, bin, part, seed, lossy):
+def fix(g, space, results, bin, part, seed, lossy):
     """Choose variables, propagate units; then, unless a clause breaks, record and arrange."""
     choose_some(g, space.report, bin, part, seed)
     if space.report[CHOSEN].count == 0:
         return NONE
-    to.fixed.set()
-    to.broken.clear()
+    results.fixed.set()
+    results.broken.clear()
     if lossy:
-        force(g, to.fixed)
+        force(g, results.fixed)
     else:
-        propagate(g, to.fixed, to.broken)
-    if to.broken.raised:
+        propagate(g, results.fixed, results.broken)
+    if results.broken.raised:
         return BROKEN
-    foreach(g.points, record, to.answers)
+    foreach(g.points, record, results.answers)
     arrange(g, space)
     return ARRANGED
 
@@ -64,9 +64,10 @@ def fix_units(f: Factors, answers: Table, taken: tuple[Any, ...], lossy: bool) -
     Returns
     -------
     chosen : int
-        Variables fixed without unit propagation.
+        Number of variables chosen; 1 on one device if a clause is broken.
     consistent : bool
-        False if a clause is broken, and ``lossy`` is false; values are then meaningless.
+        False if no variable was chosen, or if a clause is broken and ``lossy`` is false; values are
+        meaningless if a clause is broken.
     """
     g, space = f.graph, f.parts[0].space
     assert space is not None

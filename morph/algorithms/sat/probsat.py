@@ -271,6 +271,7 @@ def rows_of(slots: Table, formula: Formula) -> tuple[Any, Any, Any]:
     rows.extend(len(slots))
     ends.extend(at=offsets[:-1])
     clauses.extend(end=formula.offsets[1:])
+    # one item, so one thread: clauses must be in order
     foreach(Scalars(where, done=0), fill_rows, slots, ends, rows, clauses)
     return offsets, rows.clause.array, rows.sign.array
 

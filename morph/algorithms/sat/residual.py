@@ -17,7 +17,9 @@ from morph.operators.scan import scan_column, scan_space
 from morph.prelude import atomic_add, i32, prefetch
 from morph.runtime.device import Device
 
-CHUNK = 32  # rows of the largest formula; those of a smaller one are divided by as many chunks
+# rows of a chunk of the formula that the space is made for; smaller ones have as many chunks of
+# fewer rows
+CHUNK = 32
 CHOSEN, SIZES = 0, 1  # rows of `Space.report`: variables chosen; the first of the ends of buckets
 
 
@@ -27,7 +29,7 @@ class Space(NamedTuple):
     buckets: Any
     counts: Any  # of rows up to each bucket, a `Scan`
     report: Any  # counts that the host reads
-    chunks: Any
+    chunks: Any  # their number
 
 
 def space_for(n: int, m: int, width: int, device: Device) -> Space:
@@ -63,14 +65,14 @@ def measure(c, g, buckets, chunks, size):
             s = len(g.slots)
         s += 1
     c.length = i32(length)
-    if length > 0:
+    if length > 0:  # + 1: the prefix sum is inclusive, so a bucket's place is the count before it
         atomic_add(buckets[(len(g.slots) - length) * chunks + c.id // size + 1].count, 1)
 
 
 @kernel
 def count_free(p, g, buckets, chunks, size):
     """Count a variable without a value by its chunk."""
-    if p.value < 0:
+    if p.value < 0:  # + 1: as in `measure`
         atomic_add(buckets[len(g.slots) * chunks + p.id // size + 1].count, 1)
 
 
@@ -89,7 +91,7 @@ def number_rows(b, g, buckets, chunks, size):
     v, at = b.id * size, width * chunks + b.id
     end = min(v + size, len(g.points))
     fresh = buckets[at].count
-    if v < end and width > 0:
+    if v < end and width > 0:  # the buckets of clauses precede those of variables
         fresh -= buckets[width * chunks].count
     while v < end:
         g.points[v].fresh = i32(-1)
@@ -115,6 +117,7 @@ def arrange(g, space):
     foreach(g.clauses, measure, g, space.buckets, chunks, size)
     foreach(g.points, count_free, g, space.buckets, chunks, size)
     scan_column(space.counts, plus)
+    # before `number_rows`, which advances the counts
     foreach(space.report, report_end, space.buckets, chunks)
     foreach(space.buckets[:chunks], number_rows, g, space.buckets, chunks, size)
 
@@ -126,7 +129,10 @@ def sizes(space: Space, width: int) -> tuple[int, list[int]]:
 
 
 def sizes_of(ends: list[int], width: int) -> tuple[int, list[int]]:
-    """Give them, from the ends of the buckets; no clause was longer than ``width``."""
+    """Compute the numbers of free variables, and of clauses in each slot.
+
+    They result from the ends of the buckets; ``width`` bounds the length of a clause.
+    """
     longer = ends[:width][::-1]  # clauses with more than k literals
     return ends[width] - (longer[0] if longer else 0), [x for x in longer if x]
 
@@ -147,7 +153,10 @@ def move_variable(p, g, now, after):
 
 @kernel
 def move_clause(c, g, sums, old, ahead):
-    """Copy the literals that are left of a clause, and sum up its messages."""
+    """Copy the literals that are left of a clause, and sum up its messages.
+
+    ``ahead`` is the distance of prefetches, in clauses.
+    """
     if ahead > 0:
         s = 0
         if c.id + 2 * ahead < len(g.clauses):  # the new row of a variable, which is read first

@@ -30,6 +30,8 @@ from morph.compiler.ir.node import with_parts as with_parts
 from morph.language.position import Pos as Pos
 from morph.language.types import GraphInfo, Scalar, Store, Type
 
+ColumnKey = tuple[str, str]  # slot, column
+
 # a grammar is read as a whole: no lines between a node and its fields
 # ruff: noqa: D204
 # fmt: off

@@ -16,10 +16,8 @@ from typing import Any
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.effects import reached
 
-Column = tuple[str, str]  # slot, column
 
-
-def derive_copied(unit: ir.Unit, columns: Mapping[Column, str]) -> ir.Unit:
+def derive_copied(unit: ir.Unit, columns: Mapping[ir.ColumnKey, str]) -> ir.Unit:
     """Derive the unit that all parts execute together.
 
     Parameters
@@ -44,7 +42,7 @@ def derive_copied(unit: ir.Unit, columns: Mapping[Column, str]) -> ir.Unit:
 
 
 def _steps(
-    s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[Column, str]
+    s: ir.Node, known: Mapping[str, ir.Func], columns: Mapping[ir.ColumnKey, str]
 ) -> Iterator[Any]:
     """A step of a program, and what the parts exchange after it."""
     yield s
@@ -53,7 +51,7 @@ def _steps(
     nodes = [n for f in reached(s.kernel, known) for n in ir.walk(f)]
     if any(n.allocates for n in nodes):
         raise ValueError(f"a program on copies has no kernel that allocates, as {s.kernel!r}")
-    changed = set[Column]()
+    changed = set[ir.ColumnKey]()
     for n in nodes:
         if isinstance(n, ir.Atomic) and (how := columns.get((n.place.slot, n.place.column))):
             if n.op not in (how, "cas"):

@@ -48,14 +48,8 @@ class Effects:
 
     def nodes(self, node: object) -> list[ir.Node]:
         """The nodes of a tree, and of all functions that it calls."""
-        todo, seen, nodes = [node], set[str](), list[ir.Node]()
-        while todo:
-            inner = list(ir.walk(todo.pop()))
-            nodes += inner
-            called = {n.func for n in inner if isinstance(n, ir.Call)} - seen
-            seen |= called
-            todo += [self.funcs[name] for name in called]
-        return nodes
+        own = list(ir.walk(node))
+        return own + [n for f in called(own, self.funcs) for n in ir.walk(f)]
 
     def passed(self, call: ir.Call, name: str) -> Iterator[tuple[ir.Func, str]]:
         """The called function, and each of its parameters that receives the variable ``name``."""
@@ -103,9 +97,15 @@ def called(nodes: Iterable[ir.Node], funcs: Mapping[str, ir.Func]) -> list[ir.Fu
     return list(found.values())
 
 
-def of_kernel(kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> list[ir.Func]:
-    """All functions that a kernel and its filter call, callees first, and the filter."""
+def functions_of_kernel(
+    kernel: ir.Kernel, funcs: Mapping[str, ir.Func], *, itself: bool = False
+) -> list[ir.Func]:
+    """All functions that a kernel and its filter call, callees first, and the filter.
+
+    The kernel is the last one if ``itself`` is true.
+    """
     names = {f.name for f in called(ir.walk(kernel), funcs)}
     if kernel.where:
         names |= {f.name for f in reached(kernel.where, funcs)}
-    return [f for name, f in funcs.items() if name in names]
+    found = [f for name, f in funcs.items() if name in names]
+    return [*found, kernel] if itself else found

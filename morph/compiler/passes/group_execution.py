@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.effects import called
-from morph.compiler.passes.independence import COMMUTATIVE, Loop, independent
+from morph.compiler.passes.independence import COMMUTATIVE, Loop, reductions_if_independent
 from morph.language.types import Shared
 
 THREADS, SUBWARPS, LANES = "thread", "subwarp", "lane"
@@ -126,7 +126,7 @@ class _LoopDivision:
 
     def _loop(self, s: Loop | ir.ForRange, following: ir.Body, level: str) -> ir.Stmt | None:
         """The loop with marks, None if its iterations cannot be divided."""
-        reductions = independent(s, following, self.kernel, self.funcs)
+        reductions = reductions_if_independent(s, following, self.kernel, self.funcs)
         if reductions is None or not self._arrays_are_independent(s):
             return None
         if level:

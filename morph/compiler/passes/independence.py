@@ -19,31 +19,31 @@ Loop = ir.ForEdges | ir.ForRows
 COMMUTATIVE = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order
 
 
-def independent(
-    loop: Loop | ir.ForRange, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+def reductions_if_independent(
+    loop: Loop | ir.ForRange, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
 ) -> tuple[tuple[str, str], ...] | None:
     """The reductions of a loop whose iterations may run in any order; None if they may not."""
-    facts = LoopFacts(loop, behind, kernel, funcs)
+    facts = LoopFacts(loop, tail, kernel, funcs)
     return tuple(sorted(facts.reductions.items())) if facts.is_independent() else None
 
 
 def reductions_of(
-    loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
+    loop: Loop, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
 ) -> Mapping[str, str]:
-    """The locals that a loop reduces to, and by which operation; ``behind`` follows the loop."""
-    return LoopFacts(loop, behind, kernel, funcs).reductions
+    """The locals that a loop reduces to, and by which operation; ``tail`` follows the loop."""
+    return LoopFacts(loop, tail, kernel, funcs).reductions
 
 
 def is_divisible(
-    loop: Loop, behind: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func],
-    alike: Container[tuple[str, str]] = (),
+    loop: Loop, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func],
+    alike: Container[ir.ColumnKey] = (),
 ) -> bool:  # fmt: skip
     """Whether parts of a graph may divide the iterations; each part keeps their order.
 
     The iterations are independent, apart from reductions.  The columns ``alike`` have one value
     after the loop, whichever part writes them; `Replicated` refuses reads of these in the loop.
     """
-    return LoopFacts(loop, behind, kernel, funcs).is_divisible(alike)
+    return LoopFacts(loop, tail, kernel, funcs).is_divisible(alike)
 
 
 class LoopFacts:
@@ -59,18 +59,22 @@ class LoopFacts:
         self.given = set(bound(loop))
         self.assigned = _assigned(self.nodes)
         self.outer = read_first(loop.body) - self.given
-        self.after = read_first(tail)
+        self.live_out = read_first(tail)
         self.reductions = {
             n: how for n in self.outer & self.assigned if (how := self._reduction(n))
         }
+        # locals that denote a row of this iteration alone
         self.private = {bound(loop)[0], *self._made()} - {
             n for n in self.given if n in self.assigned
         }
 
     def all_nodes(self, body: ir.Body) -> list[ir.Node]:
         """The nodes of a body, followed by those of the functions that it calls."""
-        own = list(ir.walk(body))
-        return own + [n for f in called(own, self.funcs) for n in ir.walk(f.body)]
+        return [*ir.walk(body), *self.called_nodes(body)]
+
+    def called_nodes(self, body: ir.Body) -> list[ir.Node]:
+        """The nodes of the functions that a body calls."""
+        return [n for f in called(ir.walk(body), self.funcs) for n in ir.walk(f.body)]
 
     def is_independent(self) -> bool:
         """Whether several threads may execute the iterations, in any order."""
@@ -83,7 +87,7 @@ class LoopFacts:
             case _:
                 in_order = not loop.reverse and not rows_taken(loop.body)
         passed_on = (self.assigned & self.outer) - self.reductions.keys()
-        passed_on |= (self.assigned | self.given) & self.after - self.reductions.keys()
+        passed_on |= (self.assigned | self.given) & self.live_out - self.reductions.keys()
         return (
             in_order
             and not any(n.sequential for n in self.nodes)
@@ -96,11 +100,11 @@ class LoopFacts:
             and self._writes_are_apart()
         )
 
-    def is_divisible(self, alike: Container[tuple[str, str]]) -> bool:
+    def is_divisible(self, alike: Container[ir.ColumnKey]) -> bool:
         """Whether no iteration depends on another one, apart from reductions."""
         passed_on = (self.assigned & self.outer) - self.reductions.keys()
         kept = any(isinstance(self.types.get(n), Local) for n in self.outer)
-        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
+        below = (n for n in self.called_nodes(self.loop.body) if not isinstance(n, ir.Prefetch))
         return (
             not passed_on
             and not kept
@@ -115,7 +119,7 @@ class LoopFacts:
         return isinstance(t, Local | Object) and not isinstance(t, Shared)
 
     def _names(self) -> set[str]:
-        return self.outer | self.after
+        return self.outer | self.live_out
 
     def _reduction(self, name: str) -> str:
         """The operation that reduces to a local: ``+``, ``min`` or ``max``; empty if none."""
@@ -152,18 +156,14 @@ class LoopFacts:
                 values.setdefault(n.name, []).append(n.value)
         return {n for n, v in values.items() if len(v) == 1 and isinstance(v[0], ir.New)}
 
-    def _below(self) -> list[ir.Node]:
-        """The nodes of called functions."""
-        return [n for f in called(self.nodes, self.funcs) for n in ir.walk(f.body)]
-
     def _calls_change_nothing(self) -> bool:
         if any(f.cpp is not None for f in called(self.nodes, self.funcs)):
             return False
-        below = (n for n in self._below() if not isinstance(n, ir.Prefetch))
+        below = (n for n in self.called_nodes(self.loop.body) if not isinstance(n, ir.Prefetch))
         return not any(n.effect or n.writes for n in below)
 
-    def _shared(self, *exprs: ir.Expr | None) -> bool:
-        """Whether an expression is the same for all entries, apart from loaded values."""
+    def _is_invariant(self, *exprs: ir.Expr | None) -> bool:
+        """Whether an expression is the same for all iterations, apart from loaded values."""
         varying = self.given | self.assigned
         return not any(isinstance(n, ir.Var) and n.name in varying for n in ir.walk(exprs))
 
@@ -176,24 +176,24 @@ class LoopFacts:
                     return False
                 case ir.Dead() if n.slot in deleted:
                     return False
-                case ir.Lock() if self._shared(n.row):
+                case ir.Lock() if self._is_invariant(n.row):
                     return False
-                case ir.LockPlace(place=p) if self._shared(p.row, p.index):
+                case ir.LockPlace(place=p) if self._is_invariant(p.row, p.index):
                     return False
-                case ir.Atomic(place=p) if self._shared(p.row, p.index) and not self._only_reduces(
-                    n
-                ):
+                case ir.Atomic(place=p) if self._is_invariant(
+                    p.row, p.index
+                ) and not self._only_reduces(n):
                     return False
         return True
 
     def _only_reduces(self, x: ir.Atomic) -> bool:
         """Whether an atomic on a shared place only reduces: no iteration uses its result."""
-        every = ir.accesses((*self.nodes, *self._below()))
+        every = ir.accesses(self.all_nodes(self.loop.body))
         same = [n for n in every if column_of(n) == column_of(x)]
         unused = any(isinstance(s, ir.Eval) and s.value is x for s in self.nodes)
         return x.op in COMMUTATIVE and unused and all(getattr(n, "op", "") == x.op for n in same)
 
-    def _writes_are_apart(self, alike: Container[tuple[str, str]] = ()) -> bool:
+    def _writes_are_apart(self, alike: Container[ir.ColumnKey] = ()) -> bool:
         """Whether no two iterations conflict by a non-atomic write."""
         written: dict[tuple[str, str], list[ir.Write]] = {}
         for n in self.nodes:
@@ -203,7 +203,7 @@ class LoopFacts:
         if isinstance(self.loop, ir.ForEdges):
             if moved & {(f"{self.loop.graph}.edges", end) for end in ("src", "dst")}:
                 return False
-        every = ir.accesses((*self.nodes, *self._below()))
+        every = ir.accesses(self.all_nodes(self.loop.body))
         for column, writes in written.items():
             touched = [n for n in every if column_of(n) == column]
             if not all(self._owned(n.place) for n in touched):
@@ -220,7 +220,7 @@ class LoopFacts:
         return isinstance(p.row, ir.Var) and p.row.name in self.private
 
     def _is_constant(self, value: ir.Expr) -> bool:
-        """Whether a value is the same for all entries, and does not change during the step."""
+        """Whether a value is the same for all iterations, and does not change during the step."""
         nodes, written = (
             list(ir.walk(value)),
             ir.columns(self.all_nodes(self.kernel.body), "writes"),
@@ -230,7 +230,7 @@ class LoopFacts:
             constant = isinstance(n, ir.Load) and column_of(n) not in written
             return (n.varies and not constant) or n.effect or isinstance(n, ir.Call)
 
-        return self._shared(value) and not any(map(changes, nodes))
+        return self._is_invariant(value) and not any(map(changes, nodes))
 
 
 def bound(loop: Loop | ir.ForRange) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.compiler.ir.spelling import user_name
-from morph.compiler.passes.effects import Effects, of_kernel
+from morph.compiler.passes.effects import Effects, functions_of_kernel
 from morph.compiler.passes.inlining import inline_all
 from morph.compiler.passes.ownership import ENDS, Ownership, global_id
 from morph.compiler.passes.replicated import Replicated, Total
@@ -185,11 +185,13 @@ class _Derivation:
         assert isinstance(kernel, ir.Kernel)
         self.rows = Ownership(unit, graphs, funcs.values(), local)
         self.kernel = self._inlined(kernel, funcs)
-        self.rows = Ownership(unit, graphs, (*of_kernel(self.kernel, funcs), self.kernel), local)
+        self.rows = Ownership(
+            unit, graphs, functions_of_kernel(self.kernel, funcs, itself=True), local
+        )
         self.own_items = step.slot in {*self.rows.tables, *self.rows.lists, *self.rows.local}
         self.hidden: dict[str, Hidden] = {}
         self._refuse_options()
-        others = of_kernel(self.kernel, funcs)
+        others = functions_of_kernel(self.kernel, funcs)
         self.kernel = self._localised(self.kernel)
         if step.slot in self.rows.edges and self.rows.stores[step.slot].deletes:
             name, item = self.kernel.params[0]
@@ -201,7 +203,10 @@ class _Derivation:
 
     def _inlined(self, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]) -> ir.Kernel:
         """The kernel, with calls inlined and no reservations if it changes rows at other ends."""
-        if not any(self.rows.remote(f.body, f.name) for f in (*of_kernel(kernel, funcs), kernel)):
+        if not any(
+            self.rows.remote(f.body, f.name)
+            for f in functions_of_kernel(kernel, funcs, itself=True)
+        ):
             return kernel
         for n in ir.walk(kernel):
             if isinstance(n, ir.Exceed):
@@ -346,7 +351,7 @@ class _Derivation:
     ) -> ir.Unit:
         """A unit of one kernel, with the scalars that its functions need."""
         stores = {s.slot: s for s in (*self.unit.stores, *more)}
-        kept = {f.name: f for f in (*of_kernel(kernel, self.funcs), kernel)}
+        kept = {f.name: f for f in functions_of_kernel(kernel, self.funcs, itself=True)}
         if reserve:
             kept[kernel.name] = place_reservations(kernel, stores, Effects(kept))
         needs = self._needs(kept)

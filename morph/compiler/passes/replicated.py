@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.sites import declared
 from morph.compiler.ir.spelling import user_name
-from morph.compiler.passes.effects import of_kernel
+from morph.compiler.passes.effects import functions_of_kernel
 from morph.compiler.passes.independence import is_divisible, reductions_of
 from morph.compiler.passes.inlining import inline_all
 from morph.compiler.passes.liveness import read_first
@@ -27,7 +27,6 @@ from morph.compiler.passes.uniform import NONE, Reason, Reasons, Uniform, Why
 from morph.language.errors import reject
 
 COMBINED = {"add": "add", "sub": "add", "min": "min", "max": "max", "or": "or", "and": "and"}
-Column = tuple[str, str]
 REDUCE = "add to it, or take the minimum or maximum; and write it to scalars after the loop"
 
 
@@ -80,20 +79,20 @@ class Replicated:
         own_items: bool, hidden: Container[str],
     ) -> None:  # fmt: skip
         self.step, self.own_items, self.rows = step, own_items, rows
-        if not own_items and any(map(self._is_shared_out, ir.walk((kernel, *funcs.values())))):
+        if not own_items and any(map(self._runs_over_parts, ir.walk((kernel, *funcs.values())))):
             kernel = inline_all(kernel, funcs)
-            funcs = {f.name: f for f in of_kernel(kernel, funcs)}
+            funcs = {f.name: f for f in functions_of_kernel(kernel, funcs)}
             self.rows = rows.among((*funcs.values(), kernel))
         self.kernel, self.funcs = kernel, funcs
         self.uniform = Uniform(self.rows, kernel, hidden)
-        self.loops = [s for s in kernel.body if self._is_shared_out(s)]
+        self.loops = [s for s in kernel.body if self._runs_over_parts(s)]
         self.inside = {id(n) for s in self.loops for n in ir.walk(s)}
 
     def totals(self) -> tuple[Total, ...]:
         """The columns that parts may change differently."""
-        reduced = self._partial_sums()
-        found: dict[Column, Agreement] = {}
-        repeated = defaultdict[Column, set[Agreement]](set)  # atomics that all parts execute
+        reduced = self._reduced_locals()
+        found: dict[ir.ColumnKey, Agreement] = {}
+        repeated = defaultdict[ir.ColumnKey, set[Agreement]](set)  # atomics that all parts execute
         unused = {id(n.value) for n, _ in self._each() if isinstance(n, ir.Eval)}
         for n, f in self._each():
             if not self._is_change(n):
@@ -129,7 +128,7 @@ class Replicated:
         called = f != self.kernel.name and bool(self.loops)
         return self.own_items or id(n) in self.inside or called
 
-    def _is_shared_out(self, n: ir.Node) -> TypeGuard[ir.ForRows]:
+    def _runs_over_parts(self, n: ir.Node) -> TypeGuard[ir.ForRows]:
         """Whether each part executes its share of a loop: over the rows of a partitioned table."""
         return isinstance(n, ir.ForRows) and n.slot in self.rows.tables
 
@@ -157,12 +156,12 @@ class Replicated:
         inexact = how == Agreement.ADD and n.place.type.kind == "f"
         return Agreement.FIRST if inexact else Agreement.SAME
 
-    def _consistent(self) -> Container[Column]:
+    def _consistent(self) -> Container[ir.ColumnKey]:
         """The columns with plain writes of one value; rejects writes of values that may differ.
 
         All writes of a column have the same value, or only the owner of one point makes them.
         """
-        alike = dict[Column, Reasons]()
+        alike = dict[ir.ColumnKey, Reasons]()
         filtered = self.uniform.filtered() if self.own_items else NONE
         for f in (*self.funcs.values(), self.kernel):
             for n, reasons in self.uniform.writes(f, filtered):
@@ -186,18 +185,21 @@ class Replicated:
 
     # --- loops over all points or edges ----------------------------------------------------------
 
-    def _partial_sums(self) -> dict[str, Agreement]:
-        """The locals that have the sum of a part's share of a loop, and how to combine them."""
+    def _reduced_locals(self) -> dict[str, Agreement]:
+        """The locals to which a loop over part of the rows reduces.
+
+        And how the parts' values are combined.
+        """
         body, found = self.kernel.body, dict[str, Agreement]()
         for n, f in self._each():
-            if self._is_shared_out(n) and not self.own_items:
+            if self._runs_over_parts(n) and not self.own_items:
                 if f != self.kernel.name or not any(n is s for s in body):
                     problem = "a loop over all points or edges stands at the top level"
                     reject(problem, n.pos, REDUCE)
         if self.own_items:
             return found
         for i, s in enumerate(body):
-            if not self._is_shared_out(s):
+            if not self._runs_over_parts(s):
                 continue
             after, before = body[i + 1 :], list(ir.walk(body[:i]))
             known = reductions_of(s, after, self.kernel, self.funcs)
@@ -228,7 +230,7 @@ class Replicated:
         leaves = any(isinstance(n, ir.Return) for n in ir.walk(self.kernel.body))
         return everywhere and not leaves and all(any(w is s for s in after) for w in writes)
 
-    def _refuse_dependent(self, reduced: Container[str], alike: Container[Column]) -> None:
+    def _refuse_dependent(self, reduced: Container[str], alike: Container[ir.ColumnKey]) -> None:
         """Refuse loops of shares, and later reads, that need changes by other parts in this step.
 
         Locals in ``reduced`` have the value of one part, and so have columns they are written to.
@@ -237,10 +239,10 @@ class Replicated:
         if self.own_items or not self.loops:
             return
         kernel, rows = self.kernel, self.rows
-        copies, changed, far = set[Column](), set[Column](), set[Column]()
+        copies, changed, far = set[ir.ColumnKey](), set[ir.ColumnKey](), set[ir.ColumnKey]()
         for i, s in enumerate(kernel.body):
             nodes = list(ir.walk(s))
-            if self._is_shared_out(s):
+            if self._runs_over_parts(s):
                 self._refuse_loop(s, kernel.body[i + 1 :], kernel, alike)
                 copies |= {c for c in ir.columns(nodes, "writes") if c[0] not in rows.tables}
             copies |= {
@@ -262,7 +264,7 @@ class Replicated:
             changed |= {c for c in ir.columns(nodes, "writes") if c[0] in rows.tables}
 
     def _refuse_loop(
-        self, s: ir.ForRows, after: ir.Body, kernel: ir.Kernel, alike: Container[Column]
+        self, s: ir.ForRows, after: ir.Body, kernel: ir.Kernel, alike: Container[ir.ColumnKey]
     ) -> None:
         """Refuse a loop whose iterations depend on each other."""
         for n in ir.find(s, ir.Return):

@@ -30,8 +30,12 @@ class Reason(NamedTuple):
 
     Attributes
     ----------
-    slot : the table of the point; empty for a value
-    key : what is equal for equal ids of the point, or equal values
+    why : Why
+        The reason.
+    slot : str
+        The table of the point; empty for a value.
+    key : object
+        Equal for equal ids of the point, or equal values.
     """
 
     why: Why

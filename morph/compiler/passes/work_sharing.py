@@ -246,7 +246,7 @@ def _split(facts: LoopFacts, head: ir.Body) -> SharedLoop:
     params = {n for n, _ in facts.kernel.params[1:]}
     kept = {n for n in facts.types if n not in params}
     live_in = (facts.outer - facts.reductions.keys()) & kept
-    live_out = (facts.after | facts.reductions.keys()) & kept
+    live_out = (facts.live_out | facts.reductions.keys()) & kept
     return SharedLoop(
         head, facts.loop, _returning(facts.loop.body), facts.tail, tuple(sorted(live_in)),
         tuple(sorted(live_out)), tuple(sorted(facts.reductions.items())),
@@ -282,8 +282,8 @@ def _reads_epilogues(facts: LoopFacts, head: ir.Body) -> bool:
 
 def _places(facts: LoopFacts, body: ir.Body, trait: str) -> dict[tuple[str, str], bool]:
     """The columns that a body reads or writes, and whether only at the item itself."""
-    own, found = list(ir.walk(body)), dict[tuple[str, str], bool]()
-    below = facts.all_nodes(body)[len(own) :]
+    own, below = ir.walk(body), facts.called_nodes(body)
+    found: dict[tuple[str, str], bool] = {}
     for n, here in (*((n, True) for n in own), *((n, False) for n in below)):
         for column in ir.columns([n], trait):
             row = ir.accesses([n])[0].place.row

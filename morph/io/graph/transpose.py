@@ -28,8 +28,8 @@ def is_transpose(
     Returns None if NumPy is faster, as compilation takes longer than it saves, or there is no
     compiler.
     """
-    made = LIBRARY.worth(len(dst), LEAST, LEAST_MADE)
-    if made is None or dst.dtype != np.int32 or not dst.flags.c_contiguous:
+    library = LIBRARY.load_if_worthwhile(len(dst), LEAST, LEAST_MADE)
+    if library is None or dst.dtype != np.int32 or not dst.flags.c_contiguous:
         return None
     kind, values = "", None
     if weight is not None:
@@ -47,7 +47,7 @@ def is_transpose(
     differ: list[int] = []
 
     def compare(k: int, end: int) -> None:
-        if not made.morph_is_transpose(*matrix, int(cut[k]), int(cut[end]), at):
+        if not library.morph_is_transpose(*matrix, int(cut[k]), int(cut[end]), at):
             differ.append(k)
 
     in_threads(compare, parts)

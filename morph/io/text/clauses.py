@@ -33,7 +33,7 @@ LIBRARY = HostLibrary(
 
 def is_worth(length: int) -> bool:
     """Whether a text of this many bytes is read faster by the library than by Python."""
-    return LIBRARY.worth(length, LEAST, LEAST_MADE) is not None
+    return LIBRARY.load_if_worthwhile(length, LEAST, LEAST_MADE) is not None
 
 
 def library() -> Any:

@@ -115,15 +115,15 @@ def parse(
     strides = np.array([column.strides[0] for _, column in columns], np.int64)
     first = np.cumsum(counts) - counts
     behind = np.zeros(parts, np.int64)
-    pointers = first.ctypes.data, kinds.ctypes.data, strides.ctypes.data, behind.ctypes.data
+    starts, ends = first.ctypes.data, behind.ctypes.data
+    of_kinds, steps = kinds.ctypes.data, strides.ctypes.data
     irregular: list[int] = []
 
     def read(k: int, end: int) -> None:
-        starts, of_kinds, steps, ends = pointers
         if not irregular and made.morph_parse(
-            *(begin, length, k, end, starts, rows, len(columns)),
-            *(of_kinds, out, steps, ord(letter or b"\0"), ends),
-        ):
+            begin, length, k, end, starts, rows, len(columns), of_kinds, out, steps,
+            ord(letter or b"\0"), ends,
+        ):  # fmt: skip
             irregular.append(k)
 
     in_threads(read, parts)
@@ -177,15 +177,14 @@ def lines(columns: Sequence[NDArray[Any]], widths: Sequence[int], prefix: bytes)
     lengths = np.empty(parts, np.int64)
     place = np.arange(parts) * (size * row_bytes)
     out = np.empty(rows * row_bytes, np.uint8)
-    pointers = *(a.ctypes.data for a in (strides, integral, wide)), lengths.ctypes.data
-    to = out.ctypes.data
+    steps, whole, padded = strides.ctypes.data, integral.ctypes.data, wide.ctypes.data
+    written, to = lengths.ctypes.data, out.ctypes.data
 
     def write(k: int, end: int) -> None:
-        steps, whole, padded, written = pointers
         made.morph_format(
-            *(rows, k, end, len(columns), data, steps, whole, padded),
-            *(prefix, len(prefix), row_bytes, written, to),
-        )
+            rows, k, end, len(columns), data, steps, whole, padded, prefix, len(prefix), row_bytes,
+            written, to,
+        )  # fmt: skip
 
     in_threads(write, parts)
     return out[: made.morph_join(parts, place.ctypes.data, lengths.ctypes.data, to)].data
@@ -196,11 +195,9 @@ def ragged(text: bytes) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
 
     Returns
     -------
-    numbers : int32 array
-    words : int32 array
-        How many of them each line has.
-
-    Returns None if an integer does not fit 32 bits or is irregular, or there is no compiler.
+    numbers, words : int32 array, or None
+        The integers, and how many of them each line has; None if an integer does not fit 32 bits
+        or is irregular, or there is no compiler.
     """
     made = library() if len(text) else None
     if made is None:

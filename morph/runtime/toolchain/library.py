@@ -40,16 +40,20 @@ class HostLibrary:
             self._loaded[defines] = self._load(defines)
         return self._loaded[defines]
 
-    def worth(self, size: int, least: int, least_made: int) -> Any:
-        """Return the library if its use saves more time than its compilation takes, else None.
+    def load_if_worthwhile(self, size: int, least: int, least_made: int) -> Any:
+        """Return the library if its use saves more time than its compilation takes.
 
         Parameters
         ----------
         size : int
             Of the work: the number of rows or bytes.
         least, least_made : int
-            The sizes from which it is worth a compilation, and from which it is used if it is
-            compiled already.
+
+        Returns
+        -------
+        library or None
+            The library if it is compiled already and ``size >= least_made``, or if
+            ``size >= least``; else None.
         """
         if () not in self._loaded and size < least:
             if size < least_made:
