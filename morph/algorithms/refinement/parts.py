@@ -254,6 +254,7 @@ class PartitionedRefinement:
         point = [*accumulate(added, initial=host.n)]
         row = [*accumulate(sizes, initial=0)]
         points, triangles = made.get(point[-1], row[-1])
+        self.rounds += sum(part.rounds for part in parts.values())
 
         def write(k: int) -> None:
             if k in parts:
@@ -267,7 +268,6 @@ class PartitionedRefinement:
                 )
                 strips.append(part.strip(rows, RINGS))
                 part.free()
-                self.rounds += part.rounds
 
         self.group.each(write)
         host.points, host.triangles, host.n, host.m = points, triangles, point[-1], row[-1]
