@@ -14,7 +14,7 @@ from morph.algorithms.triangulation.tables import (
     sorted_triangles,
 )
 from morph.mesh import Mesh
-from morph.partition.group import DeviceGroup
+from morph.partition.group import DeviceGroup, share_of
 from morph.runtime.device import Device
 
 SLACK = 16  # new arrays have capacity for 1 / SLACK more rows
@@ -167,12 +167,12 @@ class NewArrays:
     def _copy(self, k: int, size: int) -> None:
         """Copy a share of the points; map memory for a share of the triangles."""
         host = self.host
-        share = slice(host.n * k // size, host.n * (k + 1) // size)
+        share = share_of(host.n, k, size)
         for name, a in self.points.items():
             a[share] = host.points[name][share] if name in host.points else -1
         if size > 1:
             for a in self.triangles.values():
-                rows = a[host.m * k // size : host.m * (k + 1) // size]
+                rows = a[share_of(host.m, k, size)]
                 data = rows.reshape(-1).view(np.uint8)
                 for i in range(0, len(data), CHUNK):
                     data[i : i + CHUNK : PAGE] = 0

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.algorithms.refinement.host_mesh import Arrays
-from morph.algorithms.refinement.kernels import WAITING, find_defect
+from morph.algorithms.refinement.kernels import WAITING
 from morph.algorithms.refinement.parameters import parameters_of
-from morph.algorithms.refinement.rounds import refine_tables
+from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
 from morph.algorithms.triangulation.tables import empty_tables, link_sides, sides_of
-from morph.data.collection import Collection, Flag
+from morph.data.collection import Collection
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, kernel, program
-from morph.mesh import MeshError
 from morph.prelude import atomic_max, f64, i8, i32
 from morph.runtime.device import Device
 
@@ -110,11 +109,8 @@ class Part:
 
     def refine(self, run: PartitionedRefinement, limit: int | None, few: int) -> None:
         """Refine until at most ``few`` triangles are left, or ``limit`` points were added."""
-        g, defect = self.tables, Flag(self.tables)
-        foreach(g.triangles, find_defect, g, defect)
-        if defect:
-            run.mesh.check()  # says what is wrong
-            raise MeshError(run.mesh.violations())
+        g = self.tables
+        refuse_defects(g, run.mesh)
         asked = replace(run.asked, max_points=limit)
         params = parameters_of(run.mesh, asked, run.scale, self.device, run.box)[0]
         if asked.deterministic:

@@ -32,7 +32,7 @@ from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.mesh import Mesh
-from morph.partition.group import DeviceGroup
+from morph.partition.group import DeviceGroup, share_of
 from morph.prelude import f64, u64
 from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
@@ -145,7 +145,8 @@ class PartitionedRefinement:
         size, left, parts = len(self.devices), self.points_left, dict[int, Part]()
         limits: list[int | None] = [None] * size
         if left is not None:
-            limits = [left * (k + 1) // size - left * k // size for k in range(size)]
+            shares = [share_of(left, k, size) for k in range(size)]
+            limits = [share.stop - share.start for share in shares]
         made = NewArrays(self.host, self.group)
         points = self._points_of_parts()
         triangles = self._triangles_of_parts(points)
@@ -167,8 +168,7 @@ class PartitionedRefinement:
         return self._gather(parts, made)
 
     def _share(self, k: int, rows: int) -> slice:
-        size = len(self.devices)
-        return slice(rows * k // size, rows * (k + 1) // size)
+        return share_of(rows, k, len(self.devices))
 
     def _read_points(self) -> Any:
         """Copy a share of the coordinates to each device; return the least and the largest."""
