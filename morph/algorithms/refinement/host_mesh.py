@@ -100,24 +100,38 @@ class HostMesh:
         found : list of dict of str to array
             See `Part.result`.
         replaced : (m,) bool array, optional
-            The triangles that the only part has; by default all triangles are in parts and have
-            new numbers.
+            Mask of the triangles that a strip replaces; None after a round of parts, when all
+            triangles have new numbers and the lists are new.
+        """
+        more = self._write_borders(found, replaced is None)
+        self._merge_lists(found, more, replaced)
+
+    def _write_borders(self, found: list[Arrays], renumbered: bool) -> Arrays:
+        """Write the neighbours behind borders; return the ``side`` and ``segment`` of edges there.
+
+        If all triangles are ``renumbered``, ``beyond`` is a previous row, else it still holds.
         """
         border = {name: np.concatenate([f[name] for f in found]) for name in _BORDER}
         t, k, beyond = border["border"], border["border_side"], border["beyond"]
-        if replaced is None:
+        if renumbered:
             by_old = np.argsort(border["old"])
             at = np.searchsorted(border["old"], beyond, sorter=by_old)
             beyond = t[by_old][np.minimum(at, len(t) - 1)]
         self.triangles["nbr"][t, k] = beyond
         # of two parts, or of a part and a triangle outside, one has the edge
         listed = (border["border_segment"] >= 0) & (beyond < t)
-        more = {"side": t[listed] * 4 + k[listed], "segment": border["border_segment"][listed]}
-        for names, size in ((("side", "segment"), 4), (("failed", "reason"), 1)):
-            stay = slice(0) if replaced is None else ~replaced[getattr(self, names[0]) // size]
-            for name in names:
-                new = [f[name] for f in found] + ([more[name]] if name in more else [])
-                setattr(self, name, np.concatenate([getattr(self, name)[stay], *new]))
+        return {"side": t[listed] * 4 + k[listed], "segment": border["border_segment"][listed]}
+
+    def _merge_lists(self, found: list[Arrays], more: Arrays, replaced: Any) -> None:
+        """Replace what is listed of replaced triangles, or of all, by what has been found."""
+        keep_side = keep_failed = slice(0)
+        if replaced is not None:
+            keep_side, keep_failed = ~replaced[self.side // 4], ~replaced[self.failed]
+        edges = [*found, more]
+        self.side = np.concatenate([self.side[keep_side], *(f["side"] for f in edges)])
+        self.segment = np.concatenate([self.segment[keep_side], *(f["segment"] for f in edges)])
+        self.failed = np.concatenate([self.failed[keep_failed], *(f["failed"] for f in found)])
+        self.reason = np.concatenate([self.reason[keep_failed], *(f["reason"] for f in found)])
 
     def mesh(self, sorts: bool) -> Mesh:
         """Make the mesh, with the markers and attributes that follow from those of the input."""
