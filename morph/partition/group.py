@@ -44,7 +44,7 @@ class DeviceGroup(Local):
         each_part(self.devices, self, run)
 
     def beside(self, size: int, run: Callable[[int], Any]) -> Callable[[], None]:
-        """Call a function with each number below ``size``, in threads of the host for each.
+        """Call ``run(k)`` for each k below ``size`` in its own host thread; the caller continues.
 
         Returns
         -------

@@ -17,10 +17,11 @@ from morph.mesh import Mesh
 from morph.partition.group import DeviceGroup, share_of
 from morph.runtime.device import Device
 
-SLACK = 16  # new arrays have capacity for 1 / SLACK more rows
-GROWTH = 4  # the same for a round of parts, as a multiple; memory is mapped when it is written
-COPIES = 8  # threads that begin new arrays
-CHUNK, PAGE = 1 << 22, 1 << 12  # bytes
+SLACK = 16  # arrays of a strip get 1 / SLACK spare rows
+GROWTH = 4  # arrays of a round of parts have so many times the rows: untouched pages cost nothing
+COPIES = 8  # host threads that copy points and map memory
+CHUNK = 1 << 22  # bytes of which one NumPy call maps the memory
+PAGE = 1 << 12  # bytes of a page, of which one is written
 
 Arrays = dict[str, Any]
 _NO_ROWS = np.empty(0, np.int32)
@@ -72,8 +73,8 @@ class HostMesh:
         node, t, k = self.triangles["node"], self.side // 4, self.side % 4
         return np.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1), self.segment
 
-    def arrays(self, n: int, m: int) -> tuple[Arrays, Arrays]:
-        """Allocate arrays for n points and m triangles, and more."""
+    def allocate(self, n: int, m: int) -> tuple[Arrays, Arrays]:
+        """Allocate new arrays of points and of triangles, with spare rows; contents undefined."""
         points = self.points if "on" in self.points else self.points | {"on": _NO_ROWS}
         return tuple(
             {name: np.empty((k + k // SLACK, *a.shape[1:]), a.dtype) for name, a in old.items()}
@@ -84,7 +85,7 @@ class HostMesh:
         """Allocate capacity for n points and m triangles."""
         full = n > len(self.points["xy"]) or m > len(self.triangles["node"])
         if self.is_input or full:
-            made = self.arrays(n, m)
+            made = self.allocate(n, m)
             for new, old, k in zip(
                 made, (self.points, self.triangles), (self.n, self.m), strict=True
             ):
@@ -139,7 +140,7 @@ class HostMesh:
         node, nbr = (self.triangles[name][: self.m] for name in ("node", "nbr"))
         segments, row = self.edges()
         if (np.bincount(row, minlength=len(source.segments)) == 0).any():
-            source.check()  # a segment is no edge, unless it is there twice
+            source.check()  # a segment has no edge: `check` raises, unless it repeats another
         segment_markers, point_markers = source.segment_markers[row], self.points["marker"][:n]
         hull = nbr[self.side // 4, self.side % 4] < 0
         mark_hull(segments, segment_markers, point_markers, hull, np)
@@ -172,7 +173,7 @@ class NewArrays:
 
     def __init__(self, host: HostMesh, group: DeviceGroup) -> None:
         self.host = host
-        self.points, self.triangles = host.arrays(GROWTH * host.n, GROWTH * host.m)
+        self.points, self.triangles = host.allocate(GROWTH * host.n, GROWTH * host.m)
         threads = 0 if all(d.on_host for d in group.devices) else COPIES
         self.wait = group.beside(threads, lambda k: self._copy(k, threads))
         if not threads:
@@ -196,7 +197,7 @@ class NewArrays:
         self.wait()
         host = self.host
         if n > len(self.points["xy"]) or m > len(self.triangles["node"]):
-            self.points, self.triangles = host.arrays(n, m)
+            self.points, self.triangles = host.allocate(n, m)
             self._copy(0, 1)
         return self.points, self.triangles
 

@@ -41,6 +41,7 @@ class Part:
     tables : Graph
         Triangles and points of the mesh come first, in the order of ``row`` and ``point``.
     row, point : arrays
+        The mesh's numbers of the part's triangles and points.
     t, k, beyond : arrays
         Each side at the border, and the triangle of the mesh behind.
     rounds : int
@@ -172,8 +173,8 @@ class Part:
             found = {name: self.device.to_host(a) for name, a in lists.items()}
         return found | {"points": points, "triangles": triangles}
 
-    def strip(self, row: Any, rings: int) -> Any:
-        """The triangles around the border and those to refine, on the host."""
+    def strip_rows(self, row: Any, rings: int) -> Any:
+        """Give the rows of triangles around the border and of those to refine, on the host."""
         g, device = self.tables, self.device
         g.triangles.add("near", i32)
         some = len(g.triangles) // 16

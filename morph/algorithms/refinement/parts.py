@@ -8,8 +8,8 @@ triangle at the border is given up, so these triangles stay as they are on both 
 all parts together remain a constrained Delaunay triangulation.
 
 Then the first device refines the strip: the triangles at borders, and those that can still be
-refined, with triangles around them.  Small meshes are a strip as a whole, up to a number of points
-that makes them enough for all devices.
+refined, with triangles around them.  A mesh with fewer than LEAST triangles per device is one
+strip.  Rounds of parts and of strips alternate as `_refine` decides, until no triangle waits.
 """
 
 from __future__ import annotations
@@ -84,19 +84,20 @@ def _refine(run: PartitionedRefinement, progress: Progress | None) -> list[int]:
     """Refine in rounds; count the triangles that miss a limit, by reason."""
     host, enough = run.host, LEAST * len(run.devices)
     rows, rings, divided = np.arange(host.m), RINGS, host.m >= enough
-    for turn in count(1):
+    for number in count(1):
         if divided:
             rows, added = run.refine_all()
         else:
             added = run.refine_strip(rows, max(enough, host.n) // 2)
         if progress is not None:
-            progress(turn, len(host.waiting), host.m)
+            progress(number, len(host.waiting), host.m)
         if not len(host.waiting) or run.points_left == 0:
             break
         if not divided:
             rings = rings if added else 2 * rings
             rows = around(host.triangles["nbr"][: host.m], host.waiting, rings)
         many = len(rows) >= max(enough, host.m // len(run.devices))
+        # a large strip is divided, too, unless the last division added few points
         divided = many and not (divided and added < LEAST)
     return run.unmet(rings)
 
@@ -266,7 +267,7 @@ class PartitionedRefinement:
                 write_rows(
                     part.device, found[k].pop("triangles"), triangles, slice(*row[k : k + 2])
                 )
-                strips.append(part.strip(rows, RINGS))
+                strips.append(part.strip_rows(rows, RINGS))
                 part.free()
 
         self.group.each(write)
@@ -290,7 +291,7 @@ class PartitionedRefinement:
             The triangles, ascending.
         limit : int
         """
-        host, part = self.host, self._strip(rows)
+        host, part = self.host, self._part_of(rows)
         limit = limit if self.points_left is None else min(limit, self.points_left)
         part.refine(self, limit, 0)
         added = part.added
@@ -312,10 +313,10 @@ class PartitionedRefinement:
         self.rounds += part.rounds
         return self._count(added)
 
-    def _strip(self, rows: Any) -> Part:
-        """Copy triangles, which are on the host, to the first device."""
+    def _part_of(self, rows: Any) -> Part:
+        """Make a part on the first device of triangles of the mesh on the host."""
         device, host = self.devices[0], self.host
-        self.xy.clear()
+        self.xy.clear()  # points will be added: the shares of coordinates become invalid
 
         def columns(points: Any) -> Arrays:
             read = {name: a for name, a in host.points.items() if name != "marker"}
@@ -344,13 +345,15 @@ class PartitionedRefinement:
         host, failed = self.host, self.host.failed
         counts = np.zeros(len(REASONS), np.int64)
         left = np.ones(host.m, np.bool_)
-        if len(host.waiting):  # a cavity may reach a border no more, and others need no point
+        # triangles around waiting ones are examined again: the border may no longer prevent an
+        # insertion
+        if len(host.waiting):
             rows = around(host.triangles["nbr"][: host.m], host.waiting, rings)
             left[rows] = False
-            part = self._strip(rows)
+            part = self._part_of(rows)
             part.tables.triangles.drop("reason")
-            plain = replace(self.asked, deterministic=False, max_points=None)
-            params = parameters_of(self.mesh, plain, self.scale, part.device, self.box)[0]
+            unlimited = replace(self.asked, deterministic=False, max_points=None)
+            params = parameters_of(self.mesh, unlimited, self.scale, part.device, self.box)[0]
             waiting = worklist(part.tables, params, len(host.waiting))
             counts += examine(part.tables, waiting, params)
         counts += np.bincount(host.reason[left[failed]], minlength=len(REASONS))

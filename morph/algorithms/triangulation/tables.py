@@ -19,9 +19,8 @@ from morph.prelude import bool_, f64, i32, vector
 from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
-MOST = (
-    ~BORDER >> 2
-)  # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
+# triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
+MOST = ~BORDER >> 2
 
 
 @kernel
