@@ -23,7 +23,7 @@ from test_refine_options import halves
 
 import morph
 from morph import testing
-from morph.algorithms.refinement import parts
+from morph.algorithms.refinement import part, parts
 from morph.algorithms.refinement.refine import refine_with_report
 from morph.cli import main
 from morph.mesh import MeshError
@@ -131,7 +131,7 @@ def test_on_a_pretended_gpu(monkeypatch):
 def test_a_device_with_too_little_memory(monkeypatch):
     mesh = square(100, 1)
     before = digest(mesh)
-    monkeypatch.setattr(parts, "refine_tables", Mock(side_effect=MemoryError))
+    monkeypatch.setattr(part, "refine_tables", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError) as caught:
         refine_with_report(mesh, 25, 0.001, device=["cpu", "cpu"])
     assert caught.value.__notes__ == ["on part 0"]

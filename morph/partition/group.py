@@ -14,6 +14,11 @@ from morph.partition.transport import Local
 from morph.runtime.device import Array, device_for
 
 
+def share_of(n: int, k: int, size: int) -> slice:
+    """Return the k-th of ``size`` equal shares of n rows."""
+    return slice(n * k // size, n * (k + 1) // size)
+
+
 class DeviceGroup(Local):
     """Devices of this process, each with a part of a computation; one may have several parts.
 
@@ -39,7 +44,7 @@ class DeviceGroup(Local):
         each_part(self.devices, self, run)
 
     def beside(self, size: int, run: Callable[[int], Any]) -> Callable[[], None]:
-        """Call a function with each number below ``size``, in threads of the host for each.
+        """Call ``run(k)`` for each k below ``size`` in its own host thread; the caller continues.
 
         Returns
         -------
@@ -74,7 +79,7 @@ class DeviceGroup(Local):
         op : {"add", "min", "max", "or", "and"}
         """
         n, size = len(arrays[0]), len(arrays)
-        rows = [slice(n * k // size, n * (k + 1) // size) for k in range(size)]
+        rows = [share_of(n, k, size) for k in range(size)]
         if self._combined(arrays, rows, op):
             return
         sent = {k: [[a[r].reshape(-1)] for r in rows] for k, a in enumerate(arrays)}

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from morph.algorithms.refinement.kernels import REASONS, find_defect
+from morph.algorithms.refinement.kernels import REASONS
 from morph.algorithms.refinement.parameters import (
     HUGE,
     Request,
@@ -37,7 +37,7 @@ from morph.algorithms.refinement.parameters import (
     sizes_at_points,
 )
 from morph.algorithms.refinement.rounds import Progress as Progress
-from morph.algorithms.refinement.rounds import refine_tables
+from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
 from morph.algorithms.triangulation.canonical import canonical
 from morph.algorithms.triangulation.options import function, truth
 from morph.algorithms.triangulation.tables import (
@@ -48,12 +48,10 @@ from morph.algorithms.triangulation.tables import (
     scale_of,
     to_tables,
 )
-from morph.data.collection import Flag
 from morph.graph import Graph
 from morph.language.hooks import Hook
 from morph.launch.ahead import compile_ahead
-from morph.launch.foreach import foreach
-from morph.mesh import Mesh, MeshError
+from morph.mesh import Mesh
 from morph.runtime.device import Device, device_for
 from morph.runtime.timing import counting
 
@@ -238,11 +236,7 @@ def _refined(
         box = bounds(near)
         scale = scale_of(near, box)
         g = to_tables(near, where, scale, limits, sizes)
-    defect = Flag(g)
-    foreach(g.triangles, find_defect, g, defect)
-    if defect:
-        mesh.check()  # says what is wrong
-        raise MeshError(mesh.violations())
+    refuse_defects(g, mesh)
     params = parameters_of(near, asked, scale, where, box)[0]
     rounds, left = refine_tables(g, params, progress, lambda known: measure(g, scale, known))
     with counting("transfer"):

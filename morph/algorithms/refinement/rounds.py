@@ -6,13 +6,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from morph.algorithms.refinement.deterministic import DeterministicRounds
-from morph.algorithms.refinement.kernels import REASONS, count_unmet, find_bad, run_rounds
+from morph.algorithms.refinement.kernels import (
+    REASONS,
+    count_unmet,
+    find_bad,
+    find_defect,
+    run_rounds,
+)
 from morph.algorithms.refinement.quality import BUCKETS
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach
+from morph.mesh import Mesh, MeshError
 from morph.prelude import i8, i32, i64
 from morph.runtime.arrays import count_true
 
@@ -21,6 +28,20 @@ if TYPE_CHECKING:
 
 MANY = 1 << 40  # rounds
 Progress = Callable[[int, int, int], None]
+
+
+def refuse_defects(g: Graph, mesh: Mesh) -> None:
+    """Raise if tables of a mesh, or of a part of it, are not constrained Delaunay.
+
+    Raises
+    ------
+    MeshError
+    """
+    defect = Flag(g)
+    foreach(g.triangles, find_defect, g, defect)
+    if defect:
+        mesh.check()  # raises the usual errors; the next line those that only `violations` finds
+        raise MeshError(mesh.violations())
 
 
 def refine_tables(

@@ -19,9 +19,8 @@ from morph.prelude import bool_, f64, i32, vector
 from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
-MOST = (
-    ~BORDER >> 2
-)  # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
+# triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
+MOST = ~BORDER >> 2
 
 
 @kernel
@@ -364,6 +363,7 @@ def rows_of(g: Graph) -> Rows:
         opposite, segment = (
             device.asarray(getattr(g.triangles, name).array) for name in ("opposite", "segment")
         )
+        nbr = xp.where(nbr < m, nbr, -1)  # behind a border of a part is no triangle
         point = xp.argsort(device.asarray(g.points.stable_id.array))
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)

@@ -1,0 +1,221 @@
+"""A mesh on the host while devices refine parts of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morph.algorithms.refinement.kernels import WAITING
+from morph.algorithms.triangulation.tables import (
+    carries,
+    interpolated,
+    mark_hull,
+    sorted_triangles,
+)
+from morph.mesh import Mesh
+from morph.partition.group import DeviceGroup, share_of
+from morph.runtime.device import Device
+
+SLACK = 16  # arrays of a strip get 1 / SLACK spare rows
+GROWTH = 4  # arrays of a round of parts have so many times the rows: untouched pages cost nothing
+COPIES = 8  # host threads that copy points and map memory
+CHUNK = 1 << 22  # bytes of which one NumPy call maps the memory
+PAGE = 1 << 12  # bytes of a page, of which one is written
+
+Arrays = dict[str, Any]
+_NO_ROWS = np.empty(0, np.int32)
+_BORDER = ("old", "border", "border_side", "border_segment", "beyond")
+
+
+class HostMesh:
+    """A mesh on the host while it is refined; arrays may have more rows than are used.
+
+    Attributes
+    ----------
+    n, m : int
+        The numbers of points and triangles.
+    points : dict of str to array
+        ``xy``, ``marker``; ``on``, the segment of each or -1, unless all are input points;
+        ``wanted``.
+    triangles : dict of str to array
+        ``node``, ``nbr``; ``origin``, the input triangle.
+    side, segment : arrays
+        The half-edge ``4 * triangle + side`` of each segment's edge, in the triangle with the
+        larger row of two, and the segment's row in the input; empty before the first round.
+    failed, reason : arrays
+        The triangles that miss a limit, and why.
+    """
+
+    def __init__(self, source: Mesh, has_origin: bool) -> None:
+        self.source, self.n, self.m = source, len(source.points), len(source.triangles)
+        self.points: Arrays = {"xy": source.points, "marker": source.point_markers}
+        self.triangles: Arrays = {"node": source.triangles, "nbr": source.neighbors}
+        if has_origin:
+            self.triangles["origin"] = np.arange(self.m, dtype=np.int32)
+        self.side = self.failed = np.empty(0, np.int64)
+        self.segment, self.reason = np.empty(0, np.int32), np.empty(0, np.int8)
+
+    @property
+    def is_input(self) -> bool:
+        """Whether nothing has been refined; then the arrays are those of the input."""
+        return self.points["xy"] is self.source.points
+
+    @property
+    def waiting(self) -> Any:
+        """The triangles that can still be refined."""
+        return self.failed[self.reason == WAITING]
+
+    def edges(self) -> tuple[Any, Any]:
+        """The ends of the segments' edges, shape (k, 2), and the segment of each."""
+        if self.is_input:
+            return self.source.segments, np.arange(len(self.source.segments), dtype=np.int32)
+        node, t, k = self.triangles["node"], self.side // 4, self.side % 4
+        return np.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1), self.segment
+
+    def allocate(self, n: int, m: int) -> tuple[Arrays, Arrays]:
+        """Allocate new arrays of points and of triangles, with spare rows; contents undefined."""
+        points = self.points if "on" in self.points else self.points | {"on": _NO_ROWS}
+        return tuple(
+            {name: np.empty((k + k // SLACK, *a.shape[1:]), a.dtype) for name, a in old.items()}
+            for old, k in ((points, n), (self.triangles, m))
+        )  # type: ignore[return-value]
+
+    def reserve(self, n: int, m: int) -> None:
+        """Allocate capacity for n points and m triangles."""
+        full = n > len(self.points["xy"]) or m > len(self.triangles["node"])
+        if self.is_input or full:
+            made = self.allocate(n, m)
+            for new, old, k in zip(
+                made, (self.points, self.triangles), (self.n, self.m), strict=True
+            ):
+                for name, a in new.items():
+                    a[:k] = old[name][:k] if name in old else -1
+            self.points, self.triangles = made
+
+    def connect(self, found: list[Arrays], replaced: Any = None) -> None:
+        """Write the neighbours behind borders, and list edges of segments, and reasons.
+
+        Parameters
+        ----------
+        found : list of dict of str to array
+            See `Part.result`.
+        replaced : (m,) bool array, optional
+            Mask of the triangles that a strip replaces; None after a round of parts, when all
+            triangles have new numbers and the lists are new.
+        """
+        more = self._write_borders(found, replaced is None)
+        self._merge_lists(found, more, replaced)
+
+    def _write_borders(self, found: list[Arrays], renumbered: bool) -> Arrays:
+        """Write the neighbours behind borders; return the ``side`` and ``segment`` of edges there.
+
+        If all triangles are ``renumbered``, ``beyond`` is a previous row, else it still holds.
+        """
+        border = {name: np.concatenate([f[name] for f in found]) for name in _BORDER}
+        t, k, beyond = border["border"], border["border_side"], border["beyond"]
+        if renumbered:
+            by_old = np.argsort(border["old"])
+            at = np.searchsorted(border["old"], beyond, sorter=by_old)
+            beyond = t[by_old][np.minimum(at, len(t) - 1)]
+        self.triangles["nbr"][t, k] = beyond
+        # of two parts, or of a part and a triangle outside, one has the edge
+        listed = (border["border_segment"] >= 0) & (beyond < t)
+        return {"side": t[listed] * 4 + k[listed], "segment": border["border_segment"][listed]}
+
+    def _merge_lists(self, found: list[Arrays], more: Arrays, replaced: Any) -> None:
+        """Replace what is listed of replaced triangles, or of all, by what has been found."""
+        keep_side = keep_failed = slice(0)
+        if replaced is not None:
+            keep_side, keep_failed = ~replaced[self.side // 4], ~replaced[self.failed]
+        edges = [*found, more]
+        self.side = np.concatenate([self.side[keep_side], *(f["side"] for f in edges)])
+        self.segment = np.concatenate([self.segment[keep_side], *(f["segment"] for f in edges)])
+        self.failed = np.concatenate([self.failed[keep_failed], *(f["failed"] for f in found)])
+        self.reason = np.concatenate([self.reason[keep_failed], *(f["reason"] for f in found)])
+
+    def mesh(self, sorts: bool) -> Mesh:
+        """Make the mesh, with the markers and attributes that follow from those of the input."""
+        source, n, known = self.source, self.n, len(self.source.points)
+        node, nbr = (self.triangles[name][: self.m] for name in ("node", "nbr"))
+        segments, row = self.edges()
+        if (np.bincount(row, minlength=len(source.segments)) == 0).any():
+            source.check()  # a segment has no edge: `check` raises, unless it repeats another
+        segment_markers, point_markers = source.segment_markers[row], self.points["marker"][:n]
+        hull = nbr[self.side // 4, self.side % 4] < 0
+        mark_hull(segments, segment_markers, point_markers, hull, np)
+        triangle: Any = slice(self.m)
+        if sorts:
+            triangle, node, nbr = sorted_triangles(np, node, nbr)
+            segments = np.sort(segments, axis=1)
+            by_end = np.lexsort((segments[:, 1], segments[:, 0]))
+            segments, segment_markers = segments[by_end], segment_markers[by_end]
+        arrays: Arrays = {
+            "points": self.points["xy"][:n], "triangles": node, "neighbors": nbr,
+            "segments": segments, "segment_markers": segment_markers,
+            "point_markers": point_markers, "holes": source.holes, "regions": source.regions,
+        }  # fmt: skip
+        if carries(source):
+            origin, old = self.triangles["origin"][triangle], source.point_attributes
+            arrays["triangle_attributes"] = source.triangle_attributes[origin]
+            if old.shape[1]:
+                new = interpolated(source, old, arrays["points"], node, origin, known)
+                arrays["point_attributes"] = np.concatenate([old, new])
+        return Mesh.trusted(**arrays, base=source.base)
+
+
+class NewArrays:
+    """Arrays of the mesh after a round of parts, which has the points that were known.
+
+    Memory is mapped when it is first written, which takes longer than copies from GPUs.  So
+    threads copy the known points, and write to the memory of triangles, while GPUs refine.
+    """
+
+    def __init__(self, host: HostMesh, group: DeviceGroup) -> None:
+        self.host = host
+        self.points, self.triangles = host.allocate(GROWTH * host.n, GROWTH * host.m)
+        threads = 0 if all(d.on_host for d in group.devices) else COPIES
+        self.wait = group.beside(threads, lambda k: self._copy(k, threads))
+        if not threads:
+            self._copy(0, 1)
+
+    def _copy(self, k: int, size: int) -> None:
+        """Copy a share of the points; map memory for a share of the triangles."""
+        host = self.host
+        share = share_of(host.n, k, size)
+        for name, a in self.points.items():
+            a[share] = host.points[name][share] if name in host.points else -1
+        if size > 1:
+            for a in self.triangles.values():
+                rows = a[share_of(host.m, k, size)]
+                data = rows.reshape(-1).view(np.uint8)
+                for i in range(0, len(data), CHUNK):
+                    data[i : i + CHUNK : PAGE] = 0
+
+    def get(self, n: int, m: int) -> tuple[Arrays, Arrays]:
+        """Wait for the copies; return the arrays, with capacity for n points and m triangles."""
+        self.wait()
+        host = self.host
+        if n > len(self.points["xy"]) or m > len(self.triangles["node"]):
+            self.points, self.triangles = host.allocate(n, m)
+            self._copy(0, 1)
+        return self.points, self.triangles
+
+
+def around(nbr: Any, rows: Any, rings: int) -> Any:
+    """Give triangles, and those that are at most ``rings`` steps across sides away; ascending."""
+    known, found = np.zeros(len(nbr), np.bool_), [rows]
+    known[rows] = True
+    for _ in range(rings):
+        rows = nbr[rows].ravel()
+        rows = rows[rows >= 0]
+        rows = np.unique(rows[~known[rows]])
+        known[rows] = True
+        found.append(rows)
+    return np.sort(np.concatenate(found))
+
+
+def write_rows(device: Device, arrays: Arrays, columns: Arrays, rows: slice) -> None:
+    """Copy arrays of a device to rows of columns on the host."""
+    for name, a in arrays.items():
+        device.copy_to_host(a, columns[name][rows])
