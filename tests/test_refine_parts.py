@@ -150,6 +150,34 @@ def test_deterministic_for_any_number_of_threads(size):
     assert len(found) == 1
 
 
+def test_deterministic_results_of_parts_with_borders():
+    mesh = square(100, 1)
+    refine = dict(size=0.05, device=["cpu", "cpu"], deterministic=True)
+    done = morph.refine(mesh, 25, **refine)
+    judge(mesh, done, 25)
+    assert digest(done) == digest(morph.refine(mesh, 25, **refine))
+
+
+def test_a_strip_to_which_no_point_can_be_added_becomes_wider():
+    """Until it is the whole mesh; it is never divided into parts again."""
+    m, at = 1000, np.arange(1000)
+    run = Mock(devices=[0, 0], points_left=None)
+    run.host = Mock(m=m, n=m, waiting=[500])
+    run.host.triangles = {"nbr": np.stack([at - 1, np.minimum(at + 1, m - 1), at], axis=1)}
+    run.refine_all.side_effect = [(np.arange(500, 520), 0)]
+    sizes = []
+
+    def refine_strip(rows, most):
+        sizes.append(len(rows))
+        if len(rows) == m:
+            run.host.waiting = []
+        return 0
+
+    run.refine_strip.side_effect = refine_strip
+    parts._refine(run, None)
+    assert sizes[-1] == m and len(sizes) < 20 and sorted(sizes) == sizes
+
+
 def test_areas_sizes_and_attributes():
     mesh = square(60, 2)
     limits = np.where(np.arange(len(mesh.triangles)) % 3, 0.01, 0.001)
