@@ -145,6 +145,7 @@ BAD = [
     ("g.graph", "3 -1\n", "line 1: the m in the graph header is negative: -1"),
     ("g.graph", "3 2 2\n", "line 1: fmt is 2: expected three digits, each 0 or 1"),
     ("g.graph", "3 2 1 2\n", "line 1: ncon is 2, and fmt 001 gives vertices no weights"),
+    ("g.graph", "3 2 10 99999999999\n", "line 1: ncon is 99999999999: the file has fewer numbers"),
     ("g.graph", "3 2 10 0\n", "line 1: fmt 010 gives vertices weights, and ncon is 0"),
     ("g.graph", "2147483648 0\n", "line 1: 2147483648 vertices: at most 2147483647 are possible"),
     ("g.graph", "4 3\n2 3\n1\n1 4\n", "line 4: the file ends after 3 of 4 vertices"),

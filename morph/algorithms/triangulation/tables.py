@@ -363,7 +363,7 @@ def rows_of(g: Graph) -> Rows:
         opposite, segment = (
             device.asarray(getattr(g.triangles, name).array) for name in ("opposite", "segment")
         )
-        nbr = xp.where(nbr < m, nbr, -1)  # behind a border of a part is no triangle
+        nbr = xp.where(nbr < m, nbr, np.int32(-1))  # behind a border of a part is no triangle
         point = xp.argsort(device.asarray(g.points.stable_id.array))
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)

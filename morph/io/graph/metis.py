@@ -186,6 +186,8 @@ def _header(path: StrPath, data: Any) -> _Header:
         scanner.fail(f"fmt {fmt:03} gives vertices weights, and ncon is 0", line)
     if not weighted and constraints > 1:  # METIS writes ncon = 1 even without weights
         scanner.fail(f"ncon is {constraints}, and fmt {fmt:03} gives vertices no weights", line)
+    if n and constraints > len(data):
+        scanner.fail(f"ncon is {constraints}: the file has fewer numbers", line)
     constraints = abs(constraints) if weighted else 0
     return _Header(n, m, fmt // 100, constraints, fmt % 10, line, scanner.pos)
 
