@@ -1,4 +1,4 @@
-"""Shortest paths kept exact under batches of changes, beside computing them anew, and NetworKit.
+"""Shortest paths kept exact under batches of changes, beside recomputing them, and NetworKit.
 
     python benchmarks/dynamic.py rmat20 grid1000 roads/FLA.gr.xz --plot crossover.png
 
@@ -6,16 +6,16 @@ Inputs are named as `inputs` says; the source is point 0.  Batches hold --sizes 
 random pairs, ``near`` pairs two edges apart, with weights of edges that are there; ``delete``
 random edges; ``mix`` a third each of near pairs, deletions, and new weights.  One follows the
 other.  A time is the median of --repeat batches, arrays of the host in; ``graph`` is for the graph,
-``repair`` for the distances and predecessors.  ``anew`` is `morph.sssp` with predecessors on the
-same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS`,
+``repair`` for the distances and predecessors.  ``recompute`` is `morph.sssp` with predecessors on
+the same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `DynamicBFS`,
 `DynamicComponents`, `DynamicCores` and `DynamicPageRank` get the same batches: ``bfs``, ``parts``,
 ``cores`` and ``ranks`` are their repairs, beside a recomputation (of components also the trees that
 later repairs need; of ranks `morph.pagerank`, with the same bound of the error).  After the batches
 of a row all values are compared with recomputed ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
 says in how many batches each was.  A row is told when it is measured.
-``--share 1`` never computes anew: so the crossover is seen, the share of affected points from which
-on a repair takes longer than computing anew.  It is told at the end, and drawn by --plot.
+``--share 1`` never recomputes: so the crossover is seen, the share of affected points from which
+on a repair takes longer than recomputing.  It is printed at the end, and drawn by --plot.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class NetworKit:
                 self.g.setWeight(u, v, float(w))
                 paths.append(event(kinds.EDGE_WEIGHT_UPDATE, u, v, float(w)))
         found = []
-        anew = self.nk.distance.Dijkstra, self.nk.distance.BFS
-        for way, events, other in zip(self.ways, (paths, levels), anew, strict=True):
+        recompute = self.nk.distance.Dijkstra, self.nk.distance.BFS
+        for way, events, other in zip(self.ways, (paths, levels), recompute, strict=True):
             start = time.perf_counter()
             way.updateBatch(events)
             took = time.perf_counter() - start
@@ -205,22 +205,24 @@ def measure(graph: Input, device: str, options: argparse.Namespace) -> list[dict
             if any(map(bool, wrong)):
                 raise SystemExit(f"{graph.name}, {kind}, {size}: WRONG")
             all_, theirs = all_[2:], theirs[2:]
-            anew = middle_of(lambda: morph.sssp(g, 0, predecessors=True))
+            recompute = middle_of(lambda: morph.sssp(g, 0, predecessors=True))
             middle = sorted(all_, key=lambda x: x[0])[len(all_) // 2]
             row = {
                 "graph": graph.name, "device": device, "batch": kind, "edges": size,
                 "affected": middle[1].affected, "decision": middle[1].decision,
                 "ms": middle[0] * 1e3,
                 **split_of([d for _, d in all_]),
-                "anew ms": anew * 1e3, "SciPy ms": scipy * 1e3,
+                "recompute ms": recompute * 1e3, "SciPy ms": scipy * 1e3,
             }  # fmt: skip
-            points = {"sssp": [(d, (d.repair_seconds or d.graph_seconds) / anew) for _, d in all_]}
+            points = {
+                "sssp": [(d, (d.repair_seconds or d.graph_seconds) / recompute) for _, d in all_]
+            }
             for name, found in more.items():
                 row[f"{name} ms"] = statistics.median(t for t, _ in found[2:]) * 1e3
                 again = (lambda: ranked(g)) if name == "ranks" else others[name].refresh
-                anew = middle_of(again)
-                row[f"{name} anew"] = anew * 1e3
-                points[name] = [(d, t / anew) for t, d in found[2:]]
+                recompute = middle_of(again)
+                row[f"{name} recompute"] = recompute * 1e3
+                points[name] = [(d, t / recompute) for t, d in found[2:]]
             for way, name in enumerate(("", "bfs ")) if theirs else ():
                 row[f"NetworKit {name}ms"] = statistics.median(t[way][0] for t in theirs) * 1e3
                 row[f"{name}right"] = f"{sum(t[way][1] for t in theirs)}/{len(theirs)}"
@@ -256,7 +258,7 @@ def tell(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
 
 
 def plot(rows: list[dict[str, Any]], path: str) -> None:
-    """The time of a repair over that of computing anew, by the part that is affected.
+    """The time of a repair over that of recomputing, by the part that is affected.
 
     Where what was measured crosses 1, by the median of each tenth of a decade, a line stands.
     """
@@ -272,7 +274,7 @@ def plot(rows: list[dict[str, Any]], path: str) -> None:
         if at:
             axes.axvline(at, color=dots.get_color(), linewidth=0.8, linestyle="--")
     axes.axhline(1, color="grey", linewidth=0.8)
-    axes.set(xlabel="affected share of the points", ylabel="repair / computing anew, time")
+    axes.set(xlabel="affected share of the points", ylabel="repair / recomputing, time")
     axes.legend()
     figure.savefig(path, dpi=150, bbox_inches="tight")
 
@@ -288,7 +290,7 @@ def crossovers(rows: list[dict[str, Any]]) -> dict[str, tuple[np.ndarray, np.nda
 
 
 def crossover(x: np.ndarray, y: np.ndarray) -> float:
-    """The share from which on a repair takes longer than computing anew; 0 if there is none."""
+    """The share from which on a repair takes longer than recomputing; 0 if there is none."""
     if not x.size:
         return 0.0
     steps = np.round(np.log10(x) * 10)
@@ -305,7 +307,7 @@ def main(arguments: list[str] | None = None) -> None:
                         default=[1, 100, 10_000, 1_000_000])  # fmt: skip
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--share", type=float, help="affected share above which all is made anew")
+    parser.add_argument("--share", type=float, help="affected share above which all is recomputed")
     parser.add_argument("--device", default="all", help="cpu, cuda, or all (default)")
     parser.add_argument("--networkit", action="store_true", help="beside NetworKit, if installed")
     parser.add_argument("--most", type=lambda x: int(float(x)), default=10_000,
@@ -321,7 +323,7 @@ def main(arguments: list[str] | None = None) -> None:
     print()
     for name, (x, _, at) in crossovers(rows).items():
         if at:
-            print(f"{name}: a repair takes longer than computing anew from a share of {at:.2g} on")
+            print(f"{name}: a repair takes longer than recomputing from a share of {at:.2g} on")
         else:
             print(f"{name}: no repair took longer; the largest share affected was"
                   f" {x.max(initial=0):.2g}")  # fmt: skip

@@ -112,14 +112,14 @@ def test_wrong_changes_are_refused_and_leave_all_as_it_was(made):
     for e in range(3):
         paths.apply(updates=(e, 9))
     before = paths.distance, g.edges.weight.array.copy(), len(g.edges)
-    for change, told in (
+    for change, message in (
         ({"inserts": (0, N, 3)}, r"inserts.dst\[0\] = 300"),
         ({"inserts": (0, 1, -3)}, r"inserts.weight\[0\] = -3"),
         ({"updates": (0, 2**40)}, "updates"),
         ({"deletes": 2**70}, "deletes"),
         ({"inserts": (0, 1, 2, 3)}, "inserts"),
     ):
-        with pytest.raises((TypeError, ValueError, OverflowError), match=told):
+        with pytest.raises((TypeError, ValueError, OverflowError), match=message):
             paths.apply(**change)
     assert made and (paths.distance == before[0]).all()
     assert (g.edges.weight.array == before[1]).all() and len(g.edges) == before[2]
@@ -269,8 +269,8 @@ def test_batches_are_as_on_the_host(together, target, monkeypatch):
             g.apply(**change), g2.apply(**change)
             continue
         one, two = (x.apply(**change).applied for x in (paths, other))
-        told = [(a.absent, a.repeated, a.given, a._changes) for a in (one, two)]
-        assert told[0] == told[1]
+        counts = [(a.absent, a.repeated, a.given, a._changes) for a in (one, two)]
+        assert counts[0] == counts[1]
         for name in ("inserted", "deleted", "deleted_weight", "updated", "old_weight"):
             assert host(getattr(one, name)).tolist() == getattr(two, name).tolist(), (k, name)
         count += one.absent + one.repeated
@@ -292,11 +292,11 @@ def test_batches_that_are_refused_or_fail_leave_all_as_it_was(together, monkeypa
         paths.refresh()
     before = host(paths.distance).tolist(), host(g.edges.weight.array).tolist(), g.edges.live
     count = len(together)
-    for change, told in (
+    for change, message in (
         ({"inserts": (u, np.append(v[1:], N), 3)}, r"inserts.dst\[38\] = 300"),
         ({"inserts": (u, v, np.append(u[1:], -3))}, r"inserts.weight\[38\] = -3"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             paths.apply(**change)
     assert len(together) > count and together[-1] is None
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from morph.data.table import Table
-from morph.launch.foreach import foreach, func, kernel, program
-from morph.operators.scan import scan_column, scan_space
+from morph.launch.foreach import foreach, kernel, program
+from morph.operators.scan import plus, scan_column, scan_space
 from morph.prelude import atomic_add, i32, prefetch
 from morph.runtime.device import Device
 
@@ -39,11 +39,6 @@ def space_for(n: int, m: int, width: int, device: Device) -> Space:
     buckets.extend((width + 1) * chunks + 1)
     report.extend(SIZES + width + 1)
     return Space(buckets, scan_space(buckets.count), report, chunks)
-
-
-@func
-def plus(a, b):
-    return a + b
 
 
 @kernel

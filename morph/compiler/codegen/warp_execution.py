@@ -30,7 +30,7 @@ class WarpBody(Body):
 
     def __init__(self, names: Names, scope: Scope, body: BodyPlan) -> None:
         super().__init__(names, scope, body)
-        self.by = ALL  # who executes what is printed
+        self.by = ALL  # which threads execute the code that is printed
 
     def _by_leader(self, change: Callable[[], None], outputs: tuple[str, ...] = ()) -> None:
         """Print statements for the first lane, then the broadcast of the locals they assign."""

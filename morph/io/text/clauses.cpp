@@ -18,7 +18,7 @@ int64_t line_at(const char *text, int64_t length, int64_t at) {
   return found ? found - text + 1 : length;
 }
 
-enum { NUMBERS, ENDS, STOP, ODD, FIELDS };  // what is told of a part
+enum { NUMBERS, ENDS, STOP, ODD, FIELDS };  // fields that describe a part
 
 }  // namespace
 
@@ -26,16 +26,16 @@ extern "C" {
 
 int64_t morph_part() { return PART; }
 
-// Read the numbers of the parts from `start` to `stop` of a text, those of the part from byte b on into out + b / 2: two
-// bytes are one number at least.  Of each part it tells how many there are, how many are 0, and
-// where it stopped, -1 if it did not: at a '%', or at something odd.
+// Read the numbers of parts `start` to `stop` of a text, those of the part that begins at byte b to
+// out + b / 2, as a number takes at least two bytes.  The fields of a part are how many numbers it
+// has, how many of these are 0, and the offsets of a '%' and of an invalid byte that ended it, or -1.
 void morph_scan(const char *text, int64_t length, int64_t start, int64_t stop, int64_t variables,
-                int32_t strict, int32_t *out, int64_t *told) {
+                int32_t strict, int32_t *out, int64_t *fields) {
   for (int64_t k = start; k < stop; k++) {
     int64_t begin = line_at(text, length, k * PART);
     const char *p = text + begin, *end = text + line_at(text, length, (k + 1) * PART), *line = p;
     int32_t *first = out + (begin + 1) / 2, *to = first;
-    int64_t *here = told + k * FIELDS, zeros = 0;
+    int64_t *here = fields + k * FIELDS, zeros = 0;
     here[STOP] = here[ODD] = -1;
     while (true) {
       while (p < end && blank(*p))
@@ -71,11 +71,11 @@ void morph_scan(const char *text, int64_t length, int64_t start, int64_t stop, i
 // Put what was read of each part where it belongs: its first number, less the zeros before it, is
 // literal `at[k]`, its first 0 ends clause `clause[k]`.
 void morph_gather(const char *text, int64_t length, int64_t start, int64_t stop,
-                  const int32_t *found, const int64_t *told, const int64_t *at,
+                  const int32_t *found, const int64_t *fields, const int64_t *at,
                   const int64_t *clause, int32_t *literals, int64_t *offsets) {
   for (int64_t k = start; k < stop; k++) {
     const int32_t *p = found + (line_at(text, length, k * PART) + 1) / 2;
-    const int32_t *end = p + told[k * FIELDS + NUMBERS];
+    const int32_t *end = p + fields[k * FIELDS + NUMBERS];
     int64_t to = at[k], c = clause[k];
     for (; p < end; p++) {
       if (*p) literals[to++] = *p;
