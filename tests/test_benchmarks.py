@@ -62,7 +62,8 @@ def test_changes_beside_peers(script, tmp_path, capsys):
     for kind in ("insert", "near", "delete", "mix"):
         assert out.count(f" {kind} ") == 4, out
     assert (
-        "parts anew" in out and out.count("no repair took longer") + out.count("from a share") == 10
+        "parts recompute" in out
+        and out.count("no repair took longer") + out.count("from a share") == 10
     )
     assert ("NetworKit ms" in out) == bool(importlib.util.find_spec("networkit"))
     assert "WRONG" not in out
