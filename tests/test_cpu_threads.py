@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import signal
 import threading
 import time
 
@@ -295,9 +296,41 @@ def test_threads_end_before_the_error_of_a_start_is_raised(monkeypatch):
         done.append(first)
 
     monkeypatch.setattr(threading.Thread, "start", start_one)
+    monkeypatch.setattr(threads, "_idle", [])
     with pytest.raises(RuntimeError, match="can't start new thread"):
         threads.in_threads(work, 100)
-    assert done == [0] and not working and not started[0].is_alive()
+    assert done == [0] and not working
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_an_interrupt_waits_for_threads_that_use_the_memory_of_the_caller(monkeypatch, interrupts):
+    """`Thread.join` of CPython 3.11 returns at an interrupt, and takes the thread for ended."""
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(threads, "_free_cores", lambda: 2)
+    caller, working, done = threading.current_thread(), [], []
+
+    def work(first, end):
+        if threading.current_thread() is caller:
+            while not working:
+                time.sleep(0.001)
+            return
+        working.append(first)
+        for _ in range(interrupts):
+            time.sleep(0.05)  # the caller waits
+            signal.pthread_kill(caller.ident, signal.SIGINT)
+        time.sleep(0.05)
+        working.pop()
+        done.append(first)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threads.in_threads(work, 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(done) == 1 and not working
+    threads.in_threads(lambda first, end: done.append(first), 9)
+    assert len(done) == 10
 
 
 def test_cores_of_other_processes_are_not_taken(monkeypatch):

@@ -177,13 +177,15 @@ def test_nothing_runs_if_the_block_is_wrong(graphs):
 
 def test_an_interrupt_waits_for_the_other_sections(monkeypatch):
     g, h = graph(pretended(monkeypatch), 20), graph("cpu", 20)
-    ended = []
+    began, ended = threading.Event(), []
 
     def slow(g):
+        began.set()
         search(g, 0, rounds=5)
         ended.append(True)
 
     def interrupt(h):
+        assert began.wait(60)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), sections() as s:

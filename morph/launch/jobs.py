@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -15,6 +14,7 @@ from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.launch.slots import in_parts, owner
 from morph.runtime.device import Device
+from morph.runtime.threads import Call, start
 
 _scratch: Hook[Any] = Hook("morph.launch.scratch:scratch")
 
@@ -149,20 +149,20 @@ def run_together(sections: Sequence[Section]) -> None:
                 )
     here = [s for s in sections if s.is_here]
     others = [s for s in sections if not s.is_here]
-    threads = [threading.Thread(target=copy_context().run, args=(s.execute,)) for s in others]
+    calls: list[Call] = []
     try:
-        for t in threads:
-            t.start()
+        for s in others:
+            start(calls, copy_context().run, s.execute)
         for s in here:
             s.execute()
-        for t in threads:
-            t.join()
+        for call in calls:
+            call.wait()
     except BaseException:  # raised by a signal handler
+        calls = [call for call in calls if not call.cancel()]
         for device in {d for s in others for d in s.devices}:
             _scratch(device).stop()
-        for t in threads:
-            if t.ident is not None:
-                t.join()
+        for call in calls:
+            call.wait()
         raise
     errors = [e for s in sections for e in s.failed()]
     if len(errors) > 1:

@@ -1,75 +1,15 @@
-"""Host threads that launch on parts.
-
-An interrupt may come within any function in Python, also those of `concurrent.futures`, which then
-keep a lock, or miscount their idle threads.  So threads wait for each other by plain locks only.
-"""
+"""Host threads that launch on parts."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from queue import SimpleQueue
-from threading import Lock, Thread
 from typing import Any
 
 from morph.launch.scratch import scratch
 from morph.partition.transport import Transport, raise_together
 from morph.runtime.device import Device
-
-_idle: list[SimpleQueue[Any]] = []  # of threads that wait for the next call
-
-
-class Call:
-    """A call of a function in another thread."""
-
-    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
-        self.function, self.args = function, args
-        self.error: BaseException | None = None
-        self.ended = False
-        self._begun, self._running = Lock(), Lock()
-        self._running.acquire()
-
-    def run(self) -> None:
-        """Call the function, unless it is cancelled."""
-        if self._begun.acquire(blocking=False):
-            try:
-                self.function(*self.args)
-            except BaseException as error:
-                self.error = error
-        self.ended = True
-        self._running.release()
-
-    def cancel(self) -> bool:
-        """Whether the function has not been called, and will not be."""
-        return self._begun.acquire(blocking=False)
-
-    def wait(self) -> None:
-        """Wait for the end of the call."""
-        while not self.ended:
-            self._running.acquire()
-            self._running.release()
-
-
-def start(calls: list[Call], function: Callable[..., Any], *args: Any) -> None:
-    """Call a function in another thread; the list gets the call before that thread does."""
-    calls.append(Call(function, *args))
-    try:
-        queue = _idle.pop()
-    except IndexError:
-        queue = SimpleQueue()
-        Thread(target=_work, args=(queue,), name="morph-parts", daemon=True).start()
-    queue.put(calls[-1])
-
-
-def _work(queue: SimpleQueue[Any]) -> None:
-    while True:
-        queue.get().run()
-        _idle.append(queue)
-
-
-if hasattr(os, "register_at_fork"):  # a child process has none of the threads
-    os.register_at_fork(after_in_child=_idle.clear)
+from morph.runtime.threads import Call, start
 
 
 def each_part(

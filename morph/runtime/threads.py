@@ -1,14 +1,22 @@
-"""The limit of CPU threads, and threads of the host that call compiled functions."""
+"""The limit of CPU threads, and calls of functions in other threads of the host.
+
+An interrupt may come within any function in Python.  In `concurrent.futures` it leaves a lock
+acquired, or a wrong number of idle threads; within `threading.Thread.join` it marks a thread as
+ended that still runs.  So threads wait for each other by plain locks only.
+"""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
 
 import numpy as np
 
 MOST_THREADS = 256  # as in kernels/target_cpu.h
+LEAST_PARTS = 64  # of one call by a single thread: functions may read all data for each call
 _limit = 0  # 0: not set
 
 
@@ -80,6 +88,64 @@ def _free_cores() -> int:
     return max((os.cpu_count() or 1) - max(runnable - 1, 0), 1)
 
 
+class Call:
+    """A call of a function in another thread."""
+
+    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
+        self.function, self.args = function, args
+        self.error: BaseException | None = None
+        self.ended = False
+        self._begun, self._running = Lock(), Lock()
+        self._running.acquire()
+
+    def run(self) -> None:
+        """Call the function, unless it is cancelled."""
+        if self._begun.acquire(blocking=False):
+            try:
+                self.function(*self.args)
+            except BaseException as error:
+                self.error = error
+        self.ended = True
+        self._running.release()
+
+    def cancel(self) -> bool:
+        """Whether the function has not been called, and will not be."""
+        if self._begun.acquire(blocking=False):
+            self.ended = True  # no thread may have the call
+            return True
+        return False
+
+    def wait(self) -> None:
+        """Wait for the end of the call."""
+        while not self.ended:
+            self._running.acquire()
+            self._running.release()
+
+
+_idle: list[SimpleQueue[Call]] = []  # of threads that wait for the next call
+
+
+def start(calls: list[Call], function: Callable[..., Any], *args: Any) -> None:
+    """Call a function in another thread; the list gets the call before that thread does."""
+    calls.append(Call(function, *args))
+    try:
+        queue = _idle.pop()
+    except IndexError:
+        queue = SimpleQueue()
+        Thread(target=_work, args=(queue,), name="morph", daemon=True).start()
+    queue.put(calls[-1])
+
+
+def _work(queue: SimpleQueue[Call]) -> None:
+    while True:
+        queue.get().run()
+        _idle.append(queue)
+
+
+if hasattr(os, "register_at_fork"):  # a child process has none of the threads
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
 def in_threads(work: Callable[[int, int], object], parts: int) -> None:
     """Call ``work(first, end)`` for ranges of parts, in several threads if there are several parts.
 
@@ -94,14 +160,12 @@ def in_threads(work: Callable[[int, int], object], parts: int) -> None:
     -----
     On Linux no thread is used for a core on which another process's thread is runnable.  ``work``
     is not executed any more when the call returns or raises, so it may use memory of the caller.
+    An interrupt waits for one range of each thread.
     """
     n = min(get_num_threads(), parts)
     n = min(n, _free_cores()) if n > 1 else n
-    if n <= 1:
-        work(0, parts)
-        return
-    step = max(parts // (8 * n), 1)
-    starts = iter(range(0, parts, step))
+    step = max(parts // (8 * n), 1) if n > 1 else max(parts // 8, LEAST_PARTS)
+    starts = iter(range(0, max(parts, 1), step))
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -113,18 +177,20 @@ def in_threads(work: Callable[[int, int], object], parts: int) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=run) for _ in range(n - 1)]
+    calls: list[Call] = []
     try:
-        for thread in threads:
-            thread.start()
-    except BaseException as error:  # a thread that begins later than this calls nothing
+        for _ in range(n - 1):
+            start(calls, run)
+        run()
+    except BaseException as error:
         errors.append(error)
-    run()
-    for thread in threads:
-        while thread.is_alive():  # not if it was not started
-            try:
-                thread.join()
-            except KeyboardInterrupt as error:  # raised when no thread uses the memory any more
-                errors.append(error)
+    while True:  # an interrupt is raised when no thread uses the memory of the caller
+        try:
+            for call in calls:
+                if not call.cancel():
+                    call.wait()
+            break
+        except BaseException as error:
+            errors.append(error)
     if errors:
         raise errors[0]
