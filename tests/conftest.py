@@ -101,8 +101,9 @@ AS_USERS_DO = re.compile(
     r"test_(algorithms|build|delaunay|powers|predicates|refine|sat|targets_numbers|triangulate)\.py"
 )
 COMPUTING = re.compile(  # with -O1
-    "test_(cli_sat|cliques|decimation|fixpoints|interrupts|refine_inorder|sat_parts"
-    "|solve|surveys|triangulate_hard)"
+    r"test_(cli_sat|cliques|decimation|fixpoints|sat_parts|solve|surveys|triangulate_hard)\.py"
+    r"|test_interrupts\.py::test_(triangulation|a_long_foreach|a_launch_of_another_thread)"
+    r"|test_refine_inorder\.py::test_cavities"
 )
 OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")
@@ -124,7 +125,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["MORPH_OPTIMIZE"] = OPTIMIZE or ("full" if as_users_do else "quick")
     precompiled.as_users_do = bool(as_users_do) and name != "test_build.py"  # it counts calls
     if os.environ.get("CI") and COMPILER:
-        level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(name)))} "
+        level = f"{WITH_LAST} -O{int(bool(COMPUTING.match(f'{name}::{item.name}')))} "
         os.environ["MORPH_CXX"] = ("" if as_users_do else level) + COMPILER
 
 

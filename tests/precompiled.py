@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -63,7 +64,9 @@ def _compile(
         command = tuple(x.replace("-O0", "-O1") for x in using.command)
         using = dataclasses.replace(using, command=command)
     quick = using.command[0].endswith("with_last")
-    prelude = next((x for x in _preludes() if text.startswith(x)), None)
+    # a library of C++ functions has no prelude: an import here could be interrupted
+    known = "morph.compiler.codegen.prelude" in sys.modules
+    prelude = next((x for x in _preludes() if text.startswith(x)), None) if known else None
     usable = (quick or as_users_do) and "clang" not in using.version and not background
     if prelude and usable:
         direct, more, start = using, tuple(flags), prelude
@@ -82,7 +85,7 @@ def _compile(
 @cache
 def _preludes() -> list[str]:
     """All preludes, those first that begin with another one."""
-    from morph.compiler.codegen.unit import prelude
+    from morph.compiler.codegen.prelude import prelude
 
     found = {prelude(*options) for options in product((False, True), repeat=4)}
     return sorted(found, key=len, reverse=True)

@@ -233,6 +233,5 @@ print("equal")
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("size", [2, 4])
-def test_repairs_on_ranks(size):
-    assert output_of_ranks(size, ON_RANKS) == ["equal"] * size
+def test_repairs_on_ranks():
+    assert output_of_ranks(3, ON_RANKS) == ["equal"] * 3

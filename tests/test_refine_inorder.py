@@ -207,6 +207,7 @@ def test_threads_of_a_process():
     code = """
 import morph, sys
 sys.path[:0] = ["tests"]
+import precompiled; precompiled.follow()
 from test_refine import square
 from test_refine_inorder import digest
 print(digest(morph.refine(square(5000, 1), 28, deterministic=True, device="cpu")))

@@ -135,6 +135,7 @@ def test_other_packages_named_pysat_and_broken_ones(tmp_path):
     (tmp_path / "pysat").mkdir()
     (tmp_path / "pysat" / "__init__.py").write_text("")
     text = """
+        import precompiled; precompiled.follow()
         from morph import survey
         from morph.algorithms.sat import search
         from sat import full
