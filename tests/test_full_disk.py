@@ -191,6 +191,67 @@ for name, write in WRITERS.items():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("links", [True, False])
+def test_files_of_a_mesh_are_replaced_together(tmp_path, monkeypatch, at, error, links):
+    """An error of the k-th rename, or an interrupt behind it, undoes those before."""
+    write = WRITERS["mesh"]
+    other = morph.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]])
+    io.write_mesh(other, tmp_path / "mesh")  # fewer files
+    before, rename, calls = listed(tmp_path), os.replace, []
+
+    def fail(source, target):
+        calls.append(target)
+        if len(calls) == at and error == "full":
+            raise ERRORS[error]()
+        rename(source, target)
+        if len(calls) == at:
+            raise ERRORS[error]()
+
+    def no_links(*paths):
+        raise OSError(errno.EPERM, "no hard links")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        if not links:
+            patch.setattr(os, "link", no_links)
+        with pytest.raises((OSError, KeyboardInterrupt)):
+            write(tmp_path / "mesh")
+    assert len(calls) >= at and listed(tmp_path) == before
+    write(tmp_path / "mesh")
+    assert len(listed(tmp_path)) == 5
+
+
+def test_a_folder_of_the_name_of_one_file_of_a_mesh(tmp_path):
+    (tmp_path / "mesh.ele").mkdir()
+    with pytest.raises(OSError) as caught:
+        WRITERS["mesh"](tmp_path / "mesh")
+    assert caught.value.filename == str(tmp_path / "mesh.ele") and len(str(caught.value)) <= 200
+    assert os.listdir(tmp_path) == ["mesh.ele"]
+
+
+def test_two_processes_write_one_mesh(tmp_path):
+    """Whoever is last: all files are of one of them, and nothing else is left."""
+    program = f"""
+import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from test_full_disk import io, morph, np
+n = int(sys.argv[2])
+mesh = morph.Mesh([[0, 0], [1, 0], [0, 1], [1, 1]][:n], [[0, 1, 2], [2, 1, 3]][:n - 2])
+for _ in range(60):
+    io.write_mesh(mesh, sys.argv[1], neighbors=True, edges=True)
+"""
+    name = str(tmp_path / "mesh")
+    writers = [subprocess.Popen([sys.executable, "-c", program, name, n]) for n in "34"]
+    assert [w.wait(600) for w in writers] == [0, 0]
+    mesh = io.read_mesh(name)
+    assert len(mesh.points) == len(mesh.triangles) + 2
+    rows = {s: int((tmp_path / f"mesh.{s}").read_text().split()[0]) for s in ("neigh", "edge")}
+    assert rows == {"neigh": len(mesh.triangles), "edge": 2 * len(mesh.triangles) + 1}
+    assert len(os.listdir(tmp_path)) == 5
+
+
 def test_the_file_is_named_in_the_error(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *args[:1])

@@ -1,5 +1,6 @@
 """The judge of meshes, held against rational arithmetic, SciPy, and meshes broken by hand."""
 
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -93,6 +94,16 @@ def test_repeated_points(least, monkeypatch):
     assert repeated_points(points).tolist() == [[0, 3], [2, 4], [3, 5]]
     assert len(repeated_points(np.random.default_rng(0).random((1000, 2)))) == 0
     assert len(repeated_points(np.array([[0.0, 0], [np.nan, 1], [np.nan, 1], [0, 1]]))) == 0
+    monkeypatch.setattr(compiled, "_POINTS", 2)  # several calls
+    assert len(repeated_points(points)) == 3 and not repeated_points(points[:3]).size
+
+
+def test_many_points_with_a_nan_are_no_chain_of_collisions(monkeypatch):
+    """They took a time that is quadratic in their number: minutes here."""
+    monkeypatch.setattr(compiled, "LEAST", 0)
+    started = time.process_time()
+    assert compiled.has_repeated(np.full((300_000, 2), np.nan)) in (False, None)
+    assert time.process_time() - started < 10
 
 
 def test_indices_out_of_range_are_not_read(monkeypatch):

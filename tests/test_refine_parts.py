@@ -131,10 +131,12 @@ def test_on_a_pretended_gpu(monkeypatch):
 def test_a_device_with_too_little_memory(monkeypatch):
     mesh = square(100, 1)
     before = digest(mesh)
-    monkeypatch.setattr(part, "refine_tables", Mock(side_effect=MemoryError))
+    refine = Mock(side_effect=MemoryError)
+    monkeypatch.setattr(part, "refine_tables", refine)
     with pytest.raises(MemoryError) as caught:
         refine_with_report(mesh, 25, 0.001, device=["cpu", "cpu"])
     assert caught.value.__notes__ == ["on part 0"]
+    assert refine.call_count == 1  # the other part is not refined in vain
     assert digest(mesh) == before
 
 

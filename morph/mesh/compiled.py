@@ -20,6 +20,7 @@ LEAST = 1 << 20  # rows from which the library is used, though it takes 0.2 s to
 LEAST_MADE = 1 << 12  # rows from which it is used if it is compiled already
 _BLOCK = 1 << 13  # half-edges paired at once: their table fits the cache
 _MOST_BLOCKS = 1 << 10
+_POINTS = 1 << 20  # points compared in one call: 0.1 s
 _LARGEST = 2**31 - 1
 
 LIBRARY = HostLibrary(
@@ -30,7 +31,7 @@ LIBRARY = HostLibrary(
         "morph_distribute": "piiiiipp",
         "morph_pair": "pppiip",
         "morph_orient": "pipppiiiip",
-        "morph_repeats": "pipi",
+        "morph_repeats": "piipi",
     },
 )
 
@@ -94,11 +95,15 @@ def oriented(
 
 
 def has_repeated(points: NDArray[np.float64]) -> bool | None:
-    """Return whether two points have the same coordinates."""
+    """Return whether two points have the same coordinates; a point with a NaN equals no other."""
     n = len(points)
     library = LIBRARY.load_if_worthwhile(n, LEAST, LEAST_MADE) if n <= _LARGEST else None
     if library is None or points.dtype != np.float64 or not points.flags.c_contiguous:
         return None
     bits = (n + n // 2).bit_length()
     table = np.full(1 << bits, -1, np.int32)
-    return bool(library.morph_repeats(points.ctypes.data, n, table.ctypes.data, bits))
+    xy, known = points.ctypes.data, table.ctypes.data
+    return any(  # an interrupt waits for one call
+        library.morph_repeats(xy, first, min(first + _POINTS, n), known, bits)
+        for first in range(0, n, _POINTS)
+    )

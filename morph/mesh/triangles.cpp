@@ -161,12 +161,14 @@ void morph_orient(const double *points, int64_t n, const int32_t *a, const int32
   }
 }
 
-// Whether two of n points have the same coordinates; `table` has 2^bits entries of -1.
-int64_t morph_repeats(const double *points, int64_t n, int32_t *table, int64_t bits) {
+// Whether one of the points from `first` to `end` has the coordinates of an earlier one. `table` has
+// 2^bits entries: -1, or an earlier point. A point with a NaN equals no other.
+int64_t morph_repeats(const double *points, int64_t first, int64_t end, int32_t *table,
+                      int64_t bits) {
   constexpr int64_t BATCH = 64;
   uint64_t at[BATCH], mask = ((uint64_t)1 << bits) - 1;
-  for (int64_t start = 0; start < n; start += BATCH) {
-    int64_t size = n - start < BATCH ? n - start : BATCH;
+  for (int64_t start = first; start < end; start += BATCH) {
+    int64_t size = end - start < BATCH ? end - start : BATCH;
     for (int64_t k = 0; k < size; k++) {
       const double *p = points + 2 * (start + k);
       uint64_t x = bits_of(p[0]) * 0x9E3779B97F4A7C15u, y = bits_of(p[1]);
@@ -176,6 +178,7 @@ int64_t morph_repeats(const double *points, int64_t n, int32_t *table, int64_t b
     }
     for (int64_t k = 0; k < size; k++) {
       const double *p = points + 2 * (start + k);
+      if (p[0] != p[0] || p[1] != p[1]) continue;
       uint64_t slot = at[k];
       for (; table[slot] >= 0; slot = (slot + 1) & mask) {
         const double *q = points + 2 * (int64_t)table[slot];

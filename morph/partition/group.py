@@ -40,8 +40,23 @@ class DeviceGroup(Local):
         super().__init__(devices_of(None, devices) if one is None else one)
 
     def each(self, run: Callable[[int], Any]) -> None:
-        """Call a function with the number of each part, in a thread for each GPU."""
-        each_part(self.devices, self, run)
+        """Call a function with the number of each part, in a thread for each GPU.
+
+        An error of a part is raised when all have ended; parts that have not begun then do not run.
+        """
+        failed = False
+
+        def run_unless_failed(k: int) -> None:
+            nonlocal failed
+            if failed:
+                return
+            try:
+                run(k)
+            except Exception:
+                failed = True
+                raise
+
+        each_part(self.devices, self, run_unless_failed)
 
     def beside(self, size: int, run: Callable[[int], Any]) -> Callable[[], None]:
         """Call ``run(k)`` for each k below ``size`` in its own host thread; the caller continues.

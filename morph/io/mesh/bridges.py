@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from io import StringIO
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from morph.io.mesh.elements import check_middles
 from morph.io.mesh.formats import suffix_of
 from morph.io.mesh.second_order import second_order, without_middles
+from morph.io.text.files import replace_together
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.messages import shortened, shown
 from morph.mesh.arrays import real_array
@@ -327,8 +329,8 @@ def write_foreign(mesh: Mesh, path: StrPath, order: int = 1) -> None:
         done, problem = _quietly(name, lambda: meshio.write(target, foreign, file_format=kind) or 1)
         if done is None:
             raise ValueError(f"{shortened(name, 80)}: meshio cannot write it: {problem}")
-        for file in os.listdir(made):  # XDMF has an additional HDF5 file
-            os.replace(os.path.join(made, file), os.path.join(folder, file))
+        files = os.listdir(made)  # XDMF has an additional HDF5 file
+        replace_together([(Path(made, file), Path(folder, file)) for file in files])
 
 
 def _quietly(name: str, work: Any) -> tuple[Any, str]:

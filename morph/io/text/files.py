@@ -14,7 +14,7 @@ import secrets
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -148,9 +148,56 @@ def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
         yield files
         for file in files:
             file.close()
-        for temporary, target in zip(hidden, targets, strict=True):
-            if temporary != target:
-                os.replace(temporary, target)
+        pairs = zip(hidden, targets, strict=True)
+        replace_together([pair for pair in pairs if pair[0] != pair[1]])
+
+
+def replace_together(pairs: Sequence[tuple[Path, Path]]) -> None:
+    """Rename files to their targets, all of one folder.
+
+    After an error or an interrupt all targets are as before.  Processes that replace several files
+    of a folder do so one after the other, so that the files of one writer stay together.
+    """
+    if len(pairs) == 1:
+        os.replace(*pairs[0])
+        return
+    begun: list[tuple[Path, Path | None]] = []
+    with ExitStack() as cleanup:
+        for _, target in pairs[:1]:
+            _lock_folder(target.parent, cleanup)
+        try:
+            for made, target in pairs:
+                old = _name_beside(target) if target.is_file() else None
+                if old is not None:
+                    cleanup.callback(old.unlink, missing_ok=True)
+                    _keep(target, old)
+                begun.append((target, old))
+                os.replace(made, target)
+        except BaseException:
+            for target, old in begun:
+                with suppress(OSError):
+                    if old is None:
+                        target.unlink(missing_ok=True)
+                    else:
+                        os.replace(old, target)
+            raise
+
+
+def _lock_folder(folder: Path, cleanup: ExitStack) -> None:
+    """Lock a folder until ``cleanup``, where the system can."""
+    if os.name == "posix":
+        with suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY)
+            cleanup.callback(os.close, handle)
+            lock_file(handle)
+
+
+def _keep(path: Path, name: Path) -> None:
+    """Give a file a second name; a copy where the file system has no hard links."""
+    try:
+        os.link(path, name)
+    except OSError:
+        shutil.copy2(path, name)
 
 
 def _is_special(path: Path) -> bool:
@@ -187,7 +234,7 @@ def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes
         hidden.append(target)
         return cleanup.enter_context(open(target, "wb"))
     while True:
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+        temporary = _name_beside(target)
         hidden.append(temporary)
         cleanup.callback(temporary.unlink, missing_ok=True)
         try:
@@ -200,6 +247,11 @@ def _temporary(target: Path, hidden: list[Path], cleanup: ExitStack) -> IO[bytes
         if temporary.exists():  # else `remove_leftovers` removed it before it was locked
             return cast(IO[bytes], file if opener is open else InPieces(file))
         hidden.pop()
+
+
+def _name_beside(target: Path) -> Path:
+    """A new name of a temporary file in the folder of ``target``."""
+    return target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
 
 
 class InPieces(io.BufferedIOBase):
