@@ -94,12 +94,12 @@ def test_every_dtype(dtype, packed):
 
 def test_packed_from_the_start():
     points = Table("points", pack=("y", "z"), x=f64, y=f64, z=i32)
-    items = Collection(points, pack=("item", "kind"), kind=u8, far=Ref(points))
-    assert points.packs == (("y", "z"),) and items.packs == (("item", "kind"),)
+    items = Collection(points, pack=("item", "colour"), colour=u8, far=Ref(points))
+    assert points.packs == (("y", "z"),) and items.packs == (("item", "colour"),)
     points.extend(3, x=1, y=2, z=[3, 4, 5])
-    items.extend([2, 0], kind=[7, 8])
+    items.extend([2, 0], colour=[7, 8])
     assert points.y[:].tolist() == [2, 2, 2] and points.z[:].tolist() == [3, 4, 5]
-    assert items.items.tolist() == [2, 0] and items.kind[:].tolist() == [7, 8]
+    assert items.items.tolist() == [2, 0] and items.colour[:].tolist() == [7, 8]
     assert items.far[:].tolist() == [-1, -1]
     points.delete(0)
     points.compact()

@@ -454,7 +454,7 @@ class Store:
     def _fill_bytes(self) -> np.ndarray[Any, Any]:
         parts = [np.asarray(c.fill).tobytes() for c in self.columns.values()]
         padded = [data + bytes(-len(data) % 8) for data in parts]
-        return np.frombuffer(b"".join(padded) or bytes(8), np.uint8)
+        return np.frombuffer(bytearray(b"".join(padded) or bytes(8)), np.uint8)
 
     # --- values ----------------------------------------------------------------------------------
 
