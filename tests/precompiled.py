@@ -19,6 +19,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
+from morph.language.imports import import_uninterrupted
 from morph.runtime.toolchain import cpu
 
 FOLDER = "MORPH_TEST_HEADERS"  # environment variable, by which the processes of xdist share them
@@ -85,9 +86,9 @@ def _compile(
 @cache
 def _preludes() -> list[str]:
     """All preludes, those first that begin with another one."""
-    from morph.compiler.codegen.prelude import prelude
-
-    found = {prelude(*options) for options in product((False, True), repeat=4)}
+    # scripts that import this file are interrupted
+    made = import_uninterrupted("morph.compiler.codegen.prelude")
+    found = {made.prelude(*options) for options in product((False, True), repeat=4)}
     return sorted(found, key=len, reverse=True)
 
 
