@@ -13,7 +13,7 @@ the same changed graph, ``SciPy`` its Dijkstra on the graph as it was.  `Dynamic
 later repairs need; of ranks `morph.pagerank`, with the same bound of the error).  After the batches
 of a row all values are compared with recomputed ones.
 With --networkit its DynDijkstra and DynBFS follow the same batches, up to --most edges; ``right``
-says in how many batches each was.  A row is told when it is measured.
+says in how many batches each was.  A row is printed when it is measured.
 ``--share 1`` never recomputes: so the crossover is seen, the share of affected points from which
 on a repair takes longer than recomputing.  It is printed at the end, and drawn by --plot.
 """

@@ -1,4 +1,4 @@
-"""Surveys in float64, each product taken anew: what the sweeps are judged by."""
+"""Surveys in float64, each product computed again: the reference of the sweeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running ahead: items that a kernel adds are run by whoever added them; the result is the same.
+"""Running ahead: items that a kernel adds are executed by the thread that added them; the result is the same.
 
 Checked programs run launch by launch, so nothing runs ahead: of these only the results are tested.
 """
@@ -131,7 +131,7 @@ def test_every_allocation_can_fail(where, run):
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("capacity", [0, 40, 3000])
 def test_lists_that_grow_while_items_run_ahead(where, capacity):
-    """Reservation runs out in the middle of a queue; nobody's item is lost."""
+    """Reservations fail in the middle of a queue; no item is lost."""
     rng = np.random.default_rng(7)
     n, m = 600, 1800
     case = n, sorted((int(a), int(b)) for a, b in rng.integers(0, n, (m, 2)))
@@ -230,7 +230,7 @@ def marked(current, following):
 
 
 def test_columns_of_the_list_that_are_written(target):
-    """They are read anew; the others stand still, since whoever runs an item has laid it there."""
+    """They are read again; no other column changes, since the thread that executes an item has enqueued it."""
 
     def run():
         g = graph(target, (50, [(k, k + 1) for k in range(49)]))

@@ -101,7 +101,7 @@ def test_dense_graphs_held_both_ways(target, monkeypatch, edges, sources, dense,
 
 
 def follow(graph, sources, distance, predecessor, far):
-    """Every chain of predecessors is a path of the length that is told."""
+    """Every chain of predecessors is a path of the reported length."""
     for v in graph:
         if v in sources or distance[v] == far:
             assert predecessor[v] == -1
@@ -177,7 +177,7 @@ def test_zero_weights_make_no_circle_of_predecessors(target):
 
 @pytest.mark.parametrize("weight", [np.array([1, FAR]), np.array([1, np.inf])])
 def test_points_that_are_not_reached_have_no_predecessor(target, weight):
-    """Though an edge leads there, whose length is what they are told to be away."""
+    """Though an edge leads there, whose length is their reported distance."""
     g = morph.Graph.from_edges([0, 0], [1, 2], weight=weight, device=target)
     found = morph.sssp(g, cutoff=9, predecessors=True)
     assert host(found.distance).tolist() == [0, *weight]
@@ -250,7 +250,7 @@ def test_many_points_behind_a_long_path(target):
 
 
 def test_distances_that_hardly_fit(target, monkeypatch):
-    """Sums of 32 bits are tried where they most likely suffice; else all is done anew."""
+    """Sums of 32 bits are tried where they most likely suffice; else all is computed again."""
     monkeypatch.setattr(costs, "FAR", 1)
     weight = np.full(5, 2**30, np.int32)
     g = morph.Graph.from_edges(np.arange(5), np.arange(1, 6), weight=weight, n=7, device=target)

@@ -168,7 +168,9 @@ def test_where(target, choice, case):
 
 @morph.kernel
 def unfold(p, g, log, bias):
-    near = vector(p.id, p.out_degree)  # locals of several sizes are handed to whoever runs an edge
+    near = vector(
+        p.id, p.out_degree
+    )  # locals of several sizes are passed to the thread of each edge
     small = i8(p.id % 100)
     if p.out_degree == 1:
         return

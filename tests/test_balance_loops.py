@@ -181,7 +181,7 @@ def raises(p):
 
 
 @morph.kernel
-def tells_what_it_saw(p):
+def reports_what_it_saw(p):
     for t in p.outnbrs:
         t.y = i64(UP.raised)
 
@@ -267,7 +267,7 @@ def test_loops_that_are_shared(kernel):
     [
         breaks, returns, counts, last_wins, reads_its_own, asks_in_between, from_behind, calls,
         calls_two_updates, calls_last_wins, calls_asks_in_between,
-        hands_on, hands_on_what_it_binds, asks_for_a_sum, two_ways, tells_what_it_saw,
+        hands_on, hands_on_what_it_binds, asks_for_a_sum, two_ways, reports_what_it_saw,
     ],
 )  # fmt: skip
 def test_loops_whose_order_counts(kernel):

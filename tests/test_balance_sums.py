@@ -352,7 +352,7 @@ def turns_by_flag(p, all, seen):
 
 
 def test_a_row_is_not_shared_where_its_head_reads_what_other_tails_write(target):
-    """All entries of an item have what its head has read once, whoever runs them."""
+    """All entries of an item have the values that its prologue has read once, in any thread."""
     g = graph(target, (9, [(0, k % 9) for k in range(90)]))
     g.points.add("total", i64)
     all = morph.Table("all", g.device, n=i64)

@@ -292,7 +292,7 @@ def test_rows_that_need_no_room_get_none(in_place, monkeypatch):
     n = 50
     g = morph.Graph.from_edges(np.arange(20 * n) * 7 % n, np.arange(20 * n) % n, n=n)
     g.adjacency("in"), g.adjacency("out")
-    for p in range(120):  # rows at sources are laid anew, those at destinations have room enough
+    for p in range(120):  # rows at sources are moved, those at destinations have capacity
         ends = np.full(n, p % n), np.arange(n)
         g.apply(deletes=g.apply(ends).inserted)
     assert g._adjacency.moves > 10 and g._adjacency.rows("in").limit < 2 * 20 * n
@@ -309,7 +309,7 @@ def test_rows_keep_the_room_that_batches_need(in_place, monkeypatch):
     for _ in range(14):  # a seventh of the edges comes and goes
         ends = src[rng.integers(0, m, m // 7)], dst[rng.integers(0, m, m // 7)]
         g.apply(deletes=g.apply(ends).inserted)
-    assert g._adjacency.moves <= 10  # rows that began anew with the least room: 24
+    assert g._adjacency.moves <= 10  # rows that began again with the least capacity: 24
     validate.index(g)
 
 
@@ -422,7 +422,7 @@ def die(e):
         lambda g: morph.foreach(g.edges, die),
     ],
 )
-def test_who_is_told_of_a_batch_changes_nothing(in_place, change, loose):
+def test_the_callback_of_a_batch_changes_nothing(in_place, change, loose):
     g = small("python")
     if loose:
         g.adjacency("out")
@@ -439,7 +439,7 @@ def test_who_is_told_of_a_batch_changes_nothing(in_place, change, loose):
 
 
 @pytest.mark.parametrize("straight", [True, False])
-def test_what_the_short_way_tells_is_what_the_long_one_does(in_place, monkeypatch, straight):
+def test_fast_path_and_slow_path_return_the_same(in_place, monkeypatch, straight):
     monkeypatch.setattr(
         recognition, "recognise", recognition.recognise if straight else lambda *_: None
     )

@@ -210,7 +210,7 @@ def test_a_reader_keeps_the_version_that_it_holds(target):
         validate.index(readers[0])
 
 
-def test_what_is_written_while_a_batch_is_told_of_stays():
+def test_what_is_written_in_the_callback_of_a_batch_stays():
     """All but the weights that the batch has set."""
     g, _ = pair("cpu", 9, 24)
     a, b = g.edges.ids()[:2].tolist()
@@ -237,7 +237,7 @@ def follow(p):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_known_launch_notices_how_rows_are_held(target):
-    """Packed with ids, gapped, packed again: the same launch, whatever it was told before."""
+    """Packed with ids, gapped, packed again: the same launch, whatever batch came before."""
     g = morph.Graph.from_edges([0, 0, 1, 2, 2], [1, 2, 2, 0, 3], n=4, device=target)
     g.points.add("reach", i64)
 
@@ -248,7 +248,7 @@ def test_a_known_launch_notices_how_rows_are_held(target):
 
     assert reached() == [5, 3, 5, 0]
     g.edges[1].delete()
-    for gone in (0, 3):  # twice: what the compiler was told is compared, then known
+    for gone in (0, 3):  # twice: the compiler's input is compared, then known
         g.edges[gone].delete()
         reached()
     assert reached() == [0, 3, 4, 0]

@@ -44,14 +44,18 @@ def test_a_single_change_is_as_the_long_way_has_it(monkeypatch, directed):
     names = ("inserted", "deleted", "deleted_src", "deleted_dst", "deleted_weight", "updated")
     names += ("old_weight", "new_weight")
     for done in later:
-        told = [x if isinstance(x, str) else [getattr(x, n).tolist() for n in names] for x in done]
-        assert str(told[0]) == str(told[1])
+        reported = [
+            x if isinstance(x, str) else [getattr(x, n).tolist() for n in names] for x in done
+        ]
+        assert str(reported[0]) == str(reported[1])
     validate.index(graphs[0])
 
 
 @pytest.mark.parametrize("long_way", [True, False])
 @pytest.mark.parametrize("capacity", [200, 43])
-def test_who_resizes_tables_and_fails_leaves_them_as_they_were(monkeypatch, long_way, capacity):
+def test_a_callback_that_resizes_tables_and_fails_leaves_them_as_they_were(
+    monkeypatch, long_way, capacity
+):
     monkeypatch.setattr(changes, "SHARE", 0)
     g = morph.Graph.from_edges(np.arange(40) % 9, np.arange(40) % 7, weight=np.ones(40))
     if long_way:
@@ -70,7 +74,7 @@ def test_who_resizes_tables_and_fails_leaves_them_as_they_were(monkeypatch, long
     validate.index(g)
 
 
-def test_who_drops_the_weights_and_fails_leaves_the_edges():
+def test_a_callback_that_drops_the_weights_and_fails_leaves_the_edges():
     g = morph.Graph.from_edges(np.arange(40) % 9, np.arange(40) % 7, weight=np.ones(40))
     g.adjacency()
 

@@ -15,7 +15,7 @@ from morph.data.store import HEAD, TAIL
 from morph.updates import changes, recognition
 
 POINTS = 6
-TOLD = ("inserted", "deleted", "deleted_src", "deleted_dst", "deleted_weight", "updated",
+FIELDS = ("inserted", "deleted", "deleted_src", "deleted_dst", "deleted_weight", "updated",
         "old_weight", "new_weight", "absent", "repeated", "given")  # fmt: skip
 real = recognition.recognise
 
@@ -63,7 +63,7 @@ class Ways:
         for g, way in zip(self.graphs, (real, lambda *_: None), strict=True):
             self.monkeypatch.setattr(recognition, "recognise", way)
             done.append(g.apply(**batch))
-        first, second = ({n: getattr(d, n) for n in TOLD} for d in done)
+        first, second = ({n: getattr(d, n) for n in FIELDS} for d in done)
         for name, a in first.items():
             a, b = (x.tolist() if hasattr(x, "tolist") else x for x in (a, second[name]))
             assert a == b, name
@@ -292,7 +292,7 @@ def test_a_batch_with_doubles_that_fails_changes_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_ids_do_not_tell_which_way_a_batch_went(directed):
+def test_ids_do_not_depend_on_the_path_of_a_batch(directed):
     """A journal's batches are applied again, whether there is an index by then or not."""
     rng = np.random.default_rng(2)
     src, dst = rng.integers(0, 9, (2, 40))

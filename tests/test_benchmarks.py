@@ -70,7 +70,7 @@ def test_changes_beside_peers(script, tmp_path, capsys):
     assert (tmp_path / "crossover.png").stat().st_size > 10000
 
 
-def test_other_answers_are_told(script, tmp_path, capsys):
+def test_wrong_answers_of_peers_are_reported(script, tmp_path, capsys):
     graphs, peers = script("graphs"), script("peers")
     way = peers.Way(lambda s: None, lambda found: np.zeros(36))
     peers.PEERS["SciPy"] = ("scipy", lambda graph: {"bfs": [way]})

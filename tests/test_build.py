@@ -78,11 +78,11 @@ def test_moved_source_keeps_its_binary(compilations):
 @pytest.mark.parametrize(
     "text, defines", [(ADD.replace("+", "-"), ()), (ADD, ("X",)), (ADD, ("X=2",)), (ADD + "\n", ())]
 )
-def test_changed_text_or_define_is_built_anew(text, defines):
+def test_changed_text_or_define_is_built_again(text, defines):
     assert cpu.build(text, defines=defines) != cpu.build(ADD)
 
 
-def test_changed_flags_compiler_and_processor_are_built_anew(monkeypatch):
+def test_changed_flags_compiler_and_processor_are_built_again(monkeypatch):
     paths = [cpu.build(ADD)]
     with monkeypatch.context() as m:
         m.setattr(cpu, "FLAGS", (*cpu.FLAGS, "-DOTHER"))
@@ -241,7 +241,7 @@ def test_nothing_temporary_is_left(directory):
 
 
 @pytest.mark.parametrize("damage", ["empty", "short", "garbage", "missing", "record", "version"])
-def test_damaged_entry_is_built_anew(damage, compilations):
+def test_damaged_entry_is_built_again(damage, compilations):
     built = cpu.build(ADD)
     whole = built.read_bytes()
     record = built.with_suffix(".json")
@@ -267,7 +267,7 @@ def test_damaged_entry_is_built_anew(damage, compilations):
     assert len(cache.entries()) == 1
 
 
-def test_whole_but_unloadable_entry_is_built_anew(directory, compilations):
+def test_complete_but_unloadable_entry_is_built_again(directory, compilations):
     """As when the directory is shared by machines with different system libraries."""
     built = cpu.build(ADD)
     fake = cache.temporary("so")
@@ -542,7 +542,7 @@ def test_cubin_differs_by_architecture_and_define(monkeypatch):
 
 
 @pytest.mark.nvrtc
-def test_damaged_cubin_is_built_anew():
+def test_damaged_cubin_is_built_again():
     cubin = cuda.build(SCALE)
     (entry,) = cache.entries()
     entry.binary.write_bytes(cubin[:100])

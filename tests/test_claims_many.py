@@ -11,7 +11,7 @@ ITEMS = {"python": 600, "cpu": 20_000, "cuda": 400_000}  # an H200 runs 67,584 a
 
 @morph.kernel
 def pair(p, g, made):
-    """Join p with the next point on the ring; whoever is joined no longer passes."""
+    """Join p with the next point on the ring; a point that is joined no longer passes."""
     both = g.points.local(2)
     other = g.points[p.next]
     if other.mate >= 0:

@@ -165,7 +165,7 @@ def test_errors_about_files_are_short(folder, suffix, row):
     complaint("refine" if suffix == "ele" else "triangulate", f"{name}.{suffix}")
 
 
-def test_a_mesh_that_breaks_much_is_told_in_one_line():
+def test_many_violations_are_reported_in_one_line():
     mesh = morph.Mesh.read(MESHES / "italy")
     mesh.triangles = np.ascontiguousarray(mesh.triangles[:, ::-1])
     mesh.segments[1], mesh.segments[2] = mesh.segments[0], [0, len(mesh.points) // 2]

@@ -163,8 +163,8 @@ def test_ranks(size, graph, tmp_path):
         same_answer(name, json.loads(out), tmp_path / f"{name}.npz", *wanted)
     for text, ends in zip(texts, found[3:], strict=False):
         assert {code for code, _, _ in ends} == {2} and not any(out for _, out, _ in ends)
-        (told,) = [err for _, _, err in ends if err]
-        assert told.startswith("morph: ") and text in told and told.count("\n") == 1
+        (reported,) = [err for _, _, err in ends if err]
+        assert reported.startswith("morph: ") and text in reported and reported.count("\n") == 1
 
 
 @pytest.mark.mpi

@@ -113,7 +113,7 @@ def test_unsatisfiable_and_unknown(tmp_path):
     assert "there is nothing to check" in morph("check", path, answer).stderr
 
 
-def test_wrong_answers_are_told(cnf, tmp_path):
+def test_wrong_answers_are_reported(cnf, tmp_path):
     answer = tmp_path / "a.out"
     answer.write_text("s SATISFIABLE\nv 1 0\n")
     result = morph("check", cnf, answer, "--json")

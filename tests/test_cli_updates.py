@@ -96,7 +96,7 @@ def test_an_edge_that_is_gone_is_not_mistaken_for_an_arc_back(tmp_path):
         ("- 0 2 0", "edge 0 leads from 0 to 1, not from 0 to 2"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path, line, message):
+def test_errors_name_the_line(tmp_path, line, message):
     result = morph_sssp(tmp_path, f"+ 0 3 4\n\n{line}\n")
     assert (result.exit_code, result.stderr) == (2, f"morph: {tmp_path / 'u.txt'}:3: {message}\n")
     assert result.stdout.count("batch") == 1
@@ -165,7 +165,7 @@ def test_a_process_that_is_killed_goes_on(tmp_path):
     assert alone.stderr == "morph: --resume belongs to --log\n"
 
 
-def test_what_is_wrong_at_once_is_told_before_a_log_is_begun(tmp_path):
+def test_errors_known_at_once_are_raised_before_a_log_is_begun(tmp_path):
     def refused(*options, graph=GR, updates="u.txt"):
         (tmp_path / "g.gr").write_text(graph)
         (tmp_path / "u.txt").write_text("+ 0 1 2\n")

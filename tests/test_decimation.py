@@ -102,7 +102,7 @@ def test_below_zero_surveys_have_gone_astray(monkeypatch):
     formula = random_ksat(3, 300, 4.1, seed=4)
     marginals = module.marginals
 
-    def told(nats):
+    def reported(nats):
         values = iter([1.0, nats, 1.0])
         monkeypatch.setattr(
             module, "marginals", lambda *x: marginals(*x)._replace(complexity=next(values))
@@ -112,7 +112,7 @@ def test_below_zero_surveys_have_gone_astray(monkeypatch):
         (-10.1, {}, "astray"), (-9.9, {}, "rounds"), (-30.1, {"least_complexity": -0.1}, "astray"),
         (-29.9, {"least_complexity": -0.1}, "rounds"), (-99.0, {"rho": 0.99}, "rounds"),
     ):  # fmt: skip
-        told(nats)
+        reported(nats)
         found = decimate(formula, 1, max_rounds=3, **options)
         assert found.status == status and len(found.rounds) == (1 if status == "astray" else 3)
         consistent(formula, found)

@@ -556,7 +556,7 @@ def test_a_journal_gives_the_same_ids_without_the_collections_of_before(target, 
 
 
 def test_entries_of_deleted_rows_stay_entries(target):
-    """A kernel runs for them, and is told; `take` gives them."""
+    """A kernel runs for them, and sees them; `take` returns them."""
 
     @kernel
     def look(p, seen):

@@ -36,7 +36,7 @@ def matrix(edges, n):
 
 
 class Changing(RuleBasedStateMachine):
-    """One graph, three that follow it, and what it is, told by id."""
+    """One graph, three that follow it, and its edges by id."""
 
     def __init__(self, target, way):
         super().__init__()
@@ -179,7 +179,7 @@ def test_arrays_of_host_and_device_are_kept_apart(monkeypatch):
 @pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("directed", [True, False])
 def test_a_long_history(target, directed, monkeypatch):
-    """Few points and many batches: rows move, shrink and are laid out anew, ids come again."""
+    """Few points and many batches: rows move, shrink and are rebuilt, ids are reused."""
     monkeypatch.setattr(gapped, "LEAST", 32)
     rng = np.random.default_rng(5 + directed)
     way = (lambda: testing.team(1)) if target == "cpu" else contextlib.nullcontext

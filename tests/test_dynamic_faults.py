@@ -80,7 +80,7 @@ def test_every_allocation_fails_once(device, threads, step):
 
 
 def test_whatever_line_stops_a_batch():
-    """Of what follows a graph, repaired or made anew: all of it is done, or nothing."""
+    """Of what follows a graph, repaired or recomputed: all of it is done, or nothing."""
     ended = 0
     for share, step in ((1.0, 1), (0.1, 2)):
         g, dynamic = start("cpu")
@@ -231,7 +231,7 @@ def test_changes_by_others_are_noticed(target):
         dynamic.apply(deletes=[3])
 
 
-def test_batches_told_late_or_of_another_graph(target):
+def test_batches_reported_late_or_of_another_graph(target):
     g, dynamic = start(target)
     first = g.apply(updates=([0, 1], [9, 9]))
     g.apply(deletes=[2, 3])

@@ -67,7 +67,7 @@ def test_a_field_is_as_good_as_a_value(target):
     eta = swept(left, {(c, abs(x) - 1): 0.5 for c, row in left.items() for x in row}, 1.0, 25)
     for key, value in eta.items():
         assert abs(found[key] - value) < 1e-5
-    for c in (0, 3, 5):  # satisfied: nobody else is warned
+    for c in (0, 3, 5):  # satisfied: no further warnings
         assert all(found[c, abs(x) - 1] < 1e-5 for x in cleaned(formula)[c] if abs(x) not in (1, 5))
     f.graph.points.value[:] = -1
     fix_values(f)

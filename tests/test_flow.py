@@ -26,7 +26,7 @@ def pair_up(p, t, hint):
     if best != p:
         cells.add(best)
     if single(cells):
-        near = far + 1  # written anew, so nothing of it is kept
+        near = far + 1  # assigned again, so no value of it is kept
         for best in cells:  # noqa: B007
             near += 1
         for k in range(cells.size):

@@ -124,7 +124,7 @@ def test_clauses_that_a_model_satisfies(formula, bits):
             model(formula, truth)
 
 
-def test_corrupted_models_are_told():
+def test_corrupted_models_are_reported():
     f = generate.random_ksat(3, 50, 3, 2)
     truth = np.array(brute_force_free(f))
     model(f, truth)
@@ -161,7 +161,7 @@ def test_refutations(formula):
         assert brute(formula) is None
 
 
-def test_variables_that_occur_are_told_and_checked_alike():
+def test_variables_that_occur_are_found_and_checked_alike():
     rng = np.random.default_rng(1)
     literals = rng.integers(1, 40, 300) * rng.choice([-1, 1], 300)
     near = Formula(40, np.arange(0, 301, 3), literals)

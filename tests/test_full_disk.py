@@ -232,7 +232,7 @@ def test_a_folder_of_the_name_of_one_file_of_a_mesh(tmp_path):
 
 
 def test_two_processes_write_one_mesh(tmp_path):
-    """Whoever is last: all files are of one of them, and nothing else is left."""
+    """All files are of one of them, and nothing else is left."""
     program = f"""
 import sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})

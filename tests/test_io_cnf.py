@@ -1,4 +1,4 @@
-"""DIMACS CNF: what solvers read is read, what is odd is told by file and line."""
+"""DIMACS CNF: input that solvers accept is read; irregular input is reported by file and line."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_headers_that_do_not_fit_are_warned_of(way, tmp_path, text, line, messag
         (b"\xef\xbb\xbfp cnf 1 1\n1 0", 1, "byte order mark"),
     ],
 )
-def test_what_is_odd_is_told(way, tmp_path, text, line, message):
+def test_irregular_input_is_reported(way, tmp_path, text, line, message):
     with pytest.raises(FormatError, match=f"f.cnf:{line}: .*{message}"):
         read_cnf(written(tmp_path, text))
 
@@ -219,7 +219,7 @@ def test_large_files(tmp_path, monkeypatch):
     assert zlib.crc32(path.read_bytes()) == zlib.crc32(text)
 
 
-def test_a_damaged_file_is_told(tmp_path):
+def test_a_damaged_file_is_reported(tmp_path):
     path = tmp_path / "a.cnf.gz"
     path.write_bytes(b"\x1f\x8b\x08 no")
     with pytest.raises(FormatError, match="damaged .gz file"):

@@ -139,9 +139,9 @@ def test_repair_merges_vertices_and_drops_segments(tmp_path):
     )
     base = put(tmp_path, poly=poly)
     assert refusal(base, read_pslg) == "g.poly:4: vertex 2 repeats the coordinates of vertex 0"
-    with pytest.warns(RepairWarning) as told:
+    with pytest.warns(RepairWarning) as reported:
         graph = read_pslg(base, repair=True)
-    assert [str(w.message).replace(f"{base}.poly", "g") for w in told] == [
+    assert [str(w.message).replace(f"{base}.poly", "g") for w in reported] == [
         "g:4: vertex 2 repeats the coordinates of vertex 0: merged (and 2 more like it)",
         "g:12: segment 3 joins a vertex to itself: dropped",
         "g:11: segment 2 repeats segment 0: dropped",

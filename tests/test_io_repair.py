@@ -1,4 +1,4 @@
-"""Repair: what has one right way to be mended is, and told; the rest stays an error."""
+"""Repair: defects with one right repair are repaired, with a warning; all others stay errors."""
 
 import numpy as np
 import pytest
@@ -12,17 +12,17 @@ from morph.mesh.validation import repeated_points
 
 
 def repaired(base):
-    with pytest.warns(RepairWarning) as told:
+    with pytest.warns(RepairWarning) as reported:
         mesh = read_mesh(base, repair=True)
     folder = str(base.parent) + "/"
-    return mesh, [str(w.message).replace(folder, "") for w in told]
+    return mesh, [str(w.message).replace(folder, "") for w in reported]
 
 
 def test_clockwise_triangles_are_turned(tmp_path):
-    mesh, told = repaired(put(tmp_path, ele="2 3 1\n1 1 3 2 .5\n2 4 3 1 .25\n"))
+    mesh, reported = repaired(put(tmp_path, ele="2 3 1\n1 1 3 2 .5\n2 4 3 1 .25\n"))
     assert mesh.triangles.tolist() == [[0, 1, 2], [3, 0, 2]]
     assert mesh.triangle_attributes.tolist() == [[0.5], [0.25]]
-    assert told == ["m.ele:2: triangle 1 (1 3 2) is clockwise: turned (and 1 more like it)"]
+    assert reported == ["m.ele:2: triangle 1 (1 3 2) is clockwise: turned (and 1 more like it)"]
     mesh.check()
 
 
@@ -31,8 +31,8 @@ def test_merged_vertices_take_flat_triangles_with_them(tmp_path):
     ele = "4 3\n1 1 2 3\n2 5 3 2\n3 6 5 4\n4 2 3 1\n"
     base = put(tmp_path, node, ele, POLY.replace("3 3 4 7", "3 5 4 7"))
     assert refusal(base) == "m.node:6: vertex 5 repeats the coordinates of vertex 3"
-    mesh, told = repaired(base)
-    assert told == [
+    mesh, reported = repaired(base)
+    assert reported == [
         "m.node:6: vertex 5 repeats the coordinates of vertex 3: merged (and 1 more like it)",
         "m.ele:3: triangle 2 has two corners in one place: dropped",
         "m.ele:5: triangle 4 repeats triangle 1: dropped",

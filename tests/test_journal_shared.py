@@ -217,7 +217,7 @@ def test_a_journal_is_read_without_write_access(tmp_path, logged, monkeypatch):
 
 
 def test_a_user_without_rights_reads_a_journal(tmp_path):
-    """Where nobody else may read the interpreter, rights go after it has loaded everything."""
+    """Where no other user may read the interpreter, rights go after it has loaded everything."""
     program = """
 import os
 from morph import io
@@ -291,7 +291,7 @@ while True:
 
 
 def test_two_processes_killed_at_any_moment(tmp_path):
-    """What either was told is there, once and in order, whoever is killed and when."""
+    """Acknowledged batches are there, once and in order, whichever process is killed and when."""
     path, said = tmp_path / "g", tmp_path / "said"
     io.Journal(path, morph.Graph.from_edges([0], [1], weight=[0], n=2)).close()
     said.touch()
@@ -301,7 +301,7 @@ def test_two_processes_killed_at_any_moment(tmp_path):
         for k in range(3, 13):
             before, until = said.stat().st_size, time.monotonic() + 600
             while said.stat().st_size == before and time.monotonic() < until:
-                time.sleep(0.01)  # one of them has the lock, and is told of a batch
+                time.sleep(0.01)  # one of them has the lock, and gets a batch
             time.sleep(0.3 * rng.random())
             who = rng.randrange(2)
             running[who].kill()
@@ -317,7 +317,7 @@ def test_two_processes_killed_at_any_moment(tmp_path):
         assert journal.number == len(kept) and journal.dropped_bytes >= 0
     assert len(set(kept)) == len(kept) and len(acknowledged) >= 10
     assert not set(acknowledged) - set(kept)
-    assert len(kept) - len(acknowledged) <= 12  # of each that was killed, one not yet told
+    assert len(kept) - len(acknowledged) <= 12  # of each that was killed, one not yet acknowledged
     assert not [x for x in os.listdir(tmp_path) if x.endswith(".tmp")]
 
 

@@ -70,7 +70,7 @@ def test_a_rejection_shows_the_users_frames_and_not_the_compilers(target):
     assert not [f for f in frames if "/morph/compiler/" in f.filename] and len(frames) < 5
 
 
-def test_graphs_of_a_users_class_are_told_apart():
+def test_graphs_of_a_users_class_are_distinguished():
     class Mine(Graph):
         __slots__ = ()
 

@@ -51,7 +51,7 @@ def test_columns_come_back_as_they_were(where):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_columns_that_do_not_fit_are_made_anew(where):
+def test_columns_that_do_not_fit_are_replaced(where):
     g = path(where)
     lent = g.points.temporary_columns(**FILL)
     with lent:
@@ -67,7 +67,7 @@ def test_columns_that_do_not_fit_are_made_anew(where):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_second_call_binds_nothing_anew(where):
+def test_a_second_call_binds_nothing_again(where):
     g = path(where)
     for source in (0, 3, 0):
         found = morph.bfs(g, source)
@@ -178,7 +178,7 @@ def test_threads_take_turns_on_a_graph():
 
 @pytest.mark.unchecked  # it quotes generated text
 def test_rows_of_an_entry_that_wait():
-    """An add whose place nobody asks for is laid down; a sum for all is made once a warp."""
+    """An add whose index is not used is enqueued; a warp combines its adds."""
     morph.bfs(path("cpu"))
     made = morph.algorithms.graph.bfs.search.source()
     assert "BATCHED = true" in made and "stage(a, it, it." in made

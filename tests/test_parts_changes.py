@@ -233,9 +233,9 @@ def test_a_batch_that_fails_changes_nothing(directed, monkeypatch):
         parts.apply((*more, np.ones(4000)))
     monkeypatch.undo()
     assert state(parts) == before
-    told = []
-    parts.apply(**batch, then=told.append)
-    assert told[0].inserted.tolist() == list(range(before[-1], len(parts.edges)))
+    reported = []
+    parts.apply(**batch, then=reported.append)
+    assert reported[0].inserted.tolist() == list(range(before[-1], len(parts.edges)))
 
 
 def test_batches_that_are_refused():

@@ -24,7 +24,7 @@ COLUMNS = {"count": 0, "seen": 0, "least": FAR, "got": 0}
 
 
 @morph.kernel
-def tell(p, chosen, sums, flag):
+def send(p, chosen, sums, flag):
     for t in p.outnbrs:
         if atomic_add(t.count, 1) == 0:
             t.seen = 1
@@ -37,7 +37,7 @@ def tell(p, chosen, sums, flag):
 
 
 @morph.kernel
-def look(p):
+def receive(p):
     p.got = 0
     for t in p.outnbrs:
         p.got += t.least + t.count
@@ -48,8 +48,8 @@ def twice(g, chosen, sums, flag):
     k = 0
     while k < 2:
         chosen.clear()
-        morph.foreach(g.points, tell, chosen, sums, flag)
-        morph.foreach(g.points, look)
+        morph.foreach(g.points, send, chosen, sums, flag)
+        morph.foreach(g.points, receive)
         k += 1
 
 
@@ -192,7 +192,7 @@ def test_a_signal_handler_does_not_launch_within_a_launch(how, monkeypatch):
 
     def with_handler(self, *args):
         with pytest.raises(RuntimeError, match="that interrupts a launch cannot launch"):
-            morph.foreach(run.g.points, look)
+            morph.foreach(run.g.points, receive)
         refused.append(1)
         return real(self, *args)
 
@@ -208,7 +208,7 @@ def test_an_interrupted_launch_with_a_flag_on_the_interpreter(monkeypatch):
     run = Run(small_graph().to("python"))
     monkeypatch.setattr(interpreter.Interpreter, "batch", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        morph.foreach(run.g.points, tell, *run.objects)
+        morph.foreach(run.g.points, send, *run.objects)
 
 
 def test_calls_in_other_threads():

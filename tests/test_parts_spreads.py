@@ -106,14 +106,14 @@ def count(p):
 
 
 @morph.kernel
-def tell(p, c):
+def write_larger(p, c):
     for t in p.outnbrs:
         if atomic_max(t.w, c) < c:
             t.x = c
 
 
 @morph.kernel
-def tell_and_look(p, c):
+def write_and_read(p, c):
     for t in p.outnbrs:
         t.x = c
         p.w += t.x
@@ -196,12 +196,12 @@ def fail(g, c):
         with pytest.raises(MemoryError):
             some = morph.Collection(g.points)
             some.extend([c, c + 20])
-            morph.foreach(some, tell_and_look, i32(c + 60))
+            morph.foreach(some, write_and_read, i32(c + 60))
 
 
 OPERATIONS = [
     launch(set_all, 1), launch(raise_listed, listed=True), launch(offer, 1), launch(count),
-    launch(tell, 1), launch(tell_and_look, 1), some_values, all_values, other_columns,
+    launch(write_larger, 1), launch(write_and_read, 1), some_values, all_values, other_columns,
     exchange_names, change_edges, fail,
 ]  # fmt: skip
 
@@ -242,7 +242,7 @@ def read_all(g, c):
 
 
 @morph.kernel
-def tell_value(p):
+def write_value(p):
     for t in p.outnbrs:
         t.x = p.z  # race: the last message remains
         p.w += t.x
@@ -259,7 +259,7 @@ def test_a_mirror_has_what_its_owner_refused():
     morph.foreach(parts.points, read_x)
     morph.foreach(parts.points, raise_x)  # point 0 has id 0: nothing changes
     morph.foreach(parts.points, read_x)
-    morph.foreach(parts.points, tell_value)
+    morph.foreach(parts.points, write_value)
     assert parts.points.x[0] == 5  # by the message of part 2; the mirror in part 1 has 7
     parts.points.w[:] = 0
     morph.foreach(parts.points, read_x)

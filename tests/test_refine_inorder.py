@@ -182,7 +182,7 @@ def test_points_and_graphs_are_triangulated_first(device):
 
 @tries(15)
 @given(side=st.integers(2, 6), seed=st.integers(0, 10**6))
-def test_ties_are_settled_from_any_start(target, side, seed):
+def test_ties_are_canonicalised_from_any_start(target, side, seed):
     """Random diagonals of a grid, and of its circles of more points: one triangulation."""
     rng = np.random.default_rng(seed)
     x, y = np.meshgrid(np.arange(float(side)), np.arange(float(side)))

@@ -120,7 +120,7 @@ def test_graph_formats_by_every_suffix_and_by_name(tmp_path, row, packed):
         assert np.array_equal([again.src, again.dst, again.weight], [*ends, edges.weight]), name
 
 
-def test_a_suffix_of_two_formats_is_told_by_the_content(tmp_path):
+def test_a_suffix_of_two_formats_is_resolved_by_the_content(tmp_path):
     shared = [
         r for r in GRAPHS if any(s in q.suffixes for q in GRAPHS if q is not r for s in r.suffixes)
     ]

@@ -261,7 +261,7 @@ def test_equal_filters_of_two_modules_see_their_own_globals(target):
 # --- what a kernel changes -----------------------------------------------------------------------
 
 
-def test_edges_that_a_kernel_redirects_are_walked_anew(target):
+def test_edges_that_a_kernel_redirects_are_traversed_again(target):
     @kernel
     def turn_back(e):
         e.dst = e.src

@@ -140,10 +140,10 @@ def test_when_to_give_up(monkeypatch):
     found = walksat(formula, max_flips=100, device="cpu")
     assert (found.unsatisfied, found.flips) == (2, 100)
     assert walksat(formula, [True, False], time=0, device="cpu").model.tolist() == [True, False]
-    told, seconds = [], itertools.count()
+    reported, seconds = [], itertools.count()
     monkeypatch.setattr(probsat, "monotonic", lambda: next(seconds))
-    found = walksat(formula, time=20, device="cpu", progress=lambda *x: told.append(x))
-    assert found.unsatisfied == 2 and told and told[-1][1] == 1
+    found = walksat(formula, time=20, device="cpu", progress=lambda *x: reported.append(x))
+    assert found.unsatisfied == 2 and reported and reported[-1][1] == 1
     assert walksat(Formula.of([]), device="cpu").unsatisfied == 0
     assert walksat(Formula.of([[]]), device="cpu").unsatisfied == 1
     for options, message in (
@@ -190,12 +190,12 @@ def test_solutions_on_every_target(target):
 
 def test_solutions_of_random_formulas():
     formula = generate.random_ksat(3, 1500, 4.0, 3)
-    told = []
-    found = survey.solve(formula, seed=2, device="cpu", progress=lambda *x: told.append(x))
+    reported = []
+    found = survey.solve(formula, seed=2, device="cpu", progress=lambda *x: reported.append(x))
     assert found.status == "SATISFIABLE" and satisfied(formula, found.model).all()
     assert found.rounds and found.left < 1500 and found.stopped
-    assert len(told) > len(found.rounds) + len(found.believed) > len(found.rounds)
-    assert {s for s, _ in told} == {"decimation", "beliefs", "search"}
+    assert len(reported) > len(found.rounds) + len(found.believed) > len(found.rounds)
+    assert {s for s, _ in reported} == {"decimation", "beliefs", "search"}
     assert {"sweeps", "search", "check"} <= set(found.seconds)
     again = survey.solve((formula.offsets, formula.literals), seed=2, device="cpu")
     assert again.model.tolist() == found.model.tolist()
@@ -247,8 +247,10 @@ def test_a_variable_in_very_many_clauses_does_not_hold_up():
     formula = Formula.of(np.column_stack([rng.choice([-1, 1], 20_000), rest]))  # no model, by far
     found = walksat(formula, seed=1, max_flips=200)
     assert found.unsatisfied > 0 and found.flips < 200
-    told = survey.solve(formula, 1, device="cpu", time=0.5, complete=False)
-    assert told.status == "UNKNOWN" and "time is up" in told.reason  # after seconds, not minutes
+    reported = survey.solve(formula, 1, device="cpu", time=0.5, complete=False)
+    assert (
+        reported.status == "UNKNOWN" and "time is up" in reported.reason
+    )  # after seconds, not minutes
 
 
 def test_a_search_on_the_host_has_the_rows_that_a_device_has_sorted(monkeypatch):

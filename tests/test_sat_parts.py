@@ -171,7 +171,7 @@ def raise_rows(g, own):
     morph.foreach(g.points, raise_both, own)
 
 
-def test_a_column_of_common_rows_is_told_from_one_of_a_table_of_the_part():
+def test_a_column_of_common_rows_is_distinguished_from_one_of_a_table_of_the_part():
     args = []
     for k in range(2):
         g, own = morph.Graph(), morph.Table("own", "cpu", least=i32, value=i32)

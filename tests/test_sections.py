@@ -281,7 +281,7 @@ def test_conflicts(target, expected):
 
 
 def test_a_conflict_names_the_argument(target):
-    """Tables of the same name are told apart by their kernels."""
+    """Tables of the same name are distinguished by their kernels."""
     t, u = (table(target, x=np.zeros(3, np.int64), y=np.zeros(3, np.int64)) for _ in range(2))
     expected = "section 3 writes column 'x' of items_of_read_only, and section 2 reads it in line"
     with pytest.raises(morph.LanguageError, match=re.escape(expected)), sections():

@@ -311,7 +311,7 @@ def test_methods_and_their_options(method, options, monkeypatch):
     else:
         assert {name for name, _ in given} <= {method} and found.rounds
         assert given or method == "reinforcement" and found.stopped == "satisfied"
-        assert all(options.items() <= told.items() for _, told in given)
+        assert all(options.items() <= reported.items() for _, reported in given)
     assert set(survey.METHODS) == {"auto", "search", *search.METHODS}
 
 

@@ -133,7 +133,7 @@ def test_delete():
     assert [t.new(9).id for _ in range(6)] == [1, 2, 3, 7, 0, 8]
 
 
-def test_what_a_kernel_left_is_settled():
+def test_counters_after_a_kernel_are_published():
     t = Table("t", x=i64)
     t.extend(8)
     t.delete([5, 6, 7])

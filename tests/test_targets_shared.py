@@ -251,7 +251,7 @@ def test_single_collection(target, edges):
             before = len(log)
             morph.foreach(work, touch, g, again, log)
             rounds.append(host(log.items)[before:].tolist())
-            assert rounds[-1], "nobody won"
+            assert rounds[-1], "no item has won"
             assert sorted(rounds[-1] + host(again.items).tolist()) == sorted(
                 host(work.items).tolist()
             )
@@ -306,7 +306,7 @@ def test_guard_and_priority(target, edges, data):
         work.extend(np.arange(n))
         while len(work):
             morph.foreach(work, colour, g, again)
-            assert len(again) < len(work), "nobody won"
+            assert len(again) < len(work), "no item has won"
             work, again = again, work
             again.clear()
         got = host(g.points.colour)

@@ -301,12 +301,12 @@ def test_names_of_the_emitted_text_are_free_for_users(target):
 
     @morph.program
     def go(a, permutation, permutations):
-        told = 0
-        while told < 3:
+        reported = 0
+        while reported < 3:
             morph.foreach(a, mark, permutation, permutations)
             permutation, permutations = permutations, permutation
-            told += 1
-        return told
+            reported += 1
+        return reported
 
     def run(program):
         lists = filled(points(target, 3), 3)

@@ -130,7 +130,7 @@ def test_packed_records(target, n, by, seed):
         t.extend(node=node, twin=twin)
         out = morph.Collection(t)
         morph.foreach(t, swing, g, by, out)
-        t.resize(3 * n)  # and with the claims' words anew
+        t.resize(3 * n)  # and the arrays of claims are allocated again
         todo = morph.Collection(t)
         todo.extend(np.setdiff1d(np.arange(n), host(out.items)))
         while len(todo):

@@ -261,7 +261,7 @@ def test_then_may_ask_for_the_graph():
 
 
 def test_a_refusal_concerns_the_thread_that_asks():
-    """While one thread's `then` runs, others wait; they are not told that they may not."""
+    """While one thread's `then` runs, others wait; no error is raised."""
     g, inside, go = base("cpu"), threading.Event(), threading.Event()
 
     def then(done):

@@ -26,14 +26,14 @@ def assert_repaired(mesh):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_arrays(target, order):
-    with pytest.warns(RepairWarning) as told:
+    with pytest.warns(RepairWarning) as reported:
         mesh = morph.triangulate(
             POINTS, SEGMENTS[::order], segment_markers=MARKERS[::order], device=target, **MERGE
         )
     first = {1: 1, -1: 2}[order]
     message = f"segments[{first}] has zero length: dropped (and 2 more like it)"
-    assert [str(w.message) for w in told] == [message]
-    assert told[0].filename == __file__
+    assert [str(w.message) for w in reported] == [message]
+    assert reported[0].filename == __file__
     assert_repaired(mesh)
 
 
@@ -81,9 +81,9 @@ def poly(tmp_path):
 
 def test_files(poly):
     assert refusal(poly, read_pslg).startswith("cdt.poly:6: vertex 5 repeats")
-    with pytest.warns(RepairWarning) as told:
+    with pytest.warns(RepairWarning) as reported:
         graph = read_pslg(poly, duplicates="keep")
-    assert [str(w.message) for w in told] == [
+    assert [str(w.message) for w in reported] == [
         f"{poly}:11: segment 2 joins a vertex to itself: dropped (and 1 more like it)"
     ]
     assert len(graph.points) == len(POINTS) and len(graph.segments) == 7

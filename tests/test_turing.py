@@ -130,7 +130,7 @@ def test_old_gpus_are_refused_when_they_are_opened(capability, monkeypatch):
     )
 
 
-def test_an_old_driver_is_told_of_the_other_extra(monkeypatch):
+def test_the_error_of_an_old_driver_names_the_other_extra(monkeypatch):
     def count():
         raise RuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
 

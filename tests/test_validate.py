@@ -79,7 +79,7 @@ def test_lengths_of_paths(edges, data):
 
 
 def is_tree(graph, source, distance, before, far):
-    """Whether every chain of predecessors is a path of the length that is told."""
+    """Whether every chain of predecessors is a path of the reported length."""
     for v in graph:
         if v == source or distance[v] == far:
             if before[v] != -1:

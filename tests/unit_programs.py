@@ -139,21 +139,19 @@ def bfs_worklists():
 def steps():
     """Three times: add every point to `left`, then to `right`; one item a step gets point 0."""
     Lines.line = 0
-    p, nobody = var("p", P), const(0, P)
+    p, none = var("p", P), const(0, P)
 
     def add(slot):
         body = [
             reserve(**{slot: const(1, I64)}),
             push(slot, item=p),
-            assign("mine", new(ir.Lock, slot="g.points", row=nobody, type=BOOL)),
-            when(
-                var("mine", BOOL), run(atomic("add", place("g.points", "hits", nobody), const(1)))
-            ),
+            assign("mine", new(ir.Lock, slot="g.points", row=none, type=BOOL)),
+            when(var("mine", BOOL), run(atomic("add", place("g.points", "hits", none), const(1)))),
         ]
         return kernel(f"add_{slot}", [("p", P)], body, [("mine", BOOL)])
 
     count = op("+", var("n"), const(1))
-    mark = run(atomic("add", place("g.points", "dist", nobody), const(1)))
+    mark = run(atomic("add", place("g.points", "dist", none), const(1)))
     blocks = (
         block(
             assign("n", count),
@@ -164,7 +162,7 @@ def steps():
             goto=0,
             orelse=1,
         ),
-        block(assign("end", load("g.points", "dist", nobody))),
+        block(assign("end", load("g.points", "dist", none))),
     )
     return unit(
         "steps",

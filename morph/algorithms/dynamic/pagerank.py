@@ -80,7 +80,7 @@ def enqueue(v, ranks, queue):
 
 @func
 def give(v, amount, ranks, queue):
-    """Add to a residual.  Whoever adds last sees the sum, and enqueues the point if need be."""
+    """Add to a residual.  The last thread sees the sum, and enqueues the point if necessary."""
     if is_far(v, atomic_add(v.residual, amount) + amount, ranks):
         enqueue(v, ranks, queue)
 
