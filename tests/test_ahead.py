@@ -1,4 +1,4 @@
-"""Running ahead: items that a kernel adds are executed by the thread that added them; the result is the same.
+"""Asynchronous execution: a thread executes the items that it has added; the result is the same.
 
 Checked programs run launch by launch, so nothing runs ahead: of these only the results are tested.
 """
@@ -230,7 +230,7 @@ def marked(current, following):
 
 
 def test_columns_of_the_list_that_are_written(target):
-    """They are read again; no other column changes, since the thread that executes an item has enqueued it."""
+    """They are read again; the other columns cannot change before the thread executes the item."""
 
     def run():
         g = graph(target, (50, [(k, k + 1) for k in range(49)]))

@@ -1,7 +1,8 @@
 """The GPU's barrier of kernels/target_cuda.h, emulated: a thread of the host for each of a GPU's.
 
 Blocks are groups of threads that meet at `__syncthreads`.  Every thread must learn at every barrier
-the value that the master broadcasts, and all must read at one barrier that the host has asked for a stop.
+the value that the master broadcasts, and all must read at one barrier that the host has asked for a
+stop.
 """
 
 from __future__ import annotations

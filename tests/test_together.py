@@ -193,7 +193,7 @@ def test_more_items_than_threads_are_refused():
 
 
 def test_broadcast_values_can_be_read_late():
-    """A GPU's first block may be at the next barrier before others have read the last broadcast value."""
+    """Block 0 may reach the next barrier before others have read the last broadcast value."""
     bits = {x: int(y, 0) for x, y in re.findall(r"enum : u32 { (\w+) = (\w+)u };", prelude())}
     (release,) = re.findall(r"u32 release = (.+);", prelude())
     release = release.replace("T::", "")
