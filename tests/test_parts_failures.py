@@ -17,10 +17,13 @@ from morph.launch import launcher
 from morph.launch.scratch import Scratch
 from morph.partition import execution, persistent, pool, routes, shared
 from morph.prelude import atomic_add, atomic_min, f64, i32
+from morph.runtime import threads
 from morph.runtime.interpreter import launch as interpreter
 from morph.testing import fail_allocation
 
 COLUMNS = {"count": 0, "seen": 0, "least": FAR, "got": 0}
+
+FILES = execution, persistent, pool, routes, shared, threads
 
 
 @morph.kernel
@@ -88,7 +91,7 @@ class Run:
 
 def interrupted(run, n, error):
     """Raise at the n-th call of a function of these modules, where handlers of signals run."""
-    left, files = [n], {m.__file__ for m in (execution, persistent, pool, routes, shared)}
+    left, files = [n], {m.__file__ for m in FILES}
 
     def trace(frame, event, arg):
         if frame.f_code.co_filename in files:
@@ -214,11 +217,11 @@ def test_an_interrupted_launch_with_a_flag_on_the_interpreter(monkeypatch):
 def test_calls_in_other_threads():
     calls, gate = [], threading.Event()
     for _ in range(3):
-        pool.start(calls, gate.wait)  # each has a thread of its own at once
-    pool.start(calls, int, "x")
+        threads.start(calls, gate.wait)  # each has a thread of its own at once
+    threads.start(calls, int, "x")
     calls[3].wait()
     assert isinstance(calls[3].error, ValueError) and not calls[0].ended
-    late = pool.Call(gate.set)
+    late = threads.Call(gate.set)
     assert late.cancel() and not late.cancel()
     late.run()
     assert not gate.is_set() and late.ended

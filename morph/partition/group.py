@@ -8,10 +8,11 @@ from typing import Any
 
 from morph.partition.copies import ProgramCache, can_run_together
 from morph.partition.partition import devices_of
-from morph.partition.pool import Call, each_part, start
+from morph.partition.pool import each_part
 from morph.partition.routes import OPERATIONS
 from morph.partition.transport import Local
 from morph.runtime.device import Array, device_for
+from morph.runtime.threads import Call, start
 
 
 def share_of(n: int, k: int, size: int) -> slice:

@@ -20,7 +20,7 @@ from morph.launch.launcher import Launch
 from morph.launch.locks import Locks
 from morph.launch.scratch import STOP, scratch
 from morph.partition.objects import LaunchOnParts
-from morph.partition.pool import Call, start
+from morph.runtime.threads import Call, start
 
 SHORT = 0.01  # seconds; a longer wait for GPUs sleeps in between
 

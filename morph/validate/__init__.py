@@ -1,7 +1,7 @@
 """Checkers that verify results on NumPy, independently of the algorithms; `WrongAnswer`.
 
-Imports ``runtime``, ``data`` and ``graph``.  The names are listed here, as no part of the algorithms
-is imported; `tests/test_registry.py` requires a checker for each row of the registry.
+Imports ``runtime``, ``data`` and ``graph``.  The checkers are listed here, as nothing
+of the algorithms is imported; a test requires a checker for each row of the registry.
 """
 
 from morph.validate.arcs import WrongAnswer
