@@ -90,7 +90,7 @@ class Entry:
 
 
 def path(suffix: str = "") -> Path:
-    """Return the cache directory, created if need be.
+    """Return the cache directory, created if necessary.
 
     ``$MORPH_CACHE``, else ``morph`` in the platform's cache directory. If nothing can be written
     there, a temporary directory that lasts as long as the process, with one warning; also for
@@ -124,7 +124,7 @@ def path(suffix: str = "") -> Path:
 
 
 def _is_noexec(folder: Path) -> bool:
-    """Whether libraries in a folder cannot be loaded; false where the system does not tell."""
+    """Whether libraries in a folder cannot be loaded; false where the system does not report it."""
     try:
         return bool(os.statvfs(folder).f_flag & os.ST_NOEXEC)
     except (AttributeError, OSError):
