@@ -78,7 +78,7 @@ LAYERS = {
     "testing": "launch runtime compiler.ir",
     "io.text": "language runtime.threads runtime.toolchain io.text",
     "io.mesh": "language mesh io.text io.mesh",
-    "io.sat": "language data io.text io.sat",
+    "io.sat": "language data partition io.text io.sat",
     "io.graph": f"{BELOW_LAUNCH} compiler.ir.layout partition updates io.text io.graph",
     "io": "io",
     "plotting": "language io.text mesh plotting",

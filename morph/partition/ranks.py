@@ -49,6 +49,8 @@ class Ranks:
     ----------
     comm : mpi4py.MPI.Comm
         Rank k has part k.  The messages go through a duplicate, apart from those of the caller.
+    what : str
+        What is in parts, for errors.
 
     Raises
     ------
@@ -56,13 +58,18 @@ class Ranks:
         If the ranks run different versions.
     """
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, what: str = "a graph in parts") -> None:
         self._operations = _operations_of(comm)
         comm = self._operations.comm
         self.size, self.here = comm.size, range(comm.rank, comm.rank + 1)
         self._number = next(self._operations.users)
         self.network = self._operations.network
-        self.begin("a graph in parts")
+        self.begin(what)
+
+    @property
+    def comm(self) -> Any:
+        """The duplicate of the communicator."""
+        return self._operations.comm
 
     @property
     def rank(self) -> int:

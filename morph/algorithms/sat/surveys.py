@@ -275,6 +275,7 @@ def sweep(f: Factors, rule: Rule, most: int) -> int:
             part.unconverged.clear()
             part.sums[2].by_sign[:] = 0
             part.exchange(1)
+            made = 1
             return
         width = part.width if longest <= IN_REGISTERS else longest  # by one formula in all parts
         run = propagation(width, part.sum_type, part.ahead)
