@@ -128,7 +128,8 @@ def sat(cnf: str, spec: str, as_json: bool, mpi: bool, **options: Any) -> None:
     end = None if settings.seconds is None else started + settings.seconds
     with ranks_of(mpi):
         status = _solve(cnf, settings, method_options, devices, end, world(mpi), as_json)
-    raise click.exceptions.Exit(CODES[status])
+    if not mpi or world(mpi).rank == 0:  # mpiexec ends all ranks when one has another code than 0
+        raise click.exceptions.Exit(CODES[status])
 
 
 def _solve(

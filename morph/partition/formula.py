@@ -50,7 +50,7 @@ class DividedFormula:
         self.first = sum(clauses[: ranks.rank])
 
     @classmethod
-    def of(cls, ranks: Ranks, whole: Formula) -> DividedFormula:
+    def of(cls, ranks: Ranks, formula: Formula) -> DividedFormula:
         """Divide a formula that all ranks have, by equally many literals.
 
         Raises
@@ -58,9 +58,9 @@ class DividedFormula:
         ValueError
             If the formula differs between the ranks in its size.
         """
-        agree(ranks, "the formula", (whole.variables, whole.clauses, whole.literals.size))
-        bounds = bounds_of(whole, ranks.size)
-        return cls(ranks, clauses_of(whole, *bounds[ranks.rank : ranks.rank + 2]))
+        agree(ranks, "the formula", (formula.variables, formula.clauses, formula.literals.size))
+        bounds = bounds_of(formula, ranks.size)
+        return cls(ranks, clauses_of(formula, *bounds[ranks.rank : ranks.rank + 2]))
 
     def occurring(self) -> NDArray[np.int64]:
         """Return to all ranks the variables that occur in clauses, sorted."""
@@ -70,7 +70,7 @@ class DividedFormula:
         bits = np.unpackbits(np.bitwise_or.reduce(found), count=self.variables)
         return np.flatnonzero(bits) + 1
 
-    def whole(self) -> Formula | None:
+    def on_first_rank(self) -> Formula | None:
         """Return the formula with all clauses on the first rank, and None on the others."""
         ranks, local = self.ranks, self.local
         none: Arrays = [np.empty(0, np.int64), np.empty(0, np.int32)]

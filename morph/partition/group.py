@@ -92,7 +92,10 @@ class RankGroup:
 
     def all_reduce(self, arrays: list[Array], op: str) -> None:
         """Combine the arrays of all ranks, see the function `all_reduce`."""
-        all_reduce(self.ranks, self.devices, arrays, op)
+        if all(d.on_host for d in self.devices):
+            self.ranks.all_reduce(arrays[0], op)
+        else:
+            all_reduce(self.ranks, self.devices, arrays, op)
 
     def on_first(self, run: Callable[[], Any]) -> Any:
         """Call a function on the first rank; returns its value, which can be pickled, on all."""

@@ -34,6 +34,7 @@ KEPT = 64  # operations that are remembered, to name the first that differs
 RECORD = 512  # bytes that each rank sends when values are gathered; longer values follow
 HEAD = 24  # of these: the number of operations, their checksum, the length of the value
 SPINNING = 1e-3  # seconds of waiting until a rank yields its processor
+REDUCTIONS = {"add": "SUM", "min": "MIN", "max": "MAX", "or": "BOR", "and": "BAND"}
 END = "the end of the script"
 _yield = getattr(os, "sched_yield", partial(time.sleep, 0))
 Result = TypeVar("Result")
@@ -128,6 +129,17 @@ class Ranks:
             [_aligned(next(pieces), a.dtype).reshape(-1, *a.shape[1:]) for a in like]
             for _ in range(self.size)
         ]
+
+    def all_reduce(self, array: HostArray, op: str) -> None:
+        """Combine arrays of one shape and type of all ranks, in place; ``op`` as in `Routes`."""
+        self._operations.wait(lambda: self._all_reduce(array, op))
+
+    def _all_reduce(self, array: HostArray, op: str) -> None:
+        mpi, flat = _mpi(), np.ascontiguousarray(array)
+        operation = getattr(mpi, REDUCTIONS[op])
+        _complete(self.comm.Iallreduce(mpi.IN_PLACE, flat, operation))
+        if flat is not array:
+            array[...] = flat
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
         """Return to all ranks a value of each part, in the order of the parts."""

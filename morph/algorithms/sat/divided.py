@@ -87,8 +87,8 @@ class DividedSearch:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + spent
         self.found |= {"rounds": done.rounds, "rollbacks": done.rollbacks, "stopped": done.status}
         if done.status == "unsatisfiable":
-            whole = self.formula.whole()  # the check is independent of the search
-            refuted = self._timed("refutation", lambda: whole and validate.refuted(whole))
+            formula = self.formula.on_first_rank()  # checked independently of the search
+            refuted = self._timed("refutation", lambda: formula and validate.refuted(formula))
             if not refuted:
                 raise validate.WrongAnswer("unit propagation on ranks refutes a formula alone")
             return True
@@ -132,11 +132,11 @@ class DividedSearch:
     def _walk(self, part: Any, model: Any, seed: int, flips: int) -> Assignment:
         """Local search on the first rank, from a model that all ranks have."""
         self._report("search", {"variables": part.variables, "clauses": part.clauses})
-        whole: Formula | None = part.whole()
+        formula: Formula | None = part.on_first_rank()
 
         def walk() -> tuple[Any, int, int]:
-            assert whole is not None
-            found = walksat(whole, model, seed, max_flips=flips, device=self.where)
+            assert formula is not None
+            found = walksat(formula, model, seed, max_flips=flips, device=self.where)
             return np.packbits(found.model), found.flips, found.steps
 
         bits, made, steps = self._timed("search", walk)

@@ -262,7 +262,7 @@ def _solve_on_ranks(formula: DividedFormula, group: RankGroup, settings: Setting
     alike = len({n for some in lengths for n in some}) == 1
     regular = formula.variables > SMALL and formula.size >= DENSE * formula.variables and alike
     if settings.method not in ("auto", "decimation") or not (regular and settings.max_rounds):
-        whole = formula.whole()
+        whole = formula.on_first_rank()
         return group.on_first(  # type: ignore[no-any-return]
             lambda: _Solver(cast(Formula, whole), settings, float("inf")).solve()
         )

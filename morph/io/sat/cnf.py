@@ -85,7 +85,7 @@ def read_cnf(source: Any, *, strict: bool = False, comm: Any = None) -> Formula 
         If the number of clauses differs from the header, or there is no header.
     """
     if comm is not None:
-        return _read_shares(source, strict, Ranks(comm, f"read {os.fspath(source)}"))
+        return _read_shares(source, strict, Ranks(comm, "read a formula"))
     path, data = _bytes_of(source)
     return _read(path, data, strict)
 
