@@ -137,6 +137,9 @@ def test_options_are_refused_before_mpi_starts(graph, monkeypatch):
     done = CliRunner().invoke(main, ["sssp", str(graph), "--mpi", "--updates", "x"])
     text = "morph: --mpi and --updates exclude each other\n"
     assert (done.exit_code, done.stderr) == (2, text)
+    done = CliRunner().invoke(main, ["sat", str(graph), "--mpi", "--time", "1"])
+    text = "morph: --mpi excludes --time, and standard input\n"
+    assert (done.exit_code, done.stderr) == (2, text)
 
 
 @pytest.mark.mpi
@@ -156,7 +159,13 @@ def test_ranks(size, graph, tmp_path):
              "there is no directory", "unknown suffix '.py'", "9 is not a vertex",
              f"there are {size} ranks, but devices for 3")  # fmt: skip
     bad = bad[:1] if size == 4 else bad
-    found = commands_on_ranks(size, *lines, *bad)
+    (tmp_path / "f.cnf").write_text("p cnf 3 2\n1 2 0\n-1 0\n")
+    formula = [f"sat {tmp_path}/f.cnf --mpi"] if size == 2 else []
+    found = commands_on_ranks(size, *lines, *bad, *formula)
+    if formula:
+        (code, out, err), other = found.pop()
+        assert (code, err, other) == (10, "", (0, "", ""))
+        assert "s SATISFIABLE\nv -1 2 0\n" in out  # variable 3 does not occur
     for name, ((code, out, err), *others) in zip(IN_PARTS, found[:3], strict=True):
         assert (code, err) == (0, "") and set(others) <= {(0, "", "")}
         wanted = on_one_device(name, graph, tmp_path / "whole.npz")

@@ -56,10 +56,9 @@ class OtherRank(Local):
         return [values[0], self.other]
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("size", [1, 3])
-def test_ranks_exchange_arrays(size):
-    code = """
+EXCHANGE = (
+    SENT
+    + """
 from morph.partition.ranks import Ranks
 ranks = Ranks(comm)
 me, P = comm.rank, comm.size
@@ -71,25 +70,9 @@ for k in range(P):
         assert got.dtype == wanted.dtype and got.shape == wanted.shape, (got, wanted)
         assert np.array_equal(got, wanted)
         got[:] = 0  # it may be written
-print(*ranks.gather({me: me * me}))
+assert ranks.gather({me: me * me}) == [k * k for k in range(P)]
 """
-    wanted = " ".join(str(k * k) for k in range(size))
-    assert output_of_ranks(size, SENT + code) == [wanted] * size
-
-
-@pytest.mark.mpi
-def test_ranks_of_different_versions_are_refused():
-    code = """
-from morph.partition import ranks
-ranks.VERSION += comm.rank
-try:
-    ranks.Ranks(comm)
-except ValueError as error:
-    print(error)
-"""
-    versions = f"{VERSION}, {VERSION + 1}"
-    text = f"the version of Morph's messages differs between rank 0 and rank 1: {versions}"
-    assert output_of_ranks(2, code) == [text] * 2
+)
 
 
 WAITING = """
@@ -322,14 +305,21 @@ print("equal")
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("size", [1, 3])
-def test_programs_on_ranks(size):
-    assert output_of_ranks(size, PROGRAMS) == ["equal"] * size
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_arrays_and_programs_on_ranks(size):
+    assert output_of_ranks(size, EXCHANGE + PROGRAMS) == ["equal"] * size
 
 
 @pytest.mark.mpi
-def test_a_graph_that_differs_between_ranks_is_refused():
+def test_versions_and_graphs_that_differ_between_ranks_are_refused():
     code = """
+from morph.partition import ranks
+ranks.VERSION += comm.rank
+try:
+    ranks.Ranks(comm)
+except ValueError as error:
+    print(error)
+ranks.VERSION -= comm.rank
 g = morph.Graph.from_edges([0, 1], [1, comm.rank], n=3, device="cpu")
 for devices in (None, ["cpu"]):
     try:
@@ -342,10 +332,12 @@ except (TypeError, RuntimeError) as error:
     print(type(error).__name__, str(error)[:40])
 """
     differs = "the graph differs between rank 0 and rank 1"
+    versions = f"differs between rank 0 and rank 1: {VERSION}, {VERSION + 1}"
     assert output_of_ranks(2, code) == [
         "PartError part 0 has failed: TypeError: partition ",
         "TypeError partition takes a Graph, not <Table 'poi",
         *[differs] * 2,
+        *[f"the version of Morph's messages {versions}"] * 2,
         *["there are 2 ranks, but devices for 1"] * 2,
     ]
 

@@ -10,6 +10,7 @@ import sm90
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pretend import pretended
+from ranks import output_of_ranks
 from surveys import consistent, formulas, messages, plain
 from targets import examples
 
@@ -213,6 +214,67 @@ def test_solve(devices):
     assert found.status == "SATISFIABLE" and found.stopped == "paramagnetic"
     assert morph.validate.satisfied(formula, found.model).all()
     assert np.array_equal(found.model, one.model) and found.flips == one.flips
+
+
+ON_RANKS = """
+import sys, pytest
+from pathlib import Path
+from morph.data.formula import Formula
+from morph.io import FormatError, read_cnf
+from morph.partition.formula import DividedFormula
+from morph.partition.transport import PartError
+
+folder, rank = Path(sys.argv[1]), comm.rank
+
+def same(divided, whole):
+    first = divided.first
+    assert divided.local.lists() == whole.lists()[first : first + divided.local.clauses]
+    assert (divided.clauses, divided.variables) == (whole.clauses, whole.variables)
+    assert np.array_equal(divided.occurring(), whole.occurring())
+    found = divided.on_first_rank()
+    assert found == whole if rank == 0 else found is None
+
+one = morph.generate.random_ksat(3, 1200, 3.9, seed=2)
+same(drawn := morph.generate.random_ksat(3, 1200, 3.9, seed=2, comm=comm), one)
+for name in sorted(p.name for p in folder.glob("*.cnf")):
+    same(read_cnf(folder / name, comm=comm), read_cnf(folder / name))
+for name, text in ("tail", ":4: the last clause lacks its 0"), ("word", ":3: expected a literal"):
+    with pytest.raises((FormatError, PartError), match=text):
+        read_cnf(folder / f"{name}.bad", comm=comm)
+with pytest.raises(ValueError, match="differs between rank 0 and rank 1: "):
+    read_cnf(folder / f"{rank}.other", comm=comm)
+
+wanted = morph.survey.solve(one, 3, device="cpu")
+found = morph.survey.solve(drawn, 3, device="cpu", comm=comm)
+assert (found.status, found.attempts, found.left) == ("SATISFIABLE", 1, wanted.left)
+assert np.array_equal(found.model, wanted.model) and found.flips == wanted.flips
+units = Formula(1200, [0, 1], [-1 if rank else 1])
+both = DividedFormula(drawn.ranks, units)  # a clause and its negation on other ranks
+assert morph.survey.solve(both, device="cpu", comm=comm).status == "UNSATISFIABLE"
+assert morph.survey.decimate(both, 0, "cpu").status == "unsatisfiable"
+small = folder / "lines.cnf"
+assert morph.survey.solve(small, device="cpu", comm=comm).model is not None
+with pytest.raises(ValueError, match="clocks differ"):
+    morph.survey.solve(small, device="cpu", comm=comm, time=1.0)
+print("equal")
+"""
+
+
+@pytest.mark.mpi
+def test_formulas_on_ranks(tmp_path):
+    texts = {
+        "lines.cnf": "c x\np cnf 9 4\n1 -2\n3 0 4\n-5\n6\n0 -7 0\nc y 1 0\n8 9 0\n",
+        "long.cnf": "p cnf 40 1\n" + "\n".join(map(str, range(1, 41))) + " 0\n",
+        "none.cnf": "p cnf 3 0\n",
+        "head.cnf": "1 2 0\n-1 3 0\n",
+        "end.cnf": "p cnf 3 2\n1 2 0\n-1 3 0\n%\n0\n",
+        "tail.bad": "p cnf 3 2\n1 2 0\n-1\n3\n",
+        "word.bad": "p cnf 3 2\n1 2 0\n-1 x 0\n",
+        **{f"{k}.other": f"p cnf 3 1\n{k + 1} 0\n" for k in range(3)},
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert output_of_ranks(3, ON_RANKS, str(tmp_path)) == ["equal"] * 3
 
 
 def test_small_formulas_and_wrong_devices():

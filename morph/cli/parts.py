@@ -16,7 +16,7 @@ from morph.cli.common import complain
 from morph.cli.failures import explain
 from morph.partition.transport import PartError
 
-PATIENCE = 10.0  # seconds that a rank with an error waits for the others
+PATIENCE = 5.0  # seconds that a rank with an error waits for the others
 DONE, STOPPED, FAILED = 0, 1, 2  # outcomes: success, error on another rank, error on this rank
 
 

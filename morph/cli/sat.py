@@ -27,11 +27,12 @@ from morph.cli.common import (
     this_run,
 )
 from morph.cli.numbers import Integer, Number
-from morph.data.formula import Formula
+from morph.cli.parts import ranks_of, world
 from morph.io import read_cnf
 from morph.io.sat.models import model_lines
 from morph.plotting.curve import draw_decimation
 from morph.plotting.mesh import write_figure
+from morph.runtime.device import Device
 from morph.survey import Solution
 
 CODES = {"SATISFIABLE": 10, "UNSATISFIABLE": 20, "UNKNOWN": 0}
@@ -96,9 +97,14 @@ class _Course(Line):
 @click.option("--plot", type=click.Path(), metavar="FILE",
               help="Plot the complexity against the fraction of fixed variables: .png,"
               " .svg, .pdf and more, by matplotlib.")  # fmt: skip
+@click.option(
+    "--mpi",
+    is_flag=True,
+    help="Run on the ranks of `mpiexec -n N`, each with a range of the clauses.",
+)
 @parts_option
 @json_option
-def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
+def sat(cnf: str, spec: str, as_json: bool, mpi: bool, **options: Any) -> None:
     """Look for a model of a formula in DIMACS CNF; made for large random k-SAT.
 
     FILE.cnf may be `-`: standard input, compressed or not.
@@ -113,24 +119,44 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
     with bad_input():
         check_method(settings.method, method_options, settings.complete)
     devices = devices_of(spec)
-    where = ",".join(d.name for d in devices)
+    if mpi and (settings.seconds is not None or cnf == "-"):
+        raise BadInput("--mpi excludes --time, and standard input")
     if settings.seconds != settings.seconds:
         raise BadInput("--time is a number of seconds, not nan")
     check_writable("--plot", settings.plot)
     check_plot(settings.plot)
+    end = None if settings.seconds is None else started + settings.seconds
+    with ranks_of(mpi):
+        status = _solve(cnf, settings, method_options, devices, end, world(mpi), as_json)
+    if not mpi or world(mpi).rank == 0:  # mpiexec ends all ranks when one has another code than 0
+        raise click.exceptions.Exit(CODES[status])
+
+
+def _solve(
+    cnf: str, settings: Settings, method_options: dict[str, Any], devices: list[Device],
+    end: float | None, comm: Any, as_json: bool,
+) -> str:  # fmt: skip
+    """Read a formula, solve and report it; of several ranks, only rank 0 reports."""
+    where = ",".join(d.name for d in devices)
     reading = monotonic()
-    formula = read_cnf(standard_input() if cnf == "-" else cnf, strict=settings.strict)
+    source: Any = standard_input() if cnf == "-" else cnf
+    formula: Any = read_cnf(source, strict=settings.strict, comm=comm)
     cnf = "standard input" if cnf == "-" else cnf
     times = {"read": monotonic() - reading}
-    left = None if settings.seconds is None else max(started + settings.seconds - monotonic(), 1e-3)
+    left = None if end is None else max(end - monotonic(), 1e-3)
+    one = comm is not None and len(devices) == 1
     # a ValueError is an unsupported formula, such as one of 2^30 variables
     with bad_input(f"{cnf}: "), progress_on(_Course) as course:
         found = survey.solve(
-            formula, settings.seed, time=left, device=devices, max_rounds=settings.max_rounds,
-            method=settings.method, options=method_options, complete=settings.complete,
+            formula, settings.seed, time=left, device=devices[0] if one else devices,
+            max_rounds=settings.max_rounds, method=settings.method, options=method_options,
+            complete=settings.complete, comm=comm,
             progress=None if course is None else course.show_numbers,
         )  # fmt: skip
     times |= found.seconds
+    names = formula.occurring()
+    if comm is not None and comm.rank:
+        return found.status
     report = {
         "input": {"variables": formula.variables, "clauses": formula.clauses},
         "status": found.status, "reason": found.reason, "variables": formula.variables,
@@ -138,15 +164,15 @@ def sat(cnf: str, spec: str, as_json: bool, **options: Any) -> None:
         "times": {phase: round(spent, 6) for phase, spent in times.items()},
     }  # fmt: skip
     if as_json:
-        print_report({**report, **_lists(formula, found)}, True, [])
+        print_report({**report, **_lists(names, found)}, True, [])
     else:
         click.echo("\n".join(_comments(cnf, formula, found, report, times)))
         click.echo(f"s {found.status}")
         if found.status == "SATISFIABLE":
-            click.echo("\n".join(model_lines(found.model, formula.occurring())))
+            click.echo("\n".join(model_lines(found.model, names)))
     if settings.plot is not None:
         write_figure(draw_decimation(found.rounds, formula.variables), settings.plot)
-    raise click.exceptions.Exit(CODES[found.status])
+    return found.status
 
 
 def _numbers(found: Solution) -> dict[str, int]:
@@ -163,10 +189,10 @@ def _json_values(values: dict[str, Any]) -> dict[str, Any]:
     return {k: None if v != v else v for k, v in plain.items()}
 
 
-def _lists(formula: Formula, found: Solution) -> dict[str, Any]:
+def _lists(names: Any, found: Solution) -> dict[str, Any]:
     """Arrays: the model, or the best assignment and its unsatisfied clauses."""
-    names = formula.occurring().tolist() if found.model is not None else []
-    literals = None if found.model is None else [v if found.model[v - 1] else -v for v in names]
+    model = found.model
+    literals = None if model is None else [v if model[v - 1] else -v for v in names.tolist()]
     known = found.status == "SATISFIABLE"
     return {
         "rounds": [_json_values(r._asdict()) for r in found.rounds],
@@ -191,7 +217,7 @@ def _options(given: tuple[str, ...]) -> dict[str, int | float]:
 
 
 def _comments(
-    path: str, formula: Formula, found: Solution, report: dict[str, Any], times: dict[str, float]
+    path: str, formula: Any, found: Solution, report: dict[str, Any], times: dict[str, float]
 ) -> list[str]:
     """Describe the run in comment lines."""
     lines = [

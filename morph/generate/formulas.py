@@ -6,7 +6,7 @@ The same arguments yield the same formula, on every machine and with every versi
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,20 @@ from morph.data.conversion import number
 from morph.data.formula import Formula
 from morph.generate.draws import UNIT, check, streams
 from morph.language.dtypes import ID_LIMIT
+from morph.partition.formula import DividedFormula
+from morph.partition.group import share_of
+from morph.partition.ranks import Ranks
 
 _PART = 1 << 15  # clauses drawn at once, to fit the cache; determines the formulas
 
 
-def random_ksat(k: int, n: int, ratio: float, seed: int = 0) -> Formula:
+@overload
+def random_ksat(k: int, n: int, ratio: float, seed: int = 0, *, comm: None = None) -> Formula: ...
+@overload
+def random_ksat(k: int, n: int, ratio: float, seed: int = 0, *, comm: Any) -> DividedFormula: ...
+def random_ksat(
+    k: int, n: int, ratio: float, seed: int = 0, *, comm: Any = None
+) -> Formula | DividedFormula:
     """Draw a random k-SAT formula.
 
     Parameters
@@ -34,6 +43,12 @@ def random_ksat(k: int, n: int, ratio: float, seed: int = 0) -> Formula:
         almost none.
     seed : int
         Seed of the random numbers, 0 or more.
+    comm : mpi4py.MPI.Comm, optional
+        Each rank draws a range of the clauses of the same formula.
+
+    Returns
+    -------
+    Formula or, with ``comm``, DividedFormula
 
     Raises
     ------
@@ -60,12 +75,28 @@ def random_ksat(k: int, n: int, ratio: float, seed: int = 0) -> Formula:
     m = round(ratio * n)
     if m and not 1 <= k <= n:
         raise ValueError(f"k = {k}: expected 1 to n = {n}")
-    literals = np.empty((m, k), np.int32)
+    if comm is None:
+        return _drawn(k, n, m, seed, slice(0, m))
+    ranks = Ranks(comm, f"draw a formula {k} {n} {m} {seed}")
+    return DividedFormula(ranks, _drawn(k, n, m, seed, share_of(m, ranks.rank, ranks.size)))
+
+
+def _drawn(k: int, n: int, m: int, seed: int, own: slice) -> Formula:
+    """Draw a range of m clauses, which are drawn in parts with a stream each."""
+    literals = np.empty((own.stop - own.start, k), np.int32)
     start = 0
     for count, [bits] in streams(m, seed, 5, _PART):
-        _draw(literals[start : start + count], n, bits)
+        first, end = max(start, own.start), min(start + count, own.stop)
+        if first < end:
+            whole = first == start and end == start + count
+            rows = literals[first - own.start : end - own.start]
+            drawn = rows if whole else np.empty((count, k), np.int32)
+            _draw(drawn, n, bits)
+            if not whole:
+                rows[...] = drawn[first - start : end - start]
         start += count
-    return Formula(n, np.arange(m + 1, dtype=np.int64) * k, literals.reshape(-1))
+    clauses = len(literals)
+    return Formula(n, np.arange(clauses + 1, dtype=np.int64) * k, literals.reshape(-1))
 
 
 def _draw(clauses: NDArray[np.int32], n: int, bits: Any) -> None:

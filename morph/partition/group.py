@@ -1,23 +1,108 @@
-"""Groups of devices that compute parts of one result, without a partitioned graph."""
+"""Groups of devices that compute parts of one result, without a partitioned graph.
+
+The devices of a group lie in one process, or each on an MPI rank of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 from morph.partition.copies import ProgramCache, can_run_together
 from morph.partition.partition import devices_of
 from morph.partition.pool import each_part
+from morph.partition.ranks import Ranks
 from morph.partition.routes import OPERATIONS
-from morph.partition.transport import Local
-from morph.runtime.device import Array, device_for
+from morph.partition.transport import Local, Transport, on_all
+from morph.runtime.device import Array, Device, device_for
 from morph.runtime.threads import Call, start
 
 
 def share_of(n: int, k: int, size: int) -> slice:
     """Return the k-th of ``size`` equal shares of n rows."""
     return slice(n * k // size, n * (k + 1) // size)
+
+
+def all_reduce(
+    transport: Transport, devices: Sequence[Device], arrays: list[Array], op: str
+) -> None:
+    """Combine the arrays of all parts, for all parts; part k combines the k-th share of rows.
+
+    Parameters
+    ----------
+    transport : Transport
+    devices : sequence of Device
+        Of all parts.
+    arrays : list of array
+        One of each part of this process, on its device; those of all parts have one shape and
+        type.  They are overwritten.
+    op : {"add", "min", "max", "or", "and"}
+    """
+    n, size, here = len(arrays[0]), transport.size, transport.here
+    rows = [share_of(n, k, size) for k in range(size)]
+    own = dict(zip(here, arrays, strict=True))
+    sent = {k: [[a[r].reshape(-1)] for r in rows] for k, a in own.items()}
+    results = {}
+    for k, received in transport.exchange(sent).items():
+        device = devices[k]
+        with device.active():
+            result, *others = (device.asarray(values) for (values,) in received)
+            for values in others:
+                result = OPERATIONS[op](device.xp, result, values)
+            results[k] = [[result]] * size
+    for k, received in transport.exchange(results).items():
+        with devices[k].active():
+            for r, (values,) in zip(rows, received, strict=True):
+                own[k][r] = devices[k].asarray(values).reshape(own[k][r].shape)
+
+
+class RankGroup:
+    """The ranks of a communicator, each with a part of a computation on a device of its own.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    device : str, Device or list of these, or None
+        Of each rank, or one for all.
+    otherwise : str
+        See `morph.runtime.device.device_for`.
+
+    Attributes
+    ----------
+    devices : list of Device
+        Of all ranks.
+    here : range
+        The part of this process.
+    size : int
+    programs : None
+        Parts in several processes execute no program together.
+    """
+
+    programs = None
+
+    def __init__(self, ranks: Ranks, device: Any, otherwise: str = "cpu") -> None:
+        self.ranks, self.here, self.size = ranks, ranks.here, ranks.size
+        one = not isinstance(device, list | tuple)
+        self.devices = devices_of(ranks, device_for(device, otherwise=otherwise) if one else device)
+        self.gather = ranks.gather
+
+    def each(self, run: Callable[[int], Any]) -> None:
+        """Call a function with the number of the part; an error on one rank is raised on all."""
+        on_all(self.ranks, lambda: run(self.here.start))
+
+    def all_reduce(self, arrays: list[Array], op: str) -> None:
+        """Combine the arrays of all ranks, see the function `all_reduce`."""
+        if all(d.on_host for d in self.devices):
+            self.ranks.all_reduce(arrays[0], op)
+        else:
+            all_reduce(self.ranks, self.devices, arrays, op)
+
+    def on_first(self, run: Callable[[], Any]) -> Any:
+        """Call a function on the first rank; returns its value, which can be pickled, on all."""
+        first = self.here.start == 0
+        value = on_all(self.ranks, lambda: run() if first else None)
+        return self.gather({self.here.start: value})[0]
 
 
 class DeviceGroup(Local):
@@ -86,30 +171,10 @@ class DeviceGroup(Local):
         return ProgramCache(self.devices) if can_run_together(self.devices) else None
 
     def all_reduce(self, arrays: list[Array], op: str) -> None:
-        """Combine the arrays of all parts, for all parts; part k combines the k-th share of rows.
-
-        Parameters
-        ----------
-        arrays : list of array
-            One of each part, on its device, all of one shape and type; they are overwritten.
-        op : {"add", "min", "max", "or", "and"}
-        """
-        n, size = len(arrays[0]), len(arrays)
-        rows = [share_of(n, k, size) for k in range(size)]
-        if self._combined(arrays, rows, op):
-            return
-        sent = {k: [[a[r].reshape(-1)] for r in rows] for k, a in enumerate(arrays)}
-        results = {}
-        for k, received in self.exchange(sent).items():
-            with self.devices[k].active():
-                result = received[0][0]
-                for (values,) in received[1:]:
-                    result = OPERATIONS[op](self.devices[k].xp, result, values)
-                results[k] = [[result]] * size
-        for k, received in self.exchange(results).items():
-            with self.devices[k].active():
-                for r, (values,) in zip(rows, received, strict=True):
-                    arrays[k][r] = values.reshape(arrays[k][r].shape)
+        """Combine the arrays of all parts, see the function `all_reduce`."""
+        rows = [share_of(len(arrays[0]), k, self.size) for k in self.here]
+        if not self._combined(arrays, rows, op):
+            all_reduce(self, self.devices, arrays, op)
 
     @cached_property
     def _peer_access(self) -> bool:

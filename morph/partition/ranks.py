@@ -34,6 +34,7 @@ KEPT = 64  # operations that are remembered, to name the first that differs
 RECORD = 512  # bytes that each rank sends when values are gathered; longer values follow
 HEAD = 24  # of these: the number of operations, their checksum, the length of the value
 SPINNING = 1e-3  # seconds of waiting until a rank yields its processor
+REDUCTIONS = {"add": "SUM", "min": "MIN", "max": "MAX", "or": "BOR", "and": "BAND"}
 END = "the end of the script"
 _yield = getattr(os, "sched_yield", partial(time.sleep, 0))
 Result = TypeVar("Result")
@@ -49,6 +50,8 @@ class Ranks:
     ----------
     comm : mpi4py.MPI.Comm
         Rank k has part k.  The messages go through a duplicate, apart from those of the caller.
+    what : str
+        What is in parts, for errors.
 
     Raises
     ------
@@ -56,13 +59,18 @@ class Ranks:
         If the ranks run different versions.
     """
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, what: str = "a graph in parts") -> None:
         self._operations = _operations_of(comm)
         comm = self._operations.comm
         self.size, self.here = comm.size, range(comm.rank, comm.rank + 1)
         self._number = next(self._operations.users)
         self.network = self._operations.network
-        self.begin("a graph in parts")
+        self.begin(what)
+
+    @property
+    def comm(self) -> Any:
+        """The duplicate of the communicator."""
+        return self._operations.comm
 
     @property
     def rank(self) -> int:
@@ -121,6 +129,17 @@ class Ranks:
             [_aligned(next(pieces), a.dtype).reshape(-1, *a.shape[1:]) for a in like]
             for _ in range(self.size)
         ]
+
+    def all_reduce(self, array: HostArray, op: str) -> None:
+        """Combine arrays of one shape and type of all ranks, in place; ``op`` as in `Routes`."""
+        self._operations.wait(lambda: self._all_reduce(array, op))
+
+    def _all_reduce(self, array: HostArray, op: str) -> None:
+        mpi, flat = _mpi(), np.ascontiguousarray(array)
+        operation = getattr(mpi, REDUCTIONS[op])
+        _complete(self.comm.Iallreduce(mpi.IN_PLACE, flat, operation))
+        if flat is not array:
+            array[...] = flat
 
     def gather(self, values: Mapping[int, Any]) -> list[Any]:
         """Return to all ranks a value of each part, in the order of the parts."""

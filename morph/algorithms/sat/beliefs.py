@@ -17,10 +17,12 @@ from typing import Any
 from morph.algorithms.sat.decimation import Options, Run, check_limits, check_options
 from morph.algorithms.sat.factors import Contradiction
 from morph.algorithms.sat.marginals import Marginals, marginals
+from morph.algorithms.sat.parts import formula_of
 from morph.algorithms.sat.rounds import Decimation, Round, refuted
 from morph.algorithms.sat.surveys import converge
 from morph.data.conversion import truth
 from morph.data.formula import Formula
+from morph.partition.formula import DividedFormula
 
 TOLERANCE, INERTIA = 0.02, 0.5
 FIRST = 3  # times as many sweeps in the first round
@@ -29,7 +31,7 @@ LEAST_PART = 1 / 8  # of the fraction: the least that such a round leaves
 
 
 def believe(
-    formula: Formula,
+    formula: Formula | DividedFormula,
     seed: int = 0,
     device: Any = None,
     max_rounds: int = 100,
@@ -44,7 +46,7 @@ def believe(
 
     Parameters
     ----------
-    formula : Formula, or what `Formula.of` takes
+    formula : Formula, DividedFormula, or what `Formula.of` takes
         One whose surveys are trivial.
     seed : int
         The same seed gives the same answer, on any device.
@@ -74,7 +76,7 @@ def believe(
     ValueError
         If ``fraction`` is not from 0 (excluded) to 1.
     """
-    formula = Formula.of(formula)
+    formula = formula_of(formula)
     check_options(fraction, TOLERANCE, 0.0)
     seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds, sweeps=sweeps)
     lossy = truth(lossy, "lossy")

@@ -19,7 +19,7 @@ import numpy as np
 from morph.algorithms.sat.factors import Contradiction, Factors, reduced, rest_of
 from morph.algorithms.sat.fixing import fix_units, record
 from morph.algorithms.sat.marginals import Marginals, marginals, threshold
-from morph.algorithms.sat.parts import factors_on
+from morph.algorithms.sat.parts import factors_on, formula_of, group_of
 from morph.algorithms.sat.rounds import Clock, Decimation, Round, histogram, refuted
 from morph.algorithms.sat.surveys import converge_patiently
 from morph.algorithms.sat.units import propagate_units
@@ -28,7 +28,7 @@ from morph.data.formula import Formula
 from morph.data.table import Table
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, kernel
-from morph.partition.group import DeviceGroup
+from morph.partition.formula import DividedFormula
 from morph.prelude import i8
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
@@ -44,7 +44,7 @@ def forget(p, answers):
 
 
 def decimate(
-    formula: Formula,
+    formula: Formula | DividedFormula,
     seed: int = 0,
     device: Any = None,
     max_rounds: int = 1000,
@@ -62,12 +62,13 @@ def decimate(
 
     Parameters
     ----------
-    formula : Formula, or what `Formula.of` takes
+    formula : Formula, DividedFormula, or what `Formula.of` takes
     seed : int
         The same seed gives the same answer, on any device.
     device : str, Device or list of these, optional
         See `morph.set_device` for the default.  Of several devices each has a range of the clauses,
-        and all variables; or one device several parts.
+        and all variables; or one device several parts.  With a `DividedFormula` the device of each
+        rank, or one for all.
     max_rounds : int
     fraction : float
         Of all variables, fixed in a round at most.
@@ -101,7 +102,7 @@ def decimate(
         If ``fraction`` or ``tolerance`` is not from 0 (excluded) to 1, ``rho`` from 0 to 1, or a
         count from 0 to 2^32 - 1.
     """
-    formula = Formula.of(formula)
+    formula = formula_of(formula)
     check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
     number(least_complexity, "least_complexity")
     counts = {"max_rounds": max_rounds, "max_sweeps": max_sweeps, "undo": undo}
@@ -185,11 +186,11 @@ class Run:
     before: Factors
 
     def __init__(
-        self, formula: Formula, seed: int, where: Any, options: Options,
+        self, formula: Formula | DividedFormula, seed: int, where: Any, options: Options,
         max_seconds: float = float("inf"),
     ) -> None:  # fmt: skip
-        self.formula, self.seed, self.group = formula, seed, DeviceGroup(where)
-        self.where = self.group.devices[0]
+        self.formula, self.seed, self.group = formula, seed, group_of(formula, where)
+        self.where = self.group.devices[self.group.here.start]
         self.options, self.part = options, options.fraction
         self.rounds: list[Round] = []
         self.rollbacks = 0
@@ -207,7 +208,7 @@ class Run:
         self.now = factors_on(self.formula, self.group, self.first)
         self.before = self.now.like()
         self.clock.to("build")
-        units = any(map(_has_units, self.now.parts))
+        units = any(self.now.gather(_has_units))
         if not propagate_units(self.now)[1]:
             raise Contradiction("unit propagation breaks a clause")
         if units:

@@ -28,6 +28,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
+from morph.partition.formula import joined
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
 from morph.runtime.arrays import all_true, any_true, bincount
 from morph.runtime.device import Device
@@ -114,8 +115,17 @@ class Factors:
 
     @property
     def parts(self) -> list[Factors]:
-        """The factor graphs that the clauses are divided among."""
+        """The factor graphs of this process that the clauses are divided among."""
         return [self]
+
+    @property
+    def divided(self) -> bool:
+        """Whether the clauses are divided, be it among parts of other processes."""
+        return False
+
+    def gather(self, value: Callable[[Factors], Any]) -> list[Any]:
+        """Return a value of each part, also of those of other processes."""
+        return [value(self)]
 
     def each(self, run: Callable[..., Any], *others: Factors) -> None:
         """Run a function for each part, and the same part of other graphs."""
@@ -135,7 +145,7 @@ class Factors:
 
     def raised(self, flag: Callable[[Factors], Flag]) -> bool:
         """Whether a part has raised a flag."""
-        return bool(flag(self))
+        return any(self.gather(lambda part: bool(flag(part))))
 
     def agree_on_values(self) -> tuple[bool, bool]:
         """Give all parts the values that any of them has fixed.
@@ -148,6 +158,10 @@ class Factors:
             Two parts have fixed a variable differently.
         """
         return True, False
+
+    def rest(self, local: Formula) -> Any:
+        """Return the residual formula, given the clauses of this process."""
+        return local
 
     def like(self) -> Factors:
         """Give tables of the same kind, without rows."""
@@ -344,18 +358,13 @@ def _reduced(f: Factors, into: Factors) -> None:
     write_residual(into.graph, into.sums[0], into.sums[1], f.graph, f.ahead)
 
 
-def rest_of(f: Factors) -> tuple[Formula, Any]:
+def rest_of(f: Factors) -> tuple[Any, Any]:
     """Give the formula over the free variables, all of them unfixed, and their names, from 0.
 
     Its clauses have the order of the formula, of which each part has a range.
     """
     rests = [_rest_of(part) for part in f.parts]
-    if len(rests) == 1:
-        return rests[0]
-    sizes = np.cumsum([0, *(r.literals.size for r, _ in rests)])
-    offsets = [r.offsets[1:] + x for (r, _), x in zip(rests, sizes[:-1].tolist(), strict=True)]
-    literals = np.concatenate([r.literals for r, _ in rests])
-    return Formula(rests[0][0].variables, np.concatenate([[0], *offsets]), literals), rests[0][1]
+    return f.rest(joined([formula for formula, _ in rests])), rests[0][1]
 
 
 def _rest_of(f: Factors) -> tuple[Formula, Any]:

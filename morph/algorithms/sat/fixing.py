@@ -71,7 +71,7 @@ def fix_units(f: Factors, answers: Table, taken: tuple[Any, ...], lossy: bool) -
     """
     g, space = f.graph, f.parts[0].space
     assert space is not None
-    if len(f.parts) == 1:
+    if not f.divided:
         f.left = None
         status = int(fix(g, space, Results(f.fixed, f.broken, answers), *taken, lossy))
         if status != ARRANGED:

@@ -162,13 +162,13 @@ def marginals(f: Factors, rho: float = 1.0) -> Marginals:
     for part in f.parts:
         if "bins" not in part.graph.tables:
             part.graph.add_table("bins", count=i32).extend(BINS)
-    if len(f.parts) == 1:
+    if not f.divided:
         observe(f.totals, g, *_rule(f, rho), *_limit(f))
     else:
         f.each(lambda x: observe_clauses(x.totals, x.graph, *_rule(x, rho), *_limit(x)))
         f.combine(lambda part: part.graph.points.certain.array, "or")
         f.each(lambda x: observe_variables(x.totals, x.graph, *_rule(x, rho)))
-    found = [np.array(part.totals.found) for part in f.parts]
+    found = f.gather(lambda part: np.array(part.totals.found))
     counts = np.array(g.device.to_host(g.bins.count.array), np.int64)
     counts[0] = n - counts.sum()
     sums = found[0].tolist()

@@ -1,5 +1,7 @@
 """Factor graphs in parts: each has a range of the clauses with their literals, and all variables.
 
+The parts lie in one process, or each on an MPI rank, whose steps are launches.
+
 A part executes the steps of one device on its own clauses.  Then the parts combine what they have
 found of the variables: sums of messages by addition, values that unit propagation implies, marks of
 certain variables; part k combines the k-th range of the variables, and sends the result to all.
@@ -18,10 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from morph.algorithms.sat.factors import (
     COMBINED,
+    Contradiction,
     Factors,
     begin_messages,
     cleaned,
@@ -31,16 +32,18 @@ from morph.algorithms.sat.factors import (
     scale_of,
     sums_of,
 )
-from morph.data.collection import Flag
 from morph.data.formula import Formula
-from morph.partition.group import DeviceGroup
+from morph.partition.formula import DividedFormula, bounds_of, clauses_of
+from morph.partition.group import DeviceGroup, RankGroup
 from morph.runtime.arrays import any_true, bincount
+
+Group = DeviceGroup | RankGroup
 
 
 class DividedFactors(Factors):
     """A factor graph in parts; its ``graph``, with all variables, is that of the first part."""
 
-    def __init__(self, group: DeviceGroup, parts: list[Factors]) -> None:
+    def __init__(self, group: Group, parts: list[Factors]) -> None:
         self._group, self._parts = group, parts
         self.graph, self.totals = parts[0].graph, parts[0].totals
         self.scale, self.sum_type = parts[0].scale, parts[0].sum_type
@@ -48,17 +51,27 @@ class DividedFactors(Factors):
     @property
     def width(self) -> int:
         """The length of the longest clause."""
-        return max(f.width for f in self._parts)
+        return int(max(self.gather(lambda part: part.width)))
 
     @property
     def clauses(self) -> int:
         """The number of clauses that are left."""
-        return sum(f.clauses for f in self._parts)
+        return int(sum(self.gather(lambda part: part.clauses)))
 
     @property
     def parts(self) -> list[Factors]:
-        """The factor graphs that the clauses are divided among."""
+        """The factor graphs of this process that the clauses are divided among."""
         return self._parts
+
+    @property
+    def divided(self) -> bool:
+        """Yes."""
+        return True
+
+    def gather(self, value: Callable[[Factors], Any]) -> list[Any]:
+        """Return a value of each part, also of those of other processes."""
+        values = map(value, self._parts)
+        return self._group.gather(dict(zip(self._group.here, values, strict=True)))
 
     def like(self) -> DividedFactors:
         """Give tables of the same kind, without rows."""
@@ -66,16 +79,15 @@ class DividedFactors(Factors):
 
     def each(self, run: Callable[..., Any], *others: Factors) -> None:
         """Run a function for each part, and the same part of other graphs."""
-        self._group.each(lambda k: run(*(f.parts[k] for f in (self, *others))))
-
-    def raised(self, flag: Callable[[Factors], Flag]) -> bool:
-        """Whether a part has raised a flag."""
-        return any(bool(flag(f)) for f in self._parts)
+        first = self._group.here.start
+        self._group.each(lambda k: run(*(f.parts[k - first] for f in (self, *others))))
 
     @property
     def runs_programs(self) -> bool:
         """Whether `run` runs programs on all parts: each has clauses, and reaches the others."""
-        return self._group.programs is not None and all(f.clauses for f in self._parts)
+        if self._group.programs is None:
+            return False
+        return all(f.clauses for f in self._parts)
 
     def run(self, choose: Callable[[Factors], Any], args: Callable[[Factors], Any]) -> Any:
         """Run a program of each part in one launch of each, in which they combine columns."""
@@ -90,19 +102,41 @@ class DividedFactors(Factors):
 
     def agree_on_values(self) -> tuple[bool, bool]:
         """Give all parts the values that any of them has fixed, see `Factors`."""
-        values = [f.graph.points.value.array for f in self._parts]
-        before = [d.copy(a) for d, a in zip(self._group.devices, values, strict=True)]
-        self.combine(lambda f: f.graph.points.value.array, "max")
-        agreed, opposed = True, False
-        for d, old, new in zip(self._group.devices, before, values, strict=True):
-            with d.active():
-                differs = old != new
-                agreed = agreed and not any_true(differs)
-                opposed = opposed or any_true(differs & (old >= 0))
-        return agreed, opposed
+        before = [f.graph.device.copy(_values(f)) for f in self._parts]
+        self.combine(_values, "max")
+
+        def differences(f: Factors) -> tuple[bool, bool]:
+            old = before[self._parts.index(f)]
+            with f.graph.device.active():
+                differs = old != _values(f)
+                return any_true(differs), any_true(differs & (old >= 0))
+
+        changed, opposed = zip(*self.gather(differences), strict=True)
+        return not any(changed), any(opposed)
+
+    def rest(self, local: Formula) -> Any:
+        """Return the residual formula, of which ranks have a range each."""
+        group = self._group
+        return DividedFormula(group.ranks, local) if isinstance(group, RankGroup) else local
 
 
-def factors_on(formula: Formula, group: DeviceGroup, seed: int | None) -> Factors:
+def _values(f: Factors) -> Any:
+    return f.graph.points.value.array
+
+
+def formula_of(source: Any) -> Formula | DividedFormula:
+    """Convert an object to a formula, unless it is a divided one."""
+    return source if isinstance(source, DividedFormula) else Formula.of(source)
+
+
+def group_of(formula: Formula | DividedFormula, device: Any) -> Group:
+    """The devices that process a formula, of which the argument ``device`` names those to use."""
+    if isinstance(formula, DividedFormula):
+        return RankGroup(formula.ranks, device)
+    return DeviceGroup(device)
+
+
+def factors_on(formula: Formula | DividedFormula, group: Group, seed: int | None) -> Factors:
     """Make the factor graph of a formula on one device, or in parts, see `factor_graph`.
 
     Raises
@@ -112,30 +146,28 @@ def factors_on(formula: Formula, group: DeviceGroup, seed: int | None) -> Factor
     ValueError
         If a part has 2**31 literals or more, or the formula so many clauses.
     """
-    devices = group.devices
-    if len(devices) == 1:
-        return factor_graph(formula, devices[0], seed)
+    devices, here = group.devices, group.here
     if formula.clauses >= 2**31:
         raise ValueError(f"{formula!r} is too large: at most 2**31 clauses")
-    bounds = _bounds(formula, len(devices))
-    shares = [_range(formula, a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
-    found, counts = [], []
-    for share, d in zip(shares, devices, strict=True):
-        refuse_large(share)
-        with d.active():
-            clause, code, _ = cleaned(share, d)
-            found.append((clause, code))
-            counts.append(bincount(d.xp, code, max(2 * formula.variables, 1)))
+    if isinstance(formula, DividedFormula):
+        shares, firsts = [formula.local], [formula.first]
+    elif len(devices) == 1:
+        return factor_graph(formula, devices[0], seed)
+    else:
+        firsts = bounds_of(formula, len(devices))
+        shares = [clauses_of(formula, *firsts[k : k + 2]) for k in here]
+    found, counts = _cleaned(shares, group)
     group.all_reduce(counts, "add")
-    degree = int(counts[0].max()) if formula.literals.size else 1
+    scale = scale_of(int(counts[0].max()))
     del counts
-    made = DividedFactors(group, [Factors(d, *scale_of(degree)) for d in devices])
+    made = DividedFactors(group, [Factors(devices[k], *scale) for k in here])
 
     def fill(k: int) -> None:
-        part = made.parts[k]
-        fill_tables(part, shares[k], *found[k], devices[k])
+        at = k - here.start
+        part = made.parts[at]
+        fill_tables(part, shares[at], *found[at], devices[k])
         with part.graph.device.active():
-            part.graph.clauses.origin.array[...] += bounds[k]
+            part.graph.clauses.origin.array[...] += firsts[at]
         begin_messages(part, seed)
 
     group.each(fill)
@@ -143,14 +175,27 @@ def factors_on(formula: Formula, group: DeviceGroup, seed: int | None) -> Factor
     return made
 
 
-def _bounds(formula: Formula, parts: int) -> list[int]:
-    """Divide the clauses into ranges with equally many literals."""
-    wanted = [formula.literals.size * k // parts for k in range(1, parts)]
-    inner = np.searchsorted(formula.offsets, wanted).tolist() if formula.clauses else wanted
-    return [0, *inner, formula.clauses]
+def _cleaned(shares: list[Formula], group: Group) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Give the literals of each share, see `cleaned`, and their numbers by literal.
 
-
-def _range(formula: Formula, first: int, last: int) -> Formula:
-    """The clauses of a range, over all variables."""
-    at = formula.offsets[first : last + 1]
-    return Formula(formula.variables, at - at[0], formula.literals[at[0] : at[-1]])
+    Raises
+    ------
+    Contradiction
+        In all processes, if a clause is empty.
+    """
+    found, counts = list[tuple[Any, Any]](), list[Any]()
+    empty = dict.fromkeys(group.here, False)
+    for k, share in zip(group.here, shares, strict=True):
+        refuse_large(share)
+        device = group.devices[k]
+        with device.active():
+            try:
+                clause, code, _ = cleaned(share, device)
+            except Contradiction:
+                empty[k] = True
+                continue
+            found.append((clause, code))
+            counts.append(bincount(device.xp, code, max(2 * share.variables, 1)))
+    if any(group.gather(empty)):
+        raise Contradiction("a clause is empty")
+    return found, counts

@@ -57,7 +57,7 @@ class Decimation(NamedTuple):
     ----------
     assignment : array, shape (n,), int8
         1 and 0 for true and false, -1 for the variables that are still free.
-    rest : Formula
+    rest : Formula, or DividedFormula of a divided one
         The residual formula, over the free variables alone.
     variables : array, shape (rest.variables,), int32
         Which variable (from 0) each of the rest's is.

@@ -87,9 +87,9 @@ def build_seconds(where: Device, formula: Formula) -> float:
     return (BUILD + UPDATES / where.throughput) * formula.literals.size
 
 
-def _random(formula: Formula, seed: int) -> NDArray[np.bool_]:
-    """Return random values for the variables of a formula."""
-    drawn: NDArray[np.bool_] = np.random.PCG64(seed).random_raw(formula.variables) >> 63 != 0
+def random_values(variables: int, seed: int) -> NDArray[np.bool_]:
+    """Return random values for variables."""
+    drawn: NDArray[np.bool_] = np.random.PCG64(seed).random_raw(variables) >> 63 != 0
     return drawn
 
 
@@ -119,7 +119,7 @@ class Search:
         if reason:
             return UNSATISFIABLE, reason
         if self.unsatisfied > self.formula.clauses:  # the time was up before the first attempt
-            model = _random(self.formula, self.seed)
+            model = random_values(self.formula.variables, self.seed)
             self._keep(model, self._check(model))
         if self.unsatisfied and self.limited:
             self.until = self.end
@@ -291,7 +291,7 @@ class Search:
         )  # fmt: skip
         self.call.spend("beliefs", started)
         if done.status == "unsatisfiable":  # of the rest only: surveys fixed wrong values
-            return _random(rest, seed)
+            return random_values(rest.variables, seed)
         self.found["believed"] = done.rounds
         self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
         model, last = done.assignment == 1, done.likely
@@ -304,7 +304,8 @@ class Search:
         started = monotonic()
         self._report("search", {"variables": formula.variables, "clauses": formula.clauses})
         if self._left() < self._build(formula):
-            return _random(formula, seed) if model is None else np.asarray(model) != 0
+            given = None if model is None else np.asarray(model) != 0
+            return random_values(formula.variables, seed) if given is None else given
         time = max(self._left(), 0) if self.limited else None
         walk = walksat(
             formula, model, seed, max_flips=flips,

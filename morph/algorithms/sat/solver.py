@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph import validate
 from morph.algorithms.sat.cadical import available
+from morph.algorithms.sat.divided import DividedSearch
 from morph.algorithms.sat.rounds import Round
 from morph.algorithms.sat.search import (
     EMPTY,
@@ -27,10 +29,13 @@ from morph.algorithms.sat.search import (
 )
 from morph.algorithms.sat.simplify import Part, Simplified, simplify
 from morph.data.conversion import number, truth
-from morph.data.formula import Formula
+from morph.data.formula import Formula, read_cnf
 from morph.language.messages import shown
 from morph.launch.ahead import compile_ahead
-from morph.partition.group import DeviceGroup
+from morph.partition.formula import DividedFormula
+from morph.partition.group import DeviceGroup, RankGroup
+from morph.partition.ranks import Ranks
+from morph.partition.transport import on_all
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
 from morph.runtime.toolchain import OutOfTime, deadline, time_left
@@ -139,6 +144,7 @@ def solve(
     options: Mapping[str, Any] | None = None,
     complete: bool | None = None,
     progress: Progress | None = None,
+    comm: Any = None,
 ) -> Solution:
     """Look for a model of a formula; made for large random k-SAT near its threshold.
 
@@ -178,6 +184,12 @@ def solve(
     progress : callable, optional
         Called at intervals with ``"decimation"``, ``"beliefs"``, ``"search"`` or ``"CaDiCaL"``
         and a dict of numbers by name.
+    comm : mpi4py.MPI.Comm, optional
+        All ranks make the same call, and each processes a range of the clauses, on ``device``, or
+        on its item of a list; ``time`` has to be None.  A path is read in shares, and a divided
+        formula (of `morph.generate.random_ksat` or `morph.io.read_cnf` with ``comm``) stays
+        divided.  With ``"auto"`` decimation is tried three times.  Formulas unlike random k-SAT,
+        and other methods, are left to the first rank alone.
 
     Returns
     -------
@@ -201,7 +213,11 @@ def solve(
     Random Structures & Algorithms 27, 2005.
     """
     started = monotonic()
-    devices = list(DeviceGroup(device, otherwise="auto").devices)
+    ranks = None if comm is None else Ranks(comm, "solve a formula")
+    group: Any = DeviceGroup(device, "auto") if ranks is None else RankGroup(ranks, device, "auto")
+    devices = list(group.devices[group.here.start : group.here.stop])
+    if ranks is not None and time is not None:
+        raise ValueError("time is not for ranks, whose clocks differ")
     if time is not None:
         number(time, "time")
     if time is not None and not time > 0:
@@ -216,8 +232,49 @@ def solve(
     chosen = check_method(method, {} if options is None else options, complete)
     complete = None if complete is None else bool(complete)
     settings = Settings(int(seed), devices, method, chosen, int(max_rounds), complete, progress)
+    if ranks is not None:
+        return _solve_on_ranks(divided(cnf, ranks), group, settings)
     end = float("inf") if time is None else started + time
     return _Solver(Formula.of(cnf), settings, end).solve()
+
+
+def divided(cnf: Any, ranks: Ranks) -> DividedFormula:
+    """Convert the argument of `solve` to a formula that is divided among ranks.
+
+    Raises
+    ------
+    ValueError
+        If the formula differs between the ranks, or is divided among others.
+    """
+    if isinstance(cnf, str | os.PathLike):
+        cnf = read_cnf(cnf, comm=ranks.comm)
+    if not isinstance(cnf, DividedFormula):
+        return DividedFormula.of(ranks, on_all(ranks, lambda: Formula.of(cnf)))
+    if cnf.ranks.size != ranks.size:
+        raise ValueError(f"{cnf!r} is divided among other ranks than the {ranks.size} of comm")
+    return cnf
+
+
+def _solve_on_ranks(formula: DividedFormula, group: RankGroup, settings: Settings) -> Solution:
+    """Look for a model on all ranks, or on the first alone."""
+    local = formula.local
+    lengths = group.gather({group.here.start: np.unique(np.diff(local.offsets)).tolist()})
+    alike = len({n for some in lengths for n in some}) == 1
+    regular = formula.variables > SMALL and formula.size >= DENSE * formula.variables and alike
+    if settings.method not in ("auto", "decimation") or not (regular and settings.max_rounds):
+        whole = formula.on_first_rank()
+        return group.on_first(  # type: ignore[no-any-return]
+            lambda: _Solver(cast(Formula, whole), settings, float("inf")).solve()
+        )
+    search = DividedSearch(formula, group, settings)
+    status, reason = search.solve()
+    model, failed = None if status == UNSATISFIABLE else search.model, search.failed
+    if status == UNKNOWN:
+        reason = f"{reason}: {failed.size} of {formula.clauses} clauses are left unsatisfied"
+        reason = f"{reason}; {INCOMPLETE}"
+    failed = failed[:0] if model is None else failed
+    return Solution(status, reason, model, failed.size, failed, seconds=search.seconds,
+                    **search.found)  # fmt: skip
 
 
 def check_method(method: str, options: Mapping[str, Any], complete: bool | None) -> dict[str, Any]:

@@ -264,17 +264,19 @@ def sweep(f: Factors, rule: Rule, most: int) -> int:
         for part in f.parts:
             part.exchange(made)
         return made
-    if not f.raised(_unconverged):
+    raised, widths = zip(*f.gather(lambda part: (bool(part.unconverged), part.width)), strict=True)
+    if not any(raised):
         return 0
-    f.each(lambda part: part.unconverged.set())
-    longest, made = min(f.width, IN_REGISTERS + 1), 0
+    longest, made = min(max(widths), IN_REGISTERS + 1), 0
 
     def propagate(part: Factors) -> None:
         nonlocal made
+        part.unconverged.set()
         if part.clauses == 0:  # its sums are those of no messages
             part.unconverged.clear()
             part.sums[2].by_sign[:] = 0
             part.exchange(1)
+            made = 1
             return
         width = part.width if longest <= IN_REGISTERS else longest  # by one formula in all parts
         run = propagation(width, part.sum_type, part.ahead)

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from morph.compiler.ir.layout import GLOBAL_ID
 from morph.data.conversion import number
-from morph.io.graph.shares import identity
-from morph.io.text.files import opened, remove_leftovers, replacing
+from morph.io.text.files import identity, opened, remove_leftovers, replacing
 from morph.io.text.scanner import FormatError, StrPath
 from morph.partition.collection import PartitionedCollection
 from morph.partition.graph import PartitionedGraph

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 
 from morph.io.graph.edges import EdgeArrays
 from morph.io.graph.formats import GraphFormat, Shared, share_of
+from morph.io.text.files import identity
 from morph.io.text.scanner import FormatError, StrPath
 from morph.partition.ranges import Ends, are_symmetric
 from morph.partition.transport import Transport, agree, on_all
-
-_END = 1 << 16  # bytes compared at each end of a file
 
 
 def read_shares(
@@ -70,16 +68,6 @@ def read_shares(
     if compare and are_symmetric(n, ends, transport):
         made = {k: replace(x, symmetric=True) for k, x in made.items()}
     return made
-
-
-def identity(path: StrPath) -> str:
-    """Describe the size of a file, and the bytes at its ends."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - _END, 0))
-        last = file.read()
-        file.seek(0)
-        return f"{size} bytes, checksum {zlib.crc32(last, zlib.crc32(file.read(_END))):08x}"
 
 
 def _read(

@@ -10,18 +10,21 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from morph.data.formula import Formula
 from morph.io.text import clauses as compiled
-from morph.io.text.files import decompressed, map_bytes, write_chunks
+from morph.io.text.files import decompressed, identity, map_bytes, write_chunks
 from morph.io.text.formats import Format
 from morph.io.text.scanner import FormatError, StrPath
 from morph.language.dtypes import ID_LIMIT
 from morph.language.messages import shown
+from morph.partition.formula import DividedFormula
+from morph.partition.ranks import Ranks
+from morph.partition.transport import agree, on_all
 
 CHUNK = 1 << 20  # clauses formatted at a time
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
@@ -41,7 +44,11 @@ class CnfWarning(UserWarning):
     """A header that does not match the clauses, or is missing."""
 
 
-def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
+@overload
+def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False, comm: None = None) -> Formula: ...
+@overload
+def read_cnf(source: StrPath, *, strict: bool = False, comm: Any) -> DividedFormula: ...
+def read_cnf(source: Any, *, strict: bool = False, comm: Any = None) -> Formula | DividedFormula:
     """Read a formula in DIMACS CNF.
 
     Parameters
@@ -53,10 +60,13 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     strict : bool
         Reject a missing header, a wrong number of clauses, a comment that does not begin its line,
         a plus sign and SATLIB's ``%``.
+    comm : mpi4py.MPI.Comm, optional
+        Each rank reads a share of the lines of a path.  Files without a header, or that end in
+        ``%``, are read by each rank as a whole, and then divided.
 
     Returns
     -------
-    Formula
+    Formula or, with ``comm``, DividedFormula
         Clauses and their literals in the order of the file.
 
     Raises
@@ -74,10 +84,21 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
     CnfWarning
         If the number of clauses differs from the header, or there is no header.
     """
+    if comm is not None:
+        return _read_shares(source, strict, Ranks(comm, "read a formula"))
+    path, data = _bytes_of(source)
+    return _read(path, data, strict)
+
+
+def _bytes_of(source: StrPath | BinaryIO) -> tuple[StrPath, Any]:
+    """Return the name of a path or file, and its contents."""
     if isinstance(source, str | os.PathLike):
-        path, data = source, map_bytes(source)
-    else:
-        path, data = _all_of(source)
+        return source, map_bytes(source)
+    return _all_of(source)
+
+
+def _read(path: StrPath, data: Any, strict: bool) -> Formula:
+    """Read a formula from the contents of a file."""
     if data[:3].startswith(_MARKS):
         _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
     pos, header = _header(path, data)
@@ -85,11 +106,7 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
         if strict or pos == len(data):
             _fail(path, data, pos, "expected the header: p cnf VARIABLES CLAUSES")
     most = ID_LIMIT if header is None else header[0]
-    worth = compiled.is_worth(len(data) - pos)
-    found = compiled.parse(data, pos, most, strict) if worth else None
-    if found is None:
-        found = _parse(data, pos, most, strict)
-    offsets, literals, stop, invalid = found
+    offsets, literals, stop, invalid = _clauses(data, pos, most, strict)
     if invalid >= 0:
         _explain(path, data, invalid, most, strict)
     if offsets[-1] != len(literals):
@@ -105,6 +122,87 @@ def read_cnf(source: StrPath | BinaryIO, *, strict: bool = False) -> Formula:
         message = f"the header tells of {header[1]} clauses, there are {len(offsets) - 1}"
         _warn(path, data, pos - 1, message, strict)
     return Formula(most, offsets, literals)
+
+
+def _clauses(data: Any, pos: int, most: int, strict: bool) -> Parsed:
+    """Parse clauses by the compiled library, or without it."""
+    worth = compiled.is_worth(len(data) - pos)
+    found = compiled.parse(data, pos, most, strict) if worth else None
+    return _parse(data, pos, most, strict) if found is None else found
+
+
+class _Share(NamedTuple):
+    """What a rank has read of a file.
+
+    Attributes
+    ----------
+    offsets, literals : array
+        Of the clauses that end in the share; the first may begin in an earlier one.
+    tail : array
+        The literals after the last 0.
+    clauses : int
+        The number of clauses in the header.
+    end : int
+        The offset in the file of the last word before the end of the share.
+    """
+
+    variables: int
+    offsets: NDArray[np.int64]
+    literals: NDArray[np.int32]
+    tail: NDArray[np.int32]
+    clauses: int
+    end: int
+
+
+def _read_shares(path: StrPath, strict: bool, ranks: Ranks) -> DividedFormula:
+    """Read a share of the lines on each rank; clauses may extend over several shares."""
+    rank, last = ranks.rank, ranks.size - 1
+    agree(ranks, f"the file {os.fspath(path)}", on_all(ranks, lambda: identity(path)))
+    share = on_all(ranks, lambda: _share_of(path, strict, rank, ranks.size))
+    facts = (None, None) if share is None else (share.tail, share.offsets.size > 1)
+    tails, complete = zip(*ranks.gather({rank: facts}), strict=True)
+    if None in complete:
+        return DividedFormula.of(ranks, on_all(ranks, lambda: _read(*_bytes_of(path), strict)))
+    assert share is not None
+
+    def made() -> Formula:
+        if rank == last and (share.tail.size or not complete[last] and any(t.size for t in tails)):
+            _fail(path, map_bytes(path), share.end, "the last clause lacks its 0")
+        first = max((k + 1 for k in range(rank) if complete[k]), default=1) - 1
+        before = np.concatenate([*tails[first:rank], share.literals[:0]])
+        offsets = share.offsets.copy()
+        if not complete[rank]:
+            return Formula(share.variables, offsets, share.literals)
+        offsets[1:] += before.size
+        return Formula(share.variables, offsets, np.concatenate([before, share.literals]))
+
+    formula = DividedFormula(ranks, on_all(ranks, made))
+    if share.clauses != formula.clauses and (strict or rank == 0):
+        message = f"the header tells of {share.clauses} clauses, there are {formula.clauses}"
+        _warn(path, b"", 0, message, strict)
+    return formula
+
+
+def _share_of(path: StrPath, strict: bool, k: int, size: int) -> _Share | None:
+    """Read the k-th share of the lines; None if the file has to be read as a whole."""
+    data = map_bytes(path)
+    if data[:3].startswith(_MARKS):
+        _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
+    pos, header = _header(path, data)
+    if header is None:
+        return None
+    cuts = [pos + (len(data) - pos) * i // size for i in range(size + 1)]
+    begin, end = (c if c in (pos, len(data)) else data.find(b"\n", c) + 1 or len(data)
+                  for c in cuts[k : k + 2])  # fmt: skip
+    text = data[begin:end]
+    offsets, literals, stop, invalid = _clauses(text, 0, header[0], strict)
+    if invalid >= 0:
+        _explain(path, data, begin + invalid, header[0], strict)
+    if stop >= 0:
+        return None
+    ended = int(offsets[-1])
+    at = max(begin + len(text.rstrip()) - 1, 0)
+    return _Share(header[0], offsets, literals[:ended], literals[ended:], header[1], at)
 
 
 def _all_of(file: BinaryIO) -> tuple[str, bytes]:

@@ -1,0 +1,183 @@
+"""`solve` on MPI ranks: decimation and beliefs on clauses that are divided among the ranks.
+
+No rank has the whole formula: local search gets what decimation leaves, on the first rank, and each
+rank checks a model by its own clauses.  Formulas that are not like random k-SAT are solved by the
+first rank alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from morph import validate
+from morph.algorithms.sat.beliefs import believe
+from morph.algorithms.sat.decimation import decimate
+from morph.algorithms.sat.probsat import walksat
+from morph.algorithms.sat.rounds import Decimation, Round
+from morph.algorithms.sat.search import (
+    EMPTY,
+    FLIPS,
+    FLIPS_EACH,
+    REST_EACH,
+    SATISFIABLE,
+    UNKNOWN,
+    UNSATISFIABLE,
+    Settings,
+    random_values,
+)
+from morph.data.formula import Formula
+from morph.partition.formula import DividedFormula
+from morph.partition.group import RankGroup
+
+ATTEMPTS: tuple[dict[str, Any], ...] = (
+    {"undo": 1}, {"fraction": 0.01, "undo": 2}, {"fraction": 0.004},
+)  # fmt: skip
+Assignment = NDArray[np.bool_]
+
+
+class DividedSearch:
+    """The search for a model of a divided formula.
+
+    Parameters
+    ----------
+    formula : DividedFormula
+    group : RankGroup
+    settings : Settings
+
+    Attributes
+    ----------
+    found, seconds : dict
+        Fields of the `Solution`.
+    model : array of bool
+        The best assignment so far, on all ranks.
+    failed : int array
+        The clauses that it leaves unsatisfied.
+    """
+
+    def __init__(self, formula: DividedFormula, group: RankGroup, settings: Settings) -> None:
+        self.formula, self.group, self.settings = formula, group, settings
+        self.where = group.devices[group.here.start]
+        self.seconds: dict[str, float] = {}
+        self.found: dict[str, Any] = {}
+        self.model: Assignment = np.zeros(formula.variables, bool)
+        self.failed = self._unsatisfied(self.model)
+
+    def solve(self) -> tuple[str, str]:
+        """Try until a model is found, or no attempt is left; return status and reason."""
+        own = self.settings.method != "auto"
+        for k, options in enumerate([self.settings.options] if own else ATTEMPTS):
+            self.found["attempts"] = k + 1
+            if self._attempt((self.settings.seed + k * 0x9E3779B9) % 2**32, options):
+                return UNSATISFIABLE, EMPTY
+            if not self.failed.size:
+                return SATISFIABLE, "every clause of the formula holds a true literal"
+        return UNKNOWN, "no attempt succeeded"
+
+    def _attempt(self, seed: int, options: dict[str, Any]) -> bool:
+        """Decimate, search and check; whether unit propagation has refuted the formula."""
+        self._report("decimation", {"variables": self.formula.variables})
+        options = {"max_rounds": self.settings.max_rounds, "progress": self._round, **options}
+        done = decimate(self.formula, seed, self.group.devices, **options)
+        for phase, spent in done.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + spent
+        self.found |= {"rounds": done.rounds, "rollbacks": done.rollbacks, "stopped": done.status}
+        if done.status == "unsatisfiable":
+            formula = self.formula.on_first_rank()  # checked independently of the search
+            refuted = self._timed("refutation", lambda: formula and validate.refuted(formula))
+            if not refuted:
+                raise validate.WrongAnswer("unit propagation on ranks refutes a formula alone")
+            return True
+        rest, model = done.rest, done.assignment == 1
+        self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
+        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
+        self.found["walked_clauses"] = rest.clauses
+        names = done.variables
+        if rest.clauses:
+            model[names] = self._beliefs(rest, seed)
+        self._keep(model)
+        long = FLIPS + FLIPS_EACH * self.formula.variables
+        early = done.status in ("paramagnetic", "rounds")
+        for flips in (REST_EACH * rest.variables, long) if early else (REST_EACH * rest.variables,):
+            if not self.failed.size or not rest.clauses:
+                break
+            model = self.model.copy() if early else model
+            model[names] = self._walk(rest, model[names], seed, flips)
+            self._keep(model)
+        return False
+
+    def _beliefs(self, rest: Any, seed: int) -> Assignment:
+        """Values of the rest's variables by belief propagation and a short search."""
+        self._report("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
+        started = monotonic()
+        done: Decimation = believe(
+            rest, seed, self.group.devices, lossy=True, progress=self._belief
+        )
+        self._spend("beliefs", started)
+        if done.status == "unsatisfiable":  # of the rest only: surveys fixed wrong values
+            return random_values(rest.variables, seed)
+        self.found["believed"] = done.rounds
+        self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
+        model: Assignment = done.assignment == 1
+        last = done.likely
+        if done.rest.clauses:
+            last = self._walk(done.rest, last, seed, done.rest.variables)
+        model[done.variables] = last
+        return model
+
+    def _walk(self, part: Any, model: Any, seed: int, flips: int) -> Assignment:
+        """Local search on the first rank, from a model that all ranks have."""
+        self._report("search", {"variables": part.variables, "clauses": part.clauses})
+        formula: Formula | None = part.on_first_rank()
+
+        def walk() -> tuple[Any, int, int]:
+            assert formula is not None
+            found = walksat(formula, model, seed, max_flips=flips, device=self.where)
+            return np.packbits(found.model), found.flips, found.steps
+
+        bits, made, steps = self._timed("search", walk)
+        for name, count in (("flips", made), ("steps", steps)):
+            self.found[name] = self.found.get(name, 0) + count
+        values: Assignment = np.unpackbits(bits, count=part.variables).astype(bool)
+        return values
+
+    def _timed(self, phase: str, run: Callable[[], Any]) -> Any:
+        """Call a function on the first rank, and add its time to a phase."""
+        started = monotonic()
+        found = self.group.on_first(run)
+        self._spend(phase, started)
+        return found
+
+    def _spend(self, phase: str, started: float) -> None:
+        """Add the time since ``started`` to a phase."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + monotonic() - started
+
+    def _keep(self, model: Assignment) -> None:
+        """Keep an assignment if it leaves fewer clauses unsatisfied than the best so far."""
+        failed = self._unsatisfied(model)
+        if failed.size <= self.failed.size:
+            self.model, self.failed = model, failed
+
+    def _unsatisfied(self, model: Assignment) -> NDArray[np.int64]:
+        """The clauses of all ranks without a true literal."""
+        started = monotonic()
+        held = validate.satisfied(self.formula.local, model)
+        own = np.flatnonzero(~held) + self.formula.first
+        found = self.group.gather({self.group.here.start: own.astype(np.int64)})
+        self._spend("check", started)
+        return np.concatenate(found)
+
+    def _round(self, done: Round) -> None:
+        self._report("decimation", {"free variables": done.free, "clauses": done.clauses,
+                                    "sweeps": done.sweeps, "bias": float(done.bias)})  # fmt: skip
+
+    def _belief(self, done: Round) -> None:
+        self._report("beliefs", {"free variables": done.free, "clauses": done.clauses})
+
+    def _report(self, stage: str, numbers: dict[str, Any]) -> None:
+        if self.settings.progress is not None:
+            self.settings.progress(stage, numbers)
