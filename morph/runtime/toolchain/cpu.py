@@ -235,7 +235,7 @@ def _portable(text: str, name: str) -> Path | None:
     facts = ("cpu", *FLAGS, *flags)
     folder = shipped.collected()
     if folder is None:
-        found = shipped.find("so", text, *facts)
+        found = shipped.find(("so",), text, *facts)
         return found if found and not _load_error(found) else None
     key = cache.key(text, *facts)
     made = folder / f"{key}.so"
