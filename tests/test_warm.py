@@ -48,7 +48,7 @@ def test_the_units_of_all_public_functions():
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     # the kernel of `compact` has a function of its caller
-    assert done.stdout.splitlines() == ["device('cpu') morph_mark", "device('cuda:7') morph_mark"]
+    assert done.stdout.splitlines() == ["cpu morph_mark", "cuda:7 morph_mark"]
 
 
 def test_all_public_functions_are_among_them():
@@ -91,7 +91,7 @@ def test_units_that_only_gpus_launch(tmp_path, monkeypatch):
     monkeypatch.setenv(shipped.COLLECT, str(tmp_path))
     monkeypatch.setattr(records, "enabled", True)
     texts = list(common_units.texts_for_gpus(device("cpu")))
-    assert len(texts) == len(units) == len(list(tmp_path.glob("unit-*.json"))) >= 3
+    assert len(texts) >= len(units) == len(list(tmp_path.glob("unit-*.json"))) >= 3
     for text in texts:  # with the prelude
         assert text.index("MORPH_FN") < text.index("struct Args") < text.index("struct Run :")
 

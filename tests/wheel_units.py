@@ -39,7 +39,7 @@ def more(device: Any) -> list[Any]:
 
 
 def main() -> None:
-    records.enabled = False
+    records.enabled = True  # descriptions of common units are compiled only with records
     built: list[tuple[str, str]] = []
 
     def build(text: str, *, name: str = "", old: Any = cpu.build, **options: Any) -> Path:
@@ -47,18 +47,20 @@ def main() -> None:
         return old(text, name=name, **options)
 
     cpu.build = build
-    warm.TYPES = None, np.int32  # the others are compiled in the same way
+    warm.TYPES = None, np.int64  # the others are compiled in the same way
     for calls in warm.CALLS.values():
         for call in calls("cpu"):
             call()
     known = {text for _, text in built} | set(common_units.texts_for_gpus(morph.device("cpu")))
+    records.enabled = False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pretended, "host_array_limit", CudaDevice.host_array_limit)
         for device in ("cpu", pretended(patch)):
             built.clear()
             for call in (*tour(device), *more(device)):
                 call()
-            print(device, *sorted({name for name, text in built if text not in known}))
+            missing = {name for name, text in built if text not in known}
+            print(morph.device(device).name, *sorted(missing))
 
 
 if __name__ == "__main__":

@@ -167,8 +167,10 @@ def _sat(device: str) -> Calls:
     yield solve
     yield partial(solve, method="decimation", options={"max_sweeps": 20})
     yield partial(survey.walksat, formula, device=device)
-    for find in (survey.surveys, survey.beliefs):
+    for find in (survey.surveys, survey.beliefs, survey.reinforce):
         yield partial(find, formula, max_sweeps=5, device=device)
+    for find in (survey.backtrack, survey.believe):
+        yield partial(find, formula, max_rounds=2, device=device)
     yield from common_units.builders("solve", device)
 
 
