@@ -169,8 +169,8 @@ def _sat(device: str) -> Calls:
     yield partial(survey.walksat, formula, device=device)
     for find in (survey.surveys, survey.beliefs, survey.reinforce):
         yield partial(find, formula, max_sweeps=5, device=device)
-    for find in (survey.backtrack, survey.believe):
-        yield partial(find, formula, max_rounds=2, device=device)
+    for decimate in (survey.backtrack, survey.believe):
+        yield partial(decimate, formula, max_rounds=2, device=device)
     yield from common_units.builders("solve", device)
 
 
