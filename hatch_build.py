@@ -2,7 +2,8 @@
 
 ``MORPH_WHEEL`` names the algorithms whose kernels are compiled, as `morph warm` does; "none" makes
 a wheel for any system, which compiles all kernels where it is installed.  ``MORPH_WHEEL_ARCHS``
-names CUDA architectures, such as "sm_80 sm_90"; they need CuPy and NVRTC in the environment.
+names CUDA architectures, such as "sm_80 sm_90", or is "all"; NVRTC is then a dependency of the
+build.
 Binaries serve every Python; records of units, which spare the first call 0.2 to 0.6 s of Python,
 serve the version that builds the wheel, and those of ``MORPH_WHEEL_PYTHONS``, commands of
 interpreters with NumPy and click, such as "python3.12 python3.13".
@@ -23,6 +24,10 @@ WARM = "import sys; from morph.cli import main; main(sys.argv[1:])"
 
 class CompiledKernels(BuildHookInterface):
     """Compiles kernels into the wheel's folder ``morph/compiled``."""
+
+    def dependencies(self) -> list[str]:
+        """Return what the build needs in addition."""
+        return ["nvidia-cuda-nvrtc>=13"] if os.environ.get("MORPH_WHEEL_ARCHS") else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; without a compiler, or on another system, the wheel has no binaries."""

@@ -14,6 +14,7 @@ import pytest
 from pretend import Pretended, pretended
 
 import morph
+from morph.algorithms.triangulation import delaunay
 from morph.launch import ahead, binding, common_units, records
 from morph.launch.binding import Description
 from morph.runtime.cuda.device import CudaDevice
@@ -39,16 +40,43 @@ def _solve(n: int, ratio: float, device: Any) -> None:
     morph.survey.solve(morph.generate.random_ksat(3, n, ratio), device=device, time=20)
 
 
+def _community(device: Any) -> None:
+    made = _graph(None, True, device)
+    morph.max_k_plex(made, 2)
+    for query in (0, [0, 1]):
+        morph.community(made, query, (3, 6))
+
+
+def _others(device: Any) -> None:
+    """Other methods than those of `solve`, whose sweeps differ between devices."""
+    formula, survey = morph.generate.random_ksat(3, 300, 4.0), morph.survey
+    for find in (survey.surveys, survey.beliefs, survey.reinforce):
+        find(formula, max_sweeps=2, device=device)
+    for find in (survey.backtrack, survey.believe):
+        find(formula, max_rounds=2, device=device)
+
+
 def _triangulate(device: Any) -> None:
     with team(2):
         morph.triangulate(np.random.default_rng(0).random((200, 2)), device=device)
 
 
+def _polygon(device: Any) -> None:
+    """With segments, as if several cores were free: a busy machine launches other units."""
+    square, rim = [[0, 0], [1, 0], [1, 1], [0, 1]], [[0, 1], [1, 2], [2, 3], [3, 0]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delaunay, "available_threads", lambda: 2)
+        morph.triangulate(square, rim, device=device)
+
+
 CALLS: dict[str, Callable[[Any], object]] = {
     "refine": _refine,
     "triangulate": _triangulate,
+    "triangulate polygon": _polygon,
     "solve": lambda on: _solve(300, 4.0, on),
     "solve regular": lambda on: _solve(10000, 4.2, on),
+    "solve others": _others,
+    "community": _community,
     "bfs": lambda on: [morph.bfs(_graph(None, both, on)) for both in (True, False)],
     **{
         f"sssp {t}": lambda on, t=t: [morph.sssp(_graph(t, both, on)) for both in (True, False)]
@@ -64,7 +92,7 @@ def recorded() -> dict[str, Any]:
 
     def compiled_now(description: Description, slots: Any, recorder: Any) -> Any:
         found = old(description, slots, recorder)
-        if recorder is not None and found.recorder is not None and not description.statics:
+        if recorder is not None and found.recorder is not None:
             records_of.append((-len(found.text), description))
         return found
 

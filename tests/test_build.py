@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import lzma
 import multiprocessing
 import os
 import shlex
@@ -17,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from morph.cli import main
+from morph.runtime.cuda import modules
 from morph.runtime.toolchain import (
     CacheUnusable,
     CompileError,
@@ -579,11 +581,9 @@ def test_plain_functions_are_device_functions_and_nothing_is_contracted():
 
 
 def test_without_cupy_says_what_to_install(monkeypatch):
-    cuda._nvrtc.cache_clear()
     monkeypatch.setitem(sys.modules, "cupy.cuda", None)
     with pytest.raises(CompilerNotFound, match=r"morph-engine\[gpu\]"):
         cuda.build(SCALE, "sm_90")
-    cuda._nvrtc.cache_clear()
 
 
 # -- the binaries of an installed wheel
@@ -626,9 +626,48 @@ def test_older_processors_compile(wheel, monkeypatch):
 
 @pytest.mark.nvrtc
 def test_a_cubin_of_a_wheel(tmp_path, monkeypatch):
-    made = cuda.ship(SCALE, "sm_90", tmp_path)
+    made = cuda.ship(SCALE, "sm_80", tmp_path)
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    monkeypatch.setattr(cuda, "_compile", None)
-    assert cuda.build(SCALE, "sm_90") == made.read_bytes()
-    with pytest.raises(TypeError):  # of another architecture it is compiled
-        cuda.build(SCALE, "sm_80")
+    monkeypatch.setattr(cuda, "_compile", lambda *args: (b"compiled", ""))
+    cubin = lzma.decompress(made.read_bytes())
+    assert cubin[:4] == b"\x7fELF" and cuda.build(SCALE, "sm_80") == cubin
+    assert cuda.build(SCALE, "sm_89") == cubin  # of the same generation
+    for others in ("sm_75", "sm_90", "sm_90a"):
+        assert cuda.build(SCALE, others) == b"compiled"
+    # a driver that is too old for the wheel's cubins
+    assert cuda.build(SCALE, "sm_80", installed=False) == b"compiled"
+    made.write_bytes(b"damaged")
+    assert cuda.build(SCALE, "sm_89") == b"compiled"
+
+
+@pytest.mark.parametrize(("status", "loads"), [(209, 2), (2, 1)])
+def test_a_driver_may_refuse_a_cubin_of_a_wheel(status, loads, monkeypatch):
+    """Then NVRTC compiles the text; errors of other kinds are raised."""
+
+    class Refused(Exception):
+        def __init__(self):
+            self.status = status
+
+    tried = []
+
+    def load(cubin):
+        tried.append(cubin)
+        if cubin == "installed":
+            raise Refused
+
+    module = SimpleNamespace(load=load)
+    gpu = SimpleNamespace(
+        Device=lambda index: SimpleNamespace(compute_capability="90"),
+        function=SimpleNamespace(Module=lambda: module),
+        driver=SimpleNamespace(CUDADriverError=Refused),
+    )
+    monkeypatch.setattr(modules, "import_cupy", lambda: SimpleNamespace(cuda=gpu))
+    monkeypatch.setattr(
+        cuda, "build", lambda *a, installed=True, **k: "installed" if installed else "compiled"
+    )
+    if loads == 2:
+        assert modules.loaded("text", 0, "name") is module
+    else:
+        with pytest.raises(Refused):
+            modules.loaded("text", 0, "name")
+    assert tried == ["installed", "compiled"][:loads]

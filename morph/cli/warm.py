@@ -20,7 +20,11 @@ from morph.algorithms.community.community import community
 from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.dynamic.pagerank import DynamicPageRank
+from morph.algorithms.graph.bfs import bfs
+from morph.algorithms.graph.cliques import cliques
 from morph.algorithms.graph.max_flow import max_flow
+from morph.algorithms.graph.path import path
+from morph.algorithms.graph.sssp import sssp
 from morph.algorithms.refinement.refine import refine
 from morph.algorithms.registration import Algorithm
 from morph.algorithms.registry import ALGORITHMS
@@ -43,20 +47,29 @@ TOGETHER = 4  # calls per process, which share kernels
 TYPES = (None, np.int32, np.int64, np.float64)  # of weights
 
 
-def _graphs(device: str, types: tuple[Any, ...] = TYPES) -> Iterator[Graph]:
+def _graphs(device: str, types: tuple[Any, ...], n: int = N) -> Iterator[Graph]:
     """Small graphs, directed and not, with weights of each type."""
     rng = np.random.default_rng(0)
-    ends = np.sort(rng.choice(N, (2, 3 * N)), axis=0)
+    ends = np.sort(rng.choice(n, (2, 3 * n)), axis=0)
     for dtype in types:
-        weight = None if dtype is None else rng.integers(1, 9, 3 * N).astype(dtype)
+        weight = None if dtype is None else rng.integers(1, 9, 3 * n).astype(dtype)
         for both in (True, False):
-            yield Graph.from_edges(ends[0], ends[1], weight, n=N, symmetrize=both, device=device)
+            yield Graph.from_edges(ends[0], ends[1], weight, n=n, symmetrize=both, device=device)
+
+
+def _types(read: bool) -> tuple[Any, ...]:
+    """Types of weights that calls are compiled for.
+
+    Weights that a call does not read change no binary, but the record of its unit, which a wheel
+    has, too.
+    """
+    return TYPES if read or shipped.collected() else (None,)
 
 
 def _row(row: Algorithm, device: str) -> Calls:
     """Calls of a graph algorithm: with the examples of its options, and with all results."""
     weighted = "weighted" in {o.name for o in row.options}
-    for g in map(row.suited, _graphs(device, TYPES if row.weights or weighted else (None,))):
+    for g in map(row.suited, _graphs(device, _types(bool(row.weights) or weighted))):
         for options in (*row.examples, *([{"weighted": True}] if weighted else [])):
             given = row.arguments_of(options)
             yield partial(row.function, g, **given)
@@ -64,29 +77,48 @@ def _row(row: Algorithm, device: str) -> Calls:
     yield from common_units.builders(row.name, device)
 
 
+def _cliques(device: str) -> Calls:
+    for g in _graphs(device, _types(False)):
+        yield partial(lambda g: list(cliques(g)), g)
+
+
+def _path(device: str) -> Calls:
+    for g in _graphs(device, TYPES):
+        yield partial(_trace, g)
+
+
+def _trace(g: Graph) -> None:
+    found = sssp(g, predecessors=True) if "weight" in g.edges.columns else bfs(g)
+    path(g, found, 0)
+
+
 def _community(device: str) -> Calls:
-    for g in _graphs(device, (None,)):
+    for g in _graphs(device, _types(False)):
         yield partial(community, g, 0, (3, 6))
         for every in (False, True):
             yield partial(community, g, [0, 1], (3, 6), all=every)
+    yield from common_units.builders("community", device)
 
 
 def _max_flow(device: str) -> Calls:
-    for g in _graphs(device, (None,)):
+    integers = tuple(t for t in _types(False) if t is not np.float64)
+    for g in _graphs(device, integers):
         yield partial(max_flow, g, 0, 1)
 
 
 def _dynamic(device: str) -> Calls:
     for kind in (DynamicBFS, DynamicSSSP, DynamicComponents, DynamicCores, DynamicPageRank):
-        for g in _graphs(device, TYPES if kind is DynamicSSSP else (None,)):
+        n = 16 * N if kind is DynamicPageRank else N  # small batches are repaired
+        for g in _graphs(device, TYPES if kind is DynamicSSSP else (None,), n):
             if kind is not DynamicComponents or not g.directed:
                 yield partial(_follow, kind, g)
 
 
 def _follow(kind: Callable[..., Any], g: Graph) -> None:
-    """Update a result in two batches, of which the second one has gapped rows."""
+    """Update a result in three batches, of which the second and third one have gapped rows."""
     answer = kind(g)
     weight = [[2, 3]] if "weight" in g.edges.columns else []
+    answer.apply(([0], [4], *[w[:1] for w in weight]))  # no edge has been deleted yet
     for k in range(2):
         answer.apply(([k, k + 1], [k + 5, k + 6], *weight), ([k], [k + 5]))
 
@@ -135,8 +167,10 @@ def _sat(device: str) -> Calls:
     yield solve
     yield partial(solve, method="decimation", options={"max_sweeps": 20})
     yield partial(survey.walksat, formula, device=device)
-    for find in (survey.surveys, survey.beliefs):
+    for find in (survey.surveys, survey.beliefs, survey.reinforce):
         yield partial(find, formula, max_sweeps=5, device=device)
+    for decimate in (survey.backtrack, survey.believe):
+        yield partial(decimate, formula, max_rounds=2, device=device)
     yield from common_units.builders("solve", device)
 
 
@@ -153,6 +187,8 @@ CALLS: dict[str, Callable[[str], Calls]] = {
     "triangulate": _triangulate,
     "generate": _generate,
     "community": _community,
+    "cliques": _cliques,
+    "path": _path,
     "max-flow": _max_flow,
     "text": _text,
     **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
@@ -165,16 +201,18 @@ def _run(name: str, device: str, start: int) -> None:
         call()
 
 
-def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
+def _ship(folder: Path, architectures: tuple[str, ...], jobs: int, line: Line | None) -> None:
     """Compile the collected sources for GPUs, and keep binaries only."""
     files = list(folder.glob("*.cpp"))
     of_host = [library.text() for library in LIBRARIES]
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
     texts.append(small_copies.TEXT)
     texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # NVRTC releases the GIL
+    with ThreadPoolExecutor(jobs) as threads:  # each waits for a process
         made = [threads.submit(cuda.ship, *job, folder) for job in product(texts, architectures)]
-        for cubin in made:
+        for done, cubin in enumerate(made):
+            if line:
+                line.write(f"{done} of {len(made)} cubins done")
             cubin.result()
     for file in files:
         file.unlink()
@@ -191,7 +229,7 @@ def _ship(folder: Path, architectures: tuple[str, ...]) -> None:
 @click.option("--ship", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
               help="Compile for a wheel into FOLDER, for all x86-64-v3 processors.")  # fmt: skip
 @click.option("--arch", "architectures", multiple=True, metavar="sm_XX",
-              help="With --ship, also for these CUDA architectures.")  # fmt: skip
+              help="With --ship, also for these CUDA architectures, or all.")  # fmt: skip
 @device_option
 def warm(
     names: tuple[str, ...], jobs: int | None, ship: Path | None, architectures: tuple[str, ...],
@@ -205,6 +243,8 @@ def warm(
     """
     if unknown := [n for n in names if n not in CALLS]:
         raise BadInput(f"there is no algorithm {unknown[0]!r}: {', '.join(sorted(CALLS))}")
+    if architectures == ("all",) and ship is not None:
+        architectures = shipped.ARCHITECTURES
     for arch in architectures:
         if ship is None or not re.fullmatch(r"sm_\d+[af]?", arch):
             raise BadInput(f"--arch: {arch!r}: wanted is sm_XX, with --ship")
@@ -222,12 +262,13 @@ def warm(
         for k in range(0, sum(1 for _ in CALLS[name](device)), TOGETHER)
     ]  # fmt: skip
     spawn = multiprocessing.get_context("spawn")
-    processes, log = min(jobs or os.cpu_count() or 1, len(todo)), (verbose(),)
-    with spawn.Pool(processes, log_in_worker, log) as pool, progress_on(Line) as line:
-        made = [pool.apply_async(_run, job) for job in todo]
-        for done, call in enumerate(made):
-            if line:
-                line.write(f"{done} of {len(todo)} done; {todo[done][0]}")
-            call.get()
-    if ship is not None:
-        _ship(ship, architectures)
+    jobs, log = jobs or os.cpu_count() or 1, (verbose(),)
+    with progress_on(Line) as line:
+        with spawn.Pool(min(jobs, len(todo)), log_in_worker, log) as pool:
+            made = [pool.apply_async(_run, job) for job in todo]
+            for done, call in enumerate(made):
+                if line:
+                    line.write(f"{done} of {len(todo)} done; {todo[done][0]}")
+                call.get()
+        if ship is not None:
+            _ship(ship, architectures, jobs, line)

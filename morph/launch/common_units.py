@@ -149,11 +149,16 @@ def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> D
             name: {x.slot: x for x in map(records.decoded, (known[name][i] for i in stored[name]))}
             for name in LISTS
         }
-        kinds = [_named(x) if isinstance(x, str) else records.decoded(x) for x in stored["kinds"]]
+        statics = stored.get("statics", {})
+        static = {name: (type(x), repr(x)) for name, x in statics.items()}
+        kinds = [
+            static[n] if n in static else _named(x) if isinstance(x, str) else records.decoded(x)
+            for n, x in zip(stored["names"], stored["kinds"], strict=True)
+        ]
         shape, domain = records.decoded(stored["shape"]), records.decoded(stored["domain"])
         return Description(
-            function, device, stored["names"], tuple(kinds), {}, shape, domain, lists["stores"],
-            lists["graphs"], where, *stored["options"],
+            function, device, stored["names"], tuple(kinds), statics, shape, domain,
+            lists["stores"], lists["graphs"], where, *stored["options"],
         )  # fmt: skip
     except (AssertionError, AttributeError, ImportError, KeyError, TypeError, ValueError):
         return None
@@ -199,24 +204,27 @@ def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
         return found
 
     def stored(d: Description) -> dict[str, Any]:
-        assert not d.statics
+        assert all(type(x) in (bool, int, float) for x in d.statics.values())
         kinds = [
-            records.encoded(x) if dataclasses.is_dataclass(x) else _qualified_name(x)
-            for x in d.kinds
-        ]
+            None if n in d.statics
+            else records.encoded(x) if dataclasses.is_dataclass(x)
+            else _qualified_name(x)
+            for n, x in zip(d.names, d.kinds, strict=True)
+        ]  # fmt: skip
         return {
             "what": _qualified_name(d.function), "where": _qualified_name(d.where),
             "names": d.names, "kinds": kinds,
             "shape": records.encoded(d.shape), "domain": records.encoded(d.domain),
             "options": d.options, "stores": numbers("stores", iter(d.stores.values())),
             "graphs": numbers("graphs", iter(d.graphs.values())),
+            **({"statics": d.statics} if d.statics else {}),
         }  # fmt: skip
 
     made: dict[str, list[Any]] = {}
     for call, units in calls.items():
         users: dict[str, set[bool]] = {}
         for d in units:
-            with suppress(AssertionError, AttributeError, ImportError):
+            with suppress(AssertionError, AttributeError, ImportError, ValueError):
                 users.setdefault(json.dumps(stored(d)), set()).add(d.device.on_host)
         made[call] = [
             json.loads(unit) | ({"on_host": on.pop()} if len(on) == 1 else {})

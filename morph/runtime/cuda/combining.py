@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from morph.runtime.arrays import Array, import_cupy
-from morph.runtime.toolchain import cuda
+from morph.runtime.arrays import Array
+from morph.runtime.cuda.modules import loaded
 
 MOST = 8  # maximum of arrays, one for each GPU
 BLOCK, BLOCKS = 256, 528  # threads of a block; at most four blocks on each of 132 multiprocessors
@@ -56,10 +56,7 @@ def text(kind: str, op: str) -> str:
 @cache
 def _function(index: int, kind: str, op: str) -> tuple[Any, Any]:
     """Load the kernel on the current GPU, ``index``; it is valid while its module is kept."""
-    cupy = import_cupy()
-    module = cupy.cuda.function.Module()
-    arch = f"sm_{cupy.cuda.Device(index).compute_capability}"
-    module.load(cuda.build(text(kind, op), arch, name="combine"))
+    module = loaded(text(kind, op), index, "combine")
     return module, module.get_function("combine")
 
 

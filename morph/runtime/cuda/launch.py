@@ -9,6 +9,7 @@ from morph.compiler.codegen.prelude import prelude
 from morph.compiler.ir.outline import Outline
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import ArgumentBlock
+from morph.runtime.cuda.modules import architecture, loaded
 from morph.runtime.toolchain import cuda
 
 BLOCK = 256  # threads, as in the prelude's entry
@@ -31,12 +32,13 @@ class CudaLaunch:
         "_pointers", "_set_context", "_shared", "_synchronize", "threads",
     )  # fmt: skip
 
-    def __init__(self, cubin: bytes, outline: Outline, device: Any) -> None:
+    def __init__(
+        self, text: str, outline: Outline, device: Any, defines: tuple[str, ...]
+    ) -> None:  # fmt: skip
         cupy = import_cupy()
         driver = cupy.cuda.driver
         with device:
-            self._module = cupy.cuda.function.Module()
-            self._module.load(cubin)
+            self._module = loaded(text, device.id, outline.entry, defines)
             function = self._module.get_function(outline.entry)
             shared = outline.shared_bytes
             if shared:
@@ -101,14 +103,11 @@ def load(outline: Outline, text: str, faults: bool = False, device_index: int = 
     The arguments are those of `morph.runtime.backend.Backend.load`; raises as
     `morph.runtime.toolchain.cuda.build`.
     """
-    cubin = build(outline, text, device_index, ("MORPH_FAULTS",) * faults)
-    return CudaLaunch(cubin, outline, import_cupy().cuda.Device(device_index))
+    device = import_cupy().cuda.Device(device_index)
+    return CudaLaunch(prelude(*outline.prelude) + text, outline, device, ("MORPH_FAULTS",) * faults)
 
 
-def build(
-    outline: Outline, text: str, device_index: int, defines: tuple[str, ...] = ()
-) -> bytes:  # fmt: skip
-    """Compile a unit's text and return the cubin."""
-    arch = f"sm_{import_cupy().cuda.Device(device_index).compute_capability}"
+def build(outline: Outline, text: str, device_index: int) -> None:
+    """Compile a unit's text."""
     whole = prelude(*outline.prelude) + text
-    return cuda.build(whole, arch, name=outline.entry, defines=defines)
+    cuda.build(whole, architecture(device_index), name=outline.entry)

@@ -22,7 +22,7 @@ import numpy as np
 from morph.compiler.ir.layout import Status
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import IOTA, Seeds, Write
-from morph.runtime.toolchain import cuda
+from morph.runtime.cuda.modules import loaded
 
 COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
 MOST_VALUES = 16  # maximum of host values, or columns, that `CudaDevice.write` passes to a launch
@@ -300,9 +300,7 @@ class SmallCopies:
         self.device = cupy.cuda.Device(index)
         self.lock = threading.Lock()
         with self.device:
-            arch = f"sm_{self.device.compute_capability}"
-            self.module = cupy.cuda.function.Module()
-            self.module.load(cuda.build(TEXT, arch, name="put"))
+            self.module = loaded(TEXT, index, "put")
             self.function = self.module.get_function("put").ptr
             self.context = cupy.cuda.driver.ctxGetCurrent()
             self.pin = cupy.cuda.alloc_pinned_memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import lzma
 import sys
 from dataclasses import dataclass
 from functools import cache as memoised
@@ -31,8 +32,9 @@ driver of CUDA 12, `pip install "morph-engine[gpu12]"`."""
 
 
 def build(
-    text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = ()
-) -> bytes:
+    text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = (),
+    installed: bool = True,
+) -> bytes:  # fmt: skip
     """Compile a text, or find it in the installed package or the cache.
 
     Parameters
@@ -45,6 +47,8 @@ def build(
         The kernel's name, for messages and the cache's list.
     defines : tuple of str
         Macros, each ``NAME`` or ``NAME=VALUE``.
+    installed : bool
+        Whether to look in the installed package; false if the driver refuses the cubin there.
 
     Returns
     -------
@@ -60,9 +64,9 @@ def build(
     """
     flags = (*FLAGS, f"--gpu-architecture={arch}", *(f"-D{d}" for d in defines))
     since = perf_counter()
-    if own := shipped.find("cubin", text, "cuda", *flags):
-        log_build(name, arch, "installed", since, own)
-        return own.read_bytes()
+    if installed and not defines and (own := _shipped(text, arch)):
+        log_build(name, arch, "installed", since, own[0])
+        return own[1]
     unit = _unit(text, name, arch, flags)
     if found := _stored(unit, since):
         return found
@@ -102,6 +106,7 @@ def _build(unit: _Unit, text: str, since: float) -> bytes:
     with cache.building(unit.key, unit.name):
         if found := _stored(unit, since):
             return found
+        _nvrtc(load=False)
         seconds = time_left(f"compile {unit.name}")
         cubin, log = _compile(text, unit.flags, f"{unit.key}.cpp", seconds)
         if not cubin:
@@ -120,14 +125,25 @@ def _stored(unit: _Unit, since: float) -> bytes | None:
     return hit.binary.read_bytes()
 
 
+def _shipped(text: str, arch: str) -> tuple[Path, bytes] | None:
+    """Return the cubin of the installed package that runs on an architecture."""
+    if (own := shipped.find(shipped.suffixes(arch), text, "cuda", *FLAGS)) is None:
+        return None
+    try:
+        return own, lzma.decompress(own.read_bytes())
+    except (OSError, lzma.LZMAError):  # damaged: it is compiled
+        return None
+
+
 def ship(text: str, arch: str, folder: Path) -> Path:
-    """Compile a text into the folder of a wheel's binaries; return the cubin."""
-    flags = (*FLAGS, f"--gpu-architecture={arch}")
-    made = folder / f"{cache.key(text, 'cuda', *flags)}.cubin"
-    cubin, log = _compile(text, flags, made.name)
-    if not cubin:
-        raise CompileError(log, arch, made)
-    made.write_bytes(cubin)
+    """Compile a text into the folder of a wheel's binaries; return the compressed cubin."""
+    made = folder / f"{cache.key(text, 'cuda', *FLAGS)}.{arch}.xz"
+    if not made.is_file():
+        flags = (*FLAGS, f"--gpu-architecture={arch}")
+        cubin, log = _compile(text, flags, made.name)
+        if not cubin:
+            raise CompileError(log, arch, made)
+        made.write_bytes(lzma.compress(cubin))
     return made
 
 
@@ -138,15 +154,15 @@ def _compile(
 
     NVRTC runs in a process of its own, which can be interrupted.
     """
-    nvrtc, library = _nvrtc(), _library()
+    library = _library()
     if library is None or not sys.executable:
-        return _compile_here(nvrtc, text, flags, name)
+        return _compile_here(_nvrtc(), text, flags, name)
     made = cache.temporary("cubin")
     try:
         call = ("nvrtc", str(library), name, *flags)
         done = processes.run(processes.runner(*call, out=made), text, seconds)
         if done.returncode == UNUSABLE:
-            return _compile_here(nvrtc, text, flags, name)
+            return _compile_here(_nvrtc(), text, flags, name)
         return (b"", done.stderr.strip()) if done.returncode else (made.read_bytes(), "")
     finally:
         made.unlink(missing_ok=True)
@@ -166,12 +182,13 @@ def _compile_here(
         nvrtc.destroyProgram(program)
 
 
-@memoised
-def _nvrtc() -> Any:
+def _nvrtc(load: bool = True) -> Any:
+    """CuPy's module of NVRTC; unless ``load`` is false, its library is there, too."""
     try:
         from cupy.cuda import nvrtc  # noqa: PLC0415
 
-        nvrtc.getVersion()  # loads the library
+        if load:
+            nvrtc.getVersion()
     except Exception as error:  # CuPy raises many types, depending on the missing part
         raise CompilerNotFound(_HELP.format(reason=str(error).partition("\n")[0])) from error
     return nvrtc

@@ -3,13 +3,14 @@
 They are made by ``morph warm --ship FOLDER`` when a wheel is built (``hatch_build.py``): for
 Linux on x86-64-v3, and for the CUDA architectures that are asked for.  A binary is named by the
 hash of its text and flags, without compiler and machine, so it can serve wherever its
-instructions are known.
+instructions are known.  Cubins are compressed: those of all architectures would need 150 MB.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from functools import cache as memoised
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from morph.runtime.toolchain import cache
 FOLDER = Path(__file__).parents[2] / "compiled"
 COLLECT = "MORPH_SHIP"
 """Environment variable: the folder into which a build for a wheel compiles."""
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+"""One of each generation of GPUs; its cubins also run on later ones of the same generation."""
 
 # of x86-64-v3, beyond what each 64-bit processor has; as /proc/cpuinfo names them
 _INSTRUCTIONS = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
@@ -41,9 +45,18 @@ def portable_flags(processor: str) -> tuple[str, ...] | None:
     return ("-march=x86-64-v3",) if _INSTRUCTIONS <= known else None
 
 
-def find(suffix: str, text: str, *parts: str) -> Path | None:
-    """Return the binary of a text and flags, if the installed package has it."""
+def find(suffixes: Iterable[str], text: str, *parts: str) -> Path | None:
+    """Return the binary of a text and flags, with the first suffix that the package has."""
     if not FOLDER.is_dir():
         return None
-    made = FOLDER / f"{cache.key(text, *parts)}.{suffix}"
-    return made if made.is_file() else None
+    key = cache.key(text, *parts)
+    made = (FOLDER / f"{key}.{suffix}" for suffix in suffixes)
+    return next((file for file in made if file.is_file()), None)
+
+
+def suffixes(arch: str) -> list[str]:
+    """Return the suffixes of cubins that run on an architecture, the best first."""
+    number = arch.removeprefix("sm_")
+    if not number.isdecimal():  # sm_90a: of one GPU only
+        return [f"{arch}.xz"]
+    return [f"sm_{n}.xz" for n in range(int(number), int(number) // 10 * 10 - 1, -1)]

@@ -1,0 +1,67 @@
+"""Prints the units that public functions launch with default options, and a wheel does not have.
+
+Makes the calls of `morph warm`, then those of public functions on a CPU and on a device that stands
+for a GPU.  A process of its own: one that has launched a unit before does not build it again.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from launch import tour  # noqa: E402
+from pretend import Pretended, pretended  # noqa: E402
+
+import morph  # noqa: E402
+from morph.cli import warm  # noqa: E402
+from morph.launch import common_units, records  # noqa: E402
+from morph.runtime.cuda.device import CudaDevice  # noqa: E402
+from morph.runtime.toolchain import cpu  # noqa: E402
+
+
+def more(device: Any) -> list[Any]:
+    """Calls of the public functions that the tour leaves out."""
+    formula = morph.generate.random_ksat(3, 300, 4.0)
+    numbers = morph.Table("numbers", device, x=morph.prelude.f64)
+    numbers.extend(x=np.arange(9.0))
+    mesh = morph.triangulate(np.random.default_rng(0).random((200, 2)), device=device)
+    return [
+        partial(morph.survey.backtrack, formula, max_rounds=2, device=device),
+        partial(morph.survey.believe, formula, max_rounds=2, device=device),
+        partial(morph.survey.reinforce, formula, max_sweeps=2, device=device),
+        partial(morph.argmax, numbers.x), partial(morph.argmin, numbers.x),
+        partial(morph.refine_with_report, mesh, 25),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    records.enabled = True  # descriptions of common units are compiled only with records
+    built: list[tuple[str, str]] = []
+
+    def build(text: str, *, name: str = "", old: Any = cpu.build, **options: Any) -> Path:
+        built.append((name, text))
+        return old(text, name=name, **options)
+
+    cpu.build = build
+    warm.TYPES = None, np.int64  # the others are compiled in the same way
+    for calls in warm.CALLS.values():
+        for call in calls("cpu"):
+            call()
+    known = {text for _, text in built} | set(common_units.texts_for_gpus(morph.device("cpu")))
+    records.enabled = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pretended, "host_array_limit", CudaDevice.host_array_limit)
+        for device in ("cpu", pretended(patch)):
+            built.clear()
+            for call in (*tour(device), *more(device)):
+                call()
+            missing = {name for name, text in built if text not in known}
+            print(morph.device(device).name, *sorted(missing))
+
+
+if __name__ == "__main__":
+    main()
