@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.data.sorting import sort_words
 from morph.graph.adjacency import PART, count_keys
 from morph.runtime.device import Array, Device
 
@@ -231,7 +232,7 @@ def _place(
     place = slice(start, start + near.size)
     order = near.astype(np.int64) << 32  # one sort of (source, position): faster than argsort
     order |= xp.arange(near.size, dtype=np.int64)
-    order.sort()
+    sort_words(order, 32)
     rows.src[place] = order >> 32
     order &= 0xFFFFFFFF
     rows.dst[place] = far[order]
