@@ -14,7 +14,7 @@ import numpy as np
 
 import morph
 from morph.algorithms.community import community, neighbourhood, plex
-from morph.algorithms.graph import bfs, communities, mst, sssp, triangles
+from morph.algorithms.graph import bfs, mst, sssp, triangles
 from morph.algorithms.refinement import parts
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
@@ -97,8 +97,6 @@ def graphs() -> None:
         row.function(g, **row.arguments_of({}), **row.complete)
     for dtype in (np.float64, np.float32):
         morph.pagerank(g, dtype=dtype), morph.pagerank(g, weighted=True, dtype=dtype)
-    with communities.as_on_gpus():
-        morph.label_propagation(g), morph.louvain(g)
     parts = morph.partition(g, ["cpu"] * 2)
     for row in ROWS:
         if row.in_parts:

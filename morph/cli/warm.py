@@ -20,7 +20,6 @@ from morph.algorithms.community.community import community
 from morph.algorithms.dynamic.cores import DynamicCores
 from morph.algorithms.dynamic.dynamic import DynamicBFS, DynamicComponents, DynamicSSSP
 from morph.algorithms.dynamic.pagerank import DynamicPageRank
-from morph.algorithms.graph.communities import as_on_gpus
 from morph.algorithms.graph.max_flow import max_flow
 from morph.algorithms.refinement.refine import refine
 from morph.algorithms.registration import Algorithm
@@ -64,19 +63,6 @@ def _row(row: Algorithm, device: str) -> Calls:
             yield partial(row.function, g, **given)
             yield partial(row.function, g, **given | dict(row.complete))
     yield from common_units.builders(row.name, device)
-
-
-def _communities(row: Algorithm, device: str) -> Calls:
-    """For a wheel also the calls of GPUs, whose units differ."""
-    yield from _row(row, device)
-    if shipped.collected():
-        for call in _row(row, device):
-            yield partial(_as_on_gpus, call)
-
-
-def _as_on_gpus(call: Callable[[], Any]) -> None:
-    with as_on_gpus():
-        call()
 
 
 def _community(device: str) -> Calls:
@@ -171,7 +157,6 @@ CALLS: dict[str, Callable[[str], Calls]] = {
     "max-flow": _max_flow,
     "text": _text,
     **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
-    **{name: partial(_communities, ALGORITHMS[name]) for name in ("label-propagation", "louvain")},
 }
 
 

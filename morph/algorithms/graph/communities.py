@@ -2,45 +2,26 @@
 
 All sums are integers and thus independent of the order: weights are scaled by a power of 2 such
 that their sum is below 2**62.  Each vertex has a hash table of the communities of its neighbours,
-with linear probing and a load factor of at most one half.  On a GPU its arcs store two slots each,
-and the threads of a block share its arcs.  On a CPU one thread does all with a vertex: the table is
-an array of the item, which stays in the cache, unless the vertex has too many labels for it.
+with linear probing; its arcs store two slots each, so the load factor is at most one half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges
-from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_cas, i32, i64, random_u32, u32
+from morph.prelude import atomic_add, atomic_cas, i32, i64, u32
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
-FEW_SLOTS, MANY_SLOTS = 64, 1024  # of the table of an item; half of them are used
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
-
-
-_as_on_gpus = [False]
-
-
-@contextmanager
-def as_on_gpus() -> Iterator[None]:
-    """Launch what GPUs launch, on any device: for a wheel's binaries, and for tests."""
-    _as_on_gpus[0] = True
-    try:
-        yield
-    finally:
-        _as_on_gpus[0] = False
 
 
 class Communities(NamedTuple):
@@ -85,74 +66,6 @@ def tabulate(p, g):
             at = at + 1 if at + 1 < size else i64(0)
             held = atomic_cas(g.edges[first + (at >> 1)].key[at & 1], i32(-1), label)
         atomic_add(g.edges[first + (at >> 1)].sum[at & 1], a.weight)
-
-
-@func
-def add_up_apart(p, keys, sums, used):
-    """Do the same in one thread, in a table of the item; returns -1 if it has too many labels.
-
-    A key is a label + 1, and the number of slots a power of 2.  ``used`` lists the slots of labels.
-    """
-    size, labels = len(keys), i64(0)
-    for a in p.outedges:
-        key = i32(a.dst.label) + 1
-        at = i64(u32(key) * u32(GOLDEN)) * size >> 32
-        while keys[at] != 0 and keys[at] != key:
-            at = at + 1 & size - 1
-        if keys[at] == 0:
-            if labels == len(used):
-                return i64(-1)
-            keys[at] = key
-            used[labels] = i32(at)
-            labels += 1
-        sums[at] += a.weight
-    return labels
-
-
-@func
-def add_up_in(p, slots):
-    """Do the same in a table in memory; returns the number of labels."""
-    first, size, labels = p.first, i64(2) * p.out_degree, i64(0)
-    for a in p.outedges:
-        key = i32(a.dst.label) + 1
-        at = i64(u32(key) * u32(GOLDEN)) * size >> 32
-        while slots[first + at].key != 0 and slots[first + at].key != key:
-            at = at + 1 if at + 1 < size else i64(0)
-        if slots[first + at].key == 0:
-            slots[first + at].key = key
-            slots[first + labels].used = i32(at)
-            labels += 1
-        slots[first + at].sum += a.weight
-    return labels
-
-
-@func
-def take_label(p, i, fits, keys, sums, used, slots):
-    """Return the ``i``-th label of a vertex, and its weight; clears its slot in memory."""
-    if fits:
-        return keys[used[i]] - 1, sums[used[i]]
-    at = p.first + slots[p.first + i].used
-    label, weight = slots[at].key - 1, slots[at].sum
-    slots[at].key = i32(0)
-    slots[at].sum = i64(0)
-    return label, weight
-
-
-@func
-def has_few(p):
-    """Whether the neighbours' labels fit the smaller table."""
-    return 2 * p.out_degree <= FEW_SLOTS
-
-
-@func
-def has_many(p):
-    return 2 * p.out_degree > FEW_SLOTS
-
-
-@func
-def order_of_label(seed, label):
-    """Return the label with its random order above."""
-    return i64(random_u32(seed, label) >> 1) << 32 | i64(label)
 
 
 @func
@@ -241,10 +154,9 @@ def integer_pairs(graph: Graph) -> Pairs:
     return merged(graph.device.xp, src, dst, weight)
 
 
-def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> tuple[Graph, Any]:
-    """Make the graph with both arcs of these pairs, and the table of the vertices' hash tables.
+def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
+    """Make the graph with both arcs of these pairs, with the columns of hash tables.
 
-    On a GPU this is the table of edges, on the host that of the slots of vertices of high degree.
     A self-loop has no arc; its weight counts twice in the vertex's ``strength``.
     """
     xp, apart = device.xp, pairs.low != pairs.high
@@ -253,21 +165,12 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> tuple[Graph, Any]:
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
     for name, dtype in (("label", i32), ("first", i64), ("strength", i64), ("total", i64)):
         made.points.add(name, dtype)
+    made.points.first.array[:n] = made.adjacency("out")[0][:-1]
     made.points.strength.array[pairs.low[~apart]] = 2 * pairs.weight[~apart]
+    made.edges.add("key", vec(i32, 2), fill=-1)
+    made.edges.add("sum", vec(i64, 2))
     foreach(made.edges, add_arc)
-    offsets = made.adjacency("out")[0]
-    if not device.on_host or _as_on_gpus[0]:
-        made.points.first.array[:n] = offsets[:-1]
-        made.edges.add("key", vec(i32, 2), fill=-1)
-        made.edges.add("sum", vec(i64, 2))
-        return made, made.edges
-    size = np.diff(offsets) * 2
-    size[size <= MANY_SLOTS] = 0
-    last = np.cumsum(size)
-    made.points.first.array[:n] = last - size
-    slots = Table("slots", device, key=i32, used=i32, sum=i64)
-    slots.extend(int(last[-1]) if n else 0)
-    return made, slots
+    return made
 
 
 def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:

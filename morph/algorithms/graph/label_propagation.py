@@ -15,28 +15,19 @@ of a vertex still has the largest weight among its neighbours.  One launch.  The
 proportional to the edges of vertices that can move or had a neighbour that moved.
 """
 
-# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device
 from morph.algorithms.graph.communities import (
-    FEW_SLOTS,
-    MANY_SLOTS,
     Communities,
     add_inside,
     add_to_community,
-    add_up_apart,
-    add_up_in,
     clear_places,
     communities,
-    has_few,
-    has_many,
     integer_pairs,
     modularity,
-    order_of_label,
     rows_of_pairs,
     tabulate,
-    take_label,
     take_root,
     unite,
 )
@@ -44,7 +35,7 @@ from morph.data.collection import Collection, Set
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_max, bool_, i32, i64, random_u32, shared, static, u64
+from morph.prelude import atomic_max, bool_, i32, i64, random_u32, u64
 
 HALVES = 8  # rounds in which half of the vertices may move, including neighbours of one another
 NONE = -1
@@ -86,33 +77,6 @@ def choose(p, seed, round):
         p.wants = most > 0 and i32(best & 0x7FFFFFFF) != p.label
 
 
-@kernel
-def find_label(p, slots, seed, round, size: static):
-    """Do what `tabulate`, `find_most` and `choose` do, in one thread."""
-    keys = shared(i32, size)
-    sums = shared(i64, size)
-    used = shared(i32, size // 2)
-    label, most, own, best = p.label, i64(-1), i64(0), i64(NONE)
-    labels = add_up_apart(p, keys, sums, used)
-    fits = labels >= 0
-    if not fits:
-        labels = add_up_in(p, slots)
-    for i in range(labels):
-        candidate, weight = take_label(p, i, fits, keys, sums, used, slots)
-        if weight > most:
-            most, best = weight, order_of_label(seed, candidate)
-        elif weight == most:
-            best = max(best, order_of_label(seed, candidate))
-        if candidate == label:
-            own = weight
-    p.best = best
-    p.blocked = False
-    if round < HALVES:  # also with equal weight
-        p.wants = most > 0 and i32(best & 0x7FFFFFFF) != label
-    else:
-        p.wants = most > own
-
-
 @func
 def precedes(t, p, seed, round):
     """Whether vertex ``t`` precedes ``p`` in the order of a round."""
@@ -145,18 +109,14 @@ def move(p, then, seed, round):
 
 
 @program
-def propagate(g, sets, slots, seed, now, then, serial: static):
+def propagate(g, sets, seed, now, then):
     found = Scalars(g, inside=0)
     foreach(g.points, begin, now)
     round = 0
     while not now.empty:
-        if serial:
-            foreach(now, find_label, slots, seed, round, FEW_SLOTS, where=has_few)
-            foreach(now, find_label, slots, seed, round, MANY_SLOTS, where=has_many)
-        else:
-            foreach(now, tabulate, g)
-            foreach(now, find_most)
-            foreach(now, choose, seed, round)
+        foreach(now, tabulate, g)
+        foreach(now, find_most)
+        foreach(now, choose, seed, round)
         if round >= HALVES:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
         foreach(now, move, then, seed, round, where=lambda p: p.wants)
@@ -207,14 +167,13 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     seed = checked_seed(seed)
     with graph.device.active():
         pairs, n = integer_pairs(graph), len(graph.points)
-        rows, slots = rows_of_pairs(graph.device, n, pairs)
+        rows = rows_of_pairs(graph.device, n, pairs)
         for name, dtype in (("most", i64), ("best", i64), ("listed", i32)):
             rows.points.add(name, dtype)
         for name in ("wants", "blocked"):
             rows.points.add(name, bool_)
         lists = [Collection(rows.points, capacity=n) for _ in range(2)]
-        given = Set(rows.points), slots, u64(seed % 2**64), *lists
-        inside = propagate(rows, *given, slots is not rows.edges)
+        inside = propagate(rows, Set(rows.points), u64(seed % 2**64), *lists)
         inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())
         total = rows.device.to_host(rows.points.total.array[:n])
         label = rows.points.label.array[:n]

@@ -19,7 +19,6 @@ same on all devices.  One launch per level; a round takes O(n + m) for the modul
 plus the edges of the vertices that moved.
 """
 
-# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 import math
@@ -29,25 +28,17 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device
 from morph.algorithms.graph.communities import (
-    FEW_SLOTS,
-    MANY_SLOTS,
     Communities,
     Pairs,
     add_inside,
     add_to_community,
-    add_up_apart,
-    add_up_in,
     clear_places,
     communities,
-    has_few,
-    has_many,
     integer_pairs,
     merged,
     modularity_of,
-    order_of_label,
     rows_of_pairs,
     tabulate,
-    take_label,
     take_root,
     unite,
 )
@@ -56,19 +47,7 @@ from morph.data.conversion import number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import (
-    atomic_add,
-    atomic_max,
-    atomic_sub,
-    bool_,
-    f64,
-    i32,
-    i64,
-    random_u32,
-    shared,
-    static,
-    u64,
-)
+from morph.prelude import atomic_add, atomic_max, atomic_sub, bool_, f64, i32, i64, random_u32, u64
 from morph.runtime.device import Device
 
 ALL = 2**32  # the fraction of executed moves is in units of 1 / ALL
@@ -131,31 +110,6 @@ def choose(p, g, seed, factor):
 
 
 @kernel
-def find_best(p, g, slots, seed, factor, size: static):
-    """Do what `tabulate`, `find_gain` and `choose` do, in one thread."""
-    keys = shared(i32, size)
-    sums = shared(i64, size)
-    used = shared(i32, size // 2)
-    label, most, own, best = p.label, f64(LOWEST), i64(0), i64(NONE)
-    labels = add_up_apart(p, keys, sums, used)
-    fits = labels >= 0
-    if not fits:
-        labels = add_up_in(p, slots)
-    for i in range(labels):
-        c, weight = take_label(p, i, fits, keys, sums, used, slots)
-        if c == label:
-            own = weight
-        else:
-            gained = gain(p, weight, g.points[c].total, factor)
-            if gained > most:
-                most, best = gained, order_of_label(seed, c)
-            elif gained == most:
-                best = max(best, order_of_label(seed, c))
-    p.best = best
-    p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
-
-
-@kernel
 def move(p, g, then, seed, round, share):
     """Join the best community; enqueue the neighbours, and vertices that could not move."""
     if atomic_max(p.listed, i32(round + 1)) <= round:
@@ -196,31 +150,6 @@ def evaluate(found, weight):
 
 
 @kernel
-def add_change(p, found, round, sign):
-    """Add what a move changes in the weight of arcs within communities, times ``sign``."""
-    change = i64(0)
-    for a in p.outedges:
-        t = a.dst
-        moved = t.moved == round
-        before = t.before if moved else t.label
-        gained = i64(t.label == p.label) - i64(before == p.before)
-        change += (
-            gained * a.weight if moved else 2 * gained * a.weight
-        )  # else a is the arc of p only
-    if change != 0:
-        atomic_add(found.inside, sign * change)
-
-
-@kernel
-def evaluate_change(found, weight):
-    """Return the modularity after a round; the previous one is saved."""
-    found.before = found.value
-    inside = f64(found.inside) * weight.share
-    found.value = inside - weight.factor / weight.share * (f64(found.squares) / UNIT)
-    found.squares = 0
-
-
-@kernel
 def restore(found):
     found.value = found.before
 
@@ -233,39 +162,23 @@ def measure(g, found, weight):
 
 
 @program
-def improve(g, sets, slots, seed, weight, now, then, serial: static):
+def improve(g, sets, seed, weight, now, then):
     """Move vertices between communities while the modularity increases."""
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
     foreach(g.points, begin, now)
     foreach(g.points, add_to_community, g)
-    if serial:
-        foreach(g.edges, add_inside, found)
-        foreach(g.points, add_square, found, weight.share, where=lambda p: p.total > 0)
-        foreach(found, evaluate_change, weight)
-    else:
-        measure(g, found, weight)
+    measure(g, found, weight)
     round, halvings, share = 0, 0, ALL // 2
     while halvings < HALVINGS and not now.empty:
-        if serial:
-            foreach(now, find_best, g, slots, seed, weight.factor, FEW_SLOTS, where=has_few)
-            foreach(now, find_best, g, slots, seed, weight.factor, MANY_SLOTS, where=has_many)
-        else:
-            foreach(now, tabulate, g)
-            foreach(now, find_gain, g, weight.factor)
-            foreach(now, choose, g, seed, weight.factor)
+        foreach(now, tabulate, g)
+        foreach(now, find_gain, g, weight.factor)
+        foreach(now, choose, g, seed, weight.factor)
         foreach(now, move, g, then, seed, round, share, where=lambda p: p.wants)
-        if serial:
-            foreach(then, add_change, found, round, 1, where=lambda p: p.moved == round)
-            foreach(g.points, add_square, found, weight.share, where=lambda p: p.total > 0)
-            foreach(found, evaluate_change, weight)
-        else:
-            measure(g, found, weight)
+        measure(g, found, weight)
         if not found.value >= found.before + GAIN:
             halvings += 1
             share = share // 2
         if found.value < found.before:
-            if serial:
-                foreach(then, add_change, found, round, -1, where=lambda p: p.moved == round)
             foreach(then, undo, g, where=lambda p: p.moved == round)
             foreach(found, restore)
         now, then = then, now
@@ -275,41 +188,34 @@ def improve(g, sets, slots, seed, weight, now, then, serial: static):
     foreach(g.points, take_root, sets)
 
 
-class Level(NamedTuple):
-    """A graph with the columns of `improve`, and the table of its hash tables."""
-
-    graph: Graph
-    slots: Any
-
-
-def _level(device: Device, n: int, pairs: Pairs) -> Level:
-    g, slots = rows_of_pairs(device, n, pairs)
+def _level(device: Device, n: int, pairs: Pairs) -> Graph:
+    """Make the graph of a level, with the columns of `improve`."""
+    g = rows_of_pairs(device, n, pairs)
     for name, dtype in (("before", i32), ("moved", i32), ("listed", i32), ("most", f64),
                         ("best", i64), ("wants", bool_)):  # fmt: skip
         g.points.add(name, dtype)
-    return Level(g, slots)
+    return g
 
 
-def _improved(level: Level, label: Any, resolution: float, seed: int) -> Any:
+def _improved(g: Graph, label: Any, resolution: float, seed: int) -> Any:
     """Move the vertices of a level between communities; returns the new labels."""
-    (g, slots), n = level, len(label)
+    n = len(label)
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     lists = [Collection(g.points, capacity=n) for _ in range(2)]
     weight = Weight(f64(share), f64(resolution * share))
-    given = Set(g.points), slots, u64(seed % 2**64), weight, *lists
-    improve(g, *given, slots is not g.edges)
+    improve(g, Set(g.points), u64(seed % 2**64), weight, *lists)
     return g.points.label.array[:n]
 
 
 def _levels(
-    finest: Level, pairs: Pairs, label: Any, resolution: float, seed: int
+    finest: Graph, pairs: Pairs, label: Any, resolution: float, seed: int
 ) -> tuple[Any, float]:
     """Move vertices from these communities, then merge; returns labels and modularity.
 
-    ``finest`` is the first level, which later calls use again.
+    ``finest`` is the graph of the first level, which later calls use again.
     """
-    device, first, of = finest.graph.device, None, None
+    device, first, of = finest.device, None, None
     xp, part = device.xp, _improved(finest, label, resolution, seed)
     while True:
         least, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
