@@ -10,6 +10,7 @@ from pretend import pretended
 from targets import everywhere, host, tries
 
 import morph
+from morph.data import sorting
 from morph.operators.reduce import NO_ROW, REDUCTIONS
 from morph.prelude import f16, f64, i8, i32, u8, u64
 from morph.worklists import (
@@ -123,6 +124,31 @@ def test_argsort(target, dtype):
 def test_argsort_of_extreme_keys(target, keys):
     keys = morph.device(target).asarray(keys)
     assert host(morph.argsort(keys)).tolist() == np.argsort(host(keys), kind="stable").tolist()
+
+
+def test_words_are_sorted(monkeypatch):
+    """By the compiled library, which serves from a number of sorted words on, and by NumPy."""
+    rng, n = np.random.default_rng(1), sorting.LEAST_MADE
+    masks = [0, 1, 2**63 - 1, 2**11 - 1 << 52, 0x0FF0_0FFF_00FF_F00F, (2**14 - 1) * (2**32 + 1)]
+    words = [rng.integers(0, 2**63, n + k) & mask for k, mask in enumerate(masks)]
+    words.append(np.arange(n))
+    expected = [np.sort(x) for x in words]
+    keys = rng.integers(-5, 2**17, n).astype(np.int32)
+    order = np.argsort(keys, kind="stable")
+    for least in (n + 1, 0):
+        monkeypatch.setattr(sorting, "LEAST", least)
+        monkeypatch.setattr(sorting, "_sorted", [0])
+        monkeypatch.setattr(sorting.LIBRARY, "_loaded", {})
+        monkeypatch.setattr(sorting.LIBRARY, "_is_made", False)
+        assert (sorting._library(n) is None) == (least > n)
+        for x, y in zip(words, expected, strict=True):
+            found = x.copy()
+            sorting.sort_words(found)
+            assert (found == y).all()
+            backwards = np.repeat(x, 2)[::2][::-1]  # not contiguous
+            sorting.sort_words(backwards)
+            assert (backwards == y).all()
+        assert (sorting.order_of(np, keys) == order).all()
 
 
 def test_sort_of_a_collection(target):

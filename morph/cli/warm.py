@@ -32,6 +32,7 @@ from morph.algorithms.triangulation.triangulate import triangulate
 from morph.cli.common import BadInput, Line, device_of, device_option, examples, progress_on
 from morph.cli.logs import log_in_worker, verbose
 from morph.cli.numbers import Integer
+from morph.data import sorting
 from morph.graph import Graph
 from morph.io.graph import transpose
 from morph.io.text import clauses, numbers
@@ -178,7 +179,7 @@ def _text(device: str) -> Calls:
     yield from (library.load for library in LIBRARIES)
 
 
-LIBRARIES = clauses.LIBRARY, numbers.LIBRARY, transpose.LIBRARY, compiled.LIBRARY
+LIBRARIES = tuple(x.LIBRARY for x in (clauses, numbers, transpose, compiled, sorting))
 
 CALLS: dict[str, Callable[[str], Calls]] = {
     "refine": _refine,  # longest compilation first

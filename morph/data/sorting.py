@@ -1,12 +1,48 @@
-"""Stable argsort on any device."""
+"""Sorting of words, and stable argsort, on any device.
+
+On the host words are sorted by ``radix.cpp``, if it is compiled: NumPy takes 4 to 10 times as long.
+It is compiled when sorts have taken about as long as its compilation takes.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from morph.runtime.device import Array
+from morph.runtime.toolchain.library import HostLibrary
+
+LEAST = 1 << 22  # words, of all sorts before, from which the library is compiled (0.1 to 0.2 s)
+LEAST_MADE = 1 << 11  # words from which it is used
+
+LIBRARY = HostLibrary(Path(__file__).with_name("radix.cpp"), {"morph_sort_words": "pipi"})
+_sorted = [0]  # words of all sorts without the library
+
+
+def _library(size: int) -> Any:
+    """Return the library for a sort of so many words on the host, or None."""
+    if size < LEAST_MADE:
+        return None
+    library = LIBRARY.load_if_worthwhile(_sorted[0] + size, LEAST, LEAST_MADE)
+    if library is None:
+        _sorted[0] += size
+    return library
+
+
+def sort_words(words: Array, ordered: int = 0) -> None:
+    """Sort int64 words from 0 on in place; on a GPU, as its array library does.
+
+    Words that differ in their lowest ``ordered`` bits only must be in order already.
+    """
+    on_host = type(words) is np.ndarray and words.flags.c_contiguous
+    library = _library(words.size) if on_host else None
+    if library is None:
+        words.sort()
+        return
+    spare = np.empty_like(words)
+    library.morph_sort_words(words.ctypes.data, words.size, spare.ctypes.data, ordered)
 
 
 def stable_order(xp: Any, keys: Array, bits: int | None = None) -> Array:
@@ -22,7 +58,7 @@ def stable_order(xp: Any, keys: Array, bits: int | None = None) -> Array:
         return xp.argsort(keys, kind="stable").astype(np.int64, copy=False)
     words = keys.astype(np.int64) << width
     words |= xp.arange(keys.size, dtype=np.int64)
-    words.sort()
+    sort_words(words, width)
     words &= (1 << width) - 1
     return words
 

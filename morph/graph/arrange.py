@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.data.sorting import sort_words
 from morph.graph.adjacency import PART, count_keys
 from morph.runtime.device import Array, Device
 
@@ -175,7 +176,7 @@ def arrange(
         )
         if m < LEAST:
             back = xp.flatnonzero(src != dst) if both else None
-            _place(xp, rows, src, dst, weight, xp.arange(src.size), back, 0)
+            _place(xp, rows, src, dst, weight, None, back, 0)
             return rows
         targets = xp.arange(1, GROUPS, dtype=np.int64) * (m // GROUPS)
         large = xp.flatnonzero(counts > m // GROUPS)  # each becomes a separate group
@@ -220,22 +221,25 @@ def _place_one_point(
 
 def _place(
     xp: Any, rows: Rows, src: Array, dst: Array, weight: Array | None,
-    forward: Array, back: Array | None, start: int,
+    forward: Array | None, back: Array | None, start: int,
 ) -> None:  # fmt: skip
-    """Sort some edges, and the reverses of others, into the output from ``start`` on."""
-    near, far, at = src[forward].astype(np.int32), dst[forward].astype(np.int32), forward
+    """Sort some edges, or all, and the reverses of others, into the output from ``start`` on."""
+    near, far = src if forward is None else src[forward], dst if forward is None else dst[forward]
+    near, far = near.astype(np.int32, copy=False), far.astype(np.int32, copy=False)
+    at = forward
     if back is not None:
+        at = xp.arange(src.size) if at is None else at
         near = xp.concatenate([near, dst[back].astype(np.int32)])
         far = xp.concatenate([far, src[back].astype(np.int32)])
         at = xp.concatenate([at, back])
     place = slice(start, start + near.size)
     order = near.astype(np.int64) << 32  # one sort of (source, position): faster than argsort
     order |= xp.arange(near.size, dtype=np.int64)
-    order.sort()
+    sort_words(order, 32)
     rows.src[place] = order >> 32
     order &= 0xFFFFFFFF
     rows.dst[place] = far[order]
-    at = at[order]
+    at = order if at is None else at[order]
     assert rows.order is not None
     rows.order[place] = at
     if rows.weight is not None and weight is not None:

@@ -28,6 +28,7 @@ from morph.algorithms.graph.mst import exact_sum
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
+from morph.data.sorting import sort_words
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.hashing import mix64
@@ -199,6 +200,6 @@ def matching(graph: Graph, weighted: bool = False, seed: int = 0) -> Matching:
         partner, edge = results(graph, "partner", "edge")
     with graph.device.active():
         edges = edge[partner > graph.device.xp.arange(n)]
-        edges.sort()
+        sort_words(edges)
         weight = exact_sum(graph.edges.weight.array[edges]) if heavy else size
         return Matching(partner, edges, size, weight)

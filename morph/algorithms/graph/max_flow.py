@@ -247,9 +247,13 @@ def _reverses(xp: Any, n: int, src: Any, dst: Any) -> Any:
     order = argsort(keys)
     keys = keys[order]
     down = xp.flatnonzero(keys & 1)
-    behind = xp.searchsorted(keys, keys[down])  # end of the upward edges of these ends
-    mate = xp.searchsorted(keys, keys[down] - 1) + down - behind
-    paired = mate < behind
+    if all_true(keys[1:] != keys[:-1]):  # no parallel edges
+        mate = down - 1
+        paired = keys[mate] == keys[down] - 1
+    else:
+        behind = xp.searchsorted(keys, keys[down])  # end of the upward edges of these ends
+        mate = xp.searchsorted(keys, keys[down] - 1) + down - behind
+        paired = mate < behind
     up, down = order[mate[paired]], order[down[paired]]
     reverse = xp.full(src.size, -1, np.int64)
     reverse[up], reverse[down] = down, up

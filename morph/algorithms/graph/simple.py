@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges
+from morph.data.sorting import sort_words
 from morph.graph import Graph
 from morph.launch.foreach import func
 from morph.operators.sort import argsort
@@ -59,7 +60,7 @@ def ranked_pairs(graph: Graph, key: Any) -> tuple[Any, Any, Any]:
     a, b = rank[src], rank[dst]
     keys = xp.minimum(a, b).astype(np.int64) << 32 | xp.maximum(a, b)
     keys = keys[a != b]
-    keys.sort()
+    sort_words(keys)
     first = xp.ones(keys.size, bool)
     first[1:] = keys[1:] != keys[:-1]
     keys = keys[first]

@@ -19,6 +19,7 @@ from morph.algorithms.graph.arguments import live_edges, of_graph, results, resu
 from morph.algorithms.graph.workspace import TRIANGLES
 from morph.data.collection import Collection
 from morph.data.scalars import Scalars
+from morph.data.sorting import sort_words
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref
@@ -187,7 +188,7 @@ def _tables(device: Device, keys: int = 0) -> Tables:
 
 def _orient(t: Tables, device: Device, n: int, keys: Any) -> None:
     """Sort the arcs ``tail << 32 | head``, where ``tail > head``, into rows."""
-    keys.sort()
+    sort_words(keys)
     m, xp = keys.size, device.xp
     corners = {"first": xp.full(n + 1, m, np.int32), "triangles": xp.zeros(n + 1, np.int64)}
     t.corners.adopt(n + 1, corners | {"has_bitmap": xp.zeros(n + 1, bool)})
@@ -207,11 +208,11 @@ def _divide(t: Tables, device: Device) -> None:
     xp, limit = device.xp, min(BITMAP_RANKS, len(corners) - 1)
     if len(corners) > 16 * BITMAP_RANKS:  # many arcs may lead to ranks without a bit
         selected = entering[heads < limit]
-        selected.sort()
+        sort_words(selected)
         entering[: selected.size] = selected
         entering = entering[: selected.size]
     else:
-        entering.sort()
+        sort_words(entering)
     first_entering = xp.searchsorted(entering, xp.arange(limit + 1) << 32)
     entering_arcs, row_length = xp.diff(first_entering), xp.diff(corners.first.array[: limit + 1])
     chunks = (entering_arcs + ITEM_ARCS - 1) // ITEM_ARCS
