@@ -48,24 +48,25 @@ class DeterministicRounds:
         g.points.add("stable_id", i64)
         g.points.stable_id[:] = g.device.xp.arange(len(g.points))
         kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8, "order": i64}
+        extra: dict[str, Any] = {"stable_id": i64}
+        self.slice = Collection(g.triangles, capacity=SLICE, **kinds, **extra)
+        entry = {"item": Ref(g.triangles), **kinds}
         if self.lists:
-            g.add_table("listed", item=Ref(g.triangles), key=i64, **kinds)
-            g.listed.pack("item", "stamp", "bucket", "order")
+            g.add_table("ranked", **entry, key=i64, pack=tuple(entry))
+            self._rank_rows(max(SMALL, len(g.triangles) // 4))
             g.triangles.add("entry", i32)
             params.few = SMALL
-            self._list_rows(max(SMALL, len(g.triangles) // 4))
+            g.add_table("sliced", **entry, **extra)
+            g.sliced.extend(SLICE)
         else:
             self.selected = Collection(g.triangles, capacity=SMALL, **kinds)
-        kinds |= {"stable_id": i64}
-        self.slice = Collection(g.triangles, capacity=SLICE, **kinds)
-        rows = SLICE if self.lists else SMALL
-        g.add_table("ranked", capacity=rows, item=Ref(g.triangles), **kinds)
-        g.ranked.extend(rows)
+            g.add_table("ranked", capacity=SMALL, **entry, **extra)
+            g.ranked.extend(SMALL)
 
-    def _list_rows(self, n: int) -> None:
+    def _rank_rows(self, n: int) -> None:
         """Let the program sort rounds of up to ``n`` items."""
-        self.g.listed.extend(n - len(self.g.listed))
-        self.selected = sort_space(self.g.listed.key)
+        self.g.ranked.extend(n - len(self.g.ranked))
+        self.selected = sort_space(self.g.ranked.key)
 
     def sort(self, work: Collection) -> None:
         """Order the items of a list, all of whose triangles exist, by their first edges."""
@@ -115,8 +116,8 @@ class DeterministicRounds:
     ) -> int:  # fmt: skip
         """Run `run_rounds`, with capacity for at least one round of the items in ``active``."""
         g, params = self.g, self.params
-        if self.lists and len(active) > len(g.listed):
-            self._list_rows(2 * len(active))
+        if self.lists and len(active) > len(g.ranked):
+            self._rank_rows(2 * len(active))
         self._reserve((active, following, waiting), len(active), spare=SMALL)
         points, triangles = g.points, g.triangles
         # an item adds at most a point and two triangles; an item or triangle has one entry at most

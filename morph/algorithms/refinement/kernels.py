@@ -360,9 +360,9 @@ def defer_late(item, g, listed, count, following, params):
 
 
 @kernel
-def copy_sorted(place, order, listed, ranked, first, stable_id):
-    """Copy the item at a place of the sorted list to a row of ``ranked``."""
-    item, row = listed[order[place]], ranked[place.id - first]
+def copy_sorted(place, order, listed, sliced, first, stable_id):
+    """Copy the item at a place of the sorted list to a row of ``sliced``."""
+    item, row = listed[order[place]], sliced[place.id - first]
     write_entry(row, item.item, item.stamp, item.bucket, item.order)
     row.stable_id = stable_id + place.id
 
@@ -384,22 +384,22 @@ def run_sorted(g, active, following, waiting, sorts, bucket, last, params):
     """Run a deterministic round; returns the next id."""
     params.listed = 0
     foreach(
-        active, list_entry, g.listed, params,
+        active, list_entry, g.ranked, params,
         where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
     )  # fmt: skip
     count = params.listed
     if len(active) > params.few:
-        foreach(g.listed[:count], defer_late, g, g.listed, count, following, params)
+        foreach(g.ranked[:count], defer_late, g, g.ranked, count, following, params)
     sort_first(sorts, count)
     count = params.listed
     first, next_id = 0, params.next_id
     while first < count:
-        end = min(first + len(g.ranked), count)
+        end = min(first + len(g.sliced), count)
         foreach(
-            sorts.places[first:end], copy_sorted, sorts.order, g.listed, g.ranked, first, next_id
+            sorts.places[first:end], copy_sorted, sorts.order, g.ranked, g.sliced, first, next_id
         )
         foreach(
-            g.ranked[: end - first], refine_triangle, g, bucket, following, waiting, params,
+            g.sliced[: end - first], refine_triangle, g, bucket, following, waiting, params,
             where=lambda i: i.item.node[0] == i.stamp, together=True,
         )  # fmt: skip
         first = end
@@ -417,9 +417,8 @@ def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
     alone before all others: points beside segments that will be split add many triangles.
 
     A deterministic round sorts its items by order.  The program returns before a round that has
-    more items than it can sort, whose new rows might exceed the capacity of the tables, or that
-    might add too many points.  ``selected`` is a list, or on a CPU a `Sort` of the table
-    ``g.listed``, of whose rows it can sort any number; ``g.ranked`` is for a slice of the round.
+    more items than ``g.ranked`` has rows, whose new rows might exceed the capacity of the tables,
+    or that might add too many points.  ``selected`` is a list, or on a CPU a `Sort`.
     """
     rounds = 0
     bucket = params.bucket
@@ -438,11 +437,7 @@ def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
             else:
                 capacity -= needed
             rows = len(waiting) + len(g.triangles) + 3 * needed
-            if (
-                needed > (len(g.listed) if hasattr(params, "listed") else len(g.ranked))
-                or capacity < 0
-                or rows > params.waiting_capacity
-            ):
+            if needed > len(g.ranked) or capacity < 0 or rows > params.waiting_capacity:
                 break
         if hasattr(params, "points_left"):
             if params.points_left < needed:
