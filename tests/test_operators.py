@@ -10,7 +10,11 @@ from pretend import pretended
 from targets import everywhere, host, tries
 
 import morph
+<<<<<<< HEAD
 from morph.data import sorting
+=======
+from morph.data.sorting import stable_order
+>>>>>>> w-mesh
 from morph.operators.reduce import NO_ROW, REDUCTIONS
 from morph.prelude import f16, f64, i8, i32, u8, u64
 from morph.worklists import (
@@ -511,6 +515,13 @@ def test_sort_of_nan_and_of_rows_in_a_program(target):
             assert host(space.order).tolist() == np.argsort(keys, kind="stable").tolist()
 
     everywhere(target, run)
+
+
+@pytest.mark.parametrize("bits", [3, 17, 33, 48, 49, 62])
+def test_stable_order_of_keys(bits):
+    keys = np.random.default_rng(bits).integers(0, 1 << bits, 400) >> np.arange(400) % 9
+    keys[200:] = keys[:200]
+    assert np.array_equal(sorting.stable_order(np, keys, bits), np.argsort(keys, kind="stable"))
 
 
 def test_a_scan_takes_numbers():

@@ -21,6 +21,7 @@ from test_refine import MESHES, judge, square
 import morph
 from morph import testing
 from morph.algorithms.refinement.deterministic import DeterministicRounds
+from morph.algorithms.refinement.parameters import SORTS
 from morph.algorithms.refinement.refine import refine_with_report
 from morph.algorithms.triangulation.canonical import canonical
 from morph.cli import main
@@ -96,6 +97,10 @@ def test_random_meshes(device, asked, monkeypatch):
     found, fine = in_every_way(
         device, lambda d: morph.refine(mesh, **options, deterministic=True, device=d)
     )
+    if asked == "angle":  # the way of a GPU
+        monkeypatch.setitem(SORTS, "cpu", False)
+        with testing.team(2):
+            found.add(digest(morph.refine(mesh, **options, deterministic=True, device="cpu")))
     assert len(found) == 1
     fine.check()
     if asked in ("angle", "area", "field"):

@@ -95,19 +95,25 @@ def merge_part(r, keys, order, merged_keys, merged, run, n):
 
 
 @program
-def sort_order(s):
-    """Sort the ids of a table's rows in ``s.order`` by a column, stably; ``s`` is a `Sort`.
-
-    It sorts the rows that existed at `sort_space`, including deleted ones; NaN is the largest key,
-    and references are ordered by id.  It is a merge sort: ``O(n * log(n))`` work for ``n`` rows.
-    """
-    n, run = min(len(s.places), len(s.key)), WIDTH
+def sort_first(s, n):
+    """Sort the ids of the first ``n`` rows, at most those of ``s.places``, as `sort_order` does."""
+    run = WIDTH
     parts = (n + WIDTH - 1) // WIDTH
     foreach(s.places[:parts], sort_part, s.key, s.value, s.keys, s.order, n)
     while run < n:
         foreach(s.places[:parts], merge_part, s.keys, s.order, s.spare_keys, s.spare, run, n)
         foreach(s.places[:parts], merge_part, s.spare_keys, s.spare, s.keys, s.order, 2 * run, n)
         run *= 4
+
+
+@program
+def sort_order(s):
+    """Sort the ids of a table's rows in ``s.order`` by a column, stably; ``s`` is a `Sort`.
+
+    It sorts the rows that existed at `sort_space`, including deleted ones; NaN is the largest key,
+    and references are ordered by id.  It is a merge sort: ``O(n * log(n))`` work for ``n`` rows.
+    """
+    sort_first(s, min(len(s.places), len(s.key)))
 
 
 def sort_space(column: ColumnView) -> Sort:

@@ -8,8 +8,9 @@ reservations, Blelloch et al. 2012).  The id of a new point follows from the pos
 that created the point, and the order of an item is that id and the item's place in the fan around
 the point.  In the end rows are sorted by these ids (`rows_of`).
 
-Small rounds are run by the program `run_rounds`, which counts for each item how many have a lesser
-order; larger rounds are sorted and sliced by the host.
+On a CPU the program `run_rounds` sorts and slices the rounds.  On a GPU it runs small rounds, and
+counts for each item how many have a lesser order; larger rounds are sorted and sliced by the host.
+Items of larger rounds that are near ones that precede them are deferred (`kernels.defer_late`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from morph.algorithms.refinement.kernels import refine_triangle, run_rounds
+from morph.algorithms.refinement.parameters import UNLIMITED
 from morph.algorithms.refinement.quality import BUCKETS
 from morph.data.collection import Collection, Flag
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach
-from morph.prelude import i8, i64
+from morph.operators.sort import sort_space
+from morph.prelude import i8, i32, i64
 from morph.runtime.arrays import any_true, bincount
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 ENTRY = ("item", "stamp", "bucket", "order")  # the columns of an entry of a worklist
 SLICE = 8192  # items that claim at once: all their threads must be resident on a GPU
-SMALL = 512  # items of a round that the program sorts by rank
+SMALL = 512  # entries of a round; of more some are deferred, and a GPU's program does not sort them
 
 
 class DeterministicRounds:
@@ -40,19 +43,39 @@ class DeterministicRounds:
 
     def __init__(self, g: Graph, params: Row) -> None:
         self.g, self.params = g, params
+        self.lists = "listed" in params.table.columns  # the program sorts all rounds
+        self.selected: Any
         g.points.add("stable_id", i64)
         g.points.stable_id[:] = g.device.xp.arange(len(g.points))
         kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8, "order": i64}
-        self.selected = Collection(g.triangles, capacity=SMALL, **kinds)
-        kinds |= {"stable_id": i64}
-        self.slice = Collection(g.triangles, capacity=SLICE, **kinds)
-        g.add_table("ranked", capacity=SMALL, item=Ref(g.triangles), **kinds)
-        g.ranked.extend(SMALL)
+        extra: dict[str, Any] = {"stable_id": i64}
+        self.slice = Collection(g.triangles, capacity=SLICE, **kinds, **extra)
+        entry = {"item": Ref(g.triangles), **kinds}
+        if self.lists:
+            g.add_table("ranked", **entry, key=i64, pack=tuple(entry))
+            self._rank_rows(max(SMALL, len(g.triangles) // 4))
+            g.triangles.add("entry", i32)
+            params.few = SMALL
+            g.add_table("sliced", **entry, **extra)
+            g.sliced.extend(SLICE)
+        else:
+            self.selected = Collection(g.triangles, capacity=SMALL, **kinds)
+            g.add_table("ranked", capacity=SMALL, **entry, **extra)
+            g.ranked.extend(SMALL)
+
+    def _rank_rows(self, n: int) -> None:
+        """Let the program sort rounds of up to ``n`` items."""
+        self.g.ranked.extend(n - len(self.g.ranked))
+        self.selected = sort_space(self.g.ranked.key)
 
     def sort(self, work: Collection) -> None:
         """Order the items of a list, all of whose triangles exist, by their first edges."""
         g, xp = self.g, self.g.device.xp
         with g.device.active():
+            columns = self.params.table.columns
+            if int(self.params.next_id) == len(g.points) and "has_border" not in columns:
+                work.order[:] = work.items  # the triangles of the input have their rows still
+                return
             rank = xp.empty(len(g.points), np.int64)
             rank[xp.argsort(g.points.stable_id.array)] = xp.arange(len(rank))
             edge = rank[g.triangles.node.array[work.items][:, :2]]
@@ -64,15 +87,16 @@ class DeterministicRounds:
         self, active: Collection, following: Collection, waiting: Collection, urgent: Flag,
         turns: int,
     ) -> int:  # fmt: skip
-        """The same as `run_rounds`, with larger rounds run from the host."""
+        """The same as `run_rounds`, with rounds run from the host that the program cannot run."""
         rounds, params = 0, self.params
         while rounds < turns and (len(active) or params.bucket < BUCKETS - 1) and self._left():
-            if len(active) <= SMALL:
+            most = UNLIMITED if self.lists else SMALL
+            if len(active) <= most:
                 done = self._small_rounds(active, following, waiting, urgent, turns - rounds)
                 rounds += done
                 if done % 2:
                     active, following = following, active
-                if rounds == turns or len(active) <= min(SMALL, self._left()) or not self._left():
+                if rounds == turns or len(active) <= min(most, self._left()) or not self._left():
                     continue  # no item or point is left, or tables have to grow
             self._activate(waiting, active)
             self._round(active, following, waiting)
@@ -82,9 +106,9 @@ class DeterministicRounds:
         return rounds
 
     def _left(self) -> int:
-        """The number of points that may be added, enough for all items of a slice."""
+        """The number of points that may be added."""
         has = "points_left" in self.params.table.columns
-        return max(int(self.params.points_left), 0) if has else SLICE
+        return max(int(self.params.points_left), 0) if has else UNLIMITED
 
     def _small_rounds(
         self, active: Collection, following: Collection, waiting: Collection, urgent: Flag,
@@ -92,12 +116,15 @@ class DeterministicRounds:
     ) -> int:  # fmt: skip
         """Run `run_rounds`, with capacity for at least one round of the items in ``active``."""
         g, params = self.g, self.params
+        if self.lists and len(active) > len(g.ranked):
+            self._rank_rows(2 * len(active))
         self._reserve((active, following, waiting), len(active), spare=SMALL)
         points, triangles = g.points, g.triangles
         # an item adds at most a point and two triangles; an item or triangle has one entry at most
         rows = triangles.capacity - len(triangles)
         work = min(active.capacity, following.capacity) - len(triangles)
-        params.item_capacity = min(points.capacity - len(points), rows // 2, work // 3)
+        items = min(points.capacity - len(points), rows // 2, work // 3)
+        params.item_capacity = items + (len(points) if self.lists else 0)
         params.waiting_capacity = waiting.capacity
         args = (active, following, waiting, self.selected, urgent, params, turns)
         return int(run_rounds(g, *args))
@@ -126,11 +153,15 @@ class DeterministicRounds:
             columns = {name: a[: len(active)] for name, a in columns.items()}
             stamp = g.triangles.node.array[columns["item"]][:, 0]
             rows = xp.flatnonzero(stamp == columns["stamp"])
-            rows = rows[xp.argsort(columns["order"][rows])]
             urgent = columns["bucket"][rows] == 0
             if "segments_first" in params.table.columns and any_true(urgent):
                 later, rows = rows[~urgent], rows[urgent]
                 following.extend(**{name: a[later] for name, a in columns.items()})
+            if len(active) > SMALL:
+                late = self._late(**{name: a[rows] for name, a in columns.items()})
+                later, rows = rows[late], rows[~late]
+                following.extend(**{name: a[later] for name, a in columns.items()})
+            rows = rows[xp.argsort(columns["order"][rows])]
         size, next_id, bucket = min(SLICE, self._left()), int(params.next_id), int(params.bucket)
         # items created together are adjacent, and refining one often removes the next: slices
         # spread over the list would conflict less, but make more triangles
@@ -146,9 +177,25 @@ class DeterministicRounds:
             with g.device.active():
                 ids = xp.arange(next_id, next_id + len(chosen))
                 part.extend(**{name: a[chosen] for name, a in columns.items()}, stable_id=ids)
-            foreach(part, refine_triangle, g, bucket, following, waiting, params, together=True)
+            foreach(
+                part, refine_triangle, g, bucket, following, waiting, params,
+                where=lambda i: i.item.node[0] == i.stamp, together=True,
+            )  # fmt: skip
             next_id += len(chosen)
             params.next_id = next_id
+
+    def _late(self, item: Any, bucket: Any, order: Any, **_: Any) -> Any:
+        """Whether each item is deferred, see `kernels.defer_late`."""
+        xp, opposite, m = self.g.device.xp, self.g.triangles.opposite.array, len(self.g.triangles)
+        rank = xp.empty(len(item), np.int64)
+        rank[xp.lexsort(xp.stack([order, bucket]))] = xp.arange(len(item))
+        least = xp.full(m + 1, len(item))  # the last is behind segments
+        least[item] = rank
+        near = [xp.where(edge >= 0, edge >> 2, m) for edge in opposite[item].T]
+        for t in near[:3]:
+            sides = opposite[xp.minimum(t, m - 1)].T
+            near += [xp.where((edge >= 0) & (t < m), edge >> 2, m) for edge in sides]
+        return xp.stack([least[t] for t in near]).min(axis=0) < rank
 
     def _reserve(self, works: tuple[Collection, ...], n: int, spare: int = 0) -> None:
         """Reserve capacity for all rows of n items, so that none is re-executed after the others.

@@ -49,6 +49,7 @@ from morph.algorithms.refinement.steiner import (
 )
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind, half_edge
 from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.sort import sort_first
 from morph.prelude import (
     atomic_add,
     atomic_sub,
@@ -64,6 +65,7 @@ from morph.prelude import (
 # why a bad triangle cannot be refined; `count_unmet` counts by position in this list
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
 FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET, WAITING = range(6)
+LAST = 2**62  # greater than the order of any item
 
 
 @kernel
@@ -316,6 +318,56 @@ def count_unmet(t, g, waiting, counts, params):
 
 
 @kernel
+def list_entry(item, listed, params):
+    """Copy an entry to the next row of ``listed``."""
+    row = listed[atomic_add(params.listed, 1)]
+    write_entry(row, item.item, item.stamp, item.bucket, item.order)
+    row.key = item.order
+    item.item.entry = i32(row)
+
+
+@func
+def precedes(t, item, listed, count):
+    """Whether triangle t has an item in the list that precedes this one."""
+    if t.entry < 0 or t.entry >= count:
+        return False
+    other = listed[t.entry]
+    if other.item != t:  # `entry` is of an earlier round
+        return False
+    return other.bucket < item.bucket or (other.bucket == item.bucket and other.order < item.order)
+
+
+@kernel
+def defer_late(item, g, listed, count, following, params):
+    """Defer an item if a triangle at most two steps away has one that precedes it.
+
+    Both would claim the same triangles, nearly always; so the item need not find its cavity.
+    """
+    late = False
+    for k in range(3):
+        edge = item.item.opposite[k]
+        if edge >= 0 and not late:
+            t = g.triangles[edge >> 2]
+            late = precedes(t, item, listed, count)
+            for j in range(1, 3):
+                behind_t = t.opposite[((edge & 3) + j) % 3]
+                if behind_t >= 0 and not late:
+                    late = precedes(g.triangles[behind_t >> 2], item, listed, count)
+    if late:
+        item.key = LAST
+        atomic_sub(params.listed, 1)
+        enqueue(following, item.item, item.stamp, item.bucket, item.order)
+
+
+@kernel
+def copy_sorted(place, order, listed, sliced, first, stable_id):
+    """Copy the item at a place of the sorted list to a row of ``sliced``."""
+    item, row = listed[order[place]], sliced[place.id - first]
+    write_entry(row, item.item, item.stamp, item.bucket, item.order)
+    row.stable_id = stable_id + place.id
+
+
+@kernel
 def copy_by_order(item, selected, ranked, first):
     """Copy an item to the row of ``ranked`` at its rank; its new point's id is first + rank."""
     rank = i64(0)
@@ -325,6 +377,34 @@ def copy_by_order(item, selected, ranked, first):
     row = ranked[rank]
     write_entry(row, item.item, item.stamp, item.bucket, item.order)
     row.stable_id = first + rank
+
+
+@program
+def run_sorted(g, active, following, waiting, sorts, bucket, last, params):
+    """Run a deterministic round; returns the next id."""
+    params.listed = 0
+    foreach(
+        active, list_entry, g.ranked, params,
+        where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
+    )  # fmt: skip
+    count = params.listed
+    if len(active) > params.few:
+        foreach(g.ranked[:count], defer_late, g, g.ranked, count, following, params)
+    sort_first(sorts, count)
+    count = params.listed
+    first, next_id = 0, params.next_id
+    while first < count:
+        end = min(first + len(g.sliced), count)
+        foreach(
+            sorts.places[first:end], copy_sorted, sorts.order, g.ranked, g.sliced, first, next_id
+        )
+        foreach(
+            g.sliced[: end - first], refine_triangle, g, bucket, following, waiting, params,
+            where=lambda i: i.item.node[0] == i.stamp, together=True,
+        )  # fmt: skip
+        first = end
+    params.next_id = next_id + count
+    return next_id + count
 
 
 @program
@@ -338,7 +418,7 @@ def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
 
     A deterministic round sorts its items by order.  The program returns before a round that has
     more items than ``g.ranked`` has rows, whose new rows might exceed the capacity of the tables,
-    or that might add too many points.
+    or that might add too many points.  ``selected`` is a list, or on a CPU a `Sort`.
     """
     rounds = 0
     bucket = params.bucket
@@ -352,7 +432,10 @@ def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
         needed = i64(1)
         if hasattr(params, "next_id"):
             needed = len(active)
-            capacity -= needed
+            if hasattr(params, "listed"):
+                capacity = params.item_capacity - len(g.points) - needed
+            else:
+                capacity -= needed
             rows = len(waiting) + len(g.triangles) + 3 * needed
             if needed > len(g.ranked) or capacity < 0 or rows > params.waiting_capacity:
                 break
@@ -372,7 +455,9 @@ def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
                     where=lambda i: i.bucket != 0
                     and (not hasattr(i, "order") or i.item.node[0] == i.stamp),
                 )  # fmt: skip
-        if hasattr(params, "next_id"):
+        if hasattr(params, "listed"):
+            next_id = run_sorted(g, active, following, waiting, selected, bucket, last, params)
+        elif hasattr(params, "next_id"):
             foreach(
                 active, copy_entry, selected,
                 where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,

@@ -43,6 +43,7 @@ BOUNDARIES = ("split", "keep-hull", "keep-all")
 # conflict with each other, and make more triangles; fewer leave a GPU idle
 FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
 SEGMENTS_PORTION = 256  # the portion where segments come first
+SORTS = {"cuda": False, "cpu": True, "python": True}  # a program sorts deterministic rounds
 UNLIMITED = 1 << 62
 HUGE = 1e150  # instead of an infinite size, which cannot be interpolated
 
@@ -133,10 +134,14 @@ def parameters_of(
         ("keep_hull", asked.boundary == "keep-hull", i32, 1),
         ("keep_all", asked.boundary == "keep-all", i32, 1),
         ("points_left", asked.max_points is not None, i64, asked.max_points),
-        # the id of the next point; items for whose rows tables have capacity; that of ``waiting``
+        # the id of the next point; items (of a CPU: points) for whose rows tables have capacity;
+        # that of ``waiting``
         ("next_id", asked.deterministic, i64, len(mesh.points)),
         ("item_capacity", asked.deterministic, i64, 0),
         ("waiting_capacity", asked.deterministic, i64, 0),
+        # the number of listed items, and above which some are deferred before they find cavities
+        ("listed", asked.deterministic and SORTS[where.kind], i64, 0),
+        ("few", asked.deterministic and SORTS[where.kind], i64, 0),
     ):
         if wanted:
             types[name], columns[name] = spec, value

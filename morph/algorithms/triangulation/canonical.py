@@ -118,7 +118,7 @@ def canonical(mesh: Mesh, device: Device) -> Mesh:
     flip_all(g, candidates, flipped)
     host = device.to_host
     sides = (host(g.triangles.node.array), host(g.triangles.nbr.array))
-    rows, node, nbr = sorted_triangles(np, *sides)
+    rows, node, nbr, *_ = sorted_triangles(np, *sides)
     ends = np.sort(mesh.segments, axis=1)
     order = np.lexsort((ends[:, 1], ends[:, 0]))
     return replace(

@@ -211,7 +211,9 @@ def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> 
         few = sum(team < TEAM or len(points) <= SEQUENTIAL // 2 for points in rounds)
         lists = [strided_blocks(points, BATCH * team, STRIDE) for points in rounds[few:]]
     with where.active():
-        work, retry, large = (Collection(g.points, capacity=c) for c in (n, n, 0))
+        work, retry, large = (
+            Collection(g.points, capacity=c) for c in (n, n, n if where.on_host else 0)
+        )
         early = join(rounds[:few]) if few else work.items
         for start in range(0, len(early), CHUNK):
             work.clear()
@@ -244,7 +246,7 @@ def _drop_ghosts(g: Graph) -> None:
     where = g.device
     xp = where.xp
     rows = len(g.triangles)
-    ghosts = Collection(g.triangles, capacity=rows // 256 + 64)
+    ghosts = Collection(g.triangles, capacity=rows // (8 if where.on_host else 256) + 64)
     foreach(g.triangles, find_ghosts, g, ghosts)
     end = rows - len(ghosts)
     places = Table("places", where, new_row=i32)

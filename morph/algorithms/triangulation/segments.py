@@ -27,6 +27,7 @@ from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
+from morph.operators.sort import argsort
 from morph.prelude import atomic_add, atomic_min, i32, i64, incircle, orient2d, vector
 
 FREE = 2**31 - 1  # in `by`: no segment contains this edge
@@ -395,23 +396,24 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
     g.add_table(
         "channel_edges", vertex=point, opposite=i32, by=i32, edge=i32, mate=Ref("channel_edges"),
         old=triangle, triangle=triangle, end=i32, base=i32, below=i32,
-        capacity=min(8 * n, len(g.triangles)),
+        capacity=min(8 * n, (2 if g.device.on_host else 1) * len(g.triangles)),
     )  # fmt: skip
     priority = np.random.default_rng(n).permutation(n).astype(np.int32)
     g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
     foreach(g.triangles, index_corners)
     foreach(g.chords, orient)
     work, retry, remaining, winners, blocked = (
-        Collection(g.chords, capacity=c) for c in (n, n, n, n, 0)
+        Collection(g.chords, capacity=c) for c in (n, n, n, n, n if g.device.on_host else 0)
     )
     with g.device.active():  # by rows of triangles, whose neighbours lie near them
-        order = g.points.half_edge.array[g.chords.a.array].argsort()
+        order = argsort(g.points.half_edge.array[g.chords.a.array])
     # On a CPU random parts, the first ones small: later segments then cross few triangles, so that
     # few of them claim the same ones.
     end, size = 0, FEW if g.device.on_host else n
     while end < n:
         first, end = end, min(n, end + size)
         work.clear()
+        g.channel_edges.truncate(0)
         with g.device.active():
             if end - first < n:
                 priority = g.chords.priority.array[order]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,14 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.mesh import Mesh
+from morph.operators.sort import argsort
 from morph.prelude import bool_, f64, i32, vector
 from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
 # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
 MOST = ~BORDER >> 2
+BLOCK = 1 << 14  # rows that NumPy sorts or renumbers at once
 
 
 @kernel
@@ -363,32 +366,63 @@ def rows_of(g: Graph) -> Rows:
         opposite, segment = (
             device.asarray(getattr(g.triangles, name).array) for name in ("opposite", "segment")
         )
-        nbr = xp.where(nbr < m, nbr, np.int32(-1))  # behind a border of a part is no triangle
-        point = xp.argsort(device.asarray(g.points.stable_id.array))
+        t, k = xp.divmod(xp.flatnonzero(opposite < 0), 3)
+        segment = segment[t, k]
+        nbr[nbr >= m] = -1  # behind a border of a part is no triangle
+        behind = nbr[t, k]
+        point = _order_of_ids(xp, device.asarray(g.points.stable_id.array))
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)
-        triangle, node, nbr, opposite, segment = sorted_triangles(
-            xp, number[node], nbr, opposite, segment
-        )
-        t, k = xp.nonzero((opposite < 0) & (nbr < xp.arange(m)[:, None]))
-        return Rows(device, point, triangle, node, nbr, 4 * t + k, segment[t, k])
+        for block in _blocks(xp, m):
+            node[block] = xp.take(number, node[block])
+        triangle, node, nbr, number, first = sorted_triangles(xp, node, nbr)
+        side = 4 * number[t].astype(np.int64) + (k - first[t]) % 3
+        listed = xp.flatnonzero(number[behind] < number[t])
+        listed = listed[xp.argsort(side[listed])]
+        return Rows(device, point, triangle, node, nbr, side[listed], segment[listed])
 
 
-def sorted_triangles(xp: Any, node: Any, nbr: Any, *sides: Any) -> tuple[Any, ...]:
+def _order_of_ids(xp: Any, ids: Any) -> Any:
+    """The order of distinct numbers from 0, not many of which are missing."""
+    place = xp.full(int(ids.max()) + 1, -1)
+    place[ids] = xp.arange(len(ids))
+    return place[place >= 0]
+
+
+def _blocks(xp: Any, n: int) -> Iterator[slice]:
+    """Slices of n rows: NumPy's temporary arrays stay in a cache, CuPy's operations are few."""
+    size = BLOCK if xp is np else n
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def sorted_triangles(xp: Any, node: Any, nbr: Any) -> tuple[Any, ...]:
     """Rotate triangles so that the least point comes first, and sort them.
 
-    Returns the former row of each, and the arrays, all of shape (m, 3).
+    Returns the former row of each, the arrays of shape (m, 3), and of each former row the new one
+    (-1 of row -1) and the side that comes first.
     """
-    a, b, c = node[:, 0], node[:, 1], node[:, 2]
-    least = xp.where((a < b) & (a < c), 0, xp.where(b < c, 1, 2))
-    rotation = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[least]
-    node, nbr, *more = (xp.take_along_axis(x, rotation, axis=1) for x in (node, nbr, *sides))
+    m, bits = len(node), int(node.max()).bit_length()
+    turns = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])
+    first, key = xp.empty(m, np.int8), xp.empty(m, np.int64)
+    for block in _blocks(xp, m):
+        a, b, c = node[block].T
+        least = xp.where((a < b) & (a < c), 0, xp.where(b < c, 1, 2))
+        second = xp.where(least == 0, b, xp.where(least == 1, c, a))
+        first[block] = least
+        key[block] = xp.minimum(xp.minimum(a, b), c).astype(np.int64) << bits | second
     # no two triangles share a directed edge: the sort of one key is many times as fast as lexsort
-    rows = xp.argsort(node[:, 0].astype(np.int64) << 32 | node[:, 1])
-    number = xp.full(len(rows) + 1, -1, np.int32)  # no neighbour, -1, stays so
-    number[rows] = xp.arange(len(rows), dtype=np.int32)
-    # NumPy's x[rows] copies short rows ten times as slowly
-    return rows, *(xp.take(x, rows, axis=0) for x in (node, number[nbr], *more))
+    rows = argsort(key)
+    number = xp.full(m + 1, -1, np.int32)  # no neighbour, -1, stays so
+    number[rows] = xp.arange(m, dtype=np.int32)
+    old_node, old_nbr = (xp.ascontiguousarray(x).ravel() for x in (node, nbr))
+    node, nbr = xp.empty((m, 3), node.dtype), xp.empty((m, 3), np.int32)
+    for block in _blocks(xp, m):
+        row = rows[block]
+        # NumPy copies single numbers many times as fast as short rows
+        at = 3 * row[:, None] + xp.take(turns, xp.take(first, row), axis=0)
+        node[block] = xp.take(old_node, at)
+        nbr[block] = xp.take(number, xp.take(old_nbr, at))
+    return rows, node, nbr, number, first
 
 
 def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any, known: int) -> Any:

@@ -205,7 +205,8 @@ def _mesh(
         node = (np.cumsum(stays, dtype=np.int32) - 1)[node]
     if kept is not None and not all_true(kept):
         rows = np.flatnonzero(kept)
-        node, opposite, by = (np.take(a, rows, axis=0) for a in (node, opposite, by))
+        at = 3 * rows[:, None] + np.arange(3)  # NumPy copies single numbers faster than short rows
+        node, opposite, by = (np.take(a, at) for a in (node, opposite, by))
         region = region[rows]
     neighbors = (opposite ^ opposite >> 31) >> 2  # of half-edges or their complements
     neighbors[opposite == HULL] = -1
