@@ -11,6 +11,7 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_FN inline
 #define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its reservations are registers
 #define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
+#define MORPH_ALONE static __attribute__((noinline, flatten))  // such a loop of one thread: all its calls are inlined
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
 #define MORPH_COLD static __attribute__((noinline, cold))  // never inlined, so that no local has an address
 #define MORPH_CALL static inline __attribute__((unused))
@@ -619,12 +620,12 @@ template <class T> MORPH_FN bool stops(const T&) { return stopped; }
 // An item takes a thread of a team about 1.96 times as long as a single thread, because of atomics and cache misses on
 // lines that other threads write; 4.5 times if it adds floats atomically, or uses the old value of an addition.
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
-constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
+constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, PAUSE = 1;
 MORPH_FN i64 least_chunk() { return 1; }
 template <class Step> MORPH_FN i64 team_work() { return 4; }
 template <class Step> MORPH_FN i64 kept_work() { return 3; }
 #else
-constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
+constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64, PAUSE = 512;  // items of a single thread between tests for signals
 constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
 template <class Step> MORPH_FN i64 team_work() {

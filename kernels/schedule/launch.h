@@ -230,11 +230,24 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
 
 // --- on a CPU -------------------------------------------------------------------------------------
 
+// Makes the current permutation the first one of a thread's copies, so that its index is a constant.
+template <class A> using Permuted = decltype(A::permutations);
+template <class A, class = void> struct Permute {
+    template <class R> static MORPH_HOT void first(A&, R&, const A&) {}
+};
+template <class A> struct Permute<A, Void<Permuted<A>>> {
+    template <class R> static MORPH_HOT void first(A& a, R& t, const A& shared) {
+        a.permutations[0] = shared.permutations[t.permutation];
+        t.permutation = 0;
+    }
+};
+
 // A single thread runs the kernel sequentially; items that run asynchronously are queued behind the list.
 template <class A, class R, class Step>
-MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
-    const A a = shared;
-    const R t = run;
+MORPH_ALONE void each_single_threaded(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+    A a = shared;  // no store of a kernel changes these copies, so that they may be registers
+    R t = run;
+    Permute<A>::first(a, t, shared);
     const Step s = step;
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
@@ -243,16 +256,24 @@ MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& 
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::SlotCaches caches;
     s.take_all(a, t, caches);
-    for (i64 i = first; i < queue.next && !step_interrupted(); poll(a.cursor))
-        for (i64 upto = i + 4096; i < queue.next && i < upto; i++) {
-            typename Step::I it(a, t, i);
-            it.asynchronous.queue = &queue;
-            caches.serve(it);
-            if (!open(a, t, s, it)) continue;
-            s.run(a, it);
-            end_item(a, it);
-            if (it.failed | (queue.next - i > wait)) queue.close();
+    for (i64 i = first, pause = first; i < queue.next; i++) {
+        const bool pauses = i == pause;
+        if (pauses && (i - first) % PAUSE == 0) {
+            if (i > first) poll(a.cursor);
+            if (step_interrupted()) break;
+            if (queue.next - i > wait) queue.close();
         }
+        typename Step::I it(a, t, i);
+        if (pauses) {
+            pause += t.replay ? 1 : PAUSE;
+            if (t.replay && !was_deferred(a.deferred, it.deferred_bit())) continue;
+        }
+        it.asynchronous.queue = &queue;
+        caches.serve(it);
+        if (s.open(a, it)) s.run(a, it);
+        end_item(a, it);
+        if (it.failed) queue.close();
+    }
     caches.flush();
 }
 
