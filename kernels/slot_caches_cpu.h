@@ -50,7 +50,11 @@ struct Reservation {
 // Reserves for an item; if false, the item must reserve exactly what it needs.
 MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& reservation) {
     if (all) {
-        if (end - at < i64(reservation.n) + n) return false;
+        kept -= n;
+        if (__builtin_expect(kept < 0, 0)) {
+            kept = end - at - reservation.n - n;
+            if (kept < 0) return false;
+        }
     } else {
         if (kept < n && !take(of, n)) return false;
         kept -= n;
@@ -74,7 +78,8 @@ MORPH_HOT void SlotCache::take_all(i64* of) {
     all = true;
     meta = of;
     at = load(meta + COUNT);
-    end = at + load(meta + BUDGET);
+    kept = load(meta + BUDGET);
+    end = at + kept;
     store(meta + BUDGET, 0);
 }
 MORPH_HOT i32 SlotCache::cached_slots(i32 n) {

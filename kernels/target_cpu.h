@@ -30,6 +30,9 @@ constexpr bool CONVERTS_TO_LEAST = false;
 
 template <class T> MORPH_FN Bits<T> to_bits(T x);
 template <class T> MORPH_FN T from_bits(Bits<T> x);
+MORPH_HOT void assume(bool x) {  // spares tests and extensions of signs
+    if (!x) __builtin_unreachable();
+}
 template <class T> MORPH_FN T min_of(T x, T y);
 template <class T> MORPH_FN T max_of(T x, T y);
 

@@ -240,6 +240,14 @@ class Names:
         ends = self.ends(graph, direction)
         return f"edge_at({ends}, {k})" if self.graphs[graph].gapped else f"{ends}.get({edge})"
 
+    def entry_address(self, graph: str, direction: str, k: str) -> str:
+        """The address of what is loaded first of entry ``k``: its other end, or its edge."""
+        if self.graphs[graph].gapped:
+            return f"{self.ends(graph, direction)} + {k}"
+        if direction == "out" and self.graphs[graph].out_identity:
+            return f"{self.ends(graph, direction)}.at({k})"
+        return f"a.{self.prefix[graph]}_{direction}_edge + {k}"
+
     def lists_rows(self, slot: str) -> bool:
         """Whether the store is a collection of rows: its column ``item`` has the row of an item."""
         return self.stores[slot].lists_rows
