@@ -16,6 +16,7 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_COLD static __attribute__((noinline, cold))  // never inlined, so that no local has an address
 #define MORPH_CALL static inline __attribute__((unused))
 #define MORPH_OUTLINED __attribute__((noinline, unused)) static
+#define MORPH_ASSUME(X) do { if (!(X)) __builtin_unreachable(); } while (0)  // a function would lose it
 #define MORPH_UNROLL
 #define MORPH_UNROLL_ALL
 #define MORPH_UNROLL_NONE
@@ -30,9 +31,6 @@ constexpr bool CONVERTS_TO_LEAST = false;
 
 template <class T> MORPH_FN Bits<T> to_bits(T x);
 template <class T> MORPH_FN T from_bits(Bits<T> x);
-MORPH_HOT void assume(bool x) {  // spares tests and extensions of signs
-    if (!x) __builtin_unreachable();
-}
 template <class T> MORPH_FN T min_of(T x, T y);
 template <class T> MORPH_FN T max_of(T x, T y);
 
@@ -623,12 +621,12 @@ template <class T> MORPH_FN bool stops(const T&) { return stopped; }
 // An item takes a thread of a team about 1.96 times as long as a single thread, because of atomics and cache misses on
 // lines that other threads write; 4.5 times if it adds floats atomically, or uses the old value of an addition.
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
-constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, PAUSE = 1;
+constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
 MORPH_FN i64 least_chunk() { return 1; }
 template <class Step> MORPH_FN i64 team_work() { return 4; }
 template <class Step> MORPH_FN i64 kept_work() { return 3; }
 #else
-constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64, PAUSE = 512;  // items of a single thread between tests for signals
+constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
 constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
 template <class Step> MORPH_FN i64 team_work() {

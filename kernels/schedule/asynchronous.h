@@ -75,7 +75,7 @@ struct Queue {
 struct ThreadQueue {
     Queue* queue = nullptr;
     MORPH_HOT bool has_place() const { return queue && queue->has_place(); }
-    MORPH_HOT i32 taken() const { return i32(queue->next++); }
+    MORPH_HOT i32 taken() const { return as_row(queue->next++); }
     MORPH_HOT i32 place() const { return has_place() ? taken() : -1; }
 };
 typedef Choose<TARGET_GPU, WarpQueue, ThreadQueue> AsynchronousQueue;

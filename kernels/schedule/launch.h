@@ -235,12 +235,14 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
 template <class A> using Permuted = decltype(A::permutations);
 template <class A, class = void> struct Permute {
     template <class R> static MORPH_HOT void first(A&, R&, const A&) {}
+    template <class I> static MORPH_HOT void of(I&) {}
 };
 template <class A> struct Permute<A, Void<Permuted<A>>> {
     template <class R> static MORPH_HOT void first(A& a, R& t, const A& shared) {
         a.permutations[0] = shared.permutations[t.permutation];
         t.permutation = 0;
     }
+    template <class I> static MORPH_HOT void of(I& it) { it.permutation = 0; }  // which a compiler may have lost sight of
 };
 
 // A range of items for a single thread: `next` gives the items up to `upto`; where items are executed again, one that
@@ -262,6 +264,13 @@ template <class I> struct Stretch {
     }
 };
 
+// Runs an item, if it passes.
+template <class A, class Step, class I> MORPH_HOT void run_item(const A& a, const Step& s, I& it) {
+    if (s.open(a, it)) s.run(a, it);
+    Permute<A>::of(it);
+    end_item(a, it);
+}
+
 // A thread runs its share of the items.
 template <class A, class R, class Step>
 MORPH_LOOP void each_in_stretches(const A& shared, R& run, const Step& step, i64 first, i64 last) {
@@ -276,8 +285,7 @@ MORPH_LOOP void each_in_stretches(const A& shared, R& run, const Step& step, i64
             for (; part.i < part.upto; part.i++) {
                 typename Step::I it(a, t, part.i);
                 caches.serve(it);
-                if (s.open(a, it)) s.run(a, it);
-                end_item(a, it);
+                run_item(a, s, it);
             }
     caches.flush();
 }
@@ -295,14 +303,19 @@ MORPH_ALONE void each_alone(const A& shared, const R& run, const Step& step, i64
         for (; part.i < part.upto; part.i++) {
             typename Step::I it(a, t, part.i);
             caches.serve(it);
-            if (s.open(a, it)) s.run(a, it);
-            end_item(a, it);
+            run_item(a, s, it);
         }
     caches.flush();
 }
 
+#if defined(MORPH_FAULTS)  // tests: a few items
+constexpr i64 PAUSE = 1;
+#else
+constexpr i64 PAUSE = 512;  // items between tests for signals, and of the queue's length
+#endif
+constexpr i64 ROWS_AHEAD = 6;  // the row of the item so many places ahead is prefetched
+
 // The same, where items that run asynchronously are queued behind the list.
-constexpr i64 ROWS_AHEAD = 8;  // items; the begin of a row is prefetched when so many items before it are left
 template <class A, class R, class Step>
 MORPH_ALONE void each_alone_asynchronously(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
     A a = shared;
@@ -323,11 +336,10 @@ MORPH_ALONE void each_alone_asynchronously(const A& shared, const R& run, const 
             typename Step::I it(a, t, part.i);
             it.asynchronous.queue = &queue;
             caches.serve(it);
-            if constexpr (Step::KNOWS_ROWS) {
+            if constexpr (Step::KNOWS_ROWS && !Step::FILTERS) {
                 if (part.i + ROWS_AHEAD < queue.next) s.prefetch_row(a, t, part.i + ROWS_AHEAD);
             }
-            if (s.open(a, it)) s.run(a, it);
-            end_item(a, it);
+            run_item(a, s, it);
             if (it.failed) queue.close();
         }
         if (part.i - polled >= PAUSE) poll(a.cursor), polled = part.i;
