@@ -18,6 +18,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
+from morph.language.imports import import_uninterrupted
 from morph.runtime.toolchain import cpu
 
 FOLDER = "MORPH_TEST_HEADERS"  # environment variable, by which the processes of xdist share them
@@ -82,9 +83,9 @@ def _compile(
 @cache
 def _preludes() -> list[str]:
     """All preludes, those first that begin with another one."""
-    from morph.compiler.codegen.unit import prelude
-
-    found = {prelude(*options) for options in product((False, True), repeat=4)}
+    # scripts that import this file are interrupted
+    unit = import_uninterrupted("morph.compiler.codegen.unit")
+    found = {unit.prelude(*options) for options in product((False, True), repeat=4)}
     return sorted(found, key=len, reverse=True)
 
 

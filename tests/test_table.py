@@ -11,6 +11,7 @@ from small import contents, snapshot
 from targets import host
 
 from morph.compiler.ir import abi
+from morph.data.collection import Collection
 from morph.data.store import Word
 from morph.data.table import Table
 from morph.graph import Graph
@@ -89,6 +90,39 @@ def test_every_dtype(dtype, packed):
     other = t.to("python")
     assert contents(other) == contents(t) and other.packs == t.packs
     assert other.device.name == "python"
+
+
+def test_packed_from_the_start():
+    points = Table("points", pack=("y", "z"), x=f64, y=f64, z=i32)
+    items = Collection(points, pack=("item", "colour"), colour=u8, far=Ref(points))
+    assert points.packs == (("y", "z"),) and items.packs == (("item", "colour"),)
+    points.extend(3, x=1, y=2, z=[3, 4, 5])
+    items.extend([2, 0], colour=[7, 8])
+    assert points.y[:].tolist() == [2, 2, 2] and points.z[:].tolist() == [3, 4, 5]
+    assert items.items.tolist() == [2, 0] and items.colour[:].tolist() == [7, 8]
+    assert items.far[:].tolist() == [-1, -1]
+    points.delete(0)
+    points.compact()
+    assert items.items.tolist() == [1]  # the item that was deleted is removed
+    for pack in (("y", "no"), ("y", "y"), ("y", ("z",))):
+        with pytest.raises(ValueError, match="column|pack"):
+            Table("t", pack=pack, y=f64, z=i32)
+    g = Graph()
+    with pytest.raises(ValueError, match="no column 'b'; it has a"):
+        g.add_table("t", pack=("a", "b"), a=f64)
+    assert "t" not in g.tables
+
+
+def test_several_columns_are_added_or_none():
+    t = Table("t", x=f64)
+    t.extend(2, x=1)
+    version = t.version
+    with pytest.raises(TypeError):
+        t.add_columns({"y": (i32, 5), "z": (complex, None)})
+    assert [*t.columns] == ["x"] and t.version == version
+    t.add_columns({"y": (i32, 5), "z": (vec(f64, 2), [1, 2])}, [("y", "z")])
+    assert t.y[:].tolist() == [5, 5] and t.z[:].tolist() == [[1, 2], [1, 2]]
+    assert t.packs == (("z", "y"),)  # the widest column first
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from morph.compiler.ir.layout import GLOBAL
-from morph.data.column import ColumnView
 from morph.data.compaction import carry_out, squeeze, translate
 from morph.data.conversion import bind, check_ids, prepare
 from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.row import Row, RowRange, as_id
-from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store
+from morph.data.store import BUDGET, CAPACITY, COUNT, HEAD, Store, groups_of
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
 from morph.language.dtypes import Ref, vec
@@ -43,6 +42,8 @@ class Collection(Store):
         By default the device of the tables that it refers to, else see `morph.set_device`.
     name : str
         For messages.
+    pack : sequence, optional
+        Columns to interleave in memory, see `pack`.
     **columns
         Types by name, as in `Table`; references are made with ``Ref(table)``.
 
@@ -68,6 +69,7 @@ class Collection(Store):
         capacity: int = 0,
         device: str | Device | None = None,
         name: str = "collection",
+        pack: Iterable[Any] | None = None,
         **columns: Any,
     ) -> None:
         if scalar_of(table) is not None:
@@ -91,9 +93,8 @@ class Collection(Store):
         if targets:
             self._lock = targets[0]._lock
         if table is not None:
-            self.add_column("item", Ref(table))
-        for column, spec in columns.items():
-            self.add_column(column, spec)
+            columns = {"item": Ref(table), **columns}
+        self.add_columns({n: (t, None) for n, t in columns.items()}, groups_of(pack or ()))
 
     @exclusive
     def add(self, *values: Any, **columns: Any) -> None:
@@ -278,12 +279,14 @@ class Collection(Store):
         counters[HEAD] = min(counters[HEAD], counters[COUNT])
         counters[BUDGET] = counters[CAPACITY] - counters[COUNT]
 
-    def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
-        """Add a column, see `Store.add_column`, and register the collection at the target."""
-        made = super().add_column(name, spec, fill)
-        if (target := self.target(made.column)) is not None:
-            target.dependents.add(self)
-        return made
+    def add_columns(
+        self, specs: Mapping[str, tuple[Any, Any]], groups: Iterable[Iterable[str]] = ()
+    ) -> None:
+        """Add columns, see `Store.add_columns`, and register the collection at their targets."""
+        super().add_columns(specs, groups)
+        for name in specs:
+            if (target := self.target(self.columns[name])) is not None:
+                target.dependents.add(self)
 
     def _table_resized(self, capacity: int) -> None:
         """Do nothing: the entries do not depend on the capacity of a table that they refer to."""

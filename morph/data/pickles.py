@@ -76,9 +76,15 @@ def refill(store: Any, state: State) -> None:
 
 def add_columns(table: TableLike, state: State) -> None:
     """Add the columns of a state that a table lacks."""
-    for name, dtype, size, ref, fill in state.columns:
-        if name not in table.columns:
-            table.add_column(name, (dtype, size) if size else dtype, fill)
+    known = set(table.columns)
+    table.add_columns(
+        {
+            name: ((dtype, size) if size else dtype, fill)
+            for name, dtype, size, _, fill in state.columns
+            if name not in known
+        }
+    )
+    for name, _, _, ref, _ in state.columns:
         table.columns[name].ref = ref
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -46,6 +47,9 @@ class StoreLike(Protocol):
 
     def add_column(self, name: str, spec: Any, fill: Any = None) -> Any:
         """Add a column."""
+
+    def add_columns(self, specs: Mapping[str, tuple[Any, Any]]) -> None:
+        """Add columns with a type and a fill each."""
 
     def drop(self, name: str) -> None:
         """Remove a column."""

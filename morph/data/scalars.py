@@ -43,12 +43,13 @@ class Scalars(Row):
         return object.__new__(cls) if on_parts is None else on_parts(where, cls, **values)
 
     def __init__(self, where: Any = None, **values: Any) -> None:
-        table = Table("scalars", where)
+        table, specs = Table("scalars", where), {}
         for name, value in values.items():
             a = np.asarray(value)
             if a.ndim > 1 or a.dtype.kind not in "biuf":
                 raise TypeError(f"scalar {name!r} is a number or a vector, not {value!r}")
-            table.add(name, (a.dtype, a.size) if a.ndim else a.dtype, fill=value)
+            specs[name] = (a.dtype, a.size) if a.ndim else a.dtype, value
+        table.add_columns(specs)
         table.extend(1)
         super().__init__(table, 0)
 

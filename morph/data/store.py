@@ -56,7 +56,7 @@ class Store:
     reserved: ClassVar[frozenset[str]] = frozenset()
     __slots__ = (
         "__weakref__", "_fills", "_hidden", "_host_counters", "_lock", "_most", "_records",
-        "capacity", "columns", "device", "meta", "name", "version",
+        "capacity", "columns", "described", "device", "meta", "name", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, device: Device, capacity: int = 0) -> None:
@@ -70,6 +70,7 @@ class Store:
         self._records: list[Record] = []
         self._hidden: dict[str, Array] = {}
         self._fills: Array = None
+        self.described: Any = None  # a cache of `morph.launch.slots`
         self.meta = device.zeros(8, np.int64)
         # On the host, the meta array itself; for a GPU, a copy that is valid until `touched`.
         counters = self.meta if device.on_host else np.zeros(8, np.int64)
@@ -114,25 +115,37 @@ class Store:
 
     # --- columns ---------------------------------------------------------------------------------
 
-    @exclusive
     def add_column(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
         """Add a column; existing rows get ``fill``.  See `Table.add`."""
+        self.add_columns({name: (spec, fill)})
+        return ColumnView(self, self.columns[name])
+
+    @exclusive
+    def add_columns(
+        self, specs: Mapping[str, tuple[Any, Any]], groups: Iterable[Iterable[str]] = ()
+    ) -> None:
+        """Add columns with a type and a fill each; those of a group are packed, see `pack`."""
+        columns = {name: self._column(name, *given) for name, given in specs.items()}
+        records = self._laid_out(columns, groups)
+        first, last = self.span()
+        with self.device.active():
+            for rec in records:
+                self._filled(rec)
+                for name in rec.names if last > first else ():
+                    array = rec.view(self.device, columns[name], rec.buffer)
+                    self.device.write(array[first:last], columns[name].fill)
+        self._bind_columns(records, columns.values())
+        self._records.extend(records)
+        self.columns.update(columns)
+        self._changed()
+
+    def _column(self, name: str, spec: Any, fill: Any) -> Column:
+        """Make a column without memory, after all checks."""
         self._check_name(name)
         where = f"column {name!r} of {self.name}"
         parsed = parse(spec, where)
         self._check_ref(parsed.ref, parsed.table, where)
-        column = column_from(name, parsed, fill)
-        first, last = self.span()
-        with self.device.active():
-            rec = self._filled(record([column], packed=False))
-            array = rec.view(self.device, column, rec.buffer)
-            if last > first:
-                self.device.write(array[first:last], column.fill)
-        self._bind_columns([rec], [column])
-        self._records.append(rec)
-        self.columns[name] = column
-        self._changed()
-        return ColumnView(self, column)
+        return column_from(name, parsed, fill)
 
     @exclusive
     def drop(self, name: str) -> None:
@@ -181,15 +194,17 @@ class Store:
         self._changed()
 
     def _check_name(self, name: str) -> None:
-        where = f"column {shown(name)} of {self.name}"
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise ValueError(f"{where}: the name of a column is an identifier")
-        if name.startswith("_") or name in self.reserved:
-            raise ValueError(f"{where}: this name has another meaning on {self.kind} rows")
-        if name in self.columns:
-            raise ValueError(f"{where} exists already")
-        if name != (normal := unicodedata.normalize("NFKC", name)):
-            raise ValueError(f"{where}: in Python's text this name is {normal!r}")
+            problem = ": the name of a column is an identifier"
+        elif name.startswith("_") or name in self.reserved:
+            problem = f": this name has another meaning on {self.kind} rows"
+        elif name in self.columns:
+            problem = " exists already"
+        elif name != (normal := unicodedata.normalize("NFKC", name)):
+            problem = f": in Python's text this name is {normal!r}"
+        else:
+            return
+        raise ValueError(f"column {shown(name)} of {self.name}{problem}")
 
     @property
     def packs(self) -> tuple[tuple[str, ...], ...]:
@@ -224,22 +239,12 @@ class Store:
         ValueError
             If a column does not exist or is named twice.
         """
-        names = [g for g in groups if isinstance(g, str)]
-        if names and len(names) != len(groups):
-            raise ValueError("pack takes column names, or groups of them, not both")
-        self._pack([tuple(names)] if names else [tuple(g) for g in groups])
+        self._pack(groups_of(groups))
 
     def _pack(self, groups: list[tuple[str, ...]]) -> None:
-        flat = [n for g in groups for n in g]
-        for n in flat:
-            if n not in self.columns:
-                raise ValueError(self.no_column(n))
-            if flat.count(n) > 1:
-                raise ValueError(f"column {n!r} of {self.name} is packed twice")
         columns = self.columns
         _, last = self.span()
-        plans = [record([columns[n] for n in g], packed=True) for g in groups if g]
-        plans += [record([c], packed=False) for n, c in columns.items() if n not in flat]
+        plans = self._laid_out(columns, groups)
         with self.device.active():
             for rec in plans:
                 self._filled(rec)
@@ -250,6 +255,20 @@ class Store:
         self._records = plans
         self._hidden.pop("owner", None)
         self._changed()
+
+    def _laid_out(
+        self, columns: Mapping[str, Column], groups: Iterable[Iterable[str]]
+    ) -> list[Record]:
+        """Lay out a record for each group of columns, and one for each of the others."""
+        packed = [tuple(g) for g in groups]
+        flat = [n for g in packed for n in g]
+        for n in flat:
+            if n not in columns:
+                raise ValueError(self.no_column(n, columns))
+            if flat.count(n) > 1:
+                raise ValueError(f"column {n!r} of {self.name} is packed twice")
+        records = [record([columns[n] for n in g], packed=True) for g in packed if g]
+        return records + [record([c], packed=False) for n, c in columns.items() if n not in flat]
 
     def _filled(self, rec: Record) -> Record:
         """Allocate a record's memory; at least one row, so that it has an address."""
@@ -268,9 +287,9 @@ class Store:
         self._fills = None
         renew(self)
 
-    def no_column(self, name: str) -> str:
+    def no_column(self, name: str, columns: Iterable[str] | None = None) -> str:
         """The message that there is no such column, with the names of all columns."""
-        known = shortened(", ".join(self.columns) or "none", 100)
+        known = shortened(", ".join(self.columns if columns is None else columns) or "none", 100)
         return f"{self.name} has no column {shown(name)}; it has {known}"
 
     def target(self, column: Column) -> TableLike | None:
@@ -433,11 +452,9 @@ class Store:
         )
 
     def _fill_bytes(self) -> np.ndarray[Any, Any]:
-        parts = []
-        for c in self.columns.values():
-            data = np.ascontiguousarray(c.fill).reshape(-1).view(np.uint8)
-            parts.append(np.pad(data, (0, -data.size % 8)))
-        return np.concatenate(parts) if parts else np.zeros(8, np.uint8)
+        parts = [np.asarray(c.fill).tobytes() for c in self.columns.values()]
+        padded = [data + bytes(-len(data) % 8) for data in parts]
+        return np.frombuffer(bytearray(b"".join(padded) or bytes(8)), np.uint8)
 
     # --- values ----------------------------------------------------------------------------------
 
@@ -524,3 +541,12 @@ class Store:
         columns = ", ".join(map(repr, self.columns.values()))
         kind = type(self).__name__
         return f"<{kind} {self.name!r} of {len(self)} rows on {self.device.name}: {columns}>"
+
+
+def groups_of(groups: Iterable[Any]) -> list[tuple[str, ...]]:
+    """Normalise the groups of columns that `Store.pack` takes: names, or groups of names."""
+    given = list(groups)
+    names = [g for g in given if isinstance(g, str)]
+    if names and len(names) != len(given):
+        raise ValueError("pack takes column names, or groups of them, not both")
+    return [tuple(names)] if names else [tuple(g) for g in given]

@@ -15,7 +15,7 @@ from morph.data.layout import Column, Record
 from morph.data.pickles import reduced
 from morph.data.reclaim import SHARE, reclaim, referred, release
 from morph.data.row import Row, RowRange, as_id
-from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store
+from morph.data.store import BUDGET, CAPACITY, COMMITTED, COUNT, HEAD, TAIL, Store, groups_of
 from morph.data.temporary import TemporaryColumns
 from morph.data.versions import exclusive
 from morph.language.messages import shown
@@ -87,10 +87,8 @@ class Table(Store):
         self.dependents: WeakObjects[Any] = WeakObjects()
         self._targets: dict[str, Table] = {}  # other tables that a table outside graphs refers to
         super().__init__(name, device_for(getattr(device, "device", device)), capacity)
-        for column, spec in columns.items():
-            self.add(column, spec)
-        if pack is not None:
-            self.pack(*pack)
+        if columns or pack:
+            self.add_columns({n: (t, None) for n, t in columns.items()}, groups_of(pack or ()))
 
     def add(self, name: str, spec: Any, fill: Any = None) -> ColumnView:
         """Add a column.
@@ -429,10 +427,15 @@ class Table(Store):
 
     def _take_columns(self, other: Table) -> None:
         """Copy columns and layout of ``other`` to an empty table."""
-        for c in other.columns.values():
-            if c.name not in self.columns:
-                dtype = (c.dtype, c.size) if c.size else c.dtype
-                self.add_column(c.name, dtype, c.fill)
+        columns = other.columns.values()
+        self.add_columns(
+            {
+                c.name: ((c.dtype, c.size) if c.size else c.dtype, c.fill)
+                for c in columns
+                if c.name not in self.columns
+            }
+        )
+        for c in columns:
             self.columns[c.name].ref = c.ref
             self.columns[c.name].fill = c.fill
         self.pack(*other.packs)

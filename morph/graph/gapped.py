@@ -126,9 +126,9 @@ class GappedRows:
         self, device: Device, points: int, edges: int, places: Table | None = None
     ) -> None:
         self.device, narrow = device, np.int32
-        self.rows = Table("rows", device, points, begin=narrow, size=narrow, extent=narrow,
-                          position=narrow, inserted=narrow, deleted=narrow)  # fmt: skip
-        self.rows.pack(GAPPED_ROW, WORK)
+        self.rows = Table("rows", device, points, (GAPPED_ROW, WORK), begin=narrow, size=narrow,
+                          extent=narrow, position=narrow, inserted=narrow,
+                          deleted=narrow)  # fmt: skip
         self.entries = Table("entries", device, 0, edge=narrow, end=narrow)
         self.places = Table("places", device, edges, at=narrow) if places is None else places
         self.arena = Table("arena", device, 1, top=np.int64)
@@ -288,13 +288,13 @@ def batch_table(device: Device, capacity: int, weight: Any) -> Table:
     other columns are temporary values of the kernels.
     """
     two, one, wide = vec(np.int32, 2), np.int32, np.int64
-    made = Table("batch", device, capacity, a=wide, b=wide, end=two, rank=two, edge=one,
-                 outcome=one, keep=two, far=two, at=two)  # fmt: skip
-    found = ["end", "rank", "edge", "outcome"]
+    found, weights = ["end", "rank", "edge", "outcome"], {}
     if weight is not None:
-        made.add("given", weight), made.add("weight", weight)
         found.append("weight")
-    made.pack(found, ("keep", "far", "at"))
+        weights = {"given": weight, "weight": weight}
+    made = Table("batch", device, capacity, (found, ("keep", "far", "at")), a=wide, b=wide,
+                 end=two, rank=two, edge=one, outcome=one, keep=two, far=two, at=two,
+                 **weights)  # fmt: skip
     fill(made)
     return made
 

@@ -14,6 +14,7 @@ from morph.data.collection import Collection
 from morph.data.compaction import carry_out, compact
 from morph.data.pickles import State, add_columns, refill, state_of
 from morph.data.row import Row, as_id
+from morph.data.store import groups_of
 from morph.data.table import Table
 from morph.data.versions import exclusive, moved, renew
 from morph.graph.adjacency import Adjacency
@@ -135,10 +136,8 @@ class Graph(Making, Exporting):
             raise ValueError(f"table {shown(name)}: the graph has this name already")
         table = Table(name, self.device, capacity)
         table.graph, table._lock = self, self._lock
-        for column, spec in columns.items():
-            table.add(column, spec)
-        if pack is not None:
-            table.pack(*pack)
+        if columns or pack:
+            table.add_columns({n: (t, None) for n, t in columns.items()}, groups_of(pack or ()))
         self.tables[name] = table
         return table
 

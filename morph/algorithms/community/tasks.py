@@ -148,9 +148,9 @@ class SearchTables:
     def grow(self, count: int) -> None:
         """Replace the hash table by an empty one with more slots."""
         self.slots = Table(
-            "slots", self.device, key=u64, common=i32, degree=i32, common_left=i32, number=i32
-        )
-        self.slots.pack("key", "common", "degree", "common_left", "number")
+            "slots", self.device, pack=("key", "common", "degree", "common_left", "number"),
+            key=u64, common=i32, degree=i32, common_left=i32, number=i32,
+        )  # fmt: skip
         self.slots.extend(count)
         self.entries.clear()
         self.counters.full = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from morph.algorithms.refinement.deterministic import DeterministicRounds
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from morph.data.row import Row
 
 MANY = 1 << 40  # rounds
+PACKED = ("item", "stamp", "bucket")  # columns of a list whose items are taken in any order
 Progress = Callable[[int, int, int], None]
 
 
@@ -61,9 +62,8 @@ def refine_tables(
     """
     m = len(g.triangles)
     deterministic = "next_id" in params.table.columns
-    active, following, waiting = (worklist(g, params, c) for c in (m, m, 2 * m))
-    for work in (active, following):
-        work.pack("item", "stamp", "bucket")
+    active, following = (worklist(g, params, m, PACKED) for _ in range(2))
+    waiting = worklist(g, params, 2 * m)
     ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
     rounds, known = 0, len(g.points)
     always = "reason" in g.triangles.columns or "wanted" in g.points.columns
@@ -94,11 +94,11 @@ def refine_tables(
             return rounds, unmet
 
 
-def worklist(g: Graph, params: Row, capacity: int) -> Collection:
+def worklist(g: Graph, params: Row, capacity: int, pack: Sequence[str] = ()) -> Collection:
     """Make a list of triangles to refine, see `morph.algorithms.refinement.kernels`."""
     kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8}
     kinds |= {"order": i64} if "next_id" in params.table.columns else {}
-    return Collection(g.triangles, capacity=capacity, **kinds)
+    return Collection(g.triangles, capacity=capacity, pack=pack, **kinds)
 
 
 def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:

@@ -168,8 +168,7 @@ def delaunay_tables(points: Any, device: str | Device | None = None) -> Graph:
     order = hilbert_order(g.points)
     rounds, parent = insertion_rounds(where, n)
     g.points.add("parent", Ref("points"))
-    g.add_table("triangles", node=Ref("points")[3], opposite=(i32, 3))
-    g.triangles.pack("node", "opposite")
+    g.add_table("triangles", pack=("node", "opposite"), node=Ref("points")[3], opposite=(i32, 3))
     g.triangles.extend(2 * n)
     g.points.add("triangle", Ref("triangles"))
     with where.active():

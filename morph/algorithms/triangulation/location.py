@@ -155,8 +155,7 @@ def _tree(mesh: Mesh, scale: float, where: Device) -> tuple[Table, Table, int]:
                 break
             size //= 2
             low, high = xp.minimum(low[::2], low[1::2]), xp.maximum(high[::2], high[1::2])
-        boxes = Table("boxes", where, low=vec(f64, 2), high=vec(f64, 2))
-        boxes.pack("low", "high")
+        boxes = Table("boxes", where, pack=("low", "high"), low=vec(f64, 2), high=vec(f64, 2))
         boxes.extend(low=lows, high=highs)
         done = Table(
             "sorted_triangles", where, a=vec(f64, 2), b=vec(f64, 2), c=vec(f64, 2),
