@@ -33,6 +33,7 @@ template <class T> MORPH_FN Bits<T> to_bits(T x);
 template <class T> MORPH_FN T from_bits(Bits<T> x);
 template <class T> MORPH_FN T min_of(T x, T y);
 template <class T> MORPH_FN T max_of(T x, T y);
+MORPH_FN i32 as_row(i64 i);
 
 // --- mathematics and half precision ---------------------------------------------------------------
 

@@ -36,9 +36,9 @@ MEMBERS = frozenset(  # members of the structs that the printer makes
     WHICH WORK_SHARING
     abort add all asynchronous begin behind block body buffers caches claim clear_staged commit edge
     end entries epilogue find flush flush_staged from front iterations join key launch list live_in
-    live_out master meta open owner part permutation permutations position priority prologue reach
-    reductions release replay reservation reservations round row row_of run sense serve slot_cache
-    step take_all test thread threads tiles to wins write x""".split()
+    live_out master meta open owner part permutation permutations position prefetch_row priority
+    prologue reach reductions release replay reservation reservations round row row_of run sense
+    serve slot_cache step take_all test thread threads tiles to wins write x""".split()
 )
 SUFFIXED = frozenset(
     "group live_in live_out reductions row".split()

@@ -375,7 +375,8 @@ def _ahead(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list[
     assert isinstance(loop, ir.ForEdges)
     row = f"{_offset(e, loop)}, r.end"
     item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None
-    first = e.names.entry_address(loop.graph, loop.direction, f"row_begin({_offset(e, loop)}, {item})")
+    begin = f"row_begin({_offset(e, loop)}, {item})"
+    first = e.names.entry_address(loop.graph, loop.direction, begin)
     return [
         *lines,
         "    static constexpr bool KNOWS_ROWS = true;  // and knows their rows",
