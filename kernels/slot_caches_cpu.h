@@ -28,7 +28,7 @@ struct Reservation;
 struct SlotCache {
     i64* meta = nullptr;
     i64 kept = 0;  // reservations that belong to no item
-    i64 at = 0, end = 0;  // cached slots
+    i64 at = 0, end = 0;  // cached slots; if `all`: the whole capacity
     bool all = false;  // of a single thread: holds the whole capacity; items reserve from the cache
     bool gives(i64* meta, i32 n, Reservation& reservation);
     bool take(i64* meta, i32 n);
@@ -50,7 +50,7 @@ struct Reservation {
 // Reserves for an item; if false, the item must reserve exactly what it needs.
 MORPH_HOT bool SlotCache::gives(i64* of, i32 n, Reservation& reservation) {
     if (all) {
-        if (kept < i64(reservation.n) + n) return false;
+        if (end - at < i64(reservation.n) + n) return false;
     } else {
         if (kept < n && !take(of, n)) return false;
         kept -= n;
@@ -73,14 +73,13 @@ MORPH_HOT bool SlotCache::take(i64* of, i32 n) {
 MORPH_HOT void SlotCache::take_all(i64* of) {
     all = true;
     meta = of;
-    kept = load(meta + BUDGET);
     at = load(meta + COUNT);
+    end = at + load(meta + BUDGET);
     store(meta + BUDGET, 0);
 }
 MORPH_HOT i32 SlotCache::cached_slots(i32 n) {
-    kept -= n;
     at += n;
-    return i32(at - n);
+    return as_row(at - n);
 }
 // A slot for an item's reservation, or -1: there is no cached slot, and no cached reservation that covers one.
 MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& reservation) {
@@ -108,9 +107,13 @@ MORPH_HOT void SlotCache::keep(i64* of, i32 n) {
 }
 // At the end of a thread's items: returns reservations, records gaps.
 MORPH_HOT void SlotCache::flush() {
-    if (all) store(meta + COUNT, at);
-    if (at < end) gaps[__atomic_fetch_add(&gap_count, 1, __ATOMIC_RELAXED)] = {meta, at, end};
-    if (kept) add_word(meta + BUDGET, kept);
+    if (all) {
+        store(meta + COUNT, at);
+        add_word(meta + BUDGET, end - at);
+    } else {
+        if (at < end) gaps[__atomic_fetch_add(&gap_count, 1, __ATOMIC_RELAXED)] = {meta, at, end};
+        if (kept) add_word(meta + BUDGET, kept);
+    }
     *this = SlotCache();
 }
 

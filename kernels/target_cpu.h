@@ -11,10 +11,12 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_FN inline
 #define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its reservations are registers
 #define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
+#define MORPH_ALONE static __attribute__((noinline, flatten))  // such a loop of one thread: all its calls are inlined
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
 #define MORPH_COLD static __attribute__((noinline, cold))  // never inlined, so that no local has an address
 #define MORPH_CALL static inline __attribute__((unused))
 #define MORPH_OUTLINED __attribute__((noinline, unused)) static
+#define MORPH_ASSUME(X) do { if (!(X)) __builtin_unreachable(); } while (0)  // a function would lose it
 #define MORPH_UNROLL
 #define MORPH_UNROLL_ALL
 #define MORPH_UNROLL_NONE
@@ -31,6 +33,7 @@ template <class T> MORPH_FN Bits<T> to_bits(T x);
 template <class T> MORPH_FN T from_bits(Bits<T> x);
 template <class T> MORPH_FN T min_of(T x, T y);
 template <class T> MORPH_FN T max_of(T x, T y);
+MORPH_FN i32 as_row(i64 i);
 
 // --- mathematics and half precision ---------------------------------------------------------------
 

@@ -10,11 +10,7 @@ from pretend import pretended
 from targets import everywhere, host, tries
 
 import morph
-<<<<<<< HEAD
 from morph.data import sorting
-=======
-from morph.data.sorting import stable_order
->>>>>>> w-mesh
 from morph.operators.reduce import NO_ROW, REDUCTIONS
 from morph.prelude import f16, f64, i8, i32, u8, u64
 from morph.worklists import (

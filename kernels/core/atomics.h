@@ -37,6 +37,17 @@ template <class Op, class T> MORPH_FN T fetch(Op, NonAtomic<T> place, T v) {
     return old;
 }
 
+template <class T> MORPH_FN T fetch(Min, NonAtomic<T> place, T v) {
+    T old = *place.p;
+    if (v < old) *place.p = v;
+    return old;
+}
+template <class T> MORPH_FN T fetch(Max, NonAtomic<T> place, T v) {
+    T old = *place.p;
+    if (old < v) *place.p = v;
+    return old;
+}
+
 // Any operation on any type; returns the old value.
 template <class Op, class T> MORPH_FN T fetch(Op, T* p, Value<T> v) {
     if constexpr (NativeOf<Op, T>::HOW == DIRECT) {

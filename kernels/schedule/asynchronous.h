@@ -65,16 +65,18 @@ struct WarpQueue {
 // A thread's queue: consecutive positions of the list's memory.
 struct Queue {
     i64 next, end;
-    i32 place() {
-        if (next < end) return i32(next++);
+    MORPH_HOT bool has_place() {
+        if (next < end) return true;
         close();
-        return -1;
+        return false;
     }
     void close() { end = 0; }  // for the rest of the step: later items must not run before earlier ones
 };
 struct ThreadQueue {
     Queue* queue = nullptr;
-    i32 place() const { return queue ? queue->place() : -1; }
+    MORPH_HOT bool has_place() const { return queue && queue->has_place(); }
+    MORPH_HOT i32 taken() const { return as_row(queue->next++); }
+    MORPH_HOT i32 place() const { return has_place() ? taken() : -1; }
 };
 typedef Choose<TARGET_GPU, WarpQueue, ThreadQueue> AsynchronousQueue;
 
@@ -266,9 +268,13 @@ template <class C> MORPH_FN i32 item_of(const ThreadQueue&, const C& column, i64
 struct Place {
     i32 row;
     bool asynchronous;
-    MORPH_HOT Place(const AsynchronousQueue& queue, i64* meta, Reservation& reservation)
+    MORPH_HOT Place(const WarpQueue& queue, i64* meta, Reservation& reservation)
         : row(queue.place()), asynchronous(row >= 0) {
         if (!asynchronous) row = Slots(meta, 1, reservation).first();
+    }
+    MORPH_HOT Place(const ThreadQueue& queue, i64* meta, Reservation& reservation)
+        : asynchronous(queue.has_place()) {
+        row = asynchronous ? queue.taken() : Slots(meta, 1, reservation).first();
     }
     MORPH_FN i32 first() const { return row; }
 };

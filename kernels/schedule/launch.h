@@ -230,12 +230,98 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
 
 // --- on a CPU -------------------------------------------------------------------------------------
 
-// A single thread runs the kernel sequentially; items that run asynchronously are queued behind the list.
+// What a single thread's loop reads: copies, which no store of a kernel changes, so that they may be registers.  The
+// current permutation becomes the first one, so that its index is a constant.
+template <class A> using Permuted = decltype(A::permutations);
+template <class A, class = void> struct Permute {
+    template <class R> static MORPH_HOT void first(A&, R&, const A&) {}
+    template <class I> static MORPH_HOT void of(I&) {}
+};
+template <class A> struct Permute<A, Void<Permuted<A>>> {
+    template <class R> static MORPH_HOT void first(A& a, R& t, const A& shared) {
+        a.permutations[0] = shared.permutations[t.permutation];
+        t.permutation = 0;
+    }
+    template <class I> static MORPH_HOT void of(I& it) { it.permutation = 0; }  // which a compiler may have lost sight of
+};
+
+// A range of items for a single thread: `next` gives the items up to `upto`; where items are executed again, one that
+// was deferred.  So no item tests whether it is executed again.
+template <class I> struct Stretch {
+    i64 i, upto = 0;
+    template <class A, class R> MORPH_HOT bool next(const A& a, const R& t, i64 last, i64 most) {
+        if (!t.replay) {
+            upto = min_of(last, i + most);
+            return i < upto;
+        }
+        for (i64 end = min_of(last, i + most); i < end; i++)
+            if (was_deferred(a.deferred, I(a, t, i).deferred_bit())) {
+                upto = i + 1;
+                return true;
+            }
+        upto = i;
+        return i < last;
+    }
+};
+
+// Runs an item, if it passes.
+template <class A, class Step, class I> MORPH_HOT void run_item(const A& a, const Step& s, I& it) {
+    if (s.open(a, it)) s.run(a, it);
+    Permute<A>::of(it);
+    end_item(a, it);
+}
+
+// A thread runs its share of the items.
 template <class A, class R, class Step>
-MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
-    const A a = shared;
-    const R t = run;
+MORPH_LOOP void each_in_stretches(const A& shared, R& run, const Step& step, i64 first, i64 last) {
+    A a = shared;
+    R t = run;
     const Step s = step;
+    Permute<A>::first(a, t, shared);
+    typename Step::I::SlotCaches caches;
+    if (is_single(t)) s.take_all(a, t, caches);
+    for (Share share(a, t, first, last); share.next();)
+        for (Stretch<typename Step::I> part{share.begin}; part.next(a, t, share.end, share.end - part.i);)
+            for (; part.i < part.upto; part.i++) {
+                typename Step::I it(a, t, part.i);
+                caches.serve(it);
+                run_item(a, s, it);
+            }
+    caches.flush();
+}
+
+// A single thread runs the kernel sequentially.
+template <class A, class R, class Step>
+MORPH_ALONE void each_alone(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+    A a = shared;
+    R t = run;
+    const Step s = step;
+    Permute<A>::first(a, t, shared);
+    typename Step::I::SlotCaches caches;
+    s.take_all(a, t, caches);
+    for (Stretch<typename Step::I> part{first}; part.next(a, t, last, last - first);)
+        for (; part.i < part.upto; part.i++) {
+            typename Step::I it(a, t, part.i);
+            caches.serve(it);
+            run_item(a, s, it);
+        }
+    caches.flush();
+}
+
+#if defined(MORPH_FAULTS)  // tests: a few items
+constexpr i64 PAUSE = 1;
+#else
+constexpr i64 PAUSE = 512;  // items between tests for signals, and of the queue's length
+#endif
+constexpr i64 ROWS_AHEAD = 6;  // the row of the item so many places ahead is prefetched
+
+// The same, where items that run asynchronously are queued behind the list.
+template <class A, class R, class Step>
+MORPH_ALONE void each_alone_asynchronously(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+    A a = shared;
+    R t = run;
+    const Step s = step;
+    Permute<A>::first(a, t, shared);
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 most = team_size() > 1 ? SINGLE_THREAD_ITEMS : end;
@@ -243,16 +329,21 @@ MORPH_LOOP void each_single_threaded(const A& shared, const R& run, const Step& 
     Queue queue{last, t.replay ? 0 : min_of(end, last + most)};
     typename Step::I::SlotCaches caches;
     s.take_all(a, t, caches);
-    for (i64 i = first; i < queue.next && !step_interrupted(); poll(a.cursor))
-        for (i64 upto = i + 4096; i < queue.next && i < upto; i++) {
-            typename Step::I it(a, t, i);
+    i64 polled = first;
+    for (Stretch<typename Step::I> part{first}; !step_interrupted() && part.next(a, t, queue.next, PAUSE);) {
+        if (queue.next - part.i > wait) queue.close();
+        for (; part.i < part.upto; part.i++) {
+            typename Step::I it(a, t, part.i);
             it.asynchronous.queue = &queue;
             caches.serve(it);
-            if (!open(a, t, s, it)) continue;
-            s.run(a, it);
-            end_item(a, it);
-            if (it.failed | (queue.next - i > wait)) queue.close();
+            if constexpr (Step::KNOWS_ROWS && !Step::FILTERS) {
+                if (part.i + ROWS_AHEAD < queue.next) s.prefetch_row(a, t, part.i + ROWS_AHEAD);
+            }
+            run_item(a, s, it);
+            if (it.failed) queue.close();
         }
+        if (part.i - polled >= PAUSE) poll(a.cursor), polled = part.i;
+    }
     caches.flush();
 }
 
@@ -260,14 +351,15 @@ template <class A, class R, class Step>
 MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     auto in_order_of_items = [&](i64 from, i64 upto) {
         if constexpr (Step::FILTERS && !Step::WORK_SHARING) each_filtered(a, t, s, from, upto);
-        else each_in_order(a, t, s, from, upto);
+        else each_in_stretches(a, t, s, from, upto);
     };
     if constexpr (Step::WORK_SHARING) {
         if constexpr (Step::ASYNCHRONOUS) {
-            if (is_single(t)) each_single_threaded(a, t, s, first, last);
+            if (is_single(t)) each_alone_asynchronously(a, t, s, first, last);
             else each_asynchronously(a, t, s, first, last);
-        } else if (is_single(t)) in_pieces(a, first, last, in_order_of_items);
-        else each_shared_on_threads(a, t, s, first, last);
+        } else if (is_single(t)) {
+            in_pieces(a, first, last, [&](i64 from, i64 upto) { each_alone(a, t, s, from, upto); });
+        } else each_shared_on_threads(a, t, s, first, last);
     } else {
         if (is_single(t)) in_pieces(a, first, last, in_order_of_items);
         else in_order_of_items(first, last);

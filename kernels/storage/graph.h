@@ -15,8 +15,15 @@ template <class T> MORPH_FN T load_index(const T* p) { return load_fixed(p); }
 #endif
 MORPH_FN i64 row_begin(const i64* offset, i64 p) { return load_index(offset + p); }
 MORPH_FN i64 row_end(const i64* offset, i64 p) { return load_index(offset + p + 1); }
-MORPH_FN i32 degree(const i64* offset, i64 p) { return i32(row_end(offset, p) - row_begin(offset, p)); }
-MORPH_FN RowId edge_at(i64 k) { return RowId(k); }
+MORPH_FN i32 degree(const i64* offset, i64 p) {
+    i64 n = row_end(offset, p) - row_begin(offset, p);
+    MORPH_ASSUME(n >= 0 && n <= 0x7fffffff);
+    return i32(n);
+}
+MORPH_FN RowId edge_at(i64 k) {
+    MORPH_ASSUME(k >= 0 && (sizeof(RowId) > 4 || k <= 0x7fffffff));
+    return RowId(k);
+}
 MORPH_FN i32 edge_at(const i32* edge, i64 k) { return load_index(edge + k); }
 
 struct Reached {  // an entry of the adjacency: the edge and its other end

@@ -25,7 +25,7 @@ from morph.runtime.device import Device
 
 BITS = 32  # of a cell's number along each axis
 FULL = 2**BITS - 1
-FEW = 2**21  # points of which NumPy sorts keys of 48 bits digit by digit
+FEW = 2**21  # points of which a host sorts the leading bits of keys, with the points in one word
 
 
 @func
@@ -101,7 +101,7 @@ def hilbert_order(points: Table, stable: bool = False) -> Any:
     with points.device.active():
         keys = hilbert_keys(points)
         if xp is np and len(keys) <= FEW:
-            keys = (keys >> 16).astype(np.int64)  # digits that NumPy sorts in linear time
+            keys = (keys >> (len(keys).bit_length() + 1)).astype(np.int64)
             order = argsort(keys)
         else:
             order = xp.argsort(keys, kind=kind)

@@ -36,9 +36,9 @@ MEMBERS = frozenset(  # members of the structs that the printer makes
     WHICH WORK_SHARING
     abort add all asynchronous begin behind block body buffers caches claim clear_staged commit edge
     end entries epilogue find flush flush_staged from front iterations join key launch list live_in
-    live_out master meta open owner part permutation permutations position priority prologue reach
-    reductions release replay reservation reservations round row row_of run sense serve slot_cache
-    step take_all test thread threads tiles to wins write x""".split()
+    live_out master meta open owner part permutation permutations position prefetch_row priority
+    prologue reach reductions release replay reservation reservations round row row_of run sense
+    serve slot_cache step take_all test thread threads tiles to wins write x""".split()
 )
 SUFFIXED = frozenset(
     "group live_in live_out reductions row".split()
@@ -239,6 +239,14 @@ class Names:
         """The other end of the edge at entry ``k``."""
         ends = self.ends(graph, direction)
         return f"edge_at({ends}, {k})" if self.graphs[graph].gapped else f"{ends}.get({edge})"
+
+    def entry_address(self, graph: str, direction: str, k: str) -> str:
+        """The address of what is loaded first of entry ``k``: its other end, or its edge."""
+        if self.graphs[graph].gapped:
+            return f"{self.ends(graph, direction)} + {k}"
+        if direction == "out" and self.graphs[graph].out_identity:
+            return f"{self.ends(graph, direction)}.at({k})"
+        return f"a.{self.prefix[graph]}_{direction}_edge + {k}"
 
     def lists_rows(self, slot: str) -> bool:
         """Whether the store is a collection of rows: its column ``item`` has the row of an item."""

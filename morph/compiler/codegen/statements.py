@@ -252,10 +252,11 @@ class Body(Expressions):
         given = {name: self.expr(x) for name, x in e.values}
         self.put(f"i32 {row} = {made};")
         for name, text in given.items():
-            column = n.column(store.slot, name)
+            write = f"{n.column(store.slot, name)}.set({row}, {text});"
             if (other := self.body_plan.ahead) and self._may_run_ahead(e):
-                column = f"({ahead} ? {n.column(other[1], name)} : {column})"
-            self.put(f"{column}.set({row}, {text});")
+                # a choice between columns would take their addresses: no registers
+                write = f"if ({ahead}) {n.column(other[1], name)}.set({row}, {text}); else {write}"
+            self.put(write)
         if isinstance(e, ir.New):
             self._fill(store, row, set(given))
         if store.slot in self.plan.queues:
