@@ -8,14 +8,17 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import morph
-from morph.launch import launcher
+from morph.launch import jobs, launcher
 from morph.launch import scratch as shared
 from morph.launch.scratch import scratch
+from morph.partition import pool
+from morph.partition.group import DeviceGroup
 from morph.prelude import atomic_add, f64, i64
 from morph.runtime import threads
 from morph.runtime.device import device
@@ -249,6 +252,9 @@ def test_threads_of_the_host_divide_parts(parts, monkeypatch):
 
     threads.in_threads(work, parts)
     assert (done == 1).all() and 1 <= len(names) <= 3
+    calls = []
+    threads.in_threads(lambda *of: calls.append(of), parts, reads_all=True)
+    assert len(calls) <= 3 and sum(end - first for first, end in calls) == parts
 
 
 def test_errors_in_threads_of_the_host(monkeypatch):
@@ -302,9 +308,32 @@ def test_threads_end_before_the_error_of_a_start_is_raised(monkeypatch):
     assert done == [0] and not working
 
 
+class Place:
+    """A device of a part."""
+
+    def __init__(self, on_host):
+        self.on_host = on_host
+
+
+CALLERS = {
+    "in_threads": lambda work: threads.in_threads(work, 2),
+    "sections": lambda work: jobs.run_together([jobs.Section(lambda: work(0, 1), "", ())]),
+    "parts": lambda work: pool.run_parts(
+        [Place(True), Place(False)], range(2),
+        lambda k: work(k, k + 1)),
+    "beside": lambda work: DeviceGroup("cpu").beside(1, lambda k: work(k, k + 1))(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("caller_of", CALLERS)
 @pytest.mark.parametrize("interrupts", [1, 2])
-def test_an_interrupt_waits_for_threads_that_use_the_memory_of_the_caller(monkeypatch, interrupts):
+def test_an_interrupt_waits_for_threads_that_use_the_memory_of_the_caller(
+    monkeypatch, interrupts, caller_of
+):
     """`Thread.join` of CPython 3.11 returns at an interrupt, and takes the thread for ended."""
+    stopped = []
+    stopper = SimpleNamespace(stop=lambda: stopped.append(True))
+    monkeypatch.setattr(pool, "scratch", lambda device: stopper)
     monkeypatch.setattr(threads, "get_num_threads", lambda: 2)
     monkeypatch.setattr(threads, "_free_cores", lambda: 2)
     caller, working, done = threading.current_thread(), [], []
@@ -325,12 +354,38 @@ def test_an_interrupt_waits_for_threads_that_use_the_memory_of_the_caller(monkey
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            threads.in_threads(work, 2)
+            CALLERS[caller_of](work)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert len(done) == 1 and not working
+    assert len(done) == 1 and not working and len(stopped) == (caller_of == "parts")
     threads.in_threads(lambda first, end: done.append(first), 9)
     assert len(done) == 10
+
+
+def test_an_error_stops_other_calls_once_and_is_raised_when_they_have_ended():
+    began, stopping, ended, stops = threading.Event(), threading.Event(), [], []
+
+    def apart():
+        began.set()
+        assert stopping.wait(10)
+        ended.append(True)
+        raise ValueError("of the other thread")
+
+    def here():
+        assert began.wait(10)
+        raise KeyError("here")
+
+    def stop():
+        stops.append(True)
+        stopping.set()
+        raise OSError("the device is lost")
+
+    with pytest.raises(KeyError):
+        threads.run_calls([apart], here, stop)
+    assert ended == stops == [True]
+    with pytest.raises(ValueError):
+        threads.run_calls([apart], lambda: None, stop)
+    assert len(stops) == 1
 
 
 def test_cores_of_other_processes_are_not_taken(monkeypatch):

@@ -231,6 +231,58 @@ def test_a_folder_of_the_name_of_one_file_of_a_mesh(tmp_path):
     assert os.listdir(tmp_path) == ["mesh.ele"]
 
 
+def test_files_that_cannot_be_restored_are_named(tmp_path, monkeypatch):
+    """Their previous contents are kept."""
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    rename, calls = os.replace, []
+
+    def fail(source, target):
+        calls.append(target)
+        if len(calls) > 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), source)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="cannot restore it") as caught:
+        with files.replacing(*(tmp_path / name for name in "abc")) as opened:
+            for file in opened:
+                file.write(b"new")
+    assert caught.value.filename == str(tmp_path / "a") and len(caught.value.strerror) <= 200
+    old = caught.value.strerror.split()[-1]
+    assert (tmp_path / old).read_text() == "a" and (tmp_path / "b").read_text() == "b"
+    assert sorted(os.listdir(tmp_path)) == sorted([old, "a", "b", "c"])
+
+
+def test_interrupts_while_files_are_restored(tmp_path, monkeypatch):
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    rename, calls = os.replace, []
+
+    def interrupted(source, target):
+        calls.append(target)
+        rename(source, target)
+        if len(calls) in (2, 3, 4):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        with files.replacing(*(tmp_path / name for name in "abc")) as opened:
+            opened[0].write(b"new")
+    assert listed(tmp_path) == {name: name.encode() for name in "abc"}
+
+
+def test_folders_of_all_targets_are_locked_in_one_order(tmp_path, monkeypatch):
+    locked = []
+    monkeypatch.setattr(files, "_lock_folder", lambda folder, cleanup: locked.append(folder.name))
+    for name in "zyx":
+        (tmp_path / name).mkdir()
+        (tmp_path / f"m.{name}").symlink_to(tmp_path / name / "file")
+    with files.replacing(*(tmp_path / f"m.{name}" for name in "zyx")) as opened:
+        opened[0].write(b"new")
+    assert locked == ["x", "y", "z"] and (tmp_path / "z" / "file").read_bytes() == b"new"
+
+
 def test_two_processes_write_one_mesh(tmp_path):
     """All files are of one of them, and nothing else is left."""
     program = f"""

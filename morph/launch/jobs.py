@@ -14,7 +14,7 @@ from morph.language.hooks import Hook
 from morph.language.messages import shown
 from morph.launch.slots import in_parts, owner
 from morph.runtime.device import Device
-from morph.runtime.threads import Call, start
+from morph.runtime.threads import run_calls
 
 _scratch: Hook[Any] = Hook("morph.launch.scratch:scratch")
 
@@ -71,8 +71,6 @@ class Section:
         except BaseException as error:
             error.add_note(f"in the section at {self.place}")
             self._error = error
-            if not isinstance(error, Exception):
-                raise
 
     def failed(self) -> list[BaseException]:
         """Return the error of the function, if it raised one."""
@@ -149,21 +147,19 @@ def run_together(sections: Sequence[Section]) -> None:
                 )
     here = [s for s in sections if s.is_here]
     others = [s for s in sections if not s.is_here]
-    calls: list[Call] = []
-    try:
-        for s in others:
-            start(calls, copy_context().run, s.execute)
+
+    def execute_here() -> None:
         for s in here:
             s.execute()
-        for call in calls:
-            call.wait()
-    except BaseException:  # raised by a signal handler
-        calls = [call for call in calls if not call.cancel()]
+            for error in s.failed():
+                if not isinstance(error, Exception):  # of a signal handler: ends all sections
+                    raise error
+
+    def stop() -> None:
         for device in {d for s in others for d in s.devices}:
             _scratch(device).stop()
-        for call in calls:
-            call.wait()
-        raise
+
+    run_calls([partial(copy_context().run, s.execute) for s in others], execute_here, stop)
     errors = [e for s in sections for e in s.failed()]
     if len(errors) > 1:
         raise BaseExceptionGroup(f"{len(errors)} of {len(sections)} sections failed", errors)

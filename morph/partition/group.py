@@ -6,7 +6,7 @@ The devices of a group lie in one process, or each on an MPI rank of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from morph.partition.copies import ProgramCache, can_run_together
@@ -16,7 +16,7 @@ from morph.partition.ranks import Ranks
 from morph.partition.routes import OPERATIONS
 from morph.partition.transport import Local, Transport, on_all
 from morph.runtime.device import Array, Device, device_for
-from morph.runtime.threads import Call, start
+from morph.runtime.threads import Call, finish, start
 
 
 def share_of(n: int, k: int, size: int) -> slice:
@@ -150,20 +150,15 @@ class DeviceGroup(Local):
         Returns
         -------
         callable
-            Waits for the calls, and raises their first error.
+            Waits for the calls, also after an interrupt, and raises their first error.
         """
         calls: list[Call] = []
-        for k in range(size):
-            start(calls, run, k)
-
-        def wait() -> None:
-            for call in calls:
-                call.wait()
-            for call in calls:
-                if call.error is not None:
-                    raise call.error
-
-        return wait
+        try:
+            for k in range(size):
+                start(calls, run, k)
+        except BaseException as error:
+            finish(calls, [error])
+        return partial(finish, calls, [])
 
     @cached_property
     def programs(self) -> ProgramCache | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from morph.launch.scratch import scratch
 from morph.partition.transport import Transport, raise_together
 from morph.runtime.device import Device
-from morph.runtime.threads import Call, start
+from morph.runtime.threads import run_calls
 
 
 def each_part(
@@ -62,19 +63,15 @@ def run_parts(
     ordered = sorted(groups, key=lambda d: not d.on_host)
     on_host = max(sum(d.on_host for d in ordered), 1)
     first, others = ordered[:on_host], ordered[on_host:]
-    calls: list[Call] = []
-    try:
-        for d in others:
-            start(calls, copy_context().run, run_group, groups[d])
+
+    def run_here() -> None:
         for d in first:
             run_group(groups[d])
-        for call in calls:
-            call.wait()
-    except BaseException:
-        calls = [call for call in calls if not call.cancel()]
+
+    def stop() -> None:
         for d in others:
             scratch(d).stop()
-        for call in calls:
-            call.wait()
-        raise
+
+    apart = [partial(copy_context().run, run_group, groups[d]) for d in others]
+    run_calls(apart, run_here, stop)
     return errors

@@ -2,13 +2,13 @@
 
 An interrupt may come within any function in Python.  In `concurrent.futures` it leaves a lock
 acquired, or a wrong number of idle threads; within `threading.Thread.join` it marks a thread as
-ended that still runs.  So threads wait for each other by plain locks only.
+ended that still runs.  So these calls are waited for by plain locks only.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 MOST_THREADS = 256  # as in kernels/target_cpu.h
-LEAST_PARTS = 64  # of one call by a single thread: functions may read all data for each call
 _limit = 0  # 0: not set
 
 
@@ -109,9 +108,9 @@ class Call:
         self._running.release()
 
     def cancel(self) -> bool:
-        """Whether the function has not been called, and will not be."""
+        """Prevent the call; false if it has begun."""
         if self._begun.acquire(blocking=False):
-            self.ended = True  # no thread may have the call
+            self.ended = True  # the call may never have been queued, so no thread would set this
             return True
         return False
 
@@ -146,7 +145,71 @@ if hasattr(os, "register_at_fork"):  # a child process has none of the threads
     os.register_at_fork(after_in_child=_idle.clear)
 
 
-def in_threads(work: Callable[[int, int], object], parts: int) -> None:
+def run_calls(
+    functions: Sequence[Callable[[], object]],
+    here: Callable[[], object],
+    stop: Callable[[], object] | None = None,
+    shared: bool = False,
+) -> None:
+    """Call functions in threads of their own, and ``here`` in this one; wait until all have ended.
+
+    Parameters
+    ----------
+    functions : sequence of callable
+    here : callable
+    stop : callable, optional
+        Called after an error or an interrupt in this thread: ends functions that have begun, as
+        soon as they can.  Those that have not begun are not called any more.
+    shared : bool, optional
+        ``here`` does the work of functions that have not begun when it returns, so they need not.
+
+    Raises
+    ------
+    BaseException
+        When no function runs any more, also after several interrupts: the first error of this
+        thread, else the error of the first function that failed.
+    """
+    calls: list[Call] = []
+    errors: list[BaseException] = []
+    try:
+        for function in functions:
+            start(calls, function)
+        here()
+    except BaseException as error:
+        errors.append(error)
+    finish(calls, errors, stop, shared)
+
+
+def finish(
+    calls: Sequence[Call],
+    errors: list[BaseException],
+    stop: Callable[[], object] | None = None,
+    shared: bool = False,
+) -> None:
+    """Wait for calls like `run_calls`; ``errors`` are those of this thread so far."""
+    stopped = False
+    while True:
+        try:
+            if errors or shared:
+                for call in calls:
+                    call.cancel()
+            if errors and stop and not stopped:
+                try:
+                    stop()
+                except Exception as error:  # the functions end by themselves
+                    errors.append(error)
+                stopped = True
+            for call in calls:
+                call.wait()
+            break
+        except BaseException as error:  # of a signal handler
+            errors.append(error)
+    errors += [call.error for call in calls if call.error is not None]
+    if errors:
+        raise errors[0]
+
+
+def in_threads(work: Callable[[int, int], object], parts: int, reads_all: bool = False) -> None:
     """Call ``work(first, end)`` for ranges of parts, in several threads if there are several parts.
 
     Parameters
@@ -155,6 +218,8 @@ def in_threads(work: Callable[[int, int], object], parts: int) -> None:
         Releases the GIL, as functions of ``ctypes`` do.
     parts : int
         Number of parts, which may be processed in any order.
+    reads_all : bool, optional
+        Each call of ``work`` reads all data, whatever its range: one call for each thread.
 
     Notes
     -----
@@ -162,35 +227,24 @@ def in_threads(work: Callable[[int, int], object], parts: int) -> None:
     is not executed any more when the call returns or raises, so it may use memory of the caller.
     An interrupt waits for one range of each thread.
     """
-    n = min(get_num_threads(), parts)
+    n = max(min(get_num_threads(), parts), 1)
     n = min(n, _free_cores()) if n > 1 else n
-    step = max(parts // (8 * n), 1) if n > 1 else max(parts // 8, LEAST_PARTS)
+    step = max(-(-parts // n) if reads_all else parts // (8 * n), 1)
     starts = iter(range(0, max(parts, 1), step))
-    errors: list[BaseException] = []
+    failed = False
+
+    def stop() -> None:
+        nonlocal failed
+        failed = True
 
     def run() -> None:
         try:
             for first in starts:
-                if errors:
+                if failed:
                     return
                 work(first, min(first + step, parts))
-        except BaseException as error:
-            errors.append(error)
+        except BaseException:
+            stop()
+            raise
 
-    calls: list[Call] = []
-    try:
-        for _ in range(n - 1):
-            start(calls, run)
-        run()
-    except BaseException as error:
-        errors.append(error)
-    while True:  # an interrupt is raised when no thread uses the memory of the caller
-        try:
-            for call in calls:
-                if not call.cancel():
-                    call.wait()
-            break
-        except BaseException as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
+    run_calls([run] * (n - 1), run, stop, shared=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 
 from morph.data.formula import Formula
 from morph.runtime.device import device
+from morph.runtime.threads import in_threads
 from morph.validate.arcs import WrongAnswer, grouped, rows
 
 _PART = 1 << 17  # clauses evaluated at once
@@ -49,7 +48,8 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
     sparse = formula.variables > formula.literals.size  # variables that do not occur are skipped
     true_of = None if sparse else np.concatenate([[False], truth, ~truth[::-1]])  # by literal
 
-    def check_part(start: int) -> None:
+    def check_part(k: int) -> None:
+        start = k * _PART
         at = formula.offsets[start : start + _PART + 1]
         literals, size = formula.literals[at[0] : at[-1]], at[1:] - at[:-1]
         if true_of is None:
@@ -65,13 +65,11 @@ def satisfied(formula: Formula, model: Any) -> NDArray[np.bool_]:
             np.cumsum(true, out=before[1:])
             part[:] = before[at[1:] - at[0]] > before[at[:-1] - at[0]]
 
-    starts = range(0, formula.clauses, _PART)
-    if len(starts) < 4:
-        for start in starts:
-            check_part(start)
-        return held
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # NumPy releases the GIL
-        list(pool.map(check_part, starts))
+    def check_parts(first: int, end: int) -> None:
+        for k in range(first, end):
+            check_part(k)
+
+    in_threads(check_parts, -(-formula.clauses // _PART))  # NumPy releases the GIL
     return held
 
 

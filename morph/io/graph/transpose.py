@@ -50,5 +50,5 @@ def is_transpose(
         if not library.morph_is_transpose(*matrix, int(cut[k]), int(cut[end]), at):
             differ.append(k)
 
-    in_threads(compare, parts)
+    in_threads(compare, parts, reads_all=True)
     return not differ

@@ -164,34 +164,83 @@ def replacing(*paths: StrPath) -> Iterator[list[IO[bytes]]]:
 
 
 def replace_together(pairs: Sequence[tuple[Path, Path]]) -> None:
-    """Rename files to their targets, all of one folder.
+    """Rename files to their targets; after an error or an interrupt all targets are as before.
 
-    After an error or an interrupt all targets are as before.  Processes that replace several files
-    of a folder do so one after the other, so that the files of one writer stay together.
+    Processes that replace several files of a folder do so one after the other, so that the files
+    of one writer stay together.
+
+    Parameters
+    ----------
+    pairs : sequence of (Path, Path)
+        Files and their targets, each file on the file system of its target.
+
+    Raises
+    ------
+    IsADirectoryError
+        If a target is a directory; then nothing has changed.
+    OSError
+        If a file cannot be renamed.  If a target cannot be restored after that, the error names
+        it, and the file that has its previous contents.
     """
+    for _, target in pairs:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     if len(pairs) == 1:
         os.replace(*pairs[0])
         return
-    begun: list[tuple[Path, Path | None]] = []
+    begun: list[tuple[Path, Path, Path | None]] = []
+    kept: set[Path] = set()
     with ExitStack() as cleanup:
-        for _, target in pairs[:1]:
-            _lock_folder(target.parent, cleanup)
+        for folder in sorted({target.parent.resolve() for _, target in pairs}):
+            _lock_folder(folder, cleanup)  # in one order in all processes
+        cleanup.callback(_remove, kept)
         try:
             for made, target in pairs:
                 old = _name_beside(target) if target.is_file() else None
                 if old is not None:
-                    cleanup.callback(old.unlink, missing_ok=True)
+                    kept.add(old)
                     _keep(target, old)
-                begun.append((target, old))
+                begun.append((made, target, old))
                 os.replace(made, target)
-        except BaseException:
-            for target, old in begun:
-                with suppress(OSError):
-                    if old is None:
-                        target.unlink(missing_ok=True)
-                    else:
-                        os.replace(old, target)
+        except BaseException as error:
+            _restore(begun, kept, error)
             raise
+
+
+def _restore(
+    begun: list[tuple[Path, Path, Path | None]], kept: set[Path], error: BaseException
+) -> None:
+    """Undo renames after an error; further interrupts do not end this.
+
+    A file that cannot be restored stays under its other name, which is removed from ``kept``.
+    """
+    failed: OSError | None = None
+    while begun:
+        made, target, old = begun[-1]
+        try:
+            if made.exists():
+                pass  # not renamed
+            elif old is None:
+                target.unlink(missing_ok=True)
+            elif old.exists():  # else restored before an interrupt
+                os.replace(old, target)
+            begun.pop()
+        except OSError as problem:
+            begun.pop()
+            where = "" if old is None else f"; its previous contents are in {old.name}"
+            text = f"cannot restore it ({os.strerror(problem.errno or errno.EIO)}){where}"
+            failed = OSError(problem.errno or errno.EIO, text, str(target))
+            error.add_note(str(failed))
+            kept.discard(old or target)
+        except BaseException:
+            continue
+    if failed is not None and isinstance(error, Exception):
+        raise failed from error
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _lock_folder(folder: Path, cleanup: ExitStack) -> None:
