@@ -14,6 +14,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,27 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 WARM = "import sys; from morph.cli import main; main(sys.argv[1:])"
 
 
+def _compiles() -> bool:
+    """Whether a wheel that is built here gets compiled kernels."""
+    here = platform.system(), platform.machine()
+    return os.environ.get("MORPH_WHEEL", "").split() != ["none"] and here == ("Linux", "x86_64")
+
+
 class CompiledKernels(BuildHookInterface):
     """Compiles kernels into the wheel's folder ``morph/compiled``."""
 
     def dependencies(self) -> list[str]:
-        """Return what the build needs in addition."""
+        """Return what the build needs in addition: NVRTC, if it compiles for GPUs."""
+        # hatchling does not tell which build asks: `get_requires_for_build_editable`, or another
+        calls = (frame.f_code.co_name for frame, _ in traceback.walk_stack(None))
+        if not _compiles() or any(name.endswith("_build_editable") for name in calls):
+            return []
         return ["nvidia-cuda-nvrtc>=13"] if os.environ.get("MORPH_WHEEL_ARCHS") else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; without a compiler, or on another system, the wheel has no binaries."""
         names = os.environ.get("MORPH_WHEEL", "").split()
-        here = platform.system(), platform.machine()
-        if version == "editable" or names == ["none"] or here != ("Linux", "x86_64"):
+        if version == "editable" or not _compiles():
             return
         folder = Path(self.directory).absolute() / "compiled"
         shutil.rmtree(folder, ignore_errors=True)

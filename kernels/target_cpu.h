@@ -9,7 +9,11 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #endif
 
 #define MORPH_FN inline
+#ifdef MORPH_QUICK  // a quick compilation: g++ decides
+#define MORPH_HOT inline __attribute__((unused))
+#else
 #define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its reservations are registers
+#endif
 #define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
 #define MORPH_ALONE static __attribute__((noinline, flatten))  // such a loop of one thread: all its calls are inlined
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one

@@ -189,6 +189,8 @@ def recorded() -> Recorder:
 
 
 if __name__ == "__main__":
+    if any(argument.startswith("-") for argument in sys.argv[1:]):
+        sys.exit(f"{sys.argv[1:]}: expected nothing, or the name of a file to write")
     gc.disable()  # units are kept, and collections would take a quarter of the time
     found = recorded()
     lines = "".join(f"{line}\n" for line in sorted(found.lines))

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from morph.cli import main
 from morph.runtime.cuda import modules
+from morph.runtime.device import DeviceError
 from morph.runtime.toolchain import (
     CacheUnusable,
     CompileError,
@@ -635,39 +636,82 @@ def test_a_cubin_of_a_wheel(tmp_path, monkeypatch):
     for others in ("sm_75", "sm_90", "sm_90a"):
         assert cuda.build(SCALE, others) == b"compiled"
     # a driver that is too old for the wheel's cubins
-    assert cuda.build(SCALE, "sm_80", installed=False) == b"compiled"
+    assert cuda.build(SCALE, "sm_80", use_installed=False) == b"compiled"
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "lzma", None)  # a Python without it
+        assert cuda.build(SCALE, "sm_80") == b"compiled"
+    assert [f for f in tmp_path.iterdir() if f.is_file()] == [made]
     made.write_bytes(b"damaged")
-    assert cuda.build(SCALE, "sm_89") == b"compiled"
+    assert cuda.installed(SCALE, "sm_89") is None
 
 
-@pytest.mark.parametrize(("status", "loads"), [(209, 2), (2, 1)])
-def test_a_driver_may_refuse_a_cubin_of_a_wheel(status, loads, monkeypatch):
-    """Then NVRTC compiles the text; errors of other kinds are raised."""
+class Refused(Exception):
+    """`cupy.cuda.driver.CUDADriverError`."""
 
-    class Refused(Exception):
-        def __init__(self):
-            self.status = status
+    def __init__(self, status):
+        super().__init__(f"CUDA_ERROR: {status}")
+        self.status = status
 
-    tried = []
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Imitate a driver; return the refused cubins, by their status, and those that it was given."""
+    refused, tried = {}, []
 
     def load(cubin):
         tried.append(cubin)
-        if cubin == "installed":
-            raise Refused
+        if cubin in refused:
+            raise Refused(refused[cubin])
 
-    module = SimpleNamespace(load=load)
     gpu = SimpleNamespace(
         Device=lambda index: SimpleNamespace(compute_capability="90"),
-        function=SimpleNamespace(Module=lambda: module),
+        function=SimpleNamespace(Module=lambda: SimpleNamespace(load=load)),
         driver=SimpleNamespace(CUDADriverError=Refused),
     )
     monkeypatch.setattr(modules, "import_cupy", lambda: SimpleNamespace(cuda=gpu))
-    monkeypatch.setattr(
-        cuda, "build", lambda *a, installed=True, **k: "installed" if installed else "compiled"
-    )
-    if loads == 2:
-        assert modules.loaded("text", 0, "name") is module
-    else:
-        with pytest.raises(Refused):
+    monkeypatch.setattr(modules, "_refusing", set())
+    monkeypatch.setattr(cuda, "_shipped", lambda *a: (Path("installed"), b"installed"))
+    monkeypatch.setattr(cuda, "_unit", lambda *a: None)
+    monkeypatch.setattr(cuda, "_stored", lambda *a: b"compiled")
+    return refused, tried
+
+
+def test_a_driver_may_refuse_a_cubin_of_a_wheel(driver, caplog):
+    """Then NVRTC compiles this text and later ones; other GPUs are not concerned."""
+    refused, tried = driver
+    modules.loaded("text", 0, "name")
+    refused[b"installed"] = 209
+    modules.loaded("text", 0, "name"), modules.loaded("another", 0, "name")
+    assert tried == [b"installed", b"installed", b"compiled", b"compiled"]
+    assert modules.build("text", 0, "name") == b"compiled"
+    assert modules.build("text", 1, "name") == b"installed"
+    assert [r.levelname for r in caplog.records if "refuses" in r.message] == ["WARNING"]
+
+
+def test_a_driver_that_is_older_than_nvrtc(driver, monkeypatch):
+    refused, tried = driver
+    refused |= {b"installed": 222, b"compiled": 200}
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=r"cuda:0: .*older than NVRTC; update it") as caught:
             modules.loaded("text", 0, "name")
-    assert tried == ["installed", "compiled"][:loads]
+        assert len(str(caught.value)) <= 200
+    assert tried == [b"installed", b"compiled", b"compiled"]  # nothing twice
+
+    def missing(*args):
+        raise CompilerNotFound("no NVRTC")
+
+    monkeypatch.setattr(cuda, "_stored", missing)
+    with pytest.raises(DeviceError, match=r"cuda:0: the driver is too old") as caught:
+        modules.loaded("text", 0, "name")
+    assert len(str(caught.value)) <= 200
+    with pytest.raises(CompilerNotFound):
+        modules.loaded("text", 1, "name", ("MORPH_FAULTS",))
+
+
+def test_other_errors_of_a_driver_are_raised(driver):
+    refused, tried = driver
+    refused[b"installed"] = refused[b"compiled"] = 2
+    for defines in ((), ("MORPH_FAULTS",)):
+        with pytest.raises(Refused):
+            modules.loaded("text", 0, "name", defines)
+    assert tried == [b"installed", b"compiled"]

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import morph
 from morph.algorithms.registry import ALGORITHMS
 from morph.cli import main
-from morph.cli.warm import CALLS, LIBRARIES, _ship
+from morph.cli.warm import CALLS, LIBRARIES, _each, _ship
 from morph.launch import ahead, common_units, records
 from morph.runtime.cpu.device import HostDevice
 from morph.runtime.cuda import small_copies
@@ -122,12 +122,24 @@ def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_all_architectures_and_one_more():
+    assert _each(("sm_90", "all", "sm_90a")) == (
+        "sm_90",
+        "sm_75",
+        "sm_80",
+        "sm_100",
+        "sm_120",
+        "sm_90a",
+    )
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (["dfs"], "there is no algorithm 'dfs': bellman-ford, betweenness, bfs, "),
-        (["bfs", "--arch", "sm_90"], "--arch: 'sm_90': wanted is sm_XX, with --ship"),
-        (["--ship", "{tmp}/x", "--arch", "90"], "--arch: '90': wanted is sm_XX, with --ship"),
+        (["bfs", "--arch", "sm_90"], "--arch: 'sm_90': expected sm_XX or all, with --ship"),
+        (["--ship", "{tmp}/x", "--arch", "90"], "--arch: '90': expected sm_XX or all, with --ship"),
+        (["bfs", "--arch", "all"], "--arch: 'all': expected sm_XX or all, with --ship"),
         (["--jobs", "0"], "0 is not in the range"),
         (["bfs", "--device", "cuda:99"], "cuda:99"),
     ],

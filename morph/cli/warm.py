@@ -202,6 +202,12 @@ def _run(name: str, device: str, start: int) -> None:
         call()
 
 
+def _each(architectures: tuple[str, ...]) -> tuple[str, ...]:
+    """Return each architecture once, those that "all" stands for included."""
+    known = {"all": shipped.ARCHITECTURES}
+    return tuple(dict.fromkeys(a for name in architectures for a in known.get(name, (name,))))
+
+
 def _ship(folder: Path, architectures: tuple[str, ...], jobs: int, line: Line | None) -> None:
     """Compile the collected sources for GPUs, and keep binaries only."""
     files = list(folder.glob("*.cpp"))
@@ -244,11 +250,9 @@ def warm(
     """
     if unknown := [n for n in names if n not in CALLS]:
         raise BadInput(f"there is no algorithm {unknown[0]!r}: {', '.join(sorted(CALLS))}")
-    if architectures == ("all",) and ship is not None:
-        architectures = shipped.ARCHITECTURES
     for arch in architectures:
-        if ship is None or not re.fullmatch(r"sm_\d+[af]?", arch):
-            raise BadInput(f"--arch: {arch!r}: wanted is sm_XX, with --ship")
+        if ship is None or not re.fullmatch(r"all|sm_\d+[af]?", arch):
+            raise BadInput(f"--arch: {arch!r}: expected sm_XX or all, with --ship")
     os.environ.setdefault(tiers.VARIABLE, "full")  # no background compilation
     if ship is not None:
         if shipped.portable_flags(cpu.processor()) is None:
@@ -272,4 +276,4 @@ def warm(
                     line.write(f"{done} of {len(todo)} done; {todo[done][0]}")
                 call.get()
         if ship is not None:
-            _ship(ship, architectures, jobs, line)
+            _ship(ship, _each(architectures), jobs, line)

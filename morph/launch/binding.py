@@ -365,6 +365,11 @@ def closure_key(where: Any) -> tuple[Any, ...]:
     return tuple(type(x) if isinstance(x, numbers) else id(x) for x in captured(where))
 
 
+def static_kind(value: Any) -> tuple[type, str]:
+    """Return what a unit depends on of a static parameter: its type, and its value as text."""
+    return type(value), repr(value)
+
+
 def _slots(request: Request) -> tuple[Slots, Description]:
     """Assign slots to the arguments, and make the description of the request."""
     definition = request.function.definition
@@ -389,7 +394,7 @@ def _slots(request: Request) -> tuple[Slots, Description]:
     for arg, name in zip(args, names, strict=True):
         if name in statics:
             _scalar_type(arg, name, "a static parameter takes numbers")
-            kinds.append((type(arg), repr(arg)))
+            kinds.append(static_kind(arg))
             values[name] = arg
         elif isinstance(arg, (*OBJECTS, *VIEWS)):
             kinds.append(slots.of(arg, own_name(name)))

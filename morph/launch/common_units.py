@@ -24,7 +24,13 @@ from morph.compiler.codegen.prelude import prelude
 from morph.graph import Graph
 from morph.language.intrinsics import from_dtype
 from morph.launch import records
-from morph.launch.binding import Compiled, Description, compile_unit, without_objects
+from morph.launch.binding import (
+    Compiled,
+    Description,
+    compile_unit,
+    static_kind,
+    without_objects,
+)
 from morph.launch.kernels import Function, Launchable
 from morph.launch.lookup import compiling
 from morph.runtime.device import Device
@@ -144,13 +150,14 @@ def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> D
         if stored.get("on_host", device.on_host) != device.on_host:
             return None
         function, where = map(_named, (stored["what"], stored["where"]))
-        assert isinstance(function, Launchable)
+        if not isinstance(function, Launchable):
+            return None
         lists = {
             name: {x.slot: x for x in map(records.decoded, (known[name][i] for i in stored[name]))}
             for name in LISTS
         }
         statics = stored.get("statics", {})
-        static = {name: (type(x), repr(x)) for name, x in statics.items()}
+        static = {name: static_kind(x) for name, x in statics.items()}
         kinds = [
             static[n] if n in static else _named(x) if isinstance(x, str) else records.decoded(x)
             for n, x in zip(stored["names"], stored["kinds"], strict=True)
@@ -160,7 +167,7 @@ def _decoded(stored: dict[str, Any], known: dict[str, Any], device: Device) -> D
             function, device, stored["names"], tuple(kinds), statics, shape, domain,
             lists["stores"], lists["graphs"], where, *stored["options"],
         )  # fmt: skip
-    except (AssertionError, AttributeError, ImportError, KeyError, TypeError, ValueError):
+    except (AttributeError, ImportError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -180,12 +187,14 @@ def _qualified_name(x: Any) -> Any:
     """
     if x is None:
         return None
-    assert isinstance(x, Function) and x.part is None
+    if not isinstance(x, Function) or x.part is not None:
+        raise ValueError(f"{x!r:.100}: only functions of modules have names")
     if x.made_by is not None:
         function, args = x.made_by
         return [function, *(f"numpy:{a.__name__}" if isinstance(a, type) else a for a in args)]
     name = f"{x.__module__}:{x.__qualname__}"
-    assert pkgutil.resolve_name(name) is x
+    if pkgutil.resolve_name(name) is not x:
+        raise ValueError(f"{name:.100} is another object")
     return name
 
 
@@ -204,7 +213,8 @@ def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
         return found
 
     def stored(d: Description) -> dict[str, Any]:
-        assert all(type(x) in (bool, int, float) for x in d.statics.values())
+        if not all(type(x) in (bool, int, float) for x in d.statics.values()):
+            raise ValueError(f"{d.statics!r:.100}: static arguments are numbers")
         kinds = [
             None if n in d.statics
             else records.encoded(x) if dataclasses.is_dataclass(x)
@@ -224,7 +234,7 @@ def encoded(calls: dict[str, list[Description]]) -> dict[str, Any]:
     for call, units in calls.items():
         users: dict[str, set[bool]] = {}
         for d in units:
-            with suppress(AssertionError, AttributeError, ImportError, ValueError):
+            with suppress(AttributeError, ImportError, ValueError):
                 users.setdefault(json.dumps(stored(d)), set()).add(d.device.on_host)
         made[call] = [
             json.loads(unit) | ({"on_host": on.pop()} if len(on) == 1 else {})

@@ -6,6 +6,7 @@ kernel for each pair of arrays, and a copy for each result.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -53,6 +54,11 @@ def text(kind: str, op: str) -> str:
     return f"typedef {TYPES[kind]} T;\n#define OPERATION {OPERATIONS[op]}\n{TEXT}"
 
 
+# held by callers of `_function`: if two threads loaded a kernel, one module would be unloaded while
+# its kernel may run
+_lock = threading.Lock()
+
+
 @cache
 def _function(index: int, kind: str, op: str) -> tuple[Any, Any]:
     """Load the kernel on the current GPU, ``index``; it is valid while its module is kept."""
@@ -71,7 +77,8 @@ def combine(index: int, arrays: Sequence[Array], rows: slice, op: str) -> bool:
     each = like.size // max(len(like), 1)
     first, last = rows.start * each, rows.stop * each
     if first < last:
-        _, function = _function(index, kind, op)
+        with _lock:
+            _, function = _function(index, kind, op)
         addresses = [a.data.ptr for a in arrays] + [0] * (MOST - len(arrays))
         numbers = (*addresses, first, last, len(arrays))
         blocks = min(-(-(last - first) // BLOCK), BLOCKS)

@@ -9,8 +9,7 @@ from morph.compiler.codegen.prelude import prelude
 from morph.compiler.ir.outline import Outline
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import ArgumentBlock
-from morph.runtime.cuda.modules import architecture, loaded
-from morph.runtime.toolchain import cuda
+from morph.runtime.cuda import modules
 
 BLOCK = 256  # threads, as in the prelude's entry
 CLAIM_BLOCKS = 2  # per multiprocessor: more concurrent items would conflict more often
@@ -24,6 +23,22 @@ class CudaLaunch:
     """Runs one compiled unit on one GPU, on CuPy's current stream.
 
     A unit with barriers is launched cooperatively, in as many blocks as are resident at once.
+
+    Parameters
+    ----------
+    text : str
+        The unit's text, with the prelude in front.
+    outline : Outline
+        The properties of the unit.
+    device : cupy.cuda.Device
+        The GPU.
+    defines : tuple of str
+        Macros, each ``NAME`` or ``NAME=VALUE``.
+
+    Raises
+    ------
+    DeviceError, CompilerNotFound, CompileError
+        As `morph.runtime.cuda.modules.loaded`.
     """
 
     __slots__ = (
@@ -38,7 +53,7 @@ class CudaLaunch:
         cupy = import_cupy()
         driver = cupy.cuda.driver
         with device:
-            self._module = loaded(text, device.id, outline.entry, defines)
+            self._module = modules.loaded(text, device.id, outline.entry, defines)
             function = self._module.get_function(outline.entry)
             shared = outline.shared_bytes
             if shared:
@@ -110,4 +125,4 @@ def load(outline: Outline, text: str, faults: bool = False, device_index: int = 
 def build(outline: Outline, text: str, device_index: int) -> None:
     """Compile a unit's text."""
     whole = prelude(*outline.prelude) + text
-    cuda.build(whole, architecture(device_index), name=outline.entry)
+    modules.build(whole, device_index, outline.entry)

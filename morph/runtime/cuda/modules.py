@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from morph.runtime.arrays import import_cupy
-from morph.runtime.toolchain import cuda
+from morph.runtime.device import DeviceError
+from morph.runtime.toolchain import CompilerNotFound, cuda
 
 # CUDA_ERROR_INVALID_IMAGE, NO_BINARY_FOR_GPU, UNSUPPORTED_PTX_VERSION
 REFUSED = 200, 209, 222
+
+_logger = logging.getLogger("morph.compile")
+_refusing: set[int] = set()  # GPUs whose driver refuses the cubins of the installed package
 
 
 def architecture(index: int) -> str:
@@ -17,16 +22,81 @@ def architecture(index: int) -> str:
 
 
 def loaded(text: str, index: int, name: str, defines: tuple[str, ...] = ()) -> Any:
-    """Compile a text and load it on the current GPU, ``index``.
+    """Compile a text and load it on a GPU.
 
-    The cubins of a wheel may be too new for the driver: then NVRTC, which fits it, compiles.
+    If the driver is too old for the cubins of the installed package, NVRTC compiles this text and
+    all later ones.
+
+    Parameters
+    ----------
+    text : str
+        CUDA C++17, complete.
+    index : int
+        The GPU; the caller has made it the current one.
+    name : str
+        The kernel's name, for messages and the cache's list.
+    defines : tuple of str
+        Macros, each ``NAME`` or ``NAME=VALUE``.
+
+    Returns
+    -------
+    cupy.cuda.function.Module
+        Its functions are valid while it is kept.
+
+    Raises
+    ------
+    DeviceError
+        If the driver is too old for the cubins of the installed package and there is no NVRTC, or
+        too old for those of NVRTC.
+    CompilerNotFound, CompileError
+        As `morph.runtime.toolchain.cuda.build`.
     """
     cupy = import_cupy()
-    module, arch = cupy.cuda.function.Module(), architecture(index)
+    if not defines and index not in _refusing:
+        own = cuda.installed(text, architecture(index), name)
+        if own is not None:
+            try:
+                return _module(cupy, own)
+            except cupy.cuda.driver.CUDADriverError as error:
+                if error.status not in REFUSED:
+                    raise
+                _refusing.add(index)
+                refused = (
+                    "cuda:%d: the driver refuses the installed kernels (%s): they are compiled"
+                )
+                _logger.warning(refused, index, error)
+    cubin = build(text, index, name, defines)
     try:
-        module.load(cuda.build(text, arch, name=name, defines=defines))
+        return _module(cupy, cubin)
     except cupy.cuda.driver.CUDADriverError as error:
         if error.status not in REFUSED:
             raise
-        module.load(cuda.build(text, arch, name=name, defines=defines, installed=False))
+        raise DeviceError(
+            f"cuda:{index}: the driver refuses what NVRTC has compiled (error {error.status}): it "
+            "is older than NVRTC; update it, or, with CUDA 12, pip install 'morph-engine[gpu12]'"
+        ) from error
+
+
+def _module(cupy: Any, cubin: bytes) -> Any:
+    module = cupy.cuda.function.Module()
+    module.load(cubin)
     return module
+
+
+def build(text: str, index: int, name: str, defines: tuple[str, ...] = ()) -> bytes:
+    """Return the cubin of a text for a GPU; not the installed one if the driver refuses those.
+
+    Parameters and exceptions are those of `loaded`.
+    """
+    refusing = index in _refusing
+    try:
+        return cuda.build(
+            text, architecture(index), name=name, defines=defines, use_installed=not refusing
+        )
+    except CompilerNotFound as error:
+        if not refusing:
+            raise
+        raise DeviceError(
+            f"cuda:{index}: the driver is too old for the installed kernels, and there is no NVRTC "
+            "to compile others: update it, or, with CUDA 12, pip install 'morph-engine[gpu12]'"
+        ) from error

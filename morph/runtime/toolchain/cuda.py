@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import lzma
+import os
 import sys
+import threading
 from dataclasses import dataclass
 from functools import cache as memoised
 from pathlib import Path
@@ -33,7 +34,7 @@ driver of CUDA 12, `pip install "morph-engine[gpu12]"`."""
 
 def build(
     text: str, arch: str = "sm_90", *, name: str = "", defines: tuple[str, ...] = (),
-    installed: bool = True,
+    use_installed: bool = True,
 ) -> bytes:  # fmt: skip
     """Compile a text, or find it in the installed package or the cache.
 
@@ -47,7 +48,7 @@ def build(
         The kernel's name, for messages and the cache's list.
     defines : tuple of str
         Macros, each ``NAME`` or ``NAME=VALUE``.
-    installed : bool
+    use_installed : bool
         Whether to look in the installed package; false if the driver refuses the cubin there.
 
     Returns
@@ -63,15 +64,23 @@ def build(
         If NVRTC rejects the text.
     """
     flags = (*FLAGS, f"--gpu-architecture={arch}", *(f"-D{d}" for d in defines))
+    if use_installed and not defines and (own := installed(text, arch, name)):
+        return own
     since = perf_counter()
-    if installed and not defines and (own := _shipped(text, arch)):
-        log_build(name, arch, "installed", since, own[0])
-        return own[1]
     unit = _unit(text, name, arch, flags)
     if found := _stored(unit, since):
         return found
     with progress.compiling(name):
         return _build(unit, text, since)
+
+
+def installed(text: str, arch: str, name: str = "") -> bytes | None:
+    """Return the cubin of the installed package that runs on an architecture, if it has one."""
+    since = perf_counter()
+    if (own := _shipped(text, arch)) is None:
+        return None
+    log_build(name, arch, "installed", since, own[0])
+    return own[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +135,12 @@ def _stored(unit: _Unit, since: float) -> bytes | None:
 
 
 def _shipped(text: str, arch: str) -> tuple[Path, bytes] | None:
-    """Return the cubin of the installed package that runs on an architecture."""
+    """Return the file of such a cubin, and the cubin."""
     if (own := shipped.find(shipped.suffixes(arch), text, "cuda", *FLAGS)) is None:
+        return None
+    try:
+        import lzma  # noqa: PLC0415 - some Pythons are built without it
+    except ImportError:
         return None
     try:
         return own, lzma.decompress(own.read_bytes())
@@ -137,13 +150,20 @@ def _shipped(text: str, arch: str) -> tuple[Path, bytes] | None:
 
 def ship(text: str, arch: str, folder: Path) -> Path:
     """Compile a text into the folder of a wheel's binaries; return the compressed cubin."""
+    import lzma  # noqa: PLC0415
+
     made = folder / f"{cache.key(text, 'cuda', *FLAGS)}.{arch}.xz"
     if not made.is_file():
         flags = (*FLAGS, f"--gpu-architecture={arch}")
         cubin, log = _compile(text, flags, made.name)
         if not cubin:
             raise CompileError(log, arch, made)
-        made.write_bytes(lzma.compress(cubin))
+        part = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        try:
+            part.write_bytes(lzma.compress(cubin))
+            part.replace(made)  # an interrupted build leaves no half of a cubin
+        finally:
+            part.unlink(missing_ok=True)
     return made
 
 
@@ -183,7 +203,7 @@ def _compile_here(
 
 
 def _nvrtc(load: bool = True) -> Any:
-    """CuPy's module of NVRTC; unless ``load`` is false, its library is there, too."""
+    """Import CuPy's NVRTC module; with ``load``, also load its library."""
     try:
         from cupy.cuda import nvrtc  # noqa: PLC0415
 

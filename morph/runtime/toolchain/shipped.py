@@ -3,7 +3,8 @@
 They are made by ``morph warm --ship FOLDER`` when a wheel is built (``hatch_build.py``): for
 Linux on x86-64-v3, and for the CUDA architectures that are asked for.  A binary is named by the
 hash of its text and flags, without compiler and machine, so it can serve wherever its
-instructions are known.  Cubins are compressed: those of all architectures would need 150 MB.
+instructions are known.  Cubins are compressed: uncompressed, those of all architectures take
+150 MB.
 """
 
 from __future__ import annotations
