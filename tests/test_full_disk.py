@@ -304,6 +304,18 @@ for _ in range(60):
     assert len(os.listdir(tmp_path)) == 5
 
 
+def test_a_locked_folder_delays_a_writer_briefly(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(files, "LOCKED", 0.01)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # as `flock FOLDER COMMAND` does
+        io.write_mesh(morph.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]]), tmp_path / "mesh")
+    finally:
+        os.close(handle)
+    assert sorted(os.listdir(tmp_path)) == ["mesh.ele", "mesh.node", "mesh.poly"]
+
+
 def test_the_file_is_named_in_the_error(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *args[:1])

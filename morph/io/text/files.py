@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import IO, Any, cast
 
 import numpy as np
@@ -27,6 +28,7 @@ from morph.runtime.toolchain.cache import lock_file
 
 UNPACKED = 1 << 26  # compressed files up to this size, in bytes, are decompressed in memory
 PIECE = 1 << 17  # bytes compressed at once; xz takes 0.1 s for them
+LOCKED = 2.0  # seconds to wait for the lock of a folder, which other writers hold for renames only
 _END = 1 << 16  # bytes compared at each end of a file
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _BEGIN = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}  # magic numbers
@@ -167,7 +169,7 @@ def replace_together(pairs: Sequence[tuple[Path, Path]]) -> None:
     """Rename files to their targets; after an error or an interrupt all targets are as before.
 
     Processes that replace several files of a folder do so one after the other, so that the files
-    of one writer stay together.
+    of one writer stay together, unless another process holds the lock for more than `LOCKED`.
 
     Parameters
     ----------
@@ -244,12 +246,17 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _lock_folder(folder: Path, cleanup: ExitStack) -> None:
-    """Lock a folder until ``cleanup``, where the system can."""
+    """Lock a folder until ``cleanup``, where the system can; wait for other writers only briefly.
+
+    A process that has started this one may hold the lock, as ``flock FOLDER COMMAND`` does.
+    """
     if os.name == "posix":
         with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY)
             cleanup.callback(os.close, handle)
-            lock_file(handle)
+            until = monotonic() + LOCKED
+            while not lock_file(handle, wait=False) and monotonic() < until:
+                sleep(0.005)
 
 
 def _keep(path: Path, name: Path) -> None:
