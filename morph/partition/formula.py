@@ -79,13 +79,13 @@ class DividedFormula:
         sent = [own, *([none] * (ranks.size - 1))]
         found = ranks.exchange({ranks.rank: sent})[ranks.rank]
 
-        def whole() -> Formula | None:
+        def received() -> Formula | None:
             if ranks.rank:
                 return None
             lengths, literals = (np.concatenate(x) for x in zip(*found, strict=True))
             return Formula(self.variables, np.concatenate([[0], np.cumsum(lengths)]), literals)
 
-        return on_all(ranks, whole)
+        return on_all(ranks, received)
 
     def __repr__(self) -> str:
         parts = f"{self.ranks.size} ranks"

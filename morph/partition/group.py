@@ -106,6 +106,10 @@ class RankGroup:
         """Call a function with the number of the part; an error on one rank is raised on all."""
         on_all(self.ranks, lambda: run(self.here.start))
 
+    def on_all(self, run: Callable[[], None]) -> None:
+        """Call a function on each rank; an error on one rank is raised on all."""
+        on_all(self.ranks, run)
+
     def all_reduce(self, arrays: list[Array], op: str) -> None:
         """Combine the arrays of all ranks, one of each, in place, see the function `all_reduce`."""
         if all(d.on_host for d in self.devices):
@@ -164,6 +168,10 @@ class DeviceGroup(Local):
                 raise
 
         each_part(self.devices, self, run_unless_failed)
+
+    def on_all(self, run: Callable[[], None]) -> None:
+        """Call a function in each process, which is this one."""
+        run()
 
     def beside(self, size: int, run: Callable[[int], Any]) -> Callable[[], None]:
         """Call ``run(k)`` for each k below ``size`` in its own host thread; the caller continues.

@@ -35,7 +35,6 @@ from morph.algorithms.sat.factors import (
 from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula, bounds_of, clauses_of
 from morph.partition.group import DeviceGroup, RankGroup
-from morph.partition.transport import on_all
 from morph.runtime.arrays import any_true, bincount
 
 Group = DeviceGroup | RankGroup
@@ -204,7 +203,7 @@ def _cleaned(shares: list[Formula], group: Group) -> tuple[list[tuple[Any, Any]]
                 found.append((clause, code))
                 counts.append(bincount(device.xp, code, max(2 * share.variables, 1)))
 
-    on_all(group.ranks if isinstance(group, RankGroup) else group, clean)
+    group.on_all(clean)
     if any(group.gather(empty)):
         raise Contradiction("a clause is empty")
     return found, counts
