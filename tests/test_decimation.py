@@ -180,7 +180,7 @@ def test_residual_graphs_are_in_order(target):
             int((lengths > k).sum()) for k in range(longest)
         ]
         f, g = g, f
-    assert f.clauses == len(f.graph.points) == 0
+    assert f.count_clauses() == len(f.graph.points) == 0
 
 
 @pytest.mark.parametrize(

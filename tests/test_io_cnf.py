@@ -90,15 +90,16 @@ def test_odd_but_right(way, tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("c x\np cnf 3 3\n1 0 2 0\n", 2, "the header tells of 3 clauses, there are 2"),
-        ("p cnf 3 0\n1 0\n", 1, "the header tells of 0 clauses, there are 1"),
+        ("c x\np cnf 3 3\n1 0 2 0\n", 2, "the header declares 3 clauses, there are 2"),
+        ("p cnf 3 0\n1 0\n", 1, "the header declares 0 clauses, there are 1"),
         ("\nc x\n1 -3 0\n", 3, "there is no header"),
     ],
 )
 def test_headers_that_do_not_fit_are_warned_of(way, tmp_path, text, line, message):
     path = written(tmp_path, text)
-    with pytest.warns(CnfWarning, match=f"f.cnf:{line}: {message}"):
+    with pytest.warns(CnfWarning, match=f"f.cnf:{line}: {message}") as caught:
         assert read_cnf(path).variables == 3
+    assert caught[0].filename == __file__
     with pytest.raises(FormatError):
         read_cnf(path, strict=True)
 

@@ -217,8 +217,9 @@ def test_solve(devices):
 
 
 ON_RANKS = """
-import sys, pytest
+import sys, warnings, pytest
 from pathlib import Path
+from morph.algorithms.sat import parts
 from morph.data.formula import Formula
 from morph.io import FormatError, read_cnf
 from morph.partition.formula import DividedFormula
@@ -256,6 +257,44 @@ small = folder / "lines.cnf"
 assert morph.survey.solve(small, device="cpu", comm=comm).model is not None
 with pytest.raises(ValueError, match="clocks differ"):
     morph.survey.solve(small, device="cpu", comm=comm, time=1.0)
+
+pairs = morph.generate.random_ksat(2, 1200, 3.0, comm=comm)  # dense, but not for decimation
+assert morph.survey.solve(pairs, device="cpu", comm=comm).status == "UNSATISFIABLE"
+found = morph.survey.solve(drawn, device="cpu", complete=True, comm=comm)
+assert (found.status, found.attempts) == ("SATISFIABLE", 0)  # by one device, local search first
+
+# the arguments of all ranks are equal, and an error of one is raised on all
+for value, args in {
+    "seed": {"seed": rank}, "max_rounds": {"max_rounds": 5 + rank},
+    "method": {"method": "search" if rank else "auto"},
+    "options": {"method": "search", "options": {"max_flips": rank}},
+    "complete": {"complete": None if rank else False},
+}.items():
+    with pytest.raises(ValueError, match=f"argument {value} differs between rank 0 and rank 1: "):
+        morph.survey.solve(small, device="cpu", comm=comm, **args)
+with pytest.raises(ValueError, match="the formula differs between rank 0 and rank 1: "):
+    DividedFormula.of(drawn.ranks, Formula(3, [0, 1], [1 + rank]))
+with pytest.raises(ValueError, match="the argument strict differs between rank 0 and rank 1: "):
+    read_cnf(small, comm=comm, strict=rank == 1)
+failing = PartError if rank != 1 else ValueError
+with pytest.raises(failing, match="seed = -1: expected"):
+    morph.survey.solve(small, -1 if rank == 1 else 0, device="cpu", comm=comm)
+with pytest.raises(failing, match="abacus"):
+    morph.survey.solve(small, device="abacus" if rank == 1 else "cpu", comm=comm)
+refuse_large = parts.refuse_large
+with pytest.raises(failing, match="too large"):
+    if rank == 1:
+        parts.refuse_large = lambda share: exec('raise ValueError("too large")')
+    morph.survey.decimate(drawn, 0, "cpu")
+parts.refuse_large = refuse_large
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for name in "count.cnf", "head.cnf":
+        read_cnf(folder / name, comm=comm)
+assert [w.filename for w in caught] == ([] if rank else [__file__] * 2)
+for warning, text in zip(caught, (":2: the header declares 9", ":1: there is no header")):
+    assert text in str(warning.message)
 print("equal")
 """
 
@@ -266,6 +305,7 @@ def test_formulas_on_ranks(tmp_path):
         "lines.cnf": "c x\np cnf 9 4\n1 -2\n3 0 4\n-5\n6\n0 -7 0\nc y 1 0\n8 9 0\n",
         "long.cnf": "p cnf 40 1\n" + "\n".join(map(str, range(1, 41))) + " 0\n",
         "none.cnf": "p cnf 3 0\n",
+        "count.cnf": "c x\np cnf 3 9\n1 2 0\n-1 3 0\n",
         "head.cnf": "1 2 0\n-1 3 0\n",
         "end.cnf": "p cnf 3 2\n1 2 0\n-1 3 0\n%\n0\n",
         "tail.bad": "p cnf 3 2\n1 2 0\n-1\n3\n",

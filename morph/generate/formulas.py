@@ -18,6 +18,7 @@ from morph.language.dtypes import ID_LIMIT
 from morph.partition.formula import DividedFormula
 from morph.partition.group import share_of
 from morph.partition.ranks import Ranks
+from morph.partition.transport import on_all
 
 _PART = 1 << 15  # clauses drawn at once, to fit the cache; determines the formulas
 
@@ -44,7 +45,7 @@ def random_ksat(
     seed : int
         Seed of the random numbers, 0 or more.
     comm : mpi4py.MPI.Comm, optional
-        Each rank draws a range of the clauses of the same formula.
+        All ranks make the same call, and each draws a range of the clauses of the same formula.
 
     Returns
     -------
@@ -54,6 +55,8 @@ def random_ksat(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    PartError
+        If the ranks of ``comm`` pass different arguments, or another rank has failed.
 
     Notes
     -----
@@ -78,7 +81,8 @@ def random_ksat(
     if comm is None:
         return _drawn(k, n, m, seed, slice(0, m))
     ranks = Ranks(comm, f"draw a formula {k} {n} {m} {seed}")
-    return DividedFormula(ranks, _drawn(k, n, m, seed, share_of(m, ranks.rank, ranks.size)))
+    own = share_of(m, ranks.rank, ranks.size)
+    return DividedFormula(ranks, on_all(ranks, lambda: _drawn(k, n, m, seed, own)))
 
 
 def _drawn(k: int, n: int, m: int, seed: int, own: slice) -> Formula:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from morph.data.formula import Formula
 from morph.partition.ranks import Ranks
-from morph.partition.transport import Arrays, agree
+from morph.partition.transport import Arrays, agree, on_all
 
 
 class DividedFormula:
@@ -56,9 +57,9 @@ class DividedFormula:
         Raises
         ------
         ValueError
-            If the formula differs between the ranks in its size.
+            If the formula differs between the ranks.
         """
-        agree(ranks, "the formula", (formula.variables, formula.clauses, formula.literals.size))
+        agree(ranks, "the formula", f"{formula!r}, checksum {_checksum(formula):08x}")
         bounds = bounds_of(formula, ranks.size)
         return cls(ranks, clauses_of(formula, *bounds[ranks.rank : ranks.rank + 2]))
 
@@ -77,31 +78,52 @@ class DividedFormula:
         own: Arrays = [np.diff(local.offsets), local.literals]
         sent = [own, *([none] * (ranks.size - 1))]
         found = ranks.exchange({ranks.rank: sent})[ranks.rank]
-        if ranks.rank:
-            return None
-        lengths, literals = (np.concatenate(x) for x in zip(*found, strict=True))
-        return Formula(self.variables, np.concatenate([[0], np.cumsum(lengths)]), literals)
+
+        def received() -> Formula | None:
+            if ranks.rank:
+                return None
+            lengths, literals = (np.concatenate(x) for x in zip(*found, strict=True))
+            return Formula(self.variables, np.concatenate([[0], np.cumsum(lengths)]), literals)
+
+        return on_all(ranks, received)
 
     def __repr__(self) -> str:
         parts = f"{self.ranks.size} ranks"
         return f"<DividedFormula of {self.variables} variables, {self.clauses} clauses on {parts}>"
 
 
+def _checksum(formula: Formula) -> int:
+    offsets, literals = (np.ascontiguousarray(a).data for a in (formula.offsets, formula.literals))
+    return zlib.crc32(literals, zlib.crc32(offsets))
+
+
 def bounds_of(formula: Formula, parts: int) -> list[int]:
-    """Divide the clauses into ranges with equally many literals."""
+    """Divide the clauses into ranges with equally many literals.
+
+    Returns
+    -------
+    list of int
+        ``parts + 1`` numbers of clauses: part k has those from the k-th to before the next.
+    """
     wanted = [formula.literals.size * k // parts for k in range(1, parts)]
     inner = np.searchsorted(formula.offsets, wanted).tolist() if formula.clauses else wanted
     return [0, *inner, formula.clauses]
 
 
 def clauses_of(formula: Formula, first: int, last: int) -> Formula:
-    """The clauses of a range, over all variables."""
+    """Return the clauses from ``first`` to before ``last``, over all variables."""
     at = formula.offsets[first : last + 1]
     return Formula(formula.variables, at - at[0], formula.literals[at[0] : at[-1]])
 
 
 def joined(formulas: Sequence[Formula]) -> Formula:
-    """The clauses of several formulas over the same variables, in order."""
+    """Return the clauses of several formulas over the same variables, in order.
+
+    Parameters
+    ----------
+    formulas : sequence of Formula
+        At least one.
+    """
     if len(formulas) == 1:
         return formulas[0]
     starts = accumulate((f.literals.size for f in formulas), initial=0)

@@ -29,6 +29,8 @@ def all_reduce(
 ) -> None:
     """Combine the arrays of all parts, for all parts; part k combines the k-th share of rows.
 
+    All processes call it with the same ``op``.
+
     Parameters
     ----------
     transport : Transport
@@ -38,6 +40,7 @@ def all_reduce(
         One of each part of this process, on its device; those of all parts have one shape and
         type.  They are overwritten.
     op : {"add", "min", "max", "or", "and"}
+        How values of the same place are combined.
     """
     n, size, here = len(arrays[0]), transport.size, transport.here
     rows = [share_of(n, k, size) for k in range(size)]
@@ -60,6 +63,8 @@ def all_reduce(
 class RankGroup:
     """The ranks of a communicator, each with a part of a computation on a device of its own.
 
+    All ranks call its methods in the same order.
+
     Parameters
     ----------
     ranks : Ranks
@@ -77,29 +82,49 @@ class RankGroup:
     size : int
     programs : None
         Parts in several processes execute no program together.
+
+    Raises
+    ------
+    TypeError, ValueError, DeviceError
+        If a device is not there, or the list has not one for each rank.
+    PartError
+        If another rank raises one of these.
     """
 
     programs = None
 
     def __init__(self, ranks: Ranks, device: Any, otherwise: str = "cpu") -> None:
         self.ranks, self.here, self.size = ranks, ranks.here, ranks.size
-        one = not isinstance(device, list | tuple)
-        self.devices = devices_of(ranks, device_for(device, otherwise=otherwise) if one else device)
         self.gather = ranks.gather
+        one = not isinstance(device, list | tuple)
+        self.devices = on_all(
+            ranks,
+            lambda: devices_of(ranks, device_for(device, otherwise=otherwise) if one else device),
+        )
 
     def each(self, run: Callable[[int], Any]) -> None:
         """Call a function with the number of the part; an error on one rank is raised on all."""
         on_all(self.ranks, lambda: run(self.here.start))
 
+    def on_all(self, run: Callable[[], None]) -> None:
+        """Call a function on each rank; an error on one rank is raised on all."""
+        on_all(self.ranks, run)
+
     def all_reduce(self, arrays: list[Array], op: str) -> None:
-        """Combine the arrays of all ranks, see the function `all_reduce`."""
+        """Combine the arrays of all ranks, one of each, in place, see the function `all_reduce`."""
         if all(d.on_host for d in self.devices):
             self.ranks.all_reduce(arrays[0], op)
         else:
             all_reduce(self.ranks, self.devices, arrays, op)
 
     def on_first(self, run: Callable[[], Any]) -> Any:
-        """Call a function on the first rank; returns its value, which can be pickled, on all."""
+        """Call a function on the first rank, and return its value, which is pickled, on all.
+
+        Raises
+        ------
+        Exception
+            On the first rank, that of the function; on the others `PartError` then.
+        """
         first = self.here.start == 0
         value = on_all(self.ranks, lambda: run() if first else None)
         return self.gather({self.here.start: value})[0]
@@ -143,6 +168,10 @@ class DeviceGroup(Local):
                 raise
 
         each_part(self.devices, self, run_unless_failed)
+
+    def on_all(self, run: Callable[[], None]) -> None:
+        """Call a function in each process, which is this one."""
+        run()
 
     def beside(self, size: int, run: Callable[[int], Any]) -> Callable[[], None]:
         """Call ``run(k)`` for each k below ``size`` in its own host thread; the caller continues.

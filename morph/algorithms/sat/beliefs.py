@@ -89,7 +89,7 @@ def believe(
         return refuted(formula.variables, run.clock)
     status, measured = "rounds", False
     while len(run.rounds) < max_rounds:
-        if run.now.clauses == 0:
+        if run.now.count_clauses() == 0:
             status = "satisfied"
             break
         if run.clock.late:
@@ -101,7 +101,7 @@ def believe(
             break
         if progress is not None:
             progress(run.rounds[-1])
-    if not measured and run.now.clauses:
+    if not measured and run.now.count_clauses():
         _measure(run)
     return run.result(status, run.where.to_host(run.now.graph.points.choice.array) & 1 == 1)
 

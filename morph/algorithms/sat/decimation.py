@@ -218,7 +218,7 @@ class Run:
 
     def round(self) -> str:
         """Fix more variables; gives the status with which decimation ends, or an empty one."""
-        if self.now.clauses == 0:
+        if self.now.count_clauses() == 0:
             return "satisfied"
         sweeps, converged = self._surveys()
         self.clock.to("sweeps")
@@ -248,7 +248,7 @@ class Run:
 
     def simplify(self, sweeps: int, seen: Marginals, chosen: int) -> None:
         """End a round: go on with what is left, record the round, and fix more in the next."""
-        free, m = len(self.now.graph.points), self.now.clauses
+        free, m = len(self.now.graph.points), self.now.count_clauses()
         self.advance()
         self.clock.to("compaction")
         implied = free - chosen - len(self.now.graph.points)

@@ -18,7 +18,7 @@ from morph import validate
 from morph.algorithms.sat.beliefs import believe
 from morph.algorithms.sat.decimation import decimate
 from morph.algorithms.sat.probsat import walksat
-from morph.algorithms.sat.rounds import Decimation, Round
+from morph.algorithms.sat.rounds import Decimation
 from morph.algorithms.sat.search import (
     EMPTY,
     FLIPS,
@@ -27,6 +27,7 @@ from morph.algorithms.sat.search import (
     SATISFIABLE,
     UNKNOWN,
     UNSATISFIABLE,
+    Reporter,
     Settings,
     random_values,
 )
@@ -40,7 +41,7 @@ ATTEMPTS: tuple[dict[str, Any], ...] = (
 Assignment = NDArray[np.bool_]
 
 
-class DividedSearch:
+class DividedSearch(Reporter):
     """The search for a model of a divided formula.
 
     Parameters
@@ -157,7 +158,7 @@ class DividedSearch:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + monotonic() - started
 
     def _keep(self, model: Assignment) -> None:
-        """Keep an assignment if it leaves fewer clauses unsatisfied than the best so far."""
+        """Keep an assignment unless it leaves more clauses unsatisfied than the best so far."""
         failed = self._unsatisfied(model)
         if failed.size <= self.failed.size:
             self.model, self.failed = model, failed
@@ -170,14 +171,3 @@ class DividedSearch:
         found = self.group.gather({self.group.here.start: own.astype(np.int64)})
         self._spend("check", started)
         return np.concatenate(found)
-
-    def _round(self, done: Round) -> None:
-        self._report("decimation", {"free variables": done.free, "clauses": done.clauses,
-                                    "sweeps": done.sweeps, "bias": float(done.bias)})  # fmt: skip
-
-    def _belief(self, done: Round) -> None:
-        self._report("beliefs", {"free variables": done.free, "clauses": done.clauses})
-
-    def _report(self, stage: str, numbers: dict[str, Any]) -> None:
-        if self.settings.progress is not None:
-            self.settings.progress(stage, numbers)

@@ -100,14 +100,12 @@ class Factors:
         g.add_table("entries", variable=Ref("points"), message=i32)
         g.add_table("slots", first=i32, count=i32)
 
-    @property
-    def width(self) -> int:
-        """The length of the longest clause."""
+    def longest(self) -> int:
+        """Return the length of the longest clause."""
         return len(self.graph.slots)
 
-    @property
-    def clauses(self) -> int:
-        """The number of clauses that are left."""
+    def count_clauses(self) -> int:
+        """Return the number of clauses that are left."""
         return len(self.graph.clauses)
 
     # Algorithms do each step for each part, and combine what the parts have found of the variables;
@@ -249,7 +247,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
 def refuse_large(formula: Formula) -> None:
     """Refuse a formula whose literals or variables one device cannot number."""
     if formula.literals.size >= 2**31 or formula.variables >= 2**30:
-        raise ValueError(f"{formula!r} is too large: at most 2**31 literals, 2**30 variables")
+        raise ValueError(f"{formula!r} is too large: fewer than 2**31 literals, 2**30 variables")
 
 
 def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any, work: Device) -> None:
@@ -351,7 +349,7 @@ def _reduced(f: Factors, into: Factors) -> None:
     assert f.space is not None
     if f.left is None:
         arrange(f.graph, f.space)
-        f.left = sizes(f.space, f.width)
+        f.left = sizes(f.space, f.longest())
     n, counts = f.left
     f.left = None
     into.resize(n, counts)

@@ -77,7 +77,7 @@ def fix_units(f: Factors, answers: Table, taken: tuple[Any, ...], lossy: bool) -
         if status != ARRANGED:
             return int(status == BROKEN), False
         report = g.device.to_host(space.report.count.array).tolist()
-        f.left = sizes_of(report[SIZES:], f.width)
+        f.left = sizes_of(report[SIZES:], f.longest())
         return report[CHOSEN], True
 
     def choose(part: Factors) -> None:

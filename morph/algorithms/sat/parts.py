@@ -48,15 +48,13 @@ class DividedFactors(Factors):
         self.graph, self.totals = parts[0].graph, parts[0].totals
         self.scale, self.sum_type = parts[0].scale, parts[0].sum_type
 
-    @property
-    def width(self) -> int:
-        """The length of the longest clause."""
-        return int(max(self.gather(lambda part: part.width)))
+    def longest(self) -> int:
+        """Return the length of the longest clause of all parts."""
+        return int(max(self.gather(lambda part: part.longest())))
 
-    @property
-    def clauses(self) -> int:
-        """The number of clauses that are left."""
-        return int(sum(self.gather(lambda part: part.clauses)))
+    def count_clauses(self) -> int:
+        """Return the number of clauses that are left in all parts."""
+        return int(sum(self.gather(lambda part: part.count_clauses())))
 
     @property
     def parts(self) -> list[Factors]:
@@ -65,7 +63,7 @@ class DividedFactors(Factors):
 
     @property
     def divided(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def gather(self, value: Callable[[Factors], Any]) -> list[Any]:
@@ -87,7 +85,7 @@ class DividedFactors(Factors):
         """Whether `run` runs programs on all parts: each has clauses, and reaches the others."""
         if self._group.programs is None:
             return False
-        return all(f.clauses for f in self._parts)
+        return all(f.count_clauses() for f in self._parts)
 
     def run(self, choose: Callable[[Factors], Any], args: Callable[[Factors], Any]) -> Any:
         """Run a program of each part in one launch of each, in which they combine columns."""
@@ -145,10 +143,12 @@ def factors_on(formula: Formula | DividedFormula, group: Group, seed: int | None
         If a clause is empty.
     ValueError
         If a part has 2**31 literals or more, or the formula so many clauses.
+    PartError
+        If another rank has failed.
     """
     devices, here = group.devices, group.here
     if formula.clauses >= 2**31:
-        raise ValueError(f"{formula!r} is too large: at most 2**31 clauses")
+        raise ValueError(f"{formula!r} is too large: fewer than 2**31 clauses")
     if isinstance(formula, DividedFormula):
         shares, firsts = [formula.local], [formula.first]
     elif len(devices) == 1:
@@ -182,20 +182,28 @@ def _cleaned(shares: list[Formula], group: Group) -> tuple[list[tuple[Any, Any]]
     ------
     Contradiction
         In all processes, if a clause is empty.
+    ValueError
+        If a share is too large.
+    PartError
+        If that of another rank is.
     """
     found, counts = list[tuple[Any, Any]](), list[Any]()
     empty = dict.fromkeys(group.here, False)
-    for k, share in zip(group.here, shares, strict=True):
-        refuse_large(share)
-        device = group.devices[k]
-        with device.active():
-            try:
-                clause, code, _ = cleaned(share, device)
-            except Contradiction:
-                empty[k] = True
-                continue
-            found.append((clause, code))
-            counts.append(bincount(device.xp, code, max(2 * share.variables, 1)))
+
+    def clean() -> None:
+        for k, share in zip(group.here, shares, strict=True):
+            refuse_large(share)
+            device = group.devices[k]
+            with device.active():
+                try:
+                    clause, code, _ = cleaned(share, device)
+                except Contradiction:
+                    empty[k] = True
+                    continue
+                found.append((clause, code))
+                counts.append(bincount(device.xp, code, max(2 * share.variables, 1)))
+
+    group.on_all(clean)
     if any(group.gather(empty)):
         raise Contradiction("a clause is empty")
     return found, counts

@@ -93,7 +93,24 @@ def random_values(variables: int, seed: int) -> NDArray[np.bool_]:
     return drawn
 
 
-class Search:
+class Reporter:
+    """A search that reports its progress to the function of its settings."""
+
+    settings: Settings
+
+    def _belief(self, done: Round) -> None:
+        self._report("beliefs", {"free variables": done.free, "clauses": done.clauses})
+
+    def _round(self, done: Round) -> None:
+        self._report("decimation", {"free variables": done.free, "clauses": done.clauses,
+                                    "sweeps": done.sweeps, "bias": float(done.bias)})  # fmt: skip
+
+    def _report(self, stage: str, numbers: dict[str, Any]) -> None:
+        if self.settings.progress is not None:
+            self.settings.progress(stage, numbers)
+
+
+class Search(Reporter):
     """The search for a model of one formula; `model` is the best assignment so far."""
 
     model: NDArray[np.bool_]
@@ -331,14 +348,3 @@ class Search:
 
     def _walked(self, flips: int, unsatisfied: int) -> None:
         self._report("search", {"flips": flips, "unsatisfied": unsatisfied})
-
-    def _belief(self, done: Round) -> None:
-        self._report("beliefs", {"free variables": done.free, "clauses": done.clauses})
-
-    def _round(self, done: Round) -> None:
-        self._report("decimation", {"free variables": done.free, "clauses": done.clauses,
-                                 "sweeps": done.sweeps, "bias": float(done.bias)})  # fmt: skip
-
-    def _report(self, stage: str, numbers: dict[str, Any]) -> None:
-        if self.settings.progress is not None:
-            self.settings.progress(stage, numbers)

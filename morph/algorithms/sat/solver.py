@@ -35,7 +35,7 @@ from morph.launch.ahead import compile_ahead
 from morph.partition.formula import DividedFormula
 from morph.partition.group import DeviceGroup, RankGroup
 from morph.partition.ranks import Ranks
-from morph.partition.transport import on_all
+from morph.partition.transport import on_all, refuse_different
 from morph.runtime.device import Device
 from morph.runtime.device import device as device_of
 from morph.runtime.toolchain import OutOfTime, deadline, time_left
@@ -163,7 +163,7 @@ def solve(
         See `morph.set_device` for the default.  Of several devices each has a range of the clauses,
         and all variables, in decimation and belief propagation; or one device has several parts.
         All else takes the first device alone: local search, and the methods ``"backtracking"`` and
-        ``"reinforcement"``.  The model is that of one device.
+        ``"reinforcement"``.  The model is that of one device, except with ``comm``.
     max_rounds : int
         Largest number of rounds of one decimation; 0: no decimation, only local search.
     method : str
@@ -188,8 +188,10 @@ def solve(
         All ranks make the same call, and each processes a range of the clauses, on ``device``, or
         on its item of a list; ``time`` has to be None.  A path is read in shares, and a divided
         formula (of `morph.generate.random_ksat` or `morph.io.read_cnf` with ``comm``) stays
-        divided.  With ``"auto"`` decimation is tried three times.  Formulas unlike random k-SAT,
-        and other methods, are left to the first rank alone.
+        divided.  With ``"auto"`` decimation is tried three times; ranks do not search locally
+        among all clauses as one device does, so the model may be another.  The first rank alone
+        solves formulas unlike random k-SAT, and all formulas with other methods or if ``complete``
+        is true.
 
     Returns
     -------
@@ -201,11 +203,13 @@ def solve(
     Raises
     ------
     ValueError, TypeError
-        If an argument is wrong; the text names the argument.
+        If an argument is wrong, or differs between ranks; the text names the argument.
     FormatError, OSError
         If a file cannot be read.
     ImportError
         If ``complete`` is true, and python-sat is not installed.
+    PartError
+        If another rank of ``comm`` has failed, or the ranks execute different operations.
 
     References
     ----------
@@ -213,15 +217,35 @@ def solve(
     Random Structures & Algorithms 27, 2005.
     """
     started = monotonic()
-    ranks = None if comm is None else Ranks(comm, "solve a formula")
-    group: Any = DeviceGroup(device, "auto") if ranks is None else RankGroup(ranks, device, "auto")
-    devices = list(group.devices[group.here.start : group.here.stop])
-    if ranks is not None and time is not None:
+
+    def check() -> Settings:
+        _check_time(time, comm)
+        return _settings(seed, method, options, max_rounds, complete, progress)
+
+    if comm is not None:
+        ranks = Ranks(comm, "solve a formula")
+        settings = on_all(ranks, check)
+        return _solve_on_ranks(cnf, RankGroup(ranks, device, "auto"), settings)
+    settings = check()._replace(devices=list(DeviceGroup(device, "auto").devices))
+    end = float("inf") if time is None else started + time
+    return _Solver(Formula.of(cnf), settings, end).solve()
+
+
+def _check_time(time: Any, comm: Any) -> None:
+    """Check the argument ``time`` of `solve`."""
+    if time is None:
+        return
+    if comm is not None:
         raise ValueError("time is not for ranks, whose clocks differ")
-    if time is not None:
-        number(time, "time")
-    if time is not None and not time > 0:
+    number(time, "time")
+    if not time > 0:
         raise ValueError(f"time = {time}: expected more than 0 seconds")
+
+
+def _settings(
+    seed: Any, method: Any, options: Any, max_rounds: Any, complete: Any, progress: Any
+) -> Settings:
+    """Check arguments of `solve`; the devices are not set."""
     for name, value, least in (("seed", seed, 0), ("max_rounds", max_rounds, 0)):
         if not isinstance(value, int | np.integer) or not least <= value < 2**32:
             raise ValueError(
@@ -231,11 +255,7 @@ def solve(
         raise TypeError(f"progress is a function, not {shown(progress)}")
     chosen = check_method(method, {} if options is None else options, complete)
     complete = None if complete is None else bool(complete)
-    settings = Settings(int(seed), devices, method, chosen, int(max_rounds), complete, progress)
-    if ranks is not None:
-        return _solve_on_ranks(divided(cnf, ranks), group, settings)
-    end = float("inf") if time is None else started + time
-    return _Solver(Formula.of(cnf), settings, end).solve()
+    return Settings(int(seed), [], method, chosen, int(max_rounds), complete, progress)
 
 
 def divided(cnf: Any, ranks: Ranks) -> DividedFormula:
@@ -255,13 +275,16 @@ def divided(cnf: Any, ranks: Ranks) -> DividedFormula:
     return cnf
 
 
-def _solve_on_ranks(formula: DividedFormula, group: RankGroup, settings: Settings) -> Solution:
+def _solve_on_ranks(cnf: Any, group: RankGroup, settings: Settings) -> Solution:
     """Look for a model on all ranks, or on the first alone."""
-    local = formula.local
-    lengths = group.gather({group.here.start: np.unique(np.diff(local.offsets)).tolist()})
-    alike = len({n for some in lengths for n in some}) == 1
-    regular = formula.variables > SMALL and formula.size >= DENSE * formula.variables and alike
-    if settings.method not in ("auto", "decimation") or not (regular and settings.max_rounds):
+    settings = settings._replace(devices=[group.devices[group.here.start]])
+    names = "seed", "method", "options", "max_rounds", "complete"
+    own = [getattr(settings, name) for name in names]
+    for name, *values in zip(names, *group.gather({group.here.start: own}), strict=True):
+        refuse_different(f"the argument {name}", values)
+    formula = divided(cnf, group.ranks)
+    together = settings.method in ("auto", "decimation") and not settings.complete
+    if not (together and _is_regular(formula) and settings.max_rounds):
         whole = formula.on_first_rank()
         return group.on_first(  # type: ignore[no-any-return]
             lambda: _Solver(cast(Formula, whole), settings, float("inf")).solve()
@@ -298,17 +321,24 @@ def check_method(method: str, options: Mapping[str, Any], complete: bool | None)
     return {name: _OPTIONS[name][0](value) for name, value in options.items()}
 
 
-def _is_regular(formula: Formula) -> bool:
+def _is_regular(formula: Formula | DividedFormula) -> bool:
     """Whether a formula looks like random k-SAT: large, dense, clauses of one length above 2.
 
-    Of a large formula only a sample of the clauses is examined.
+    Of a large formula only a sample of the clauses is examined, the same on ranks.
     """
-    n, m, at = formula.variables, formula.clauses, formula.offsets
-    if n <= SMALL or formula.literals.size < DENSE * n:
+    if isinstance(formula, DividedFormula):
+        local, first, size = formula.local, formula.first, formula.size
+    else:
+        local, first, size = formula, 0, formula.literals.size
+    if formula.variables <= SMALL or size < DENSE * formula.variables:
         return False
-    clause = np.arange(0, m, max(m // SAMPLE, 1))
+    step = max(formula.clauses // SAMPLE, 1)
+    clause, at = np.arange(-first % step, local.clauses, step), local.offsets
     sizes = at[clause + 1] - at[clause]
-    return bool(sizes[0] > 2 and (sizes == sizes[0]).all())
+    ends = [int(sizes.min()), int(sizes.max())] if sizes.size else []
+    if isinstance(formula, DividedFormula):
+        ends = [n for some in formula.ranks.gather({formula.ranks.rank: ends}) for n in some]
+    return min(ends) == max(ends) > 2
 
 
 class _Solver:

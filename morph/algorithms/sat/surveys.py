@@ -230,7 +230,7 @@ def converge(
     converged : bool
         Whether ``most`` sweeps, and the time, sufficed.
     """
-    if f.clauses == 0:
+    if f.count_clauses() == 0:
         return 0, True
     f.each(lambda part: part.unconverged.set())
     rule = Rule(*map(np.float32, (rho, 1 / f.scale, f.scale, tolerance * (1 - inertia), inertia)))
@@ -254,7 +254,7 @@ def _unconverged(f: Factors) -> Flag:
 
 
 def _program(f: Factors) -> Any:
-    return propagation(min(f.width, IN_REGISTERS + 1), f.sum_type, f.ahead)
+    return propagation(min(f.longest(), IN_REGISTERS + 1), f.sum_type, f.ahead)
 
 
 def sweep(f: Factors, rule: Rule, most: int) -> int:
@@ -264,7 +264,8 @@ def sweep(f: Factors, rule: Rule, most: int) -> int:
         for part in f.parts:
             part.exchange(made)
         return made
-    raised, widths = zip(*f.gather(lambda part: (bool(part.unconverged), part.width)), strict=True)
+    found = f.gather(lambda part: (bool(part.unconverged), part.longest()))
+    raised, widths = zip(*found, strict=True)
     if not any(raised):
         return 0
     longest, made = min(max(widths), IN_REGISTERS + 1), 0
@@ -272,13 +273,14 @@ def sweep(f: Factors, rule: Rule, most: int) -> int:
     def propagate(part: Factors) -> None:
         nonlocal made
         part.unconverged.set()
-        if part.clauses == 0:  # its sums are those of no messages
+        if part.count_clauses() == 0:  # its sums are those of no messages
             part.unconverged.clear()
             part.sums[2].by_sign[:] = 0
             part.exchange(1)
             made = 1
             return
-        width = part.width if longest <= IN_REGISTERS else longest  # by one formula in all parts
+        # by one formula in all parts
+        width = part.longest() if longest <= IN_REGISTERS else longest
         run = propagation(width, part.sum_type, part.ahead)
         made = int(run(part.graph, *part.sums, part.unconverged, rule, most))
         part.exchange(made)

@@ -61,8 +61,8 @@ def read_cnf(source: Any, *, strict: bool = False, comm: Any = None) -> Formula 
         Reject a missing header, a wrong number of clauses, a comment that does not begin its line,
         a plus sign and SATLIB's ``%``.
     comm : mpi4py.MPI.Comm, optional
-        Each rank reads a share of the lines of a path.  Files without a header, or that end in
-        ``%``, are read by each rank as a whole, and then divided.
+        All ranks make the same call, and each reads a share of the lines of a path.  Files without
+        a header, or that end in ``%``, are read by each rank as a whole, and then divided.
 
     Returns
     -------
@@ -77,17 +77,26 @@ def read_cnf(source: Any, *, strict: bool = False, comm: Any = None) -> Formula 
     OSError
         If the file cannot be read.
     TypeError
-        If ``source`` is neither a path nor a binary file.
+        If ``source`` is neither a path nor a binary file, or no path with ``comm``.
+    ValueError
+        If the ranks of ``comm`` read different files.
+    PartError
+        If another rank of ``comm`` has failed.
 
     Warns
     -----
     CnfWarning
-        If the number of clauses differs from the header, or there is no header.
+        If the number of clauses differs from the header, or there is no header; with ``comm`` on
+        the first rank.
     """
+    formula: Formula | DividedFormula
     if comm is not None:
-        return _read_shares(source, strict, Ranks(comm, "read a formula"))
-    path, data = _bytes_of(source)
-    return _read(path, data, strict)
+        formula, warning = _read_shares(source, strict, Ranks(comm, "read a formula"))
+    else:
+        formula, warning = _read(*_bytes_of(source), strict)
+    if warning:
+        warnings.warn(warning, CnfWarning, stacklevel=2)
+    return formula
 
 
 def _bytes_of(source: StrPath | BinaryIO) -> tuple[StrPath, Any]:
@@ -97,8 +106,9 @@ def _bytes_of(source: StrPath | BinaryIO) -> tuple[StrPath, Any]:
     return _all_of(source)
 
 
-def _read(path: StrPath, data: Any, strict: bool) -> Formula:
-    """Read a formula from the contents of a file."""
+def _read(path: StrPath, data: Any, strict: bool) -> tuple[Formula, str]:
+    """Read a formula from the contents of a file; returns it, and what to warn of."""
+    warning = ""
     if data[:3].startswith(_MARKS):
         _fail(path, data, 0, "a byte order mark: save the file as plain ASCII, without a BOM")
     pos, header = _header(path, data)
@@ -117,11 +127,12 @@ def _read(path: StrPath, data: Any, strict: bool) -> Formula:
         _fail(path, data, stop, "more than a 0 follows the '%' that ends a formula")
     if header is None:
         most = max(int(literals.max()), -int(literals.min())) if literals.size else 0
-        _warn(path, data, pos, "there is no header: variables and clauses are counted", strict)
+        message = "there is no header: variables and clauses are counted"
+        warning = _warning(path, _line(data, pos), message, strict)
     elif header[1] != len(offsets) - 1:
-        message = f"the header tells of {header[1]} clauses, there are {len(offsets) - 1}"
-        _warn(path, data, pos - 1, message, strict)
-    return Formula(most, offsets, literals)
+        message = f"the header declares {header[1]} clauses, there are {len(offsets) - 1}"
+        warning = _warning(path, _line(data, pos - 1), message, strict)
+    return Formula(most, offsets, literals), warning
 
 
 def _clauses(data: Any, pos: int, most: int, strict: bool) -> Parsed:
@@ -140,8 +151,8 @@ class _Share(NamedTuple):
         Of the clauses that end in the share; the first may begin in an earlier one.
     tail : array
         The literals after the last 0.
-    clauses : int
-        The number of clauses in the header.
+    clauses, line : int
+        The number of clauses in the header, and the line of the header.
     end : int
         The offset in the file of the last word before the end of the share.
     """
@@ -151,18 +162,29 @@ class _Share(NamedTuple):
     literals: NDArray[np.int32]
     tail: NDArray[np.int32]
     clauses: int
+    line: int
     end: int
 
 
-def _read_shares(path: StrPath, strict: bool, ranks: Ranks) -> DividedFormula:
-    """Read a share of the lines on each rank; clauses may extend over several shares."""
+def _read_shares(path: StrPath, strict: bool, ranks: Ranks) -> tuple[DividedFormula, str]:
+    """Read a share of the lines on each rank; clauses may extend over several shares.
+
+    Returns
+    -------
+    formula : DividedFormula
+    warning : str
+        What the first rank warns of.
+    """
     rank, last = ranks.rank, ranks.size - 1
-    agree(ranks, f"the file {os.fspath(path)}", on_all(ranks, lambda: identity(path)))
+    name, about = on_all(ranks, lambda: (os.fspath(path), identity(path)))
+    agree(ranks, f"the file {name}", about)
+    agree(ranks, "the argument strict", bool(strict))
     share = on_all(ranks, lambda: _share_of(path, strict, rank, ranks.size))
     facts = (None, None) if share is None else (share.tail, share.offsets.size > 1)
     tails, complete = zip(*ranks.gather({rank: facts}), strict=True)
     if None in complete:
-        return DividedFormula.of(ranks, on_all(ranks, lambda: _read(*_bytes_of(path), strict)))
+        whole, warning = on_all(ranks, lambda: _read(*_bytes_of(path), strict))
+        return DividedFormula.of(ranks, whole), "" if rank else warning
     assert share is not None
 
     def made() -> Formula:
@@ -177,10 +199,11 @@ def _read_shares(path: StrPath, strict: bool, ranks: Ranks) -> DividedFormula:
         return Formula(share.variables, offsets, np.concatenate([before, share.literals]))
 
     formula = DividedFormula(ranks, on_all(ranks, made))
-    if share.clauses != formula.clauses and (strict or rank == 0):
-        message = f"the header tells of {share.clauses} clauses, there are {formula.clauses}"
-        _warn(path, b"", 0, message, strict)
-    return formula
+    if share.clauses == formula.clauses:
+        return formula, ""
+    message = f"the header declares {share.clauses} clauses, there are {formula.clauses}"
+    warning = _warning(path, share.line, message, strict)
+    return formula, "" if rank else warning
 
 
 def _share_of(path: StrPath, strict: bool, k: int, size: int) -> _Share | None:
@@ -202,7 +225,8 @@ def _share_of(path: StrPath, strict: bool, k: int, size: int) -> _Share | None:
         return None
     ended = int(offsets[-1])
     at = max(begin + len(text.rstrip()) - 1, 0)
-    return _Share(header[0], offsets, literals[:ended], literals[ended:], header[1], at)
+    line = _line(data, pos - 1)
+    return _Share(header[0], offsets, literals[:ended], literals[ended:], header[1], line, at)
 
 
 def _all_of(file: BinaryIO) -> tuple[str, bytes]:
@@ -248,14 +272,20 @@ def write_cnf(formula: Formula, path: StrPath, comment: str = "") -> None:
 
 
 def _fail(path: StrPath, data: Any, pos: int, message: str) -> NoReturn:
-    raise FormatError(path, data[:pos].count(b"\n") + 1, message)
+    raise FormatError(path, _line(data, pos), message)
 
 
-def _warn(path: StrPath, data: Any, pos: int, message: str, strict: bool) -> None:
-    error = FormatError(path, data[:pos].count(b"\n") + 1, message)
+def _line(data: Any, pos: int) -> int:
+    """Return the line, from 1, of an offset."""
+    return int(data[:pos].count(b"\n")) + 1
+
+
+def _warning(path: StrPath, line: int, message: str, strict: bool) -> str:
+    """Return the text of a warning with file and line, which is an error if ``strict``."""
+    error = FormatError(path, line, message)
     if strict:
         raise error
-    warnings.warn(str(error), CnfWarning, stacklevel=3)
+    return str(error)
 
 
 def _header(path: StrPath, data: Any) -> tuple[int, tuple[int, int] | None]:
