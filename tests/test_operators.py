@@ -128,7 +128,7 @@ def test_argsort_of_extreme_keys(target, keys):
 
 def test_words_are_sorted(monkeypatch):
     """By the compiled library, which serves from a number of sorted words on, and by NumPy."""
-    rng, n = np.random.default_rng(1), sorting.LEAST_MADE
+    rng, n = np.random.default_rng(1), sorting.USE_FROM
     masks = [0, 1, 2**63 - 1, 2**11 - 1 << 52, 0x0FF0_0FFF_00FF_F00F, (2**14 - 1) * (2**32 + 1)]
     words = [rng.integers(0, 2**63, n + k) & mask for k, mask in enumerate(masks)]
     words.append(np.arange(n))
@@ -136,7 +136,7 @@ def test_words_are_sorted(monkeypatch):
     keys = rng.integers(-5, 2**17, n).astype(np.int32)
     order = np.argsort(keys, kind="stable")
     for least in (n + 1, 0):
-        monkeypatch.setattr(sorting, "LEAST", least)
+        monkeypatch.setattr(sorting, "COMPILE_AFTER", least)
         monkeypatch.setattr(sorting, "_sorted", [0])
         monkeypatch.setattr(sorting.LIBRARY, "_loaded", {})
         monkeypatch.setattr(sorting.LIBRARY, "_is_made", False)

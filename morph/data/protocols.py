@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -48,8 +48,10 @@ class StoreLike(Protocol):
     def add_column(self, name: str, spec: Any, fill: Any = None) -> Any:
         """Add a column."""
 
-    def add_columns(self, specs: Mapping[str, tuple[Any, Any]]) -> None:
-        """Add columns with a type and a fill each."""
+    def add_columns(
+        self, specs: Mapping[str, tuple[Any, Any]], groups: Iterable[Iterable[str]] = ()
+    ) -> None:
+        """Add columns with a type and a fill each; those of a group are packed."""
 
     def drop(self, name: str) -> None:
         """Remove a column."""

@@ -14,8 +14,10 @@ import numpy as np
 from morph.runtime.device import Array
 from morph.runtime.toolchain.library import HostLibrary
 
-LEAST = 1 << 22  # words, of all sorts before, from which the library is compiled (0.1 to 0.2 s)
-LEAST_MADE = 1 << 11  # words from which it is used
+COMPILE_AFTER = (
+    1 << 22
+)  # words of all sorts so far: NumPy's have taken 0.2 s, as a compilation does
+USE_FROM = 1 << 11  # words
 
 LIBRARY = HostLibrary(Path(__file__).with_name("radix.cpp"), {"morph_sort_words": "pipi"})
 _sorted = [0]  # words of all sorts without the library
@@ -23,20 +25,25 @@ _sorted = [0]  # words of all sorts without the library
 
 def _library(size: int) -> Any:
     """Return the library for a sort of so many words on the host, or None."""
-    if size < LEAST_MADE:
+    if size < USE_FROM:
         return None
-    library = LIBRARY.load_if_worthwhile(_sorted[0] + size, LEAST, LEAST_MADE)
+    library = LIBRARY.load_if_worthwhile(_sorted[0] + size, COMPILE_AFTER, USE_FROM)
     if library is None:
         _sorted[0] += size
     return library
 
 
 def sort_words(words: Array, ordered: int = 0) -> None:
-    """Sort int64 words from 0 on in place; on a GPU, as its array library does.
+    """Sort words in place.
 
-    Words that differ in their lowest ``ordered`` bits only must be in order already.
+    Parameters
+    ----------
+    words : (n,) int64 array of any device
+        Not negative.
+    ordered : int
+        Words that differ in so many of their lowest bits only must be in order already.
     """
-    on_host = type(words) is np.ndarray and words.flags.c_contiguous
+    on_host = type(words) is np.ndarray and words.flags.c_contiguous and words.dtype == np.int64
     library = _library(words.size) if on_host else None
     if library is None:
         words.sort()

@@ -56,7 +56,7 @@ class Store:
     reserved: ClassVar[frozenset[str]] = frozenset()
     __slots__ = (
         "__weakref__", "_fills", "_hidden", "_host_counters", "_lock", "_most", "_records",
-        "capacity", "columns", "described", "device", "meta", "name", "version",
+        "cached_description", "capacity", "columns", "device", "meta", "name", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, device: Device, capacity: int = 0) -> None:
@@ -70,7 +70,7 @@ class Store:
         self._records: list[Record] = []
         self._hidden: dict[str, Array] = {}
         self._fills: Array = None
-        self.described: Any = None  # a cache of `morph.launch.slots`
+        self.cached_description: Any = None  # of `Slots`, which launches use again
         self.meta = device.zeros(8, np.int64)
         # On the host, the meta array itself; for a GPU, a copy that is valid until `touched`.
         counters = self.meta if device.on_host else np.zeros(8, np.int64)
@@ -124,7 +124,20 @@ class Store:
     def add_columns(
         self, specs: Mapping[str, tuple[Any, Any]], groups: Iterable[Iterable[str]] = ()
     ) -> None:
-        """Add columns with a type and a fill each; those of a group are packed, see `pack`."""
+        """Add several columns at once; none is added if one of them is refused.
+
+        Parameters
+        ----------
+        specs : mapping of str to (type, fill)
+            By name; see `Table.add`.
+        groups : iterable of iterables of str
+            Which of them to pack, see `pack`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As by `Table.add` and `pack`.
+        """
         columns = {name: self._column(name, *given) for name, given in specs.items()}
         records = self._laid_out(columns, groups)
         first, last = self.span()
@@ -136,6 +149,7 @@ class Store:
                     self.device.write(array[first:last], columns[name].fill)
         self._bind_columns(records, columns.values())
         self._records.extend(records)
+        self._hidden.pop("owner", None)  # a packed record may have space for it
         self.columns.update(columns)
         self._changed()
 

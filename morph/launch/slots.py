@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -46,17 +46,6 @@ def owner(x: Any) -> Any:
 def in_parts(x: Any) -> bool:
     """Whether an object belongs to a partitioned graph: ``x.local(k)`` is its share on part k."""
     return hasattr(type(x), "local")
-
-
-class Described(NamedTuple):
-    """The description of a table or collection, valid for one version of it.
-
-    ``targets`` has each column of references with its table and the table's slot.
-    """
-
-    version: int
-    store: Store
-    targets: list[tuple[Any, Any, str | None]]
 
 
 class Slots:
@@ -143,39 +132,26 @@ class Slots:
         self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, identity, g.gapped, g.tiled)
 
     def _store(self, slot: str, obj: Any) -> Store:
-        known: Described | None = obj.described
-        if known is not None and self._fits(known, slot, obj):
-            return known.store
-        version, columns, targets = obj.version, [], []
-        for c in list(obj.columns.values()):  # another thread may add one
-            target = obj.target(c) if c.ref else None
-            if target is not None:
-                target._refuse_wide(f"where {obj.name}.{c.name} refers to them")
-            ref = self.of(target, c.ref) if target is not None else None
-            kind, to = SCALARS[NAMES[c.dtype]], ref.slot if ref else None
-            if c.ref:
-                targets.append((c, target, to))
-            columns.append(
-                Column(c.name, kind, c.size, to, c.stride, *obj._record_position(c.name))
-            )
+        version, columns = obj.version, list(obj.columns.values())  # another thread may add one
+        targets = {c.name: self._target(obj, c) for c in columns if c.ref}
+        key = slot, version, tuple(targets.values())
+        if obj.cached_description is not None and obj.cached_description[0] == key:
+            found: Store = obj.cached_description[1]
+            return found
+        described = tuple(
+            Column(c.name, SCALARS[NAMES[c.dtype]], c.size, targets.get(c.name), c.stride,
+                   *obj._record_position(c.name)) for c in columns
+        )  # fmt: skip
         deletes = bool(getattr(obj, "deletes", False))
-        made = Store(slot, obj.kind, tuple(columns), None, deletes, obj._wide, obj.owner_stride)
-        obj.described = Described(version, made, targets)
+        made = Store(slot, obj.kind, described, None, deletes, obj._wide, obj.owner_stride)
+        obj.cached_description = key, made
         return made
 
-    def _fits(self, known: Described, slot: str, obj: Any) -> bool:
-        """Whether an earlier description of a store holds, and references lead to the same slots.
-
-        Assigns slots to the tables that the store refers to, as a new description does.
-        """
-        if known.version != obj.version or known.store.slot != slot:
-            return False
-        for column, target, to in known.targets:
-            if obj.target(column) is not target:  # the table may have been added since
-                return False
-            if target is not None:
-                target._refuse_wide(f"where {obj.name}.{column.name} refers to them")
-                found = self.of(target, column.ref)
-                if found is None or found.slot != to:
-                    return False
-        return True
+    def _target(self, obj: Any, column: Any) -> str | None:
+        """The slot of the table that a column's references denote; None if it is not known."""
+        target = obj.target(column)
+        if target is None:
+            return None
+        target._refuse_wide(f"where {obj.name}.{column.name} refers to them")
+        found = self.of(target, column.ref)
+        return found.slot if found else None

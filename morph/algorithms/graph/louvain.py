@@ -15,8 +15,7 @@ communities any more, moves of the original vertices start from these communitie
 are repeated as long as this increases the modularity.
 
 Sums of weights are integers, and squared fractions are in units of 2**-60, so the result is the
-same on all devices.  One launch per level; a round takes O(n + m) for the modularity, on a CPU O(n)
-plus the edges of the vertices that moved.
+same on all devices.  One launch per level; a round takes O(n + m) for the modularity.
 """
 
 from __future__ import annotations
