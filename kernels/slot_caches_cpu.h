@@ -79,7 +79,7 @@ MORPH_HOT void SlotCache::take_all(i64* of) {
 }
 MORPH_HOT i32 SlotCache::cached_slots(i32 n) {
     at += n;
-    return as_row(at - n);
+    return narrow_slot(at - n);
 }
 // A slot for an item's reservation, or -1: there is no cached slot, and no cached reservation that covers one.
 MORPH_HOT i32 SlotCache::slot(i64* of, Reservation& reservation) {

@@ -15,12 +15,13 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_HOT inline __attribute__((always_inline))  // so that an item and its reservations are registers
 #endif
 #define MORPH_LOOP static __attribute__((noinline))  // a function of its own, with its own registers
-#define MORPH_ALONE static __attribute__((noinline, flatten))  // such a loop of one thread: all its calls are inlined
+// A loop of a single thread, all calls inlined, so that arguments and counters stay in registers.
+#define MORPH_SINGLE_THREADED static __attribute__((noinline, flatten))
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
 #define MORPH_COLD static __attribute__((noinline, cold))  // never inlined, so that no local has an address
 #define MORPH_CALL static inline __attribute__((unused))
 #define MORPH_OUTLINED __attribute__((noinline, unused)) static
-#define MORPH_ASSUME(X) do { if (!(X)) __builtin_unreachable(); } while (0)  // a function would lose it
+#define MORPH_ASSUME(X) do { if (!(X)) __builtin_unreachable(); } while (0)  // A macro: GCC drops the assumption when it inlines a function.
 #define MORPH_UNROLL
 #define MORPH_UNROLL_ALL
 #define MORPH_UNROLL_NONE
@@ -37,7 +38,7 @@ template <class T> MORPH_FN Bits<T> to_bits(T x);
 template <class T> MORPH_FN T from_bits(Bits<T> x);
 template <class T> MORPH_FN T min_of(T x, T y);
 template <class T> MORPH_FN T max_of(T x, T y);
-MORPH_FN i32 as_row(i64 i);
+MORPH_FN i32 narrow_slot(i64 i);
 
 // --- mathematics and half precision ---------------------------------------------------------------
 
@@ -700,7 +701,7 @@ struct Share {
     Pace pace;
     i64* cursor;
     bool alone, polls;
-    static constexpr i32 step = 1;
+    static constexpr i32 step = 1;  // most loops of a CPU rely on it
     template <class A, class T> MORPH_FN Share(const A& a, const T& t, i64 first, i64 last, i64 limit = 8192)
         : begin(first), end(first), first(first), last(last), cursor(a.cursor + CURSOR_WORDS * t.section),
           alone(t.threads == 1),

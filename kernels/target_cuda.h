@@ -10,7 +10,7 @@ constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becom
 #define MORPH_HOT MORPH_FN
 #define MORPH_COLD MORPH_FN
 #define MORPH_LOOP MORPH_FN
-#define MORPH_ALONE MORPH_FN
+#define MORPH_SINGLE_THREADED MORPH_FN
 #define MORPH_ASSUME(X)
 #define MORPH_BODY MORPH_FN
 #define MORPH_UNROLL _Pragma("unroll 4")

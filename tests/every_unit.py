@@ -375,5 +375,5 @@ def meshes() -> None:
     plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
     options = {"boundary": "keep-hull", "max_points": 9, "deterministic": True}
     morph.refine(plate, 25, "regions", **options)
-    with mock.patch.dict(parameters.SORTS, cpu=False):  # as on a GPU
+    with mock.patch.dict(parameters.SORTS_IN_PROGRAM, cpu=False):  # as on a GPU
         morph.refine(plate, 25, "regions", **options)

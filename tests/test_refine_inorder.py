@@ -21,7 +21,7 @@ from test_refine import MESHES, judge, square
 import morph
 from morph import testing
 from morph.algorithms.refinement.deterministic import DeterministicRounds
-from morph.algorithms.refinement.parameters import SORTS
+from morph.algorithms.refinement.parameters import SORTS_IN_PROGRAM
 from morph.algorithms.refinement.refine import refine_with_report
 from morph.algorithms.triangulation.canonical import canonical
 from morph.cli import main
@@ -87,7 +87,7 @@ OPTIONS = {
 def test_random_meshes(device, asked, monkeypatch):
     monkeypatch.setattr("morph.algorithms.refinement.deterministic.SLICE", 64)  # several slices
     monkeypatch.setattr(
-        "morph.algorithms.refinement.deterministic.SMALL", 32
+        "morph.algorithms.refinement.deterministic.ROUND_LIMIT", 32
     )  # rounds of both kinds
     mesh = attributed(square(150, 5))
     options = dict(OPTIONS[asked])
@@ -98,7 +98,7 @@ def test_random_meshes(device, asked, monkeypatch):
         device, lambda d: morph.refine(mesh, **options, deterministic=True, device=d)
     )
     if asked == "angle":  # the way of a GPU
-        monkeypatch.setitem(SORTS, "cpu", False)
+        monkeypatch.setitem(SORTS_IN_PROGRAM, "cpu", False)
         with testing.team(2):
             found.add(digest(morph.refine(mesh, **options, deterministic=True, device="cpu")))
     assert len(found) == 1
@@ -134,7 +134,7 @@ def test_no_point_is_left_after_a_small_round(device):
 def test_small_rounds_are_not_launched_one_by_one(device, monkeypatch):
     """A coast takes many rounds of a few items: launches from the host took ten times as long."""
     launches = []
-    for name in ("_small_rounds", "_round"):
+    for name in ("_run_program", "_round"):
         run = getattr(DeterministicRounds, name)
         counted = lambda *args, run=run: launches.append(run) or run(*args)  # noqa: E731
         monkeypatch.setattr(DeterministicRounds, name, counted)
@@ -246,7 +246,7 @@ def test_the_command(tmp_path, threads):
 
 def test_progress_and_report(target, monkeypatch):
     monkeypatch.setattr(
-        "morph.algorithms.refinement.deterministic.SMALL", 8
+        "morph.algorithms.refinement.deterministic.ROUND_LIMIT", 8
     )  # rounds of both kinds
     seen = []
     mesh = square(30, 1)

@@ -25,7 +25,7 @@ typedef i64 RowId;
 typedef i32 RowId;
 #endif
 
-MORPH_FN i32 as_row(i64 i) {  // a slot of a list
+MORPH_FN i32 narrow_slot(i64 i) {  // a slot of a list
     MORPH_ASSUME(i >= 0 && i <= 0x7fffffff);
     return i32(i);
 }

@@ -65,7 +65,7 @@ struct WarpQueue {
 // A thread's queue: consecutive positions of the list's memory.
 struct Queue {
     i64 next, end;
-    MORPH_HOT bool has_place() {
+    MORPH_HOT bool has_slot() {
         if (next < end) return true;
         close();
         return false;
@@ -74,9 +74,9 @@ struct Queue {
 };
 struct ThreadQueue {
     Queue* queue = nullptr;
-    MORPH_HOT bool has_place() const { return queue && queue->has_place(); }
-    MORPH_HOT i32 taken() const { return as_row(queue->next++); }
-    MORPH_HOT i32 place() const { return has_place() ? taken() : -1; }
+    MORPH_HOT bool has_slot() const { return queue && queue->has_slot(); }
+    MORPH_HOT i32 take_slot() const { return narrow_slot(queue->next++); }
+    MORPH_HOT i32 place() const { return has_slot() ? take_slot() : -1; }
 };
 typedef Choose<TARGET_GPU, WarpQueue, ThreadQueue> AsynchronousQueue;
 
@@ -273,8 +273,8 @@ struct Place {
         if (!asynchronous) row = Slots(meta, 1, reservation).first();
     }
     MORPH_HOT Place(const ThreadQueue& queue, i64* meta, Reservation& reservation)
-        : asynchronous(queue.has_place()) {
-        row = asynchronous ? queue.taken() : Slots(meta, 1, reservation).first();
+        : asynchronous(queue.has_slot()) {
+        row = asynchronous ? queue.take_slot() : Slots(meta, 1, reservation).first();
     }
     MORPH_FN i32 first() const { return row; }
 };

@@ -6,7 +6,12 @@
 //     find(a, it)      sets the row with which the kernel is called
 //     open(a, it)      the same; returns whether the item is to be run (the row is live, and passes the filter)
 //     run(a, it)       the kernel; with single(collection): returns whether it claims anything
+//     take_all(a, t, caches)    a single thread reserves all capacity of the lists that the step adds to
 //     WORK_SHARING          whether threads share its last loop: then see balance.h, search.h and sweep.h
+//     ASYNCHRONOUS     only with WORK_SHARING: whether the step may run the items that it adds
+//     list(a, t)       only if ASYNCHRONOUS: the header of the list of the items
+//     KNOWS_ROWS       only with WORK_SHARING: whether the adjacency row of an added item is known
+//     prefetch_row(a, t, i)    only if KNOWS_ROWS: prefetches the row of item i
 //     claim, wins, commit, abort    only with single(collection)
 // `end_item(a, it)` gives back the item's unused reservations, and records a failure.
 
@@ -72,20 +77,7 @@ MORPH_LOOP void each_filtered(const A& a, R& t, const Step& s, i64 first, i64 la
     caches.flush();
 }
 
-template <class A, class R, class Step>
-MORPH_LOOP void each_in_order(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    typename Step::I::SlotCaches caches;
-    if (is_single(t)) s.take_all(a, t, caches);
-    for (Share share(a, t, first, last); share.next();)
-        for (i64 i = share.begin; i < share.end; i += share.step) {
-            typename Step::I it(a, t, i);
-            caches.serve(it);
-            if (!open(a, t, s, it)) continue;
-            s.run(a, it);
-            end_item(a, it);
-        }
-    caches.flush();
-}
+// --- on a GPU -------------------------------------------------------------------------------------
 
 constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
 
@@ -149,6 +141,21 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
         sync_warp();
     }
     by.end(a, s);
+}
+
+template <class A, class R, class Step>
+MORPH_FN void each_in_order(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typename Step::I::SlotCaches caches;
+    if (is_single(t)) s.take_all(a, t, caches);
+    for (Share share(a, t, first, last); share.next();)
+        for (i64 i = share.begin; i < share.end; i += share.step) {
+            typename Step::I it(a, t, i);
+            caches.serve(it);
+            if (!open(a, t, s, it)) continue;
+            s.run(a, it);
+            end_item(a, it);
+        }
+    caches.flush();
 }
 
 template <class A, class R, class Step>
@@ -234,32 +241,34 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
 // current permutation becomes the first one, so that its index is a constant.
 template <class A> using Permuted = decltype(A::permutations);
 template <class A, class = void> struct Permute {
-    template <class R> static MORPH_HOT void first(A&, R&, const A&) {}
-    template <class I> static MORPH_HOT void of(I&) {}
+    template <class R> static MORPH_HOT void specialise(A&, R&, const A&) {}
+    template <class I> static MORPH_HOT void restore_index(I&) {}
 };
 template <class A> struct Permute<A, Void<Permuted<A>>> {
-    template <class R> static MORPH_HOT void first(A& a, R& t, const A& shared) {
+    template <class R> static MORPH_HOT void specialise(A& a, R& t, const A& shared) {
         a.permutations[0] = shared.permutations[t.permutation];
         t.permutation = 0;
     }
-    template <class I> static MORPH_HOT void of(I& it) { it.permutation = 0; }  // which a compiler may have lost sight of
+    // Restored, as g++ no longer knows the value after the kernel's stores.
+    template <class I> static MORPH_HOT void restore_index(I& it) { it.permutation = 0; }
 };
 
-// A range of items for a single thread: `next` gives the items up to `upto`; where items are executed again, one that
-// was deferred.  So no item tests whether it is executed again.
-template <class I> struct Stretch {
-    i64 i, upto = 0;
+// A range of items for a thread: `next` sets `end` at most `most` items ahead; in a re-execution, after the next deferred
+// item.  The test for re-execution is hoisted out of the item loop.  If no deferred item is within `most` items, `next`
+// returns an empty range, so that the caller polls; it returns false at `last`.
+template <class I> struct ItemRange {
+    i64 i, end = 0;
     template <class A, class R> MORPH_HOT bool next(const A& a, const R& t, i64 last, i64 most) {
         if (!t.replay) {
-            upto = min_of(last, i + most);
-            return i < upto;
+            end = min_of(last, i + most);
+            return i < end;
         }
-        for (i64 end = min_of(last, i + most); i < end; i++)
+        for (i64 stop = min_of(last, i + most); i < stop; i++)
             if (was_deferred(a.deferred, I(a, t, i).deferred_bit())) {
-                upto = i + 1;
+                end = i + 1;
                 return true;
             }
-        upto = i;
+        end = i;
         return i < last;
     }
 };
@@ -267,22 +276,22 @@ template <class I> struct Stretch {
 // Runs an item, if it passes.
 template <class A, class Step, class I> MORPH_HOT void run_item(const A& a, const Step& s, I& it) {
     if (s.open(a, it)) s.run(a, it);
-    Permute<A>::of(it);
+    Permute<A>::restore_index(it);
     end_item(a, it);
 }
 
-// A thread runs its share of the items.
+// A thread runs its share of the items, which are consecutive on a CPU: `Share::step` is 1.
 template <class A, class R, class Step>
-MORPH_LOOP void each_in_stretches(const A& shared, R& run, const Step& step, i64 first, i64 last) {
+MORPH_LOOP void run_share(const A& shared, R& run, const Step& step, i64 first, i64 last) {
     A a = shared;
     R t = run;
     const Step s = step;
-    Permute<A>::first(a, t, shared);
+    Permute<A>::specialise(a, t, shared);
     typename Step::I::SlotCaches caches;
     if (is_single(t)) s.take_all(a, t, caches);
     for (Share share(a, t, first, last); share.next();)
-        for (Stretch<typename Step::I> part{share.begin}; part.next(a, t, share.end, share.end - part.i);)
-            for (; part.i < part.upto; part.i++) {
+        for (ItemRange<typename Step::I> part{share.begin}; part.next(a, t, share.end, share.end - part.i);)
+            for (; part.i < part.end; part.i++) {
                 typename Step::I it(a, t, part.i);
                 caches.serve(it);
                 run_item(a, s, it);
@@ -292,15 +301,15 @@ MORPH_LOOP void each_in_stretches(const A& shared, R& run, const Step& step, i64
 
 // A single thread runs the kernel sequentially.
 template <class A, class R, class Step>
-MORPH_ALONE void each_alone(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+MORPH_SINGLE_THREADED void run_single_threaded(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
     A a = shared;
     R t = run;
     const Step s = step;
-    Permute<A>::first(a, t, shared);
+    Permute<A>::specialise(a, t, shared);
     typename Step::I::SlotCaches caches;
     s.take_all(a, t, caches);
-    for (Stretch<typename Step::I> part{first}; part.next(a, t, last, last - first);)
-        for (; part.i < part.upto; part.i++) {
+    for (ItemRange<typename Step::I> part{first}; part.next(a, t, last, last - first);)
+        for (; part.i < part.end; part.i++) {
             typename Step::I it(a, t, part.i);
             caches.serve(it);
             run_item(a, s, it);
@@ -309,19 +318,19 @@ MORPH_ALONE void each_alone(const A& shared, const R& run, const Step& step, i64
 }
 
 #if defined(MORPH_FAULTS)  // tests: a few items
-constexpr i64 PAUSE = 1;
+constexpr i64 POLL_ITEMS = 1;
 #else
-constexpr i64 PAUSE = 512;  // items between tests for signals, and of the queue's length
+constexpr i64 POLL_ITEMS = 512;  // items between tests for signals, and of the queue's length
 #endif
-constexpr i64 ROWS_AHEAD = 6;  // the row of the item so many places ahead is prefetched
+constexpr i64 PREFETCH_DISTANCE = 6;  // the row of the item so many places ahead is prefetched
 
 // The same, where items that run asynchronously are queued behind the list.
 template <class A, class R, class Step>
-MORPH_ALONE void each_alone_asynchronously(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
+MORPH_SINGLE_THREADED void run_single_threaded_asynchronously(const A& shared, const R& run, const Step& step, i64 first, i64 last) {
     A a = shared;
     R t = run;
     const Step s = step;
-    Permute<A>::first(a, t, shared);
+    Permute<A>::specialise(a, t, shared);
     i64 end = load(s.list(a, t) + CAPACITY);
     if (t.replay) last = end;
     i64 most = team_size() > 1 ? SINGLE_THREAD_ITEMS : end;
@@ -330,35 +339,35 @@ MORPH_ALONE void each_alone_asynchronously(const A& shared, const R& run, const 
     typename Step::I::SlotCaches caches;
     s.take_all(a, t, caches);
     i64 polled = first;
-    for (Stretch<typename Step::I> part{first}; !step_interrupted() && part.next(a, t, queue.next, PAUSE);) {
+    for (ItemRange<typename Step::I> part{first}; !step_interrupted() && part.next(a, t, queue.next, POLL_ITEMS);) {
         if (queue.next - part.i > wait) queue.close();
-        for (; part.i < part.upto; part.i++) {
+        for (; part.i < part.end; part.i++) {
             typename Step::I it(a, t, part.i);
             it.asynchronous.queue = &queue;
             caches.serve(it);
             if constexpr (Step::KNOWS_ROWS && !Step::FILTERS) {
-                if (part.i + ROWS_AHEAD < queue.next) s.prefetch_row(a, t, part.i + ROWS_AHEAD);
+                if (part.i + PREFETCH_DISTANCE < queue.next) s.prefetch_row(a, t, part.i + PREFETCH_DISTANCE);
             }
             run_item(a, s, it);
             if (it.failed) queue.close();
         }
-        if (part.i - polled >= PAUSE) poll(a.cursor), polled = part.i;
+        if (part.i - polled >= POLL_ITEMS) poll(a.cursor), polled = part.i;
     }
     caches.flush();
 }
 
 template <class A, class R, class Step>
 MORPH_FN void each_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    auto in_order_of_items = [&](i64 from, i64 upto) {
-        if constexpr (Step::FILTERS && !Step::WORK_SHARING) each_filtered(a, t, s, from, upto);
-        else each_in_stretches(a, t, s, from, upto);
+    auto in_order_of_items = [&](i64 from, i64 to) {
+        if constexpr (Step::FILTERS && !Step::WORK_SHARING) each_filtered(a, t, s, from, to);
+        else run_share(a, t, s, from, to);
     };
     if constexpr (Step::WORK_SHARING) {
         if constexpr (Step::ASYNCHRONOUS) {
-            if (is_single(t)) each_alone_asynchronously(a, t, s, first, last);
+            if (is_single(t)) run_single_threaded_asynchronously(a, t, s, first, last);
             else each_asynchronously(a, t, s, first, last);
         } else if (is_single(t)) {
-            in_pieces(a, first, last, [&](i64 from, i64 upto) { each_alone(a, t, s, from, upto); });
+            in_pieces(a, first, last, [&](i64 from, i64 to) { run_single_threaded(a, t, s, from, to); });
         } else each_shared_on_threads(a, t, s, first, last);
     } else {
         if (is_single(t)) in_pieces(a, first, last, in_order_of_items);
@@ -387,8 +396,8 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
     typedef typename Step::I I;
     constexpr i32 CHUNK = 32, APART = 16;
     if (t.threads == 1) {
-        in_pieces(a, first, last, [&](i64 from, i64 upto) {
-            for (i64 i = from; i < upto; i++) {
+        in_pieces(a, first, last, [&](i64 from, i64 to) {
+            for (i64 i = from; i < to; i++) {
 #ifdef MORPH_CHECKED
                 t.round++;  // races are checked within a round
 #endif

@@ -10,7 +10,8 @@ the point.  In the end rows are sorted by these ids (`rows_of`).
 
 On a CPU the program `run_rounds` sorts and slices the rounds.  On a GPU it runs small rounds, and
 counts for each item how many have a lesser order; larger rounds are sorted and sliced by the host.
-Items of larger rounds that are near ones that precede them are deferred (`kernels.defer_late`).
+Items of larger rounds that are near ones that precede them are deferred
+(`kernels.defer_conflicting`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 ENTRY = ("item", "stamp", "bucket", "order")  # the columns of an entry of a worklist
 SLICE = 8192  # items that claim at once: all their threads must be resident on a GPU
-SMALL = 512  # entries of a round; of more some are deferred, and a GPU's program does not sort them
+# Largest round that a GPU's program sorts; in larger rounds conflicting items are deferred first.
+ROUND_LIMIT = 512
 
 
 class DeterministicRounds:
@@ -43,7 +45,7 @@ class DeterministicRounds:
 
     def __init__(self, g: Graph, params: Row) -> None:
         self.g, self.params = g, params
-        self.lists = "listed" in params.table.columns  # the program sorts all rounds
+        self.sorts_in_program = "listed" in params.table.columns
         self.selected: Any
         g.points.add("stable_id", i64)
         g.points.stable_id[:] = g.device.xp.arange(len(g.points))
@@ -51,17 +53,17 @@ class DeterministicRounds:
         extra: dict[str, Any] = {"stable_id": i64}
         self.slice = Collection(g.triangles, capacity=SLICE, **kinds, **extra)
         entry = {"item": Ref(g.triangles), **kinds}
-        if self.lists:
+        if self.sorts_in_program:
             g.add_table("ranked", **entry, key=i64, pack=tuple(entry))
-            self._rank_rows(max(SMALL, len(g.triangles) // 4))
+            self._rank_rows(max(ROUND_LIMIT, len(g.triangles) // 4))
             g.triangles.add("entry", i32)
-            params.few = SMALL
+            params.deferral_threshold = ROUND_LIMIT
             g.add_table("sliced", **entry, **extra)
             g.sliced.extend(SLICE)
         else:
-            self.selected = Collection(g.triangles, capacity=SMALL, **kinds)
-            g.add_table("ranked", capacity=SMALL, **entry, **extra)
-            g.ranked.extend(SMALL)
+            self.selected = Collection(g.triangles, capacity=ROUND_LIMIT, **kinds)
+            g.add_table("ranked", capacity=ROUND_LIMIT, **entry, **extra)
+            g.ranked.extend(ROUND_LIMIT)
 
     def _rank_rows(self, n: int) -> None:
         """Let the program sort rounds of up to ``n`` items."""
@@ -69,12 +71,17 @@ class DeterministicRounds:
         self.selected = sort_space(self.g.ranked.key)
 
     def sort(self, work: Collection) -> None:
-        """Order the items of a list, all of whose triangles exist, by their first edges."""
+        """Order the items of a list, all of whose triangles exist.
+
+        By rows for the input's triangles, which are the same on all devices; later by first edges.
+        In a part of a mesh (``has_border``) always by first edges: the rows of triangles that
+        earlier parts made depend on the timing of threads.
+        """
         g, xp = self.g, self.g.device.xp
         with g.device.active():
             columns = self.params.table.columns
             if int(self.params.next_id) == len(g.points) and "has_border" not in columns:
-                work.order[:] = work.items  # the triangles of the input have their rows still
+                work.order[:] = work.items
                 return
             rank = xp.empty(len(g.points), np.int64)
             rank[xp.argsort(g.points.stable_id.array)] = xp.arange(len(rank))
@@ -90,9 +97,9 @@ class DeterministicRounds:
         """The same as `run_rounds`, with rounds run from the host that the program cannot run."""
         rounds, params = 0, self.params
         while rounds < turns and (len(active) or params.bucket < BUCKETS - 1) and self._left():
-            most = UNLIMITED if self.lists else SMALL
+            most = UNLIMITED if self.sorts_in_program else ROUND_LIMIT
             if len(active) <= most:
-                done = self._small_rounds(active, following, waiting, urgent, turns - rounds)
+                done = self._run_program(active, following, waiting, urgent, turns - rounds)
                 rounds += done
                 if done % 2:
                     active, following = following, active
@@ -110,21 +117,21 @@ class DeterministicRounds:
         has = "points_left" in self.params.table.columns
         return max(int(self.params.points_left), 0) if has else UNLIMITED
 
-    def _small_rounds(
+    def _run_program(
         self, active: Collection, following: Collection, waiting: Collection, urgent: Flag,
         turns: int,
     ) -> int:  # fmt: skip
         """Run `run_rounds`, with capacity for at least one round of the items in ``active``."""
         g, params = self.g, self.params
-        if self.lists and len(active) > len(g.ranked):
+        if self.sorts_in_program and len(active) > len(g.ranked):
             self._rank_rows(2 * len(active))
-        self._reserve((active, following, waiting), len(active), spare=SMALL)
+        self._reserve((active, following, waiting), len(active), spare=ROUND_LIMIT)
         points, triangles = g.points, g.triangles
         # an item adds at most a point and two triangles; an item or triangle has one entry at most
         rows = triangles.capacity - len(triangles)
         work = min(active.capacity, following.capacity) - len(triangles)
         items = min(points.capacity - len(points), rows // 2, work // 3)
-        params.item_capacity = items + (len(points) if self.lists else 0)
+        params.item_capacity = items + (len(points) if self.sorts_in_program else 0)
         params.waiting_capacity = waiting.capacity
         args = (active, following, waiting, self.selected, urgent, params, turns)
         return int(run_rounds(g, *args))
@@ -157,9 +164,9 @@ class DeterministicRounds:
             if "segments_first" in params.table.columns and any_true(urgent):
                 later, rows = rows[~urgent], rows[urgent]
                 following.extend(**{name: a[later] for name, a in columns.items()})
-            if len(active) > SMALL:
-                late = self._late(**{name: a[rows] for name, a in columns.items()})
-                later, rows = rows[late], rows[~late]
+            if len(active) > ROUND_LIMIT:
+                conflicting = self._conflicting(**{name: a[rows] for name, a in columns.items()})
+                later, rows = rows[conflicting], rows[~conflicting]
                 following.extend(**{name: a[later] for name, a in columns.items()})
             rows = rows[xp.argsort(columns["order"][rows])]
         size, next_id, bucket = min(SLICE, self._left()), int(params.next_id), int(params.bucket)
@@ -184,8 +191,8 @@ class DeterministicRounds:
             next_id += len(chosen)
             params.next_id = next_id
 
-    def _late(self, item: Any, bucket: Any, order: Any, **_: Any) -> Any:
-        """Whether each item is deferred, see `kernels.defer_late`."""
+    def _conflicting(self, item: Any, bucket: Any, order: Any, **_: Any) -> Any:
+        """Whether each item is deferred, see `kernels.defer_conflicting`."""
         xp, opposite, m = self.g.device.xp, self.g.triangles.opposite.array, len(self.g.triangles)
         rank = xp.empty(len(item), np.int64)
         rank[xp.lexsort(xp.stack([order, bucket]))] = xp.arange(len(item))

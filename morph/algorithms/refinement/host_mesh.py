@@ -146,7 +146,8 @@ class HostMesh:
         mark_hull(segments, segment_markers, point_markers, hull, np)
         triangle: Any = slice(self.m)
         if sorts:
-            triangle, node, nbr, *_ = sorted_triangles(np, node, nbr)
+            found = sorted_triangles(np, node, nbr)
+            triangle, node, nbr = found.rows, found.node, found.nbr
             segments = np.sort(segments, axis=1)
             by_end = np.lexsort((segments[:, 1], segments[:, 0]))
             segments, segment_markers = segments[by_end], segment_markers[by_end]

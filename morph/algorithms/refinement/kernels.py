@@ -65,7 +65,7 @@ from morph.prelude import (
 # why a bad triangle cannot be refined; `count_unmet` counts by position in this list
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
 FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET, WAITING = range(6)
-LAST = 2**62  # greater than the order of any item
+DEFERRED_KEY = 2**62  # greater than the order of any item
 
 
 @kernel
@@ -327,7 +327,7 @@ def list_entry(item, listed, params):
 
 
 @func
-def precedes(t, item, listed, count):
+def has_preceding_neighbour(t, item, listed, count):
     """Whether triangle t has an item in the list that precedes this one."""
     if t.entry < 0 or t.entry >= count:
         return False
@@ -338,23 +338,25 @@ def precedes(t, item, listed, count):
 
 
 @kernel
-def defer_late(item, g, listed, count, following, params):
+def defer_conflicting(item, g, listed, count, following, params):
     """Defer an item if a triangle at most two steps away has one that precedes it.
 
     Both would claim the same triangles, nearly always; so the item need not find its cavity.
     """
-    late = False
+    conflicting = False
     for k in range(3):
         edge = item.item.opposite[k]
-        if edge >= 0 and not late:
+        if edge >= 0 and not conflicting:
             t = g.triangles[edge >> 2]
-            late = precedes(t, item, listed, count)
+            conflicting = has_preceding_neighbour(t, item, listed, count)
             for j in range(1, 3):
                 behind_t = t.opposite[((edge & 3) + j) % 3]
-                if behind_t >= 0 and not late:
-                    late = precedes(g.triangles[behind_t >> 2], item, listed, count)
-    if late:
-        item.key = LAST
+                if behind_t >= 0 and not conflicting:
+                    conflicting = has_preceding_neighbour(
+                        g.triangles[behind_t >> 2], item, listed, count
+                    )
+    if conflicting:
+        item.key = DEFERRED_KEY
         atomic_sub(params.listed, 1)
         enqueue(following, item.item, item.stamp, item.bucket, item.order)
 
@@ -388,8 +390,8 @@ def run_sorted(g, active, following, waiting, sorts, bucket, last, params):
         where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
     )  # fmt: skip
     count = params.listed
-    if len(active) > params.few:
-        foreach(g.ranked[:count], defer_late, g, g.ranked, count, following, params)
+    if len(active) > params.deferral_threshold:
+        foreach(g.ranked[:count], defer_conflicting, g, g.ranked, count, following, params)
     sort_first(sorts, count)
     count = params.listed
     first, next_id = 0, params.next_id

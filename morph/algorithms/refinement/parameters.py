@@ -43,7 +43,7 @@ BOUNDARIES = ("split", "keep-hull", "keep-all")
 # conflict with each other, and make more triangles; fewer leave a GPU idle
 FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
 SEGMENTS_PORTION = 256  # the portion where segments come first
-SORTS = {"cuda": False, "cpu": True, "python": True}  # a program sorts deterministic rounds
+SORTS_IN_PROGRAM = {"cuda": False, "cpu": True, "python": True}  # deterministic rounds
 UNLIMITED = 1 << 62
 HUGE = 1e150  # instead of an infinite size, which cannot be interpolated
 
@@ -140,8 +140,8 @@ def parameters_of(
         ("item_capacity", asked.deterministic, i64, 0),
         ("waiting_capacity", asked.deterministic, i64, 0),
         # the number of listed items, and above which some are deferred before they find cavities
-        ("listed", asked.deterministic and SORTS[where.kind], i64, 0),
-        ("few", asked.deterministic and SORTS[where.kind], i64, 0),
+        ("listed", asked.deterministic and SORTS_IN_PROGRAM[where.kind], i64, 0),
+        ("deferral_threshold", asked.deterministic and SORTS_IN_PROGRAM[where.kind], i64, 0),
     ):
         if wanted:
             types[name], columns[name] = spec, value

@@ -62,10 +62,11 @@ def refine_tables(
     """
     m = len(g.triangles)
     deterministic = "next_id" in params.table.columns
-    # a list that grows in a deterministic round ends a launch; untouched memory costs a CPU nothing
-    size, late = (4 * m, 6 * m) if "listed" in params.table.columns else (m, 2 * m)
-    active, following = (worklist(g, params, size, PACKED) for _ in range(2))
-    waiting = worklist(g, params, late)
+    # Growth would end the launch; on a CPU untouched memory is not backed by pages.
+    listed = "listed" in params.table.columns
+    active_capacity, waiting_capacity = (4 * m, 6 * m) if listed else (m, 2 * m)
+    active, following = (worklist(g, params, active_capacity, PACKED) for _ in range(2))
+    waiting = worklist(g, params, waiting_capacity)
     ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
     rounds, known = 0, len(g.points)
     always = "reason" in g.triangles.columns or "wanted" in g.points.columns

@@ -389,7 +389,7 @@ class _Solver:
         sizes = [search.formula.literals.size for search in searches]
         for k, search in enumerate(searches):
             left, alone = self.end - monotonic(), len(searches) - k
-            share = sizes[k] / sum(sizes[k:]) / 2 + 1 / alone / 2  # by size and by number
+            share = sizes[k] / max(sum(sizes[k:]), 1) / 2 + 1 / alone / 2  # by size and by number
             status, reason = search.solve(self.end if alone == 1 else monotonic() + share * left)
             if status == UNSATISFIABLE:
                 return True, reason

@@ -118,14 +118,14 @@ def canonical(mesh: Mesh, device: Device) -> Mesh:
     flip_all(g, candidates, flipped)
     host = device.to_host
     sides = (host(g.triangles.node.array), host(g.triangles.nbr.array))
-    rows, node, nbr, *_ = sorted_triangles(np, *sides)
+    triangles = sorted_triangles(np, *sides)
     ends = np.sort(mesh.segments, axis=1)
     order = np.lexsort((ends[:, 1], ends[:, 0]))
     return replace(
         mesh,
-        triangles=node,
-        neighbors=nbr,
-        triangle_attributes=mesh.triangle_attributes[rows],
+        triangles=triangles.node,
+        neighbors=triangles.nbr,
+        triangle_attributes=mesh.triangle_attributes[triangles.rows],
         segments=ends[order],
         segment_markers=mesh.segment_markers[order],
     )

@@ -26,6 +26,7 @@ from morph.algorithms.triangulation.insertion_order import (
     insertion_rounds,
     strided_blocks,
 )
+from morph.algorithms.triangulation.tables import initial_capacity
 from morph.data.collection import Collection
 from morph.data.table import Table
 from morph.graph import Graph
@@ -212,7 +213,7 @@ def _insert(g: Graph, rounds: list[Any], duplicates: Collection, one: Table) -> 
         lists = [strided_blocks(points, BATCH * team, STRIDE) for points in rounds[few:]]
     with where.active():
         work, retry, large = (
-            Collection(g.points, capacity=c) for c in (n, n, n if where.on_host else 0)
+            Collection(g.points, capacity=c) for c in (n, n, initial_capacity(where, n))
         )
         early = join(rounds[:few]) if few else work.items
         for start in range(0, len(early), CHUNK):

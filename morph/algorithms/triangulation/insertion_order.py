@@ -25,7 +25,8 @@ from morph.runtime.device import Device
 
 BITS = 32  # of a cell's number along each axis
 FULL = 2**BITS - 1
-FEW = 2**21  # points of which a host sorts the leading bits of keys, with the points in one word
+# Up to this many points the host sorts the leading key bits and the row in one 64-bit word.
+PACKED_SORT_LIMIT = 2**21
 
 
 @func
@@ -81,30 +82,28 @@ def hilbert_keys(points: Table, box: Any = None) -> Any:
     return points.key.array
 
 
-def hilbert_order(points: Table, stable: bool = False) -> Any:
+def hilbert_order(points: Table) -> Any:
     """Sort points along a Hilbert curve.
 
     Parameters
     ----------
     points : Table
         With ``xy``, finite, and no column ``key``; at least one row.
-    stable : bool
-        Whether points in the same cell keep their order.
 
     Returns
     -------
     (n,) int64 array of the device
         Their rows.
     """
-    xp, kind = points.device.xp, "stable" if stable else None
+    xp = points.device.xp
     points.add("key", u64)
     with points.device.active():
         keys = hilbert_keys(points)
-        if xp is np and len(keys) <= FEW:
+        if xp is np and len(keys) <= PACKED_SORT_LIMIT:
             keys = (keys >> (len(keys).bit_length() + 1)).astype(np.int64)
             order = argsort(keys)
         else:
-            order = xp.argsort(keys, kind=kind)
+            order = xp.argsort(keys)
         keys = xp.take(keys, order)
         if count_true(keys[1:] == keys[:-1]) > len(order) // 8:
             xy = points.xy.array
@@ -112,7 +111,7 @@ def hilbert_order(points: Table, stable: bool = False) -> Any:
             ranked.extend(
                 xy=xp.stack([xp.searchsorted(xp.sort(c), c) for c in xy.T], axis=1).astype(float)
             )
-            order = xp.argsort(hilbert_keys(ranked), kind=kind)
+            order = xp.argsort(hilbert_keys(ranked))
     points.drop("key")
     return order
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from morph.algorithms.triangulation.half_edges import HULL, behind, half_edge
+from morph.algorithms.triangulation.tables import initial_capacity
 from morph.data.collection import Collection
 from morph.graph import Graph
 from morph.language.dtypes import Ref
@@ -402,8 +403,9 @@ def insert_segments(g: Graph, ends: Any) -> Collection:
     g.chords.extend(a=ends[:, 0], b=ends[:, 1], priority=priority)
     foreach(g.triangles, index_corners)
     foreach(g.chords, orient)
+    capacities = (n, n, n, n, initial_capacity(g.device, n))
     work, retry, remaining, winners, blocked = (
-        Collection(g.chords, capacity=c) for c in (n, n, n, n, n if g.device.on_host else 0)
+        Collection(g.chords, capacity=c) for c in capacities
     )
     with g.device.active():  # by rows of triangles, whose neighbours lie near them
         order = argsort(g.points.half_edge.array[g.chords.a.array])

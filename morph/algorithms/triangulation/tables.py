@@ -23,7 +23,7 @@ from morph.runtime.device import Device
 
 # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
 MOST = ~BORDER >> 2
-BLOCK = 1 << 14  # rows that NumPy sorts or renumbers at once
+BLOCK = 1 << 14  # rows whose keys and numbers are computed at once
 
 
 @kernel
@@ -94,6 +94,14 @@ def list_segments(t, sides):
     for k in range(3):
         if opposite[k] < 0 and neighbour(opposite[k]) < i32(t):
             sides.add(half_edge(t, k))
+
+
+def initial_capacity(device: Device, most: int) -> int:
+    """Return the first capacity of a list that gets at most ``most`` items, often far fewer.
+
+    Growth would end the launch.  On a CPU untouched memory is not backed by pages; on a GPU it is.
+    """
+    return most if device.on_host else 0
 
 
 def bounds(mesh: Mesh) -> NDArray[np.float64]:
@@ -370,7 +378,7 @@ def rows_of(g: Graph) -> Rows:
         segment = segment[t, k]
         nbr[nbr >= m] = -1  # behind a border of a part is no triangle
         behind = nbr[t, k]
-        point = _order_of_ids(xp, device.asarray(g.points.stable_id.array))
+        point = _counting_order(xp, device.asarray(g.points.stable_id.array))
         number = xp.empty(len(point), np.int32)
         number[point] = xp.arange(len(point), dtype=np.int32)
         for block in _blocks(xp, m):
@@ -382,7 +390,7 @@ def rows_of(g: Graph) -> Rows:
         return Rows(device, point, triangle, node, nbr, side[listed], segment[listed])
 
 
-def _order_of_ids(xp: Any, ids: Any) -> Any:
+def _counting_order(xp: Any, ids: Any) -> Any:
     """The order of distinct numbers from 0, not many of which are missing."""
     place = xp.full(int(ids.max()) + 1, -1)
     place[ids] = xp.arange(len(ids))
@@ -395,11 +403,41 @@ def _blocks(xp: Any, n: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def sorted_triangles(xp: Any, node: Any, nbr: Any) -> tuple[Any, ...]:
+class SortedTriangles(NamedTuple):
+    """What `sorted_triangles` returns: m triangles in their new order.
+
+    Attributes
+    ----------
+    rows : (m,) int array
+        The former row of each triangle.
+    node, nbr : (m, 3) int array, (m, 3) int32 array
+        Corners, and neighbours behind the opposite sides, or -1.
+    number : (m + 1,) int32 array
+        The new row of each former row; the last entry, that of row -1, is -1.
+    first : (m,) int8 array
+        The corner of each former row that comes first now.
+    """
+
+    rows: Any
+    node: Any
+    nbr: Any
+    number: Any
+    first: Any
+
+
+def sorted_triangles(xp: Any, node: Any, nbr: Any) -> SortedTriangles:
     """Rotate triangles so that the least point comes first, and sort them.
 
-    Returns the former row of each, the arrays of shape (m, 3), and of each former row the new one
-    (-1 of row -1) and the side that comes first.
+    Parameters
+    ----------
+    xp : module
+        NumPy or CuPy.
+    node, nbr : (m, 3) int arrays
+        Corners, and neighbours behind the opposite sides, or -1.
+
+    Returns
+    -------
+    SortedTriangles
     """
     m, bits = len(node), int(node.max()).bit_length()
     turns = xp.asarray([[0, 1, 2], [1, 2, 0], [2, 0, 1]])
@@ -422,7 +460,7 @@ def sorted_triangles(xp: Any, node: Any, nbr: Any) -> tuple[Any, ...]:
         at = 3 * row[:, None] + xp.take(turns, xp.take(first, row), axis=0)
         node[block] = xp.take(old_node, at)
         nbr[block] = xp.take(number, xp.take(old_nbr, at))
-    return rows, node, nbr, number, first
+    return SortedTriangles(rows, node, nbr, number, first)
 
 
 def interpolated(source: Mesh, old: Any, xy: Any, node: Any, origin: Any, known: int) -> Any:

@@ -254,7 +254,8 @@ class Body(Expressions):
         for name, text in given.items():
             write = f"{n.column(store.slot, name)}.set({row}, {text});"
             if (other := self.body_plan.ahead) and self._may_run_ahead(e):
-                # a choice between columns would take their addresses: no registers
+                # An `if`, as an expression that chooses a column takes the addresses of both, which
+                # keeps them out of registers.
                 write = f"if ({ahead}) {n.column(other[1], name)}.set({row}, {text}); else {write}"
             self.put(write)
         if isinstance(e, ir.New):
