@@ -27,7 +27,7 @@ from morph.data.collection import Collection, Flag
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach
-from morph.operators.sort import sort_space
+from morph.operators.sort import argsort, sort_space
 from morph.prelude import i8, i32, i64
 from morph.runtime.arrays import any_true, bincount
 
@@ -71,23 +71,16 @@ class DeterministicRounds:
         self.selected = sort_space(self.g.ranked.key)
 
     def sort(self, work: Collection) -> None:
-        """Order the items of a list, all of whose triangles exist.
-
-        By rows for the input's triangles, which are the same on all devices; later by first edges.
-        In a part of a mesh (``has_border``) always by first edges: the rows of triangles that
-        earlier parts made depend on the timing of threads.
-        """
+        """Order the items of a list, all of whose triangles exist, by their first edges."""
         g, xp = self.g, self.g.device.xp
         with g.device.active():
-            columns = self.params.table.columns
-            if int(self.params.next_id) == len(g.points) and "has_border" not in columns:
-                work.order[:] = work.items
-                return
             rank = xp.empty(len(g.points), np.int64)
             rank[xp.argsort(g.points.stable_id.array)] = xp.arange(len(rank))
             edge = rank[g.triangles.node.array[work.items][:, :2]]
             position = xp.empty(len(work), np.int64)
-            position[xp.argsort(edge[:, 0] << 32 | edge[:, 1])] = xp.arange(len(work))
+            position[argsort(edge[:, 0] << len(rank).bit_length() | edge[:, 1])] = xp.arange(
+                len(work)
+            )
             work.order[:] = position  # less than the order of every item of a new point
 
     def run(
