@@ -1,5 +1,6 @@
 """The command line on graphs in parts: on several devices, and on MPI ranks."""
 
+import importlib
 import json
 
 import numpy as np
@@ -133,7 +134,9 @@ def test_weights_are_checked(tmp_path):
 
 
 def test_options_are_refused_before_mpi_starts(graph, monkeypatch):
-    monkeypatch.setattr(parts, "world", None)
+    sat = importlib.import_module("morph.cli.sat")  # whose first import must not see None
+    for module in (parts, sat):
+        monkeypatch.setattr(module, "world", None)
     done = CliRunner().invoke(main, ["sssp", str(graph), "--mpi", "--updates", "x"])
     text = "morph: --mpi and --updates exclude each other\n"
     assert (done.exit_code, done.stderr) == (2, text)
