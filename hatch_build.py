@@ -34,7 +34,8 @@ class CompiledKernels(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         """Return what the build needs in addition: NVRTC, if it compiles for GPUs."""
-        # hatchling does not tell which build asks: `get_requires_for_build_editable`, or another
+        # hatchling does not pass the name of the calling hook: `get_requires_for_build_editable` or
+        # another
         calls = (frame.f_code.co_name for frame, _ in traceback.walk_stack(None))
         if not _compiles() or any(name.endswith("_build_editable") for name in calls):
             return []
