@@ -19,14 +19,18 @@ from morph.runtime.arrays import Array, all_true, any_true, gpu_array, is_host, 
 
 def column_from(name: str, spec: Spec, fill: Any) -> Column:
     """Make a column; ``fill`` None is 0, or no row for a reference."""
-    column = Column(name, spec.dtype, spec.size, spec.ref, spec.dtype.type(-1 if spec.ref else 0))
-    if fill is not None:
-        where = f"fill of {shown(name)}"
-        value = cast(raw(fill, column, spec.table, where), column, ID_LIMIT, where)
-        shape = (spec.size,) if spec.size else ()
-        if value.shape not in ((), shape):
-            raise ValueError(f"{where}: has shape {value.shape}, a row holds {shape}")
-        column.fill = value[()]
+    value = spec.dtype.type(-1 if spec.ref else 0)
+    column = Column(name, spec.dtype, spec.size, spec.ref, value)
+    if fill is None:
+        if spec.size:
+            column.fill = np.full(spec.size, value)
+        return column
+    where = f"fill of {shown(name)}"
+    given = cast(raw(fill, column, spec.table, where), column, ID_LIMIT, where)
+    shape = (spec.size,) if spec.size else ()
+    if given.shape not in ((), shape):
+        raise ValueError(f"{where}: has shape {given.shape}, a row holds {shape}")
+    column.fill = given[()]
     if spec.size:
         column.fill = np.ascontiguousarray(np.broadcast_to(column.fill, (spec.size,)))
     return column

@@ -29,11 +29,12 @@ from morph.launch.binding import (
     closure_key,
     filter_key,
     picker,
+    prepare_objects,
 )
 from morph.launch.kernels import Launchable, launch_on_parts
 from morph.launch.launcher import Launch
 from morph.launch.locks import lock_of
-from morph.launch.slots import OBJECTS, Slots, in_parts, owner
+from morph.launch.slots import OBJECTS, Slots, in_parts, layouts, owner
 from morph.runtime.device import Device
 
 interpreted: Hook[Launch] = Hook("morph.launch.interpreted:InterpretedLaunch")
@@ -103,12 +104,13 @@ def launch_for(
     if in_parts(items) or any(map(in_parts, args)):
         return launch_on_parts(function, over, given, where, key, *options), args
     device = _device(function, items, args)
-    with lock_of(_objects(items, args)), _binding, deep():
+    with lock_of(_objects(items, args)), _binding:
         found = function.launches.get(key)
         if found is not None and found.fits():  # bound by another thread meanwhile
             return None if found.by_steps() else found, args
-        request = Request(function, items, given, where, device, *options, bool(bounds))
-        compiled, slots = _accepted(request)
+        compiled, slots = _fitting(
+            Request(function, items, given, where, device, *options, bool(bounds)), shape, args
+        )
         if function.kind == "program" and device.interprets:
             return None, args
         _same_device(slots.objects.values(), device)
@@ -121,6 +123,50 @@ def launch_for(
         function.launches[key] = launch = bound(function, compiled, slots)
         launch.checked = latest.epoch
         return launch, args
+
+
+def _fitting(request: Request, shape: Shape, args: tuple[Any, ...]) -> tuple[Compiled, Slots]:
+    """The unit for a request: that of an earlier one with objects of equal layouts, or bind it.
+
+    ``args`` are the arguments without bundles, and ``shape`` is theirs.
+    """
+    units = request.function.units
+    objects, key = _layouts(request, shape, args)
+    known = units.get(key)
+    if known is not None and known[0].holds() and _on_device(objects, request.device):
+        slots = Slots.known({slot: objects[k] for slot, k in known[1].items()})
+        if not prepare_objects(known[0], slots):
+            return known[0], slots
+    with deep():
+        compiled, slots = _accepted(request)
+    objects, key = _layouts(request, shape, args)  # binding may have changed them
+    places = {id(x): k for k, x in enumerate(objects)}
+    if all(id(x) in places for x in slots.objects.values()):  # else some were captured
+        while len(units) >= MOST_LAUNCHES:
+            del units[next(iter(units))]
+        units[key] = compiled, {slot: places[id(x)] for slot, x in slots.objects.items()}
+    return compiled, slots
+
+
+def _layouts(
+    request: Request, shape: Shape, args: tuple[Any, ...]
+) -> tuple[list[Any], tuple[Any, ...]]:
+    """The objects of a request, and the key of its unit, see `morph.launch.slots.layouts`."""
+    items, where = request.items, request.where
+    given = _objects(items, args)
+    objects, key = layouts(given)
+    function, options = request.function, (request.together, request.balance, request.checked)
+    columns = (_other_key(args[i])[1:] for i in shape.others if isinstance(args[i], ColumnView))
+    statics = (repr(request.args[i]) for i in function.statics if i < len(request.args))
+    return objects, (
+        shape, request.device.name, key, items is None, *options, request.until_empty,
+        request.bounded, *shape.functions(args), *columns, *statics,
+        *(() if where is None else (*filter_key(where), *closure_key(where))),
+    )  # fmt: skip
+
+
+def _on_device(objects: Iterable[Any], device: Device) -> bool:
+    return all(x.device == device for x in objects)
 
 
 def accept(function: Launchable, args: tuple[Any, ...]) -> None:

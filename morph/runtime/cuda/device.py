@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, cached_property
 from typing import Any
@@ -126,15 +126,28 @@ class CudaDevice(Device):
         return made
 
     def write(self, array: Array, values: Any) -> None:
+        self.write_all([(array, values)])
+
+    def write_all(self, writes: Iterable[tuple[Array, Any]]) -> None:
+        small = [w for array, values in writes for w in self._written(array, values)]
+        if small:
+            self.put(*small)
+
+    def _written(self, array: Array, values: Any) -> list[Write]:
+        """Split a write into those for `put`; if that is not possible, execute it."""
+        writes = None
         if is_host(values):
             values = np.asarray(values, array.dtype)
             if values.ndim and values.size > MOST_VALUES:
                 values = self.asarray(values)
         elif values.device.id != self.index or self.xp.may_share_memory(array, values):
-            return super().write(array, values)
-        if array.dtype == values.dtype and (writes := one_dimensional(array, values)) is not None:
-            return self.put(*writes)
-        return super().write(array, values)
+            super().write(array, values)
+            return []
+        if array.dtype == values.dtype:
+            writes = one_dimensional(array, values)
+        if writes is None:
+            super().write(array, values)
+        return writes or []
 
     def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
         if (x.dtype, dtype) != (np.int32, np.int64) or not x.flags.c_contiguous:
