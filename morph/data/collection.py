@@ -22,7 +22,7 @@ from morph.language.intrinsics import scalar_of
 from morph.language.messages import shown
 from morph.runtime.arrays import all_true
 from morph.runtime.backend import IOTA
-from morph.runtime.device import Array, Device, device_for, is_host
+from morph.runtime.device import Array, Device, device_for
 
 SHORT = 1 << 20  # minimum growth, in entries, of a list that is full in a launch;
 SHORT_BYTES = 1 << 24  # limited to these bytes if there are many columns, but at least 1/16

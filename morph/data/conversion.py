@@ -15,6 +15,7 @@ from morph.data.row import Row, as_id
 from morph.language.dtypes import ID_LIMIT, NAMES, Spec
 from morph.language.messages import shown
 from morph.runtime.arrays import Array, all_true, any_true, gpu_array, is_host, on_device_of
+from morph.runtime.device import device_of
 
 
 def column_from(name: str, spec: Spec, fill: Any) -> Column:
@@ -134,14 +135,25 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
         _check_range(a, rows, where, table, lowest)
 
 
+def check_ends(src: Array, dst: Array, rows: int) -> None:
+    """Require ids of points from 0 to ``rows - 1``, as `check_ids` does; of a GPU by one wait."""
+    if not is_host(src) and src.size:
+        ends = device_of(src).extremes(src, dst)
+        if all(low >= 0 and high < rows for low, high in ends):
+            return
+    check_ids(src, rows, "src", "points")
+    check_ids(dst, rows, "dst", "points")
+
+
 def _check_range(a: Array, rows: int, where: str, table: str, lowest: int) -> None:
-    if (
-        lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative
-    ):  # negative ids are large as unsigned integers
+    if is_host(a) and lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative:
+        # negative ids are large as unsigned integers
         if int(a.view(f"u{a.dtype.itemsize}").max()) < rows:
             return
-    elif int(a.min()) >= lowest and int(a.max()) < rows:
-        return
+    else:
+        ((low, high),) = device_of(a).extremes(a)
+        if low >= lowest and high < rows:
+            return
     if a.ndim == 0:
         raise ValueError(f"{where} = {int(a)} is not a row of {table} ({rows} rows)")
     signed = a.astype(np.int64)  # unsigned ids do not compare with -1; huge ones become negative

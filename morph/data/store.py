@@ -86,11 +86,7 @@ class Store:
     def meta(self) -> Array:
         """The counters on the device."""
         if self._meta is None:
-            with self._lock:
-                if self._meta is None:  # else another thread has allocated them
-                    made = self.device.empty(8, np.int64)
-                    self.device.put((made, self._host_counters))
-                    self._meta = made
+            allocate_counters([self])
         return self._meta
 
     @property
@@ -105,7 +101,7 @@ class Store:
             self.device.put(*writes)
 
     def _counter_writes(self, counters: Any) -> list[tuple[Array, Any]]:
-        """The writes that send counters to the device: none on a host, or before their first use."""
+        """The writes that send counters to the device: none on a host or before the first use."""
         return [] if self.device.on_host or self._meta is None else [(self._meta, counters)]
 
     def touched(self) -> None:
@@ -603,6 +599,22 @@ class Store:
         columns = ", ".join(map(repr, self.columns.values()))
         kind = type(self).__name__
         return f"<{kind} {self.name!r} of {len(self)} rows on {self.device.name}: {columns}>"
+
+
+def allocate_counters(stores: Iterable[Any]) -> None:
+    """Allocate the counters of stores of one device that have none there yet, and send them."""
+    fresh = [s for s in stores if s._meta is None]
+    if fresh:
+        device = fresh[0].device
+        made = device.empty(8 * len(fresh), np.int64)
+        writes = []
+        for k, s in enumerate(fresh):
+            with s._lock:
+                if s._meta is None:  # else another thread has allocated them
+                    meta = made[8 * k : 8 * k + 8]
+                    writes.append((meta, s._host_counters))
+                    s._meta = meta
+        device.put(*writes)
 
 
 def groups_of(groups: Iterable[Any]) -> list[tuple[str, ...]]:

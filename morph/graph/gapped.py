@@ -324,7 +324,9 @@ def arc_view(
                     ("order", nothing if order is None else order)):  # fmt: skip
         arrays[name] = a, a.dtype.itemsize
     for name, (a, stride) in arrays.items():
-        made.columns[name] = Column(name, a.dtype, 0, None, a.dtype.type(0), stride, Place.of(device, a))
+        made.columns[name] = Column(
+            name, a.dtype, 0, None, a.dtype.type(0), stride, Place.of(device, a)
+        )
     made.capacity = ID_LIMIT
     fill(made)
     made._changed()

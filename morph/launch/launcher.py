@@ -19,7 +19,7 @@ import numpy as np
 
 from morph.compiler.ir.layout import FROM, TO, State, Status
 from morph.data.reclaim import release
-from morph.data.store import CAPACITY, COUNT, HEAD
+from morph.data.store import CAPACITY, COUNT, HEAD, allocate_counters
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.graph.deletion import (
@@ -307,6 +307,8 @@ class Launch:
             objects[slot].begin_rebuilds(directions, running)
         for slot, direction in compiled.adjacency:
             objects[slot].index(direction)
+        if not self.on_host:
+            allocate_counters(o for o in objects.values() if o.kind in ("table", "collection"))
         for slot, fields in compiled.columns:
             columns = objects[slot].columns
             for i, name in fields:

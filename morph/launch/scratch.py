@@ -91,8 +91,10 @@ class Scratch:
         version, known = self._addresses
         if version != self.version:
             version = self.version
-            arrays = {"status": self.status, "barrier": self.barrier, "cursor": self.cursor,
-                      "high_degree": self.high_degree, "queue": self.queue, **self.bits}  # fmt: skip
+            arrays = {
+                "status": self.status, "barrier": self.barrier, "cursor": self.cursor,
+                "high_degree": self.high_degree, "queue": self.queue, **self.bits,
+            }  # fmt: skip
             known = {kind: self.device.pointer(array) for kind, array in arrays.items()}
             self._addresses = version, known
         return known

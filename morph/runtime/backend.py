@@ -255,6 +255,9 @@ class Backend(Protocol):
         Copies only if ``x`` lies on another device or has another type.
         """
 
+    def asarrays(self, *given: Any) -> list[Array]:
+        """Convert arrays as `asarray` does, those that are large together without pauses."""
+
     def copy(self, x: Any) -> Array:
         """Return a contiguous copy of an array-like object on this device."""
 
@@ -278,6 +281,12 @@ class Backend(Protocol):
 
     def write_all(self, writes: Iterable[tuple[Array, Any]]) -> None:
         """Write as `write` does to several arrays that do not overlap, by as few kernels."""
+
+    def extremes(self, *arrays: Array) -> list[tuple[Any, Any]]:
+        """Return the least and the largest value of each array, none of which is empty.
+
+        They are Python numbers; one of them is NaN if a value is.  Synchronises with a GPU, once.
+        """
 
     def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
         """Return a copy of integers as ``dtype``, with ``new`` in place of ``old``."""

@@ -24,7 +24,6 @@ VARIABLE = "MORPH_DEVICE"
 
 BUFFER_ALIGN = 256  # bytes, of buffers in one block
 SHARED_BYTES = 1 << 24  # larger buffers are allocated one by one, so that each can be freed
-LEAST_NOTHING = 1 << 12  # bytes
 
 
 class DeviceError(RuntimeError):
@@ -55,7 +54,7 @@ class Device(Backend):
         self.index = index
         self.name = f"{kind}:{index}" if BACKENDS[kind].numbered else kind
         self.xp = xp
-        self._nothing: Array = None
+        self._nothing: dict[int, Array] = {}  # by number of bytes
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Device) and self.name == other.name)
@@ -104,9 +103,16 @@ class Device(Backend):
         with self.active():
             array[...] = self.asarray(values) if getattr(values, "ndim", 0) else values
 
+    def asarrays(self, *given: Any) -> list[Array]:
+        return [self.asarray(x) for x in given]
+
     def write_all(self, writes: Iterable[tuple[Array, Any]]) -> None:
         for array, values in writes:
             self.write(array, values)
+
+    def extremes(self, *arrays: Array) -> list[tuple[Any, Any]]:
+        with self.active():
+            return [(a.min().item(), a.max().item()) for a in arrays]
 
     def buffers(self, sizes: Sequence[int]) -> list[Array]:
         starts = [0, *accumulate(-(-n // BUFFER_ALIGN) * BUFFER_ALIGN for n in sizes)]
@@ -116,9 +122,9 @@ class Device(Backend):
         return [whole[at : at + n] for at, n in zip(starts, sizes, strict=False)]
 
     def nothing(self, nbytes: int) -> Array:
-        if self._nothing is None or self._nothing.size < nbytes:
-            self._nothing = self.buffer(max(nbytes, LEAST_NOTHING))
-        return self._nothing[:nbytes]
+        if nbytes not in self._nothing:
+            self._nothing[nbytes] = self.buffer(nbytes)
+        return self._nothing[nbytes]
 
     def copy_to_host(self, x: Array, out: np.ndarray[Any, Any]) -> None:
         """Copy an array of this device to a C-contiguous NumPy array of its shape and type."""

@@ -111,11 +111,10 @@ def bounds(mesh: Mesh) -> NDArray[np.float64]:
 
 def box_of(where: Device, xy: Any) -> NDArray[np.float64]:
     """Return the lowest and the highest coordinates of points, shape (2, 2), on the host."""
-    with where.active():
-        # reductions of contiguous arrays are many times as fast, in NumPy and CuPy
-        x, y = where.copies(xy[:, 0], xy[:, 1])
-        ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
-        return np.asarray(where.to_host(ends))
+    x, y = xy[:, 0], xy[:, 1]
+    if where.on_host:  # NumPy's reductions of contiguous arrays are many times as fast
+        x, y = where.copies(x, y)
+    return np.array(where.extremes(x, y)).T
 
 
 def scale_of(mesh: Mesh, box: Any = None) -> float:
@@ -299,7 +298,7 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
         if carries(source):
             origin = device.asarray(g.triangles.origin.array)[rows.triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
-    arrays = {name: home.asarray(a) for name, a in arrays.items()}
+    arrays = dict(zip(arrays, home.asarrays(*arrays.values()), strict=True))
     if source.point_attributes.shape[1]:
         host = device.to_host
         placed = host(arrays["points"]), host(arrays["triangles"]), host(origin)

@@ -12,7 +12,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from time import perf_counter, sleep
 from typing import Any
@@ -22,6 +22,8 @@ import numpy as np
 from morph.compiler.ir.layout import Status
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import IOTA, Seeds, Write
+from morph.runtime.cuda import extremes
+from morph.runtime.cuda.extremes import Extremes
 from morph.runtime.cuda.modules import loaded
 
 COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
@@ -137,6 +139,7 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
     }}
 }}
 """  # noqa: E501
+MODULE = TEXT + extremes.TEXT
 
 
 def is_wide(array: Any) -> bool:
@@ -300,7 +303,7 @@ class SmallCopies:
         self.device = cupy.cuda.Device(index)
         self.lock = threading.Lock()
         with self.device:
-            self.module = loaded(TEXT, index, "put")
+            self.module = loaded(MODULE, index, "put")
             self.function = self.module.get_function("put").ptr
             self.context = cupy.cuda.driver.ctxGetCurrent()
             self.pin = cupy.cuda.alloc_pinned_memory
@@ -314,6 +317,7 @@ class SmallCopies:
         self.copy, self.wait = cupy.cuda.runtime.memcpyAsync, cupy.cuda.runtime.streamSynchronize
         self.query, self.new_stream = _stream_query(), cupy.cuda.Stream
         self.commands = Commands()
+        self._extremes: Extremes | None = None
 
     def put(self, writes: Sequence[Write]) -> None:
         """Write values to arrays; two writes may not overlap."""
@@ -388,6 +392,13 @@ class SmallCopies:
                     self.transfer(self.landing, array.data.ptr, array.nbytes)
             landed: np.ndarray[Any, Any] = self.landed[: array.nbytes].view(array.dtype)
             return landed.reshape(array.shape).copy()
+
+    def extremes(self, arrays: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The least and the largest value of each of a few arrays, see `Extremes`."""
+        with self.lock, nullcontext() if self.current() == self.context else self.elsewhere():
+            if self._extremes is None:
+                self._extremes = Extremes(self)
+            return self._extremes(arrays)
 
     def transfer(self, to: int, at: int, size: int) -> None:
         """Copy ``size`` bytes to pinned memory and wait for the stream; 0 bytes: only wait."""
