@@ -108,9 +108,13 @@ def launch_for(
         found = function.launches.get(key)
         if found is not None and found.fits():  # bound by another thread meanwhile
             return None if found.by_steps() else found, args
-        compiled, slots = _fitting(
-            Request(function, items, given, where, device, *options, bool(bounds)), shape, args
-        )
+        request = Request(function, items, given, where, device, *options, bool(bounds))
+        known = _known(request, shape, args)
+        if known is None:
+            with deep():
+                known = _accepted(request)
+            _remember(request, shape, args, *known)
+        compiled, slots = known
         if function.kind == "program" and device.interprets:
             return None, args
         _same_device(slots.objects.values(), device)
@@ -125,27 +129,32 @@ def launch_for(
         return launch, args
 
 
-def _fitting(request: Request, shape: Shape, args: tuple[Any, ...]) -> tuple[Compiled, Slots]:
-    """The unit for a request: that of an earlier one with objects of equal layouts, or bind it.
+def _known(
+    request: Request, shape: Shape, args: tuple[Any, ...]
+) -> tuple[Compiled, Slots] | None:  # fmt: skip
+    """The unit of an earlier request with objects of equal layouts, and its slots; else None.
 
     ``args`` are the arguments without bundles, and ``shape`` is theirs.
     """
-    units = request.function.units
     objects, key = _layouts(request, shape, args)
-    known = units.get(key)
-    if known is not None and known[0].holds() and _on_device(objects, request.device):
-        slots = Slots.known({slot: objects[k] for slot, k in known[1].items()})
-        if not prepare_objects(known[0], slots):
-            return known[0], slots
-    with deep():
-        compiled, slots = _accepted(request)
-    objects, key = _layouts(request, shape, args)  # binding may have changed them
+    compiled, places = request.function.units.get(key, (None, {}))
+    if compiled is None or not compiled.holds() or any(x.device != request.device for x in objects):
+        return None
+    slots = Slots.known({slot: objects[k] for slot, k in places.items()})
+    return None if prepare_objects(compiled, slots) else (compiled, slots)
+
+
+def _remember(
+    request: Request, shape: Shape, args: tuple[Any, ...], compiled: Compiled, slots: Slots
+) -> None:
+    """Let `_known` find a unit, unless it has objects that are no arguments."""
+    units = request.function.units
+    objects, key = _layouts(request, shape, args)  # binding may have changed the objects
     places = {id(x): k for k, x in enumerate(objects)}
-    if all(id(x) in places for x in slots.objects.values()):  # else some were captured
+    if all(id(x) in places for x in slots.objects.values()):
         while len(units) >= MOST_LAUNCHES:
             del units[next(iter(units))]
         units[key] = compiled, {slot: places[id(x)] for slot, x in slots.objects.items()}
-    return compiled, slots
 
 
 def _layouts(
@@ -163,10 +172,6 @@ def _layouts(
         request.bounded, *shape.functions(args), *columns, *statics,
         *(() if where is None else (*filter_key(where), *closure_key(where))),
     )  # fmt: skip
-
-
-def _on_device(objects: Iterable[Any], device: Device) -> bool:
-    return all(x.device == device for x in objects)
 
 
 def accept(function: Launchable, args: tuple[Any, ...]) -> None:
