@@ -57,35 +57,36 @@ def layouts(objects: Iterable[Any]) -> tuple[list[Any], tuple[Any, ...]]:
     found: list[Any] = []
     known: dict[int, int] = {}  # position in `found`, by identity
     key: list[Any] = []
-
-    def enter(x: Any) -> None:
-        if id(x) not in known and x.kind == "table" and x.graph is not None:
-            enter(x.graph)
-        if (at := known.setdefault(id(x), len(found))) < len(found):
-            key.append(at)
-            return
-        found.append(x)
-        if x.kind == "graph":
-            key.append((x.directed, x.out_identity and not x.gapped, x.gapped, x.tiled))
-            for name, table in list(x.tables.items()):  # another thread may add one
-                known[id(table)] = len(found)
-                found.append(table)
-                key.extend((name, table.layout))
-        elif x.kind == "set":
-            key.append("set")
-            enter(x.table)
-        elif x.kind == "flag":
-            key.append("flag")
-        else:
-            key.append(x.layout)
-            for c in list(x.columns.values()):
-                if c.ref:
-                    target = x.target(c)
-                    key.append(None) if target is None else enter(target)
-
     for x in objects:
-        enter(x)
+        _enter(x, found, known, key)
     return found, tuple(key)
+
+
+def _enter(x: Any, found: list[Any], known: dict[int, int], key: list[Any]) -> None:
+    """Enter an object; no function of `layouts`, which would be a cycle with all objects."""
+    if id(x) not in known and x.kind == "table" and x.graph is not None:
+        _enter(x.graph, found, known, key)
+    if (at := known.setdefault(id(x), len(found))) < len(found):
+        key.append(at)
+        return
+    found.append(x)
+    if x.kind == "graph":
+        key.append((x.directed, x.out_identity and not x.gapped, x.gapped, x.tiled))
+        for name, table in list(x.tables.items()):  # another thread may add one
+            known[id(table)] = len(found)
+            found.append(table)
+            key.extend((name, table.layout))
+    elif x.kind == "set":
+        key.append("set")
+        _enter(x.table, found, known, key)
+    elif x.kind == "flag":
+        key.append("flag")
+    else:
+        key.append(x.layout)
+        for c in list(x.columns.values()):
+            if c.ref:
+                target = x.target(c)
+                key.append(None) if target is None else _enter(target, found, known, key)
 
 
 class Slots:

@@ -236,11 +236,14 @@ def _refined(
         box = bounds(near)
         scale = scale_of(near, box)
         g = to_tables(near, where, scale, limits, sizes)
-    refuse_defects(g, mesh)
-    params = parameters_of(near, asked, scale, where, box)[0]
-    rounds, left = refine_tables(g, params, progress, lambda known: measure(g, scale, known))
-    with counting("transfer"):
-        return from_tables(g, near, scale, mesh.device), rounds, left
+    try:
+        refuse_defects(g, mesh)
+        params = parameters_of(near, asked, scale, where, box)[0]
+        rounds, left = refine_tables(g, params, progress, lambda known: measure(g, scale, known))
+        with counting("transfer"):
+            return from_tables(g, near, scale, mesh.device), rounds, left
+    finally:
+        g.dissolve()
 
 
 def _devices(device: Devices, source: Any) -> list[Device]:
