@@ -218,11 +218,14 @@ def prepare(
     TypeError, ValueError, OverflowError
         If columns are unknown, lengths differ, or values do not fit.
     """
-    arrays, lengths = {}, {}
+    arrays, lengths, out = {}, {}, {}
     for name, value in given.items():
         if name not in store.columns:
             raise TypeError(store.no_column(name))
         column = store.columns[name]
+        if (plain := _plain_number(value, column)) is not None:
+            out[name] = plain
+            continue
         where = f"{store.name}.{name}"
         a = raw(value, column, store.target(column) if column.ref else None, where)
         inner = (column.size,) if column.size else ()
@@ -242,7 +245,6 @@ def prepare(
     for name, length in lengths.items():
         if length != n:
             raise ValueError(f"{store.name}.{name} has {length} values for {n} rows")
-    out = {}
     for name, a in arrays.items():
         column = store.columns[name]
         target = store.target(column) if column.ref else None
@@ -251,6 +253,18 @@ def prepare(
             rows += n if fresh is None else fresh
         out[name] = cast(a, column, rows, f"{store.name}.{name}")
     return n, out
+
+
+def _plain_number(value: Any, column: Column) -> Any:
+    """A Python number in a column's type, where no check is needed; else None."""
+    kind, dtype = type(value), column.dtype
+    if column.ref or kind not in (int, float):
+        return None
+    if dtype.kind == "f":
+        plain = dtype.itemsize == 8 and (kind is float or abs(value) < 1 << 53)
+    else:
+        plain = dtype.kind in "iu" and kind is int and 0 <= value < 1 << 8 * dtype.itemsize - 1
+    return dtype.type(value) if plain else None
 
 
 def rows_of(target: TableLike | None) -> int:

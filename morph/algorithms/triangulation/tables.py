@@ -124,34 +124,54 @@ def list_segments(t, sides):
 
 
 @kernel
-def read_point(p, lines, known):
-    """Write the marker of a new point: that of its segment, or 0."""
+def read_point(p, points, known):
+    """Write the coordinates and the marker of a point: of a new one that of its segment, or 0."""
+    row = points[p.id]
+    row.xy = p.xy
     if p.id >= known:
-        p.marker = lines[p.on].marker if p.on >= 0 else i32(0)
+        row.marker = i32(0) if p.on is None else p.on.marker
 
 
 @kernel
-def read_segment(e, corners, lines, points):
-    """Write the ends and the marker of a segment; at the hull 1 in place of 0, as Triangle's -r."""
-    t = corners[e.side // 4]
-    k = e.side % 4
-    a, b = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
-    marker = lines[e.segment].marker
-    if t.nbr[k] < 0:
-        marker = i32(1) if marker == 0 else marker
-        if points[a].marker == 0:
-            points[a].marker = 1  # race: the same value
-        if points[b].marker == 0:
-            points[b].marker = 1  # race: the same value
-    e.ends = vector(a, b)
-    e.marker = marker
+def read_segments(t, segments, points):
+    """Enqueue the ends and markers of the sides of t that are segments, see `list_segments`.
+
+    At the hull markers are 1 in place of 0, also those of points, as with Triangle's -r.
+    """
+    opposite = t.opposite
+    for k in range(3):
+        beyond = neighbour(opposite[k])
+        if opposite[k] < 0 and beyond < i32(t):
+            a, b = i32(t.node[(k + 1) % 3]), i32(t.node[(k + 2) % 3])
+            marker = t.segment[k].marker
+            if beyond < 0:
+                marker = i32(1) if marker == 0 else marker
+                if points[a].marker == 0:
+                    points[a].marker = 1  # race: the same value
+                if points[b].marker == 0:
+                    points[b].marker = 1  # race: the same value
+            segments.add(ends=vector(a, b), marker=marker)
+
+
+@func
+def has_segment(t):
+    return t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0
 
 
 @program
-def read_markers(points, sides, corners, lines, known):
-    """Write the markers of points, and segments with their markers."""
-    foreach(points, read_point, lines, known)
-    foreach(sides, read_segment, corners, lines, points)
+def read_triangles(g, corners, sides):
+    """Write the corners and neighbours of all triangles, and list the sides that are segments."""
+    foreach(g.triangles, read_triangle, corners)
+    # not in the same step, as each of its items reserves capacity of the list
+    foreach(g.triangles, list_segments, sides, where=has_segment)
+
+
+@program
+def read_mesh(g, corners, segments, points, known):
+    """Write the corners and neighbours of all triangles, all points and segments."""
+    foreach(g.points, read_point, points, known)
+    foreach(g.triangles, read_triangle, corners)
+    foreach(g.triangles, read_segments, segments, points, where=has_segment)
 
 
 def initial_capacity(device: Device, most: int) -> int:
@@ -329,33 +349,15 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
 
     The coordinates of the source's points are restored exactly.
     """
-    rows = rows_of(g)
-    device = rows.device
-    n, known, s = len(g.points), len(source.points), len(rows.side)
+    ordered = "stable_id" in g.points.columns
+    device, triangle, arrays = (_arrays_in_order if ordered else _arrays_by_row)(g, source)
     with device.active():
-        on = device.asarray(g.points.on.array)[rows.point]
-        arrays: dict[str, Any] = {
-            "points": device.asarray(g.points.xy.array)[rows.point] / scale,
-            "triangles": rows.node,
-            "neighbors": rows.nbr,
-            "segments": device.empty((s, 2), np.int32),
-            "segment_markers": device.empty(s, np.int32),
-            "point_markers": device.empty(n, np.int32),
-            "holes": source.holes,
-            "regions": source.regions,
-        }
-        device.write(arrays["point_markers"][:known], device.asarray(source.point_markers))
-        points = _table_of(device, "points", on=on, marker=arrays["point_markers"])
-        sides = _table_of(
-            device, "sides", side=rows.side, segment=rows.segment, ends=arrays["segments"],
-            marker=arrays["segment_markers"],
-        )  # fmt: skip
-        corners = _table_of(device, "corners", node=rows.node, nbr=rows.nbr)
-        lines = _table_of(device, "lines", marker=device.asarray(g.segments.marker.array))
-        read_markers(points, sides, corners, lines, known)
+        if scale != 1.0:
+            arrays["points"] /= scale
         if carries(source):
-            origin = device.asarray(g.triangles.origin.array)[rows.triangle]
+            origin = device.asarray(g.triangles.origin.array)[triangle]
             arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
+    arrays |= {"holes": source.holes, "regions": source.regions}
     arrays = dict(zip(arrays, home.asarrays(*arrays.values()), strict=True))
     if source.point_attributes.shape[1]:
         host = device.to_host
@@ -366,14 +368,57 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
     return Mesh.trusted(**arrays, base=source.base)
 
 
+def _arrays_by_row(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
+    """The arrays of a mesh in the order of rows: their device, all rows, and the arrays by name."""
+    device, n, m, known = g.device, len(g.points), len(g.triangles), len(source.points)
+    shapes = {"triangles": (m, 3), "neighbors": (m, 3), "point_markers": n}
+    arrays = {name: device.empty(shape, np.int32) for name, shape in shapes.items()}
+    arrays["points"] = device.empty((n, 2), np.float64)
+    device.write(arrays["point_markers"][:known], device.asarray(source.point_markers))
+    points = _table_of(device, "points", xy=arrays["points"], marker=arrays["point_markers"])
+    corners = _table_of(device, "corners", node=arrays["triangles"], nbr=arrays["neighbors"])
+    segments = Collection(device=device, capacity=_most_sides(g), ends=vec(i32, 2), marker=i32)
+    read_mesh(g, corners, segments, points, known)
+    arrays |= {"segments": segments.ends.array, "segment_markers": segments.marker.array}
+    return device, slice(None), arrays
+
+
+def _arrays_in_order(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
+    """The arrays of a mesh in the order of `rows_of`, as of `_arrays_by_row`."""
+    rows = rows_of(g)
+    device, xp = rows.device, rows.device.xp
+    with device.active():
+        node, nbr, t, k = rows.node, rows.nbr, rows.side // 4, rows.side % 4
+        segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
+        marker = device.asarray(g.segments.marker.array)
+        on = device.asarray(g.points.on.array)[rows.point][len(source.points) :]
+        added = xp.where(on >= 0, marker[xp.maximum(on, 0)], 0).astype(np.int32)
+        segment_markers = marker[rows.segment]
+        point_markers = xp.concatenate([device.asarray(source.point_markers), added])
+        mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
+        return device, rows.triangle, {
+            "points": device.asarray(g.points.xy.array)[rows.point],
+            "triangles": xp.ascontiguousarray(node),
+            "neighbors": xp.ascontiguousarray(nbr, np.int32),
+            "segments": xp.ascontiguousarray(segments, np.int32),
+            "segment_markers": segment_markers,
+            "point_markers": point_markers,
+        }  # fmt: skip
+
+
 def _table_of(device: Device, name: str, **arrays: Any) -> Table:
-    """A table whose columns are arrays of numbers of a device; contiguous ones are not copied."""
-    arrays = {column: device.xp.ascontiguousarray(a) for column, a in arrays.items()}
-    table = Table(name, device, **{
+    """A table whose memory are contiguous arrays of numbers of a device."""
+    columns = {
         column: (a.dtype, a.shape[1]) if a.ndim > 1 else a.dtype for column, a in arrays.items()
-    })  # fmt: skip
+    }
+    table = Table(name, device, **columns)
     table.adopt(len(next(iter(arrays.values()))), arrays)
     return table
+
+
+def _most_sides(g: Graph) -> int:
+    """The capacity of a list for `list_segments`."""
+    return len(g.segments) + len(g.triangles) // 256
 
 
 def mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any, xp: Any) -> None:
@@ -425,13 +470,9 @@ def sides_of(g: Graph) -> Sides:
     """Read the triangles of a graph in the order of their rows, and its segments in any order."""
     m = len(g.triangles)
     node, nbr = (g.device.empty((m, 3), np.int32) for _ in range(2))
-    rows = _table_of(g.device, "rows", node=node, nbr=nbr)
-    sides = Collection(i32, device=g.device, capacity=len(g.segments) + m // 256, segment=i32)
-    foreach(g.triangles, read_triangle, rows)
-    foreach(  # a separate launch, as each of its items reserves capacity of the list
-        g.triangles, list_segments, sides,
-        where=lambda t: t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0,
-    )  # fmt: skip
+    corners = _table_of(g.device, "corners", node=node, nbr=nbr)
+    sides = Collection(i32, device=g.device, capacity=_most_sides(g), segment=i32)
+    read_triangles(g, corners, sides)
     return Sides(node, nbr, sides.items, sides.segment.array)
 
 
