@@ -74,7 +74,7 @@ class Store:
         self._fills: Array = None
         self._layout = -1, 0  # the version at which `layout` was found, and its number
         # On the host, the meta array itself; for a GPU, a copy that is valid until `touched`.
-        counters = device.zeros(8, np.int64) if device.on_host else np.zeros(8, np.int64)
+        counters = np.zeros(8, np.int64)
         counters[CAPACITY] = counters[BUDGET] = self.capacity
         self._meta: Array = counters if device.on_host else None
         self._host_counters: np.ndarray[Any, Any] | None = counters

@@ -371,7 +371,7 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
 def _arrays_by_row(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
     """The arrays of a mesh in the order of rows: their device, all rows, and the arrays by name."""
     device, n, m, known = g.device, len(g.points), len(g.triangles), len(source.points)
-    shapes = {"triangles": (m, 3), "neighbors": (m, 3), "point_markers": n}
+    shapes: dict[str, Any] = {"triangles": (m, 3), "neighbors": (m, 3), "point_markers": n}
     arrays = {name: device.empty(shape, np.int32) for name, shape in shapes.items()}
     arrays["points"] = device.empty((n, 2), np.float64)
     device.write(arrays["point_markers"][:known], device.asarray(source.point_markers))
@@ -408,7 +408,7 @@ def _arrays_in_order(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any
 
 def _table_of(device: Device, name: str, **arrays: Any) -> Table:
     """A table whose memory are contiguous arrays of numbers of a device."""
-    columns = {
+    columns: dict[str, Any] = {
         column: (a.dtype, a.shape[1]) if a.ndim > 1 else a.dtype for column, a in arrays.items()
     }
     table = Table(name, device, **columns)
