@@ -259,7 +259,7 @@ class Store:
             places = {n: (i, at) for i, r in packed
                       for n, at in zip(r.names, r.offsets, strict=True)}  # fmt: skip
             described = (
-                self.kind, getattr(self, "deletes", False), self._wide, self.owner_stride,
+                self.kind, self._has_deletes, self._wide, self.owner_stride,
                 *[(c.name, c.dtype, c.size, c.ref, c.stride, places.get(c.name)) for c in columns],
             )  # fmt: skip
             number = _layouts.setdefault(described, len(_layouts))
@@ -478,6 +478,11 @@ class Store:
             else:
                 self._hidden[kind] = self._hidden_array(kind, self.capacity)
         return self._hidden[kind]
+
+    @property
+    def _has_deletes(self) -> bool:
+        """Whether rows may be dead."""
+        return False
 
     @property
     def _wide(self) -> bool:

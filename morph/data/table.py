@@ -531,6 +531,10 @@ class Table(Store):
             check_alive(points, a, f"{self.name}.{column.name}", ~self.alive[key])
         return a
 
+    @property
+    def _has_deletes(self) -> bool:
+        return self.deletes
+
     def _quarantined_to(self, counters: Any = None) -> int:
         """The end, in the ring, of the deleted rows that may be released now."""
         return int(
