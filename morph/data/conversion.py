@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,10 +101,18 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
     OverflowError
         If an integer does not fit, or a finite number would become infinite.
     """
+    if column.ref:
+        check_ids(a, rows, where, column.ref, lowest=-1)
+    return _as_type(a, column, where)
+
+
+def _as_type(a: Array, column: Column, where: str) -> Array:
+    """Convert to the column's type, see `cast`; references have been checked."""
+    if column.ref:
+        with on_device_of(a):
+            return a.astype(column.dtype, copy=False)
     with on_device_of(a):
-        if column.ref:
-            check_ids(a, rows, where, column.ref, lowest=-1)
-        elif column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
+        if column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
             info = np.iinfo(column.dtype)
             low, high = int(a.min()), int(a.max())
             if low < info.min or high > info.max:
@@ -135,14 +143,27 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
         _check_range(a, rows, where, table, lowest)
 
 
-def check_ends(src: Array, dst: Array, rows: int) -> None:
-    """Require ids of points from 0 to ``rows - 1``, as `check_ids` does; of a GPU by one wait."""
-    if not is_host(src) and src.size:
-        ends = device_of(src).extremes(src, dst)
-        if all(low >= 0 and high < rows for low, high in ends):
-            return
-    check_ids(src, rows, "src", "points")
-    check_ids(dst, rows, "dst", "points")
+class IdCheck(NamedTuple):
+    """The arguments of `check_ids`."""
+
+    a: Array
+    rows: int
+    where: str
+    table: str
+    lowest: int = 0
+
+
+def check_all_ids(checks: Sequence[IdCheck]) -> None:
+    """Check several arrays of ids as `check_ids` does; those of a GPU by one wait."""
+    there = [c for c in checks if not is_host(c.a) and c.a.size]
+    if len(there) > 1 and len({device_of(c.a) for c in there}) == 1:
+        ends = device_of(there[0].a).extremes(*(c.a for c in there))
+        if all(
+            low >= c.lowest and high < c.rows for (low, high), c in zip(ends, there, strict=True)
+        ):
+            checks = [c for c in checks if is_host(c.a)]
+    for c in checks:
+        check_ids(*c)
 
 
 def _check_range(a: Array, rows: int, where: str, table: str, lowest: int) -> None:
@@ -245,13 +266,17 @@ def prepare(
     for name, length in lengths.items():
         if length != n:
             raise ValueError(f"{store.name}.{name} has {length} values for {n} rows")
+    checks = []
     for name, a in arrays.items():
-        column = store.columns[name]
-        target = store.target(column) if column.ref else None
-        rows = rows_of(target)
-        if target is store:
-            rows += n if fresh is None else fresh
-        out[name] = cast(a, column, rows, f"{store.name}.{name}")
+        if ref := store.columns[name].ref:
+            target = store.target(store.columns[name])
+            rows = rows_of(target)
+            if target is store:
+                rows += n if fresh is None else fresh
+            checks.append(IdCheck(a, rows, f"{store.name}.{name}", ref, -1))
+    check_all_ids(checks)
+    for name, a in arrays.items():
+        out[name] = _as_type(a, store.columns[name], f"{store.name}.{name}")
     return n, out
 
 

@@ -195,6 +195,7 @@ class Commands:
 
     def __init__(self) -> None:
         self.arguments = np.zeros(BEFORE + VALUES, np.int64)
+        self.words = self.arguments.data
         self.commands = self.arguments[1:BEFORE].reshape(-1, 4)
         self.values = self.arguments[BEFORE:]
         self.pointers = (ctypes.c_void_p * 1)(self.arguments.ctypes.data)
@@ -235,7 +236,7 @@ class Commands:
         """Set the next word to a value of a type, as often as it has space."""
         try:
             at, same = 8 * (BEFORE + self.at), (value,) * (8 // kind.itemsize)
-            FILLS[kind.char].pack_into(self.arguments, at, *same)
+            FILLS[kind.char].pack_into(self.words, at, *same)
         except (KeyError, struct.error):  # another type, or a value of one: NumPy converts it
             self.values[self.at : self.at + 1].view(kind)[:] = value
 
@@ -266,13 +267,13 @@ class Commands:
         if self.n == COMMANDS or self.at == VALUES:
             return False
         self.values[self.at] = x
-        COMMAND.pack_into(self.arguments, 8 + 32 * self.n, at, count, 0, how | self.at << 32)
+        COMMAND.pack_into(self.words, 8 + 32 * self.n, at, count, 0, how | self.at << 32)
         self.n, self.at = self.n + 1, self.at + 1
         return True
 
     def command(self, at: int, count: int, stride: int, how: int) -> None:
         """Add a command; the caller has checked that there is space."""
-        COMMAND.pack_into(self.arguments, 8 + 32 * self.n, at, count, stride, how)
+        COMMAND.pack_into(self.words, 8 + 32 * self.n, at, count, stride, how)
         self.n += 1
         units = count * (how & 255) // 16 + 1 if how & WIDE else count
         self.largest = max(self.largest, units)
