@@ -244,8 +244,8 @@ def prepare(
         if name not in store.columns:
             raise TypeError(store.no_column(name))
         column = store.columns[name]
-        if (plain := _plain_number(value, column)) is not None:
-            out[name] = plain
+        if (found := _unchecked_number(value, column)) is not None:
+            out[name] = found
             continue
         where = f"{store.name}.{name}"
         a = raw(value, column, store.target(column) if column.ref else None, where)
@@ -266,30 +266,31 @@ def prepare(
     for name, length in lengths.items():
         if length != n:
             raise ValueError(f"{store.name}.{name} has {length} values for {n} rows")
+    return n, out | _converted_all(store, arrays, n if fresh is None else fresh)
+
+
+def _converted_all(store: StoreLike, arrays: Mapping[str, Array], fresh: int) -> dict[str, Array]:
+    """Check ranges, of references together, and convert; references may use ``fresh`` new rows."""
     checks = []
     for name, a in arrays.items():
         if ref := store.columns[name].ref:
             target = store.target(store.columns[name])
-            rows = rows_of(target)
-            if target is store:
-                rows += n if fresh is None else fresh
+            rows = rows_of(target) + (fresh if target is store else 0)
             checks.append(IdCheck(a, rows, f"{store.name}.{name}", ref, -1))
     check_all_ids(checks)
-    for name, a in arrays.items():
-        out[name] = _as_type(a, store.columns[name], f"{store.name}.{name}")
-    return n, out
+    return {n: _as_type(a, store.columns[n], f"{store.name}.{n}") for n, a in arrays.items()}
 
 
-def _plain_number(value: Any, column: Column) -> Any:
+def _unchecked_number(value: Any, column: Column) -> Any:
     """A Python number in a column's type, where no check is needed; else None."""
     kind, dtype = type(value), column.dtype
     if column.ref or kind not in (int, float):
         return None
     if dtype.kind == "f":
-        plain = dtype.itemsize == 8 and (kind is float or abs(value) < 1 << 53)
+        fits = dtype.itemsize == 8 and (kind is float or abs(value) < 1 << 53)
     else:
-        plain = dtype.kind in "iu" and kind is int and 0 <= value < 1 << 8 * dtype.itemsize - 1
-    return dtype.type(value) if plain else None
+        fits = dtype.kind in "iu" and kind is int and 0 <= value < 1 << 8 * dtype.itemsize - 1
+    return dtype.type(value) if fits else None
 
 
 def rows_of(target: TableLike | None) -> int:

@@ -116,18 +116,23 @@ def launch_for(
                 known = _accepted(request)
             _same_device(known[1].objects.values(), device)
             _remember(request, shape, args, objects, *known)
-        compiled, slots = known
-        if function.kind == "program" and device.interprets:
-            return None, args
-        if by_steps(compiled, slots.objects):
-            return None, args
-        function.launches.pop(key, None)
-        while len(function.launches) >= MOST_LAUNCHES:
-            del function.launches[next(iter(function.launches))]
-        bound = interpreted if device.interprets else Launch
-        function.launches[key] = launch = bound(function, compiled, slots)
-        launch.checked = latest.epoch
-        return launch, args
+        return _bound(request, key, *known), args
+
+
+def _bound(
+    request: Request, key: tuple[Any, ...], compiled: Compiled, slots: Slots
+) -> Launch | None:  # fmt: skip
+    """Bind a unit to objects, for calls with this key.  None: run eagerly."""
+    function, interprets = request.function, request.device.interprets
+    if function.kind == "program" and interprets or by_steps(compiled, slots.objects):
+        return None
+    function.launches.pop(key, None)
+    while len(function.launches) >= MOST_LAUNCHES:
+        del function.launches[next(iter(function.launches))]
+    launch = (interpreted if interprets else Launch)(function, compiled, slots)
+    function.launches[key] = launch
+    launch.checked = latest.epoch
+    return launch
 
 
 def _known(

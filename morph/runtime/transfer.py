@@ -174,6 +174,9 @@ def _slots(hosts: Sequence[np.ndarray[Any, Any]], most: int) -> Iterator[Slots]:
     made = Slots(cupy, memory, [], cupy.cuda.get_current_stream().ptr)
     try:
         yield made
+    except BaseException:  # the GPU may still copy to or from the slots
+        cupy.cuda.runtime.streamSynchronize(made.stream)
+        raise
     finally:
         wait(made.jobs)
 

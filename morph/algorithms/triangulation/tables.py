@@ -20,7 +20,6 @@ from morph.operators.hashing import mix64
 from morph.operators.sort import argsort
 from morph.prelude import atomic_exch, bool_, f64, i32, i64, u64, vector
 from morph.runtime.arrays import all_true, any_true
-from morph.runtime.backend import IOTA
 from morph.runtime.device import Device
 
 # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
@@ -290,13 +289,14 @@ def to_tables(
         segments = work.asarray(mesh.segments)
         a, b = segments[:, 0], segments[:, 1]
         g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
-    if link_sides(g, segments):
+        row = work.xp.arange(len(a), dtype=np.int32)
+    if link_sides(g, segments, row):
         mesh.check()  # says which
         raise ValueError("a segment is no edge of the mesh")
     return g
 
 
-def link_sides(g: Graph, ends: Any, row: Any = None, border: Any = None) -> Flag:
+def link_sides(g: Graph, ends: Any, row: Any, border: Any = None) -> Flag:
     """Write columns ``opposite`` and ``segment`` of all triangles.
 
     Parameters
@@ -305,8 +305,8 @@ def link_sides(g: Graph, ends: Any, row: Any = None, border: Any = None) -> Flag
         Tables with points, triangles, ``inputs.nbr`` and segments.
     ends : (k, 2) int array
         Pairs of points: the edges that belong to segments.
-    row : (k,) int32 array, optional
-        The segment of each; also where there is no such edge.  By default pair k is segment k.
+    row : (k,) int32 array
+        The segment of each; also where there is no such edge.
     border : (2, j) int array, optional
         Triangle and side of each side at the border of a part.
 
@@ -317,9 +317,7 @@ def link_sides(g: Graph, ends: Any, row: Any = None, border: Any = None) -> Flag
     """
     size = max(64, 1 << (2 * len(ends)).bit_length())
     pairs = Table("pairs", g.device, a=i32, b=i32, segment=i32, next=i32, found=bool_)
-    pairs.extend(a=ends[:, 0], b=ends[:, 1], segment=0 if row is None else row)
-    if row is None:
-        g.device.put((pairs.segment.array, IOTA))
+    pairs.extend(a=ends[:, 0], b=ends[:, 1], segment=row)
     buckets, missing = Table("buckets", g.device, first=i32), Flag(g)
     buckets.extend(size, first=-1)
     link(g, pairs, buckets, u64(size - 1), missing)
