@@ -151,8 +151,8 @@ def refine(
     Returns
     -------
     Mesh
-        Points of the input first, new ones after; triangles in no particular order.  New points on
-        a segment have its marker, others 0; at the hull, a marker 0 becomes 1.
+        Points of the input first, new ones after; triangles and segments in no particular order.
+        New points on a segment have its marker, others 0; at the hull, a marker 0 becomes 1.
 
     Raises
     ------
