@@ -180,7 +180,7 @@ def recorded() -> Recorder:
     known = (every_unit.launched(vars(m)) for m in every_unit.modules())
     missing = {x.__name__ for found in known for x in found.values()} - recorder.names
     assert not missing, f"never launched: {', '.join(sorted(missing))}"
-    recorder.text("put", "cuda", small_copies.TEXT)
+    recorder.text("put", "cuda", small_copies.MODULE)
     for header in (ROOT / "kernels").rglob("*.h"):
         recorder.text(header.name, "cpu+cuda", header.read_text())
     for name, text in {"prelude": prelude(), "checked_prelude": prelude(True)}.items():

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from morph.data import conversion
 from morph.launch import scratch
 from morph.mesh import arrays as mesh_arrays
 from morph.operators import values as operands
@@ -216,6 +217,9 @@ class Pretended(HostDevice):
     def asarray(self, x: Any, dtype: Any = None) -> Any:
         return self.xp.asarray(x, dtype)
 
+    def asarrays(self, *given: Any) -> list[Any]:
+        return [self.asarray(x) for x in given]
+
     def copy(self, x: Any) -> Any:
         return self.xp.array(x)
 
@@ -326,7 +330,8 @@ def pretended(monkeypatch: Any, index: int = 7) -> Pretended:
         return out
 
     monkeypatch.setattr(arrays, "_fetch", fetched)
+    monkeypatch.setattr(arrays, "_fetch_all", lambda given: list(map(fetched, given)))
     known = operands.device_of
-    for module in (operands, mesh_arrays):
+    for module in (operands, mesh_arrays, conversion):
         monkeypatch.setattr(module, "device_of", lambda x: device if type(x) is There else known(x))
     return device

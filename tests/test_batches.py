@@ -481,7 +481,7 @@ def test_the_first_batch_is_interrupted(in_place, monkeypatch, where):
     g.adjacency("out")
     g.apply(updates=([0], [1]))
     index = g._adjacency
-    index._report, index._batches = morph.Table("report", **adjacency.REPORT), {}
+    index._report, index._batches = None, {}
     index.arcs(None), index.table_for(3)
     model, real, before = Model(g), getattr(*where), g.edges.capacity
 

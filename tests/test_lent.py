@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -153,6 +154,7 @@ def test_columns_for_which_there_is_no_memory_leave_nothing(last, monkeypatch):
         return buffer(device, nbytes)
 
     monkeypatch.setattr(HostDevice, "buffer", full)
+    monkeypatch.setattr(sys.modules["morph.runtime.device"], "SHARED_BYTES", 0)  # one by one
     with pytest.raises(MemoryError):
         morph.bfs(g)
     calls.clear()

@@ -95,7 +95,7 @@ def test_language(units, name):
 
 
 def test_what_writes_a_few_words():
-    assert b"put" in cuda.build(small_copies.TEXT, "sm_90", name="put")
+    assert b"put" in cuda.build(small_copies.MODULE, "sm_90", name="put")
     for op in combining.OPERATIONS:
         text = combining.text("i8", op)
         assert b"combine" in cuda.build(text, "sm_90", name="combine")

@@ -117,7 +117,7 @@ def test_libraries_of_the_host_are_not_for_gpus(tmp_path, monkeypatch):
     for k, text in enumerate([*(library.text() for library in LIBRARIES), "kernel"]):
         (tmp_path / f"{k}.cpp").write_text(text)
     _ship(tmp_path, ("sm_90", "sm_75"), 2, None)
-    texts = "kernel", "extra", small_copies.TEXT
+    texts = "kernel", "extra", small_copies.MODULE
     assert sorted(made) == sorted(itertools.product(texts, ("sm_75", "sm_90")))
     assert not list(tmp_path.iterdir())
 

@@ -213,7 +213,7 @@ def _ship(folder: Path, architectures: tuple[str, ...], jobs: int, line: Line | 
     files = list(folder.glob("*.cpp"))
     of_host = [library.text() for library in LIBRARIES]
     texts = [t for t in (file.read_text() for file in files) if t not in of_host]
-    texts.append(small_copies.TEXT)
+    texts.append(small_copies.MODULE)
     texts += set(common_units.texts_for_gpus(device_of("cpu")))  # and their records
     with ThreadPoolExecutor(jobs) as threads:  # each waits for a process
         made = [threads.submit(cuda.ship, *job, folder) for job in product(texts, architectures)]

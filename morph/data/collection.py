@@ -21,8 +21,8 @@ from morph.language.dtypes import Ref, vec
 from morph.language.intrinsics import scalar_of
 from morph.language.messages import shown
 from morph.runtime.arrays import all_true
-from morph.runtime.backend import FEW, IOTA
-from morph.runtime.device import Array, Device, device_for, is_host
+from morph.runtime.backend import IOTA
+from morph.runtime.device import Array, Device, device_for
 
 SHORT = 1 << 20  # minimum growth, in entries, of a list that is full in a launch;
 SHORT_BYTES = 1 << 24  # limited to these bytes if there are many columns, but at least 1/16
@@ -151,9 +151,8 @@ class Collection(Store):
         n = len(table)
         self._ensure_capacity(n)
         self.device.put((self.columns["item"].array[:n], IOTA))
-        counters = self.have(n)
-        if counters is not self.meta:
-            self.device.put((self.meta, counters))
+        self.have(n)
+        self._send_counters()
 
     def _extend_capacity(self, more: int) -> None:
         # growth in a launch costs another launch: lists of rows grow in few steps to their table
@@ -166,24 +165,12 @@ class Collection(Store):
     def _append(self, n: int, checked: Mapping[str, Array]) -> None:
         _, last = self.span()
         self._ensure_capacity(last + n)
-        few = not self.device.on_host and n <= FEW and all(map(is_host, checked.values()))
-        few = few and not any(c.size for c in self.columns.values())
-        if few:  # one kernel writes them together with the counters
-            writes = [
-                (c.array[last : last + n], checked[name][()] if name in checked else c.fill)
-                for name, c in self.columns.items()
-            ]
-        else:
-            with self.device.active():
-                self._write(last, n, checked)
-        counters, after = self._host_meta, self._host_meta.copy()
+        after = self._host_meta.copy()
         after[COUNT] += n
         self._derive_counters(after)
-        counters[:] = after  # atomically: an interrupt in between would leave a wrong BUDGET
-        if few:
-            self.device.put(*writes, (self.meta, counters))
-        else:
-            self._send_counters()
+        with self.device.active():
+            self._write(last, n, checked, self._counter_writes(after))
+        self._host_meta[:] = after  # atomically: an interrupt must not leave a wrong BUDGET
 
     @exclusive
     def clear(self) -> None:
@@ -196,7 +183,7 @@ class Collection(Store):
             self._host_meta[COUNT] = self._host_meta[HEAD] = 0
             self._derive_counters(self._host_meta)
             return []
-        return [(self.meta, self.have(0))]
+        return self._counter_writes(self.have(0))
 
     @exclusive
     def _drop(self, last: int) -> None:

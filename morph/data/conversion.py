@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,18 +15,23 @@ from morph.data.row import Row, as_id
 from morph.language.dtypes import ID_LIMIT, NAMES, Spec
 from morph.language.messages import shown
 from morph.runtime.arrays import Array, all_true, any_true, gpu_array, is_host, on_device_of
+from morph.runtime.device import device_of
 
 
 def column_from(name: str, spec: Spec, fill: Any) -> Column:
     """Make a column; ``fill`` None is 0, or no row for a reference."""
-    column = Column(name, spec.dtype, spec.size, spec.ref, spec.dtype.type(-1 if spec.ref else 0))
-    if fill is not None:
-        where = f"fill of {shown(name)}"
-        value = cast(raw(fill, column, spec.table, where), column, ID_LIMIT, where)
-        shape = (spec.size,) if spec.size else ()
-        if value.shape not in ((), shape):
-            raise ValueError(f"{where}: has shape {value.shape}, a row holds {shape}")
-        column.fill = value[()]
+    value = spec.dtype.type(-1 if spec.ref else 0)
+    column = Column(name, spec.dtype, spec.size, spec.ref, value)
+    if fill is None:
+        if spec.size:
+            column.fill = np.full(spec.size, value)
+        return column
+    where = f"fill of {shown(name)}"
+    given = cast(raw(fill, column, spec.table, where), column, ID_LIMIT, where)
+    shape = (spec.size,) if spec.size else ()
+    if given.shape not in ((), shape):
+        raise ValueError(f"{where}: has shape {given.shape}, a row holds {shape}")
+    column.fill = given[()]
     if spec.size:
         column.fill = np.ascontiguousarray(np.broadcast_to(column.fill, (spec.size,)))
     return column
@@ -96,10 +101,18 @@ def cast(a: Array, column: Column, rows: int, where: str) -> Array:
     OverflowError
         If an integer does not fit, or a finite number would become infinite.
     """
+    if column.ref:
+        check_ids(a, rows, where, column.ref, lowest=-1)
+    return _as_type(a, column, where)
+
+
+def _as_type(a: Array, column: Column, where: str) -> Array:
+    """Convert to the column's type, see `cast`; references have been checked."""
+    if column.ref:
+        with on_device_of(a):
+            return a.astype(column.dtype, copy=False)
     with on_device_of(a):
-        if column.ref:
-            check_ids(a, rows, where, column.ref, lowest=-1)
-        elif column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
+        if column.dtype.kind in "iu" and a.size and not np.can_cast(a.dtype, column.dtype):
             info = np.iinfo(column.dtype)
             low, high = int(a.min()), int(a.max())
             if low < info.min or high > info.max:
@@ -130,14 +143,38 @@ def check_ids(a: Array, rows: int, where: str, table: str, lowest: int = 0) -> N
         _check_range(a, rows, where, table, lowest)
 
 
+class IdCheck(NamedTuple):
+    """The arguments of `check_ids`."""
+
+    a: Array
+    rows: int
+    where: str
+    table: str
+    lowest: int = 0
+
+
+def check_all_ids(checks: Sequence[IdCheck]) -> None:
+    """Check several arrays of ids as `check_ids` does; those of a GPU by one wait."""
+    there = [c for c in checks if not is_host(c.a) and c.a.size]
+    if len(there) > 1 and len({device_of(c.a) for c in there}) == 1:
+        ends = device_of(there[0].a).extremes(*(c.a for c in there))
+        if all(
+            low >= c.lowest and high < c.rows for (low, high), c in zip(ends, there, strict=True)
+        ):
+            checks = [c for c in checks if is_host(c.a)]
+    for c in checks:
+        check_ids(*c)
+
+
 def _check_range(a: Array, rows: int, where: str, table: str, lowest: int) -> None:
-    if (
-        lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative
-    ):  # negative ids are large as unsigned integers
+    if is_host(a) and lowest == 0 and a.dtype.kind == "i" and a.dtype.isnative:
+        # negative ids are large as unsigned integers
         if int(a.view(f"u{a.dtype.itemsize}").max()) < rows:
             return
-    elif int(a.min()) >= lowest and int(a.max()) < rows:
-        return
+    else:
+        ((low, high),) = device_of(a).extremes(a)
+        if low >= lowest and high < rows:
+            return
     if a.ndim == 0:
         raise ValueError(f"{where} = {int(a)} is not a row of {table} ({rows} rows)")
     signed = a.astype(np.int64)  # unsigned ids do not compare with -1; huge ones become negative
@@ -202,11 +239,14 @@ def prepare(
     TypeError, ValueError, OverflowError
         If columns are unknown, lengths differ, or values do not fit.
     """
-    arrays, lengths = {}, {}
+    arrays, lengths, out = {}, {}, {}
     for name, value in given.items():
         if name not in store.columns:
             raise TypeError(store.no_column(name))
         column = store.columns[name]
+        if (found := _unchecked_number(value, column)) is not None:
+            out[name] = found
+            continue
         where = f"{store.name}.{name}"
         a = raw(value, column, store.target(column) if column.ref else None, where)
         inner = (column.size,) if column.size else ()
@@ -226,15 +266,31 @@ def prepare(
     for name, length in lengths.items():
         if length != n:
             raise ValueError(f"{store.name}.{name} has {length} values for {n} rows")
-    out = {}
+    return n, out | _converted_all(store, arrays, n if fresh is None else fresh)
+
+
+def _converted_all(store: StoreLike, arrays: Mapping[str, Array], fresh: int) -> dict[str, Array]:
+    """Check ranges, of references together, and convert; references may use ``fresh`` new rows."""
+    checks = []
     for name, a in arrays.items():
-        column = store.columns[name]
-        target = store.target(column) if column.ref else None
-        rows = rows_of(target)
-        if target is store:
-            rows += n if fresh is None else fresh
-        out[name] = cast(a, column, rows, f"{store.name}.{name}")
-    return n, out
+        if ref := store.columns[name].ref:
+            target = store.target(store.columns[name])
+            rows = rows_of(target) + (fresh if target is store else 0)
+            checks.append(IdCheck(a, rows, f"{store.name}.{name}", ref, -1))
+    check_all_ids(checks)
+    return {n: _as_type(a, store.columns[n], f"{store.name}.{n}") for n, a in arrays.items()}
+
+
+def _unchecked_number(value: Any, column: Column) -> Any:
+    """A Python number in a column's type, where no check is needed; else None."""
+    kind, dtype = type(value), column.dtype
+    if column.ref or kind not in (int, float):
+        return None
+    if dtype.kind == "f":
+        fits = dtype.itemsize == 8 and (kind is float or abs(value) < 1 << 53)
+    else:
+        fits = dtype.kind in "iu" and kind is int and 0 <= value < 1 << 8 * dtype.itemsize - 1
+    return dtype.type(value) if fits else None
 
 
 def rows_of(target: TableLike | None) -> int:

@@ -14,6 +14,47 @@ from morph.runtime.device import Array, Device
 SECTOR = 32  # bytes of a memory sector of a GPU
 
 
+class Place:
+    """Where the values of a column are.  Most launches need the address only, so no array is made.
+
+    Attributes
+    ----------
+    address : int
+        Of the first value.
+    """
+
+    __slots__ = ("_array", "_buffer", "_device", "_offset", "_rows", "address")
+
+    def __init__(self, device: Device, buffer: Array, base: int, offset: int, rows: int) -> None:
+        self._device, self._buffer, self._offset, self._rows = device, buffer, offset, rows
+        self.address = base + offset
+        self._array: Array = None
+
+    @classmethod
+    def of(cls, device: Device, array: Array) -> Place:
+        """The place of an array that is the memory of a column."""
+        place = cls(device, array, device.pointer(array), 0, len(array))
+        place._array = array
+        return place
+
+    def view(self, column: Column) -> Array:
+        """The memory as an array of a column's rows."""
+        if self._array is None:
+            self._array = strided_rows(
+                self._device, column, self._buffer, self._offset, column.stride, self._rows
+            )
+        return self._array
+
+
+def strided_rows(
+    device: Device, column: Column, buffer: Array, offset: int, stride: int, rows: int
+) -> Array:  # fmt: skip
+    """View bytes as the rows of a column."""
+    shape = (rows, column.size) if column.size else (rows,)
+    strides = (stride, column.dtype.itemsize)[: len(shape)]
+    return device.strided(buffer, offset, shape, column.dtype, strides)
+
+
 @dataclass(slots=True, eq=False)
 class Column:
     """One column of a store.
@@ -29,7 +70,7 @@ class Column:
         The value of new rows.
     stride : int
         Bytes from one row to the next.
-    array : array, shape (capacity,) or (capacity, size)
+    place : Place or None
         The memory; growth replaces it.
     """
 
@@ -39,7 +80,12 @@ class Column:
     ref: str | None
     fill: Any
     stride: int = 0
-    array: Array = None
+    place: Place | None = None
+
+    @property
+    def array(self) -> Array:
+        """The memory as an array, shape (capacity,) or (capacity, size)."""
+        return None if self.place is None else self.place.view(self)
 
     @property
     def nbytes(self) -> int:
@@ -66,9 +112,7 @@ class Record:
         """Return a view of ``column`` in ``buffer``, over the whole capacity."""
         rows = buffer.size // self.stride
         offset = self.offset(column.name)
-        shape = (rows, column.size) if column.size else (rows,)
-        strides = (self.stride, column.dtype.itemsize)[: len(shape)]
-        return device.strided(buffer, offset, shape, column.dtype, strides)
+        return strided_rows(device, column, buffer, offset, self.stride, rows)
 
     def offset(self, name: str) -> int:
         """The offset of column ``name`` in a row, in bytes."""

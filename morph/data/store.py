@@ -6,7 +6,7 @@ import keyword
 import logging
 import threading
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ import numpy as np
 from morph.compiler.ir.layout import STORE_ARRAYS, Meta
 from morph.data.column import ColumnView, few_places
 from morph.data.conversion import column_from, converted
-from morph.data.layout import Column, Record, record
+from morph.data.layout import Column, Place, Record, record
 from morph.data.protocols import TableLike
 from morph.data.row import Row
 from morph.data.versions import exclusive, moved, renew
@@ -34,6 +34,7 @@ HIDDEN: dict[str, tuple[Any, int]] = {
     if array.fill is not None
 }
 SMALLEST = 16  # capacity of an empty store after its first growth
+_layouts: dict[tuple[Any, ...], int] = {}  # numbers of layouts, see `Store.layout`
 
 
 class Store:
@@ -49,14 +50,15 @@ class Store:
     version : int
         Changes with each address, stride and property of the columns.
     meta : array, shape (8,), int64
-        Counters, on the device; the words are those of `Word`.
+        Counters, on the device, where they are allocated at the first use; the words are those of
+        `Word`.
     """
 
     kind: ClassVar[str] = "store"
     reserved: ClassVar[frozenset[str]] = frozenset()
     __slots__ = (
-        "__weakref__", "_fills", "_hidden", "_host_counters", "_lock", "_most", "_records",
-        "cached_description", "capacity", "columns", "device", "meta", "name", "version",
+        "__weakref__", "_fills", "_hidden", "_host_counters", "_layout", "_lock", "_meta",
+        "_most", "_records", "capacity", "columns", "device", "name", "version",
     )  # fmt: skip
 
     def __init__(self, name: str, device: Device, capacity: int = 0) -> None:
@@ -70,16 +72,22 @@ class Store:
         self._records: list[Record] = []
         self._hidden: dict[str, Array] = {}
         self._fills: Array = None
-        self.cached_description: Any = None  # of `Slots`, which launches use again
-        self.meta = device.zeros(8, np.int64)
+        self._layout = -1, 0  # the version at which `layout` was found, and its number
         # On the host, the meta array itself; for a GPU, a copy that is valid until `touched`.
-        counters = self.meta if device.on_host else np.zeros(8, np.int64)
+        counters = np.zeros(8, np.int64)
         counters[CAPACITY] = counters[BUDGET] = self.capacity
+        self._meta: Array = counters if device.on_host else None
         self._host_counters: np.ndarray[Any, Any] | None = counters
-        self._send_counters()
         moved()
 
     # --- counters --------------------------------------------------------------------------------
+
+    @property
+    def meta(self) -> Array:
+        """The counters on the device."""
+        if self._meta is None:
+            allocate_counters([self])
+        return self._meta
 
     @property
     def _host_meta(self) -> np.ndarray[Any, Any]:
@@ -89,12 +97,16 @@ class Store:
         return self._host_counters
 
     def _send_counters(self) -> None:
-        if self._host_counters is not self.meta:
-            self.device.put((self.meta, self._host_counters))
+        if writes := self._counter_writes(self._host_counters):
+            self.device.put(*writes)
+
+    def _counter_writes(self, counters: Any) -> list[tuple[Array, Any]]:
+        """The writes that send counters to the device: none on a host or before the first use."""
+        return [] if self.device.on_host or self._meta is None else [(self._meta, counters)]
 
     def touched(self) -> None:
         """Invalidate the host's copy of the counters: a kernel may have changed them."""
-        if self._host_counters is not self.meta:
+        if not self.device.on_host and self._meta is not None:
             object.__setattr__(self, "_host_counters", None)  # `Store.__setattr__` is for columns
 
     def _publish_counters(self) -> None:
@@ -141,13 +153,10 @@ class Store:
         columns = {name: self._column(name, *given) for name, given in specs.items()}
         records = self._laid_out(columns, groups)
         first, last = self.span()
-        with self.device.active():
-            for rec in records:
-                self._filled(rec)
-                for name in rec.names if last > first else ():
-                    array = rec.view(self.device, columns[name], rec.buffer)
-                    self.device.write(array[first:last], columns[name].fill)
+        self._allocate(records)
         self._bind_columns(records, columns.values())
+        if last > first:
+            self.device.write_all((c.array[first:last], c.fill) for c in columns.values())
         self._records.extend(records)
         self._hidden.pop("owner", None)  # a packed record may have space for it
         self.columns.update(columns)
@@ -237,6 +246,26 @@ class Store:
         """Bytes between the claim keys of two rows; they lie in a record with spare bytes."""
         return next((r.stride for r in self._records if r.spare >= 0), 8)
 
+    @property
+    def layout(self) -> int:
+        """A number of what a compiled unit depends on, apart from the tables referred to.
+
+        It is equal for stores of one kind with columns of equal names, types and places in a row.
+        """
+        version = self.version
+        if self._layout[0] != version:
+            columns = list(self.columns.values())  # another thread may add one
+            packed = ((i, r) for i, r in enumerate(self._records) if r.packed)
+            places = {n: (i, at) for i, r in packed
+                      for n, at in zip(r.names, r.offsets, strict=True)}  # fmt: skip
+            described = (
+                self.kind, self._has_deletes, self._wide, self.owner_stride,
+                *[(c.name, c.dtype, c.size, c.ref, c.stride, places.get(c.name)) for c in columns],
+            )  # fmt: skip
+            number = _layouts.setdefault(described, len(_layouts))
+            object.__setattr__(self, "_layout", (version, number))
+        return self._layout[1]
+
     @exclusive
     def pack(self, *groups: str | Iterable[str]) -> None:
         """Change the memory layout; kernels and results do not depend on it.
@@ -259,12 +288,11 @@ class Store:
         columns = self.columns
         _, last = self.span()
         plans = self._laid_out(columns, groups)
-        with self.device.active():
-            for rec in plans:
-                self._filled(rec)
-                for n in rec.names:
-                    array = rec.view(self.device, columns[n], rec.buffer)
-                    self.device.write(array[:last], columns[n].array[:last])
+        self._allocate(plans)
+        if last:
+            views = ((n, rec.view(self.device, columns[n], rec.buffer))
+                     for rec in plans for n in rec.names)  # fmt: skip
+            self.device.write_all((a[:last], columns[n].array[:last]) for n, a in views)
         self._bind_columns(plans, columns.values())
         self._records = plans
         self._hidden.pop("owner", None)
@@ -284,17 +312,27 @@ class Store:
         records = [record([columns[n] for n in g], packed=True) for g in packed if g]
         return records + [record([c], packed=False) for n, c in columns.items() if n not in flat]
 
-    def _filled(self, rec: Record) -> Record:
-        """Allocate a record's memory; at least one row, so that it has an address."""
-        rec.buffer = self.device.buffer(max(self.capacity, 1) * rec.stride)
-        return rec
+    def _allocate(self, records: Sequence[Record]) -> None:
+        """Allocate the memory of records."""
+        for rec, buffer in zip(records, self._buffers(records, self.capacity), strict=True):
+            rec.buffer = buffer
+
+    def _buffers(self, records: Sequence[Record], capacity: int) -> list[Array]:
+        """Zeroed memory of each record for ``capacity`` rows; none has an address, too."""
+        if not capacity:
+            return [self.device.nothing(rec.stride) for rec in records]
+        return self.device.buffers([capacity * rec.stride for rec in records])
 
     def _bind_columns(self, records: Iterable[Record], columns: Iterable[Column]) -> None:
-        """Make columns views of their records' memory."""
-        by_name = {n: rec for rec in records for n in rec.names}
+        """Make the records' memory that of the columns."""
+        by_name = {}
+        for rec in records:
+            base = self.device.pointer(rec.buffer)
+            for name, offset in zip(rec.names, rec.offsets, strict=True):
+                by_name[name] = rec, base, offset
         for c in columns:
-            rec = by_name[c.name]
-            c.array = rec.view(self.device, c, rec.buffer)[: self.capacity]
+            rec, base, offset = by_name[c.name]
+            c.place = Place(self.device, rec.buffer, base, offset, self.capacity)
             c.stride = rec.stride
 
     def _changed(self) -> None:
@@ -356,11 +394,11 @@ class Store:
         counters[CAPACITY] = capacity
         self._derive_counters(counters)
         with self.device.active():
-            buffers = []
-            for rec in self._records:
-                buffers.append(self.device.buffer(max(capacity, 1) * rec.stride))
-                kept_bytes = slice(last * rec.stride)
-                self.device.write(buffers[-1][kept_bytes], rec.buffer[kept_bytes])
+            buffers = self._buffers(self._records, capacity)
+            if last:
+                sizes = (last * rec.stride for rec in self._records)
+                both = zip(buffers, self._records, sizes, strict=True)
+                self.device.put(*((new[:size], rec.buffer[:size]) for new, rec, size in both))
             kept = self._hidden.keys() - {"owner"}  # the owner array is unused between launches
             hidden = {kind: self._hidden_array(kind, capacity) for kind in kept}
             for kind, array in hidden.items():
@@ -419,7 +457,7 @@ class Store:
             (u64), ``lock`` or ``created`` (i32).  The last five are allocated on demand.
         """
         if kind == "column":
-            return self.device.pointer(self.columns[column].array)
+            return self.columns[column].place.address  # type: ignore[union-attr]
         if kind == "meta":
             return self.device.pointer(self.meta)
         if kind == "fill":
@@ -434,12 +472,17 @@ class Store:
         """Return an array that only kernels access, see `address`; shape (capacity,)."""
         if kind not in self._hidden:
             home = next((r for r in self._records if r.spare >= 0), None)
-            if kind == "owner" and home is not None:
+            if kind == "owner" and home is not None and self.capacity:
                 self._hidden[kind] = home.spares(self.device, home.buffer)
                 self.device.write(self._hidden[kind], HIDDEN[kind][1])
             else:
                 self._hidden[kind] = self._hidden_array(kind, self.capacity)
         return self._hidden[kind]
+
+    @property
+    def _has_deletes(self) -> bool:
+        """Whether rows may be dead."""
+        return False
 
     @property
     def _wide(self) -> bool:
@@ -482,7 +525,7 @@ class Store:
             If the values do not fit the column; nothing is written then.
         """
         array = column.array if array is None else array
-        if type(value) is int and self._host_counters is self.meta and not column.ref:
+        if type(value) is int and self.device.on_host and not column.ref:
             kind, most = column.dtype.kind, 1 << min(8 * column.dtype.itemsize - 1, 63)
             if (kind in "iu" and 0 <= value < most) or (kind == "f" and abs(value) < 1 << 15):
                 array[key] = value
@@ -503,10 +546,16 @@ class Store:
                 where, wanted = f"{self.name}.{column.name}", array[key].shape or "one value"
                 raise ValueError(f"{where}: shape {a.shape} does not fit {wanted}") from error
 
-    def _write(self, first: int, n: int, values: Mapping[str, Array]) -> None:
-        """Set rows ``first`` to ``first + n`` of each column to ``values``, else to its fill."""
-        for name, column in self.columns.items():
-            self.device.write(column.array[first : first + n], values.get(name, column.fill))
+    def _write(
+        self, first: int, n: int, values: Mapping[str, Array], more: Sequence[Any] = ()
+    ) -> None:
+        """Set rows ``first`` to ``first + n`` of each column to ``values``, else to its fill.
+
+        ``more`` writes are executed together with these.
+        """
+        rows, columns = slice(first, first + n), self.columns.items()
+        writes = ((c.array[rows], values.get(name, c.fill)) for name, c in columns)
+        self.device.write_all((*writes, *more))
 
     def _fill_value(self, column: Column) -> Any:
         return self.device.asarray(column.fill) if column.size else column.fill
@@ -555,6 +604,22 @@ class Store:
         columns = ", ".join(map(repr, self.columns.values()))
         kind = type(self).__name__
         return f"<{kind} {self.name!r} of {len(self)} rows on {self.device.name}: {columns}>"
+
+
+def allocate_counters(stores: Iterable[Any]) -> None:
+    """Allocate the counters of stores of one device that have none there yet, and send them."""
+    fresh = [s for s in stores if s._meta is None]
+    if fresh:
+        device = fresh[0].device
+        made = device.empty(8 * len(fresh), np.int64)
+        writes = []
+        for k, s in enumerate(fresh):
+            with s._lock:
+                if s._meta is None:  # else another thread has allocated them
+                    meta = made[8 * k : 8 * k + 8]
+                    writes.append((meta, s._host_counters))
+                    s._meta = meta
+        device.put(*writes)
 
 
 def groups_of(groups: Iterable[Any]) -> list[tuple[str, ...]]:

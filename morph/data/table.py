@@ -230,14 +230,13 @@ class Table(Store):
         self._check_ends(checked)
         first = len(self)
         self._ensure_capacity(first + n)
-        with self.device.active():
-            self._write(first, n, checked)
         after = self._host_meta.copy()
         after[COUNT] += n
         self._derive_counters(after)
         self.changed(appended=True)  # first: an interrupt must not leave an old index
+        with self.device.active():
+            self._write(first, n, checked, self._counter_writes(after))
         self._host_meta[:] = after
-        self._send_counters()
         return first
 
     @exclusive
@@ -532,6 +531,10 @@ class Table(Store):
             check_alive(points, a, f"{self.name}.{column.name}", ~self.alive[key])
         return a
 
+    @property
+    def _has_deletes(self) -> bool:
+        return self.deletes
+
     def _quarantined_to(self, counters: Any = None) -> int:
         """The end, in the ring, of the deleted rows that may be released now."""
         return int(
@@ -624,7 +627,7 @@ def set_lengths(tables: Iterable[Table], sizes: Iterable[int]) -> None:
             t.changed()
             changed.append(t)
     if changed and not (device := changed[0].device).on_host:
-        device.put(*((t.meta, t._host_meta) for t in changed))
+        device.put(*(w for t in changed for w in t._counter_writes(t._host_meta)))
 
 
 def _bools(values: Any) -> bool:

@@ -91,16 +91,15 @@ class TemporaryColumns:
         table, self.columns, self.shadowed = self.table, {}, []
         self.detached = State.of(table)
         try:
-            for name, (dtype, fill) in self.specs.items():
-                if name in table.columns:
-                    other = name + "_"
-                    while other in table.columns:
-                        other += "_"
-                    self.shadowed.append((other, name))
-                    table.rename(name, other)
-                self.columns[name] = None  # from now on a column of this name is temporary
-                table.add_column(name, dtype, fill)
-                self.columns[name] = table.columns[name]
+            for name in [n for n in self.specs if n in table.columns]:
+                other = name + "_"
+                while other in table.columns:
+                    other += "_"
+                self.shadowed.append((other, name))
+                table.rename(name, other)
+            self.columns = dict.fromkeys(self.specs)  # columns of these names are temporary now
+            table.add_columns(self.specs)
+            self.columns = {name: table.columns[name] for name in self.specs}
         except BaseException:
             self._remove()
             raise

@@ -168,7 +168,7 @@ class Adjacency:
         self._arcs_of: tuple[Any, ...] = ()
         self._back: Array | None = None
         self._order: Array | None = None  # `Graph.edge_order`
-        self._report = Table("report", points.device, **REPORT)
+        self._report: Table | None = None
         # (stamp, numbers) of the batch whose report was read last
         self._left_out: tuple[int, list[int]] = -1, []
         self._none: GappedRows | None = None
@@ -458,9 +458,11 @@ class Adjacency:
 
     def report(self) -> Table:
         """The report of the program of a batch, one row."""
-        if not len(self._report):
-            self._report.pack(tuple(REPORT))  # read by one copy
-            self._report.extend(1)
+        if self._report is None:
+            # packed, so that one copy reads it
+            made = Table("report", self.points.device, 0, [tuple(REPORT)], **REPORT)
+            made.extend(1)
+            self._report = made
         return self._report
 
     def arcs(self, back: Array | None) -> Table:
@@ -474,7 +476,7 @@ class Adjacency:
 
     def began(self) -> bool:
         """Whether the latest batch has begun to change the graph."""
-        return len(self._report) > 0 and int(self._report.stamp[0]) == self.stamp
+        return self._report is not None and int(self._report.stamp[0]) == self.stamp
 
     def result(self) -> int:
         """The result of the program of the latest batch; -1 if it changed nothing."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.data.conversion import as_integer, check_ids
+from morph.data.conversion import IdCheck, as_integer, check_all_ids, check_ids
 from morph.graph.adjacency import count_keys, is_sorted
 from morph.language.dtypes import ID_LIMIT, parse
 from morph.language.messages import shown
@@ -59,8 +59,7 @@ def checked_edges(
             rows = as_integer(n, "n")
             if not 0 <= rows <= ID_LIMIT:
                 raise ValueError(f"n = {rows}: expected 0 to 2^31 - 1 points")
-        check_ids(src, rows, "src", "points")
-        check_ids(dst, rows, "dst", "points")
+        check_all_ids([IdCheck(src, rows, "src", "points"), IdCheck(dst, rows, "dst", "points")])
         return src, dst, weight, rows
 
 

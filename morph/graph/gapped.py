@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.compiler.ir.layout import GAPPED_ROW
-from morph.data.layout import Column
+from morph.data.layout import Column, Place
 from morph.data.store import COUNT
 from morph.data.table import Table
 from morph.language.dtypes import ID_LIMIT, vec
@@ -324,7 +324,9 @@ def arc_view(
                     ("order", nothing if order is None else order)):  # fmt: skip
         arrays[name] = a, a.dtype.itemsize
     for name, (a, stride) in arrays.items():
-        made.columns[name] = Column(name, a.dtype, 0, None, a.dtype.type(0), stride, a)
+        made.columns[name] = Column(
+            name, a.dtype, 0, None, a.dtype.type(0), stride, Place.of(device, a)
+        )
     made.capacity = ID_LIMIT
     fill(made)
     made._changed()
@@ -347,7 +349,7 @@ def set_rows(table: Table, count: int) -> None:
             table.resize(max(count, 16))
         finally:  # the old number if memory runs out
             fill(table)
-    if table._host_meta is table.meta:
+    if table.device.on_host:
         table.meta[COUNT] = count
 
 

@@ -141,6 +141,14 @@ class Graph(Making, Exporting):
         self.tables[name] = table
         return table
 
+    def dissolve(self) -> None:
+        """Make the tables objects of their own: the graph must not be used any more.
+
+        Graph and tables refer to each other, so Python's collector would free their memory, later.
+        """
+        for table in self.tables.values():
+            table.graph = None
+
     def __getattr__(self, name: str) -> Table:
         if not name.startswith("_") and name != "tables" and name in self.tables:
             return self.tables[name]

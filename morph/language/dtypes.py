@@ -75,6 +75,9 @@ class Spec:
     table: Any = None
 
 
+_SCALARS = {dtype.type: Spec(dtype) for dtype in NAMES}
+
+
 def parse(spec: Any, where: str) -> Spec:
     """Normalise an accepted description of a column.
 
@@ -86,6 +89,8 @@ def parse(spec: Any, where: str) -> Spec:
     ValueError
         If a vector is shorter than 1.
     """
+    if isinstance(spec, type) and (known := _SCALARS.get(spec)) is not None:
+        return known
     if isinstance(spec, Ref):
         return Spec(np.dtype(i32), spec.size, spec.name, spec.table)
     if isinstance(spec, Vec):

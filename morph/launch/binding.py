@@ -161,6 +161,13 @@ class Compiled(Outline):
         self._wider: Compiled | None = None
         self.getters = getters
         self.index = {f.kind: i for i, f in enumerate(self.fields) if not f.slot}
+        slots = dict.fromkeys(f.slot for f in self.fields if f.kind == "column")
+        # the fields with addresses of columns, by slot; and of other arrays of objects
+        self.columns = [
+            (s, [(i, f.column) for i, f in enumerate(self.fields)
+                 if f.slot == s and f.kind == "column"]) for s in slots
+        ]  # fmt: skip
+        self.others = [(i, f) for i, f in enumerate(self.fields) if f.slot and f.kind != "column"]
         self.names = [f.column for f in self.fields if f.kind == "scalar"]
         kinds = dict(self.inputs)
         self.scalars = struct.Struct("=" + "".join(_code(kinds[n]) for n in self.names))
@@ -273,7 +280,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         cached = _compiled.get(key)
         if cached is not None and cached.holds():
             # it may have been compiled for a graph on which the program runs launch by launch
-            return bind(request) if _allow_rebuilds(cached, slots) else (cached, slots)
+            return bind(request) if prepare_objects(cached, slots) else (cached, slots)
         before, since = len(slots.objects), perf_counter()
         recorder = UnitRecorder.of(description)
         made = _recorded(description, recorder) or _compiled_now(description, slots, recorder)
@@ -281,7 +288,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         for s in made.stores if made.claims else ():
             if s.wide:  # a claim's key has 32 bits for the position of an item
                 slots.objects[s.slot]._refuse_wide("in kernels with single(collection)")
-        if _enable_deletion(made, slots) or _allow_rebuilds(made, slots):
+        if _enable_deletion(made, slots) or prepare_objects(made, slots):
             return bind(request)
         if len(slots.objects) == before:  # else the key lacks a captured object
             while len(_compiled) >= MOST:
@@ -468,7 +475,7 @@ def _enable_deletion(made: Compiled, slots: Slots) -> bool:
     return bool(fresh)
 
 
-def _allow_rebuilds(made: Compiled, slots: Slots) -> bool:
+def prepare_objects(made: Compiled, slots: Slots) -> bool:
     """Prepare graphs for a program that rebuilds their adjacency; true if a graph has changed."""
     if made.device.interprets or by_steps(made, slots.objects):
         return False

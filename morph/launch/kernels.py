@@ -96,6 +96,9 @@ class Launchable(Function):
     ----------
     launches : dict
         Each `morph.launch.launcher.Launch` bound so far, by the key of its arguments; latest last.
+    units : dict
+        The compiled units, and the positions of the objects in their slots, by the key of the
+        arguments' layouts; see `morph.launch.lookup`.
     statics : tuple of int
         The positions of the arguments (without the item) whose values are compiled in.
     """
@@ -103,6 +106,7 @@ class Launchable(Function):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self.launches: dict[Any, Any] = {}
+        self.units: dict[Any, Any] = {}
         first = int(self.kind == "kernel")  # the item
         self.statics = tuple(i - first for i in static_params(function) if i >= first)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from morph.compiler.ir.layout import FROM, TO, State, Status
 from morph.data.reclaim import release
-from morph.data.store import CAPACITY, COUNT, HEAD
+from morph.data.store import CAPACITY, COUNT, HEAD, allocate_counters
 from morph.data.table import Table
 from morph.data.versions import Outdated, latest
 from morph.graph.deletion import (
@@ -307,11 +307,17 @@ class Launch:
             objects[slot].begin_rebuilds(directions, running)
         for slot, direction in compiled.adjacency:
             objects[slot].index(direction)
-        for i, f in enumerate(compiled.fields):
+        if not self.on_host:
+            allocate_counters(o for o in objects.values() if o.kind in ("table", "collection"))
+        for slot, fields in compiled.columns:
+            columns = objects[slot].columns
+            for i, name in fields:
+                self.arguments[i] = columns[name].place.address
+        for i, f in compiled.others:
             if f.kind in ("shadow", "deaths"):
                 checks = self.scratch.checks
                 self.arguments[i] = checks.address(objects[f.slot], f.kind, f.column)
-            elif f.slot:
+            else:
                 extra = (f.column,) if f.column else ()
                 self.arguments[i] = objects[f.slot].address(f.kind, *extra)
                 if f.kind == "owner":
@@ -349,9 +355,9 @@ class Launch:
             self._most_threads(most),
         )
         self.threads = most
-        for kind, array in s.arrays().items():
+        for kind, address in s.addresses().items():
             if kind in index:
-                arguments[index[kind]] = self.device.pointer(array)
+                arguments[index[kind]] = address
         if self.compiled.checked:
             arguments[index["check"]] = self.device.pointer(s.checks.state)
         fused = self.compiled.fused
@@ -538,10 +544,10 @@ def _scalars(store: Store, device: Device) -> Table:
 
 
 def _shape(obj: Any) -> Any:
-    """A value that changes if the compiler's description of an object may have changed.
+    """A value that changes if the compiler's description of an object has changed.
 
-    It is cheaper to compute than the description; new rows do not change it.
+    It is cheaper to compute than the description; new rows and growth do not change it.
     """
     if obj.kind == "graph":
         return obj.directed, obj.out_identity, obj.gapped, obj.tiled, len(obj.tables)
-    return obj.version
+    return obj.layout if obj.kind in ("table", "collection") else obj.version

@@ -29,15 +29,17 @@ from morph.launch.binding import (
     closure_key,
     filter_key,
     picker,
+    prepare_objects,
 )
 from morph.launch.kernels import Launchable, launch_on_parts
 from morph.launch.launcher import Launch
 from morph.launch.locks import lock_of
-from morph.launch.slots import OBJECTS, Slots, in_parts, owner
+from morph.launch.slots import OBJECTS, Slots, in_parts, layouts, owner
 from morph.runtime.device import Device
 
 interpreted: Hook[Launch] = Hook("morph.launch.interpreted:InterpretedLaunch")
 MOST_LAUNCHES = 64  # cached launches of one kernel or program
+NO_UNIT: tuple[None, list[tuple[str, int]]] = None, []
 _binding = threading.RLock()  # one thread compiles at a time
 _PLAIN = {int, float, bool, *(np.dtype(c).type for c in "?bhilBHILefd")}
 _shapes: dict[tuple[type, ...], Shape] = {}
@@ -102,25 +104,85 @@ def launch_for(
         return None if found.by_steps() else found, args
     if in_parts(items) or any(map(in_parts, args)):
         return launch_on_parts(function, over, given, where, key, *options), args
-    device = _device(function, items, args)
-    with lock_of(_objects(items, args)), _binding, deep():
+    objects, device = _objects_on(function, items, args)
+    with lock_of(objects), _binding:
         found = function.launches.get(key)
         if found is not None and found.fits():  # bound by another thread meanwhile
             return None if found.by_steps() else found, args
         request = Request(function, items, given, where, device, *options, bool(bounds))
-        compiled, slots = _accepted(request)
-        if function.kind == "program" and device.interprets:
-            return None, args
-        _same_device(slots.objects.values(), device)
-        if by_steps(compiled, slots.objects):
-            return None, args
-        function.launches.pop(key, None)
-        while len(function.launches) >= MOST_LAUNCHES:
-            del function.launches[next(iter(function.launches))]
-        bound = interpreted if device.interprets else Launch
-        function.launches[key] = launch = bound(function, compiled, slots)
-        launch.checked = latest.epoch
-        return launch, args
+        known = _known(request, shape, args, objects)
+        if known is None:
+            with deep():
+                known = _accepted(request)
+            _same_device(known[1].objects.values(), device)
+            _remember(request, shape, args, objects, *known)
+        return _bound(request, key, *known), args
+
+
+def _bound(
+    request: Request, key: tuple[Any, ...], compiled: Compiled, slots: Slots
+) -> Launch | None:  # fmt: skip
+    """Bind a unit to objects, for calls with this key.  None: run eagerly."""
+    function, interprets = request.function, request.device.interprets
+    if function.kind == "program" and interprets or by_steps(compiled, slots.objects):
+        return None
+    function.launches.pop(key, None)
+    while len(function.launches) >= MOST_LAUNCHES:
+        del function.launches[next(iter(function.launches))]
+    launch = (interpreted if interprets else Launch)(function, compiled, slots)
+    function.launches[key] = launch
+    launch.checked = latest.epoch
+    return launch
+
+
+def _known(
+    request: Request, shape: Shape, args: tuple[Any, ...], given: Iterable[Any]
+) -> tuple[Compiled, Slots] | None:  # fmt: skip
+    """The unit of an earlier request with objects of equal layouts, and its slots; else None.
+
+    ``args`` are the arguments without bundles, ``shape`` is theirs, and ``given`` their objects.
+    """
+    objects, layout = layouts(given)
+    compiled, places = request.function.units.get(_unit_key(request, shape, args, layout), NO_UNIT)
+    if compiled is None or not compiled.holds():
+        return None
+    if any(x.device is not request.device and x.device != request.device for x in objects):
+        return None
+    slots = Slots.known({slot: objects[k] for slot, k in places})
+    return None if prepare_objects(compiled, slots) else (compiled, slots)
+
+
+def _remember(
+    request: Request, shape: Shape, args: tuple[Any, ...], given: Iterable[Any],
+    compiled: Compiled, slots: Slots,
+) -> None:  # fmt: skip
+    """Let `_known` find a unit, unless it has objects that are no arguments."""
+    units = request.function.units
+    objects, layout = layouts(given)  # binding may have changed them
+    places = {id(x): k for k, x in enumerate(objects)}
+    if all(id(x) in places for x in slots.objects.values()):
+        while len(units) >= MOST_LAUNCHES:
+            del units[next(iter(units))]
+        at = [(slot, places[id(x)]) for slot, x in slots.objects.items()]
+        units[_unit_key(request, shape, args, layout)] = compiled, at
+
+
+def _unit_key(
+    request: Request, shape: Shape, args: tuple[Any, ...], layout: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """The key of a unit among those of its function."""
+    where, statics = request.where, request.function.statics
+    key = (
+        shape, request.device.name, layout, request.items is None, request.together,
+        request.balance, request.checked, request.until_empty, request.bounded,
+        *shape.functions(args),
+    )  # fmt: skip
+    if shape.others:
+        views = (args[i] for i in shape.others)
+        key = (*key, *(_other_key(x)[1:] for x in views if isinstance(x, ColumnView)))
+    if statics:
+        key = (*key, *(repr(request.args[i]) for i in statics if i < len(request.args)))
+    return key if where is None else (*key, *filter_key(where), *closure_key(where))
 
 
 def accept(function: Launchable, args: tuple[Any, ...]) -> None:
@@ -128,7 +190,7 @@ def accept(function: Launchable, args: tuple[Any, ...]) -> None:
     if any(map(in_parts, flat(args))):
         launch_on_parts(function, None, args, None, None)
         return
-    accepted(Request(function, None, args, None, _device(function, None, args)))
+    accepted(Request(function, None, args, None, _objects_on(function, None, args)[1]))
 
 
 @contextmanager
@@ -179,7 +241,10 @@ def _other_key(a: Any) -> Any:
     return None
 
 
-def _device(function: Launchable, items: Any, args: tuple[Any, ...]) -> Device:
+def _objects_on(
+    function: Launchable, items: Any, args: tuple[Any, ...]
+) -> tuple[list[Any], Device]:  # fmt: skip
+    """The objects among the arguments of a launch, and their device."""
     if function.kind == "kernel" and not isinstance(items, Table | Collection):
         raise TypeError(f"foreach runs over a table or a collection, not {shown(items)}")
     objects = _objects(items, args)
@@ -187,7 +252,7 @@ def _device(function: Launchable, items: Any, args: tuple[Any, ...]) -> Device:
         raise TypeError("a program needs a graph, table or collection among its arguments")
     device: Device = objects[0].device
     _same_device(objects, device)
-    return device
+    return objects, device
 
 
 def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
@@ -197,7 +262,7 @@ def _objects(items: Any, args: tuple[Any, ...]) -> list[Any]:
 
 def _same_device(objects: Iterable[Any], device: Device) -> None:
     for x in objects:
-        if x.device != device:
+        if x.device is not device and x.device != device:
             raise TypeError(f"{shown(x)} is on {x.device.name}, but the launch is on {device.name}")
 
 

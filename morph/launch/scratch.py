@@ -54,6 +54,7 @@ class Scratch:
         self.queue = device.zeros(1024, np.uint32)
         self.launches = 0
         self.version = 0
+        self._addresses: tuple[int, dict[str, int]] = -1, {}  # of a version
 
     @cached_property
     def checks(self) -> Any:
@@ -85,10 +86,18 @@ class Scratch:
         waiting = int(self.device.to_host(self.high_degree[:1])[0]) >> 32
         self._allocate_list((waiting + 4 * threads) * ENTRY_BYTES)
 
-    def arrays(self) -> dict[str, Any]:
-        """The arrays, by the field of the argument block that holds the address."""
-        return {"status": self.status, "barrier": self.barrier, "cursor": self.cursor,
-                "high_degree": self.high_degree, "queue": self.queue, **self.bits}  # fmt: skip
+    def addresses(self) -> dict[str, int]:
+        """The addresses of the arrays, by their fields in the argument block."""
+        version, known = self._addresses
+        if version != self.version:
+            version = self.version
+            arrays = {
+                "status": self.status, "barrier": self.barrier, "cursor": self.cursor,
+                "high_degree": self.high_degree, "queue": self.queue, **self.bits,
+            }  # fmt: skip
+            known = {kind: self.device.pointer(array) for kind, array in arrays.items()}
+            self._addresses = version, known
+        return known
 
     def _allocate_list(self, side: int) -> None:
         """Allocate ``side`` bytes on each side of the list; entries are kept."""

@@ -48,6 +48,47 @@ def in_parts(x: Any) -> bool:
     return hasattr(type(x), "local")
 
 
+def layouts(objects: Iterable[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+    """The objects that `Slots` enters for some objects, and what a unit depends on of them.
+
+    The second result is equal for other objects of the same layouts that refer to each other in the
+    same way, so that the same unit fits them, with the objects at the same positions in its slots.
+    """
+    found: list[Any] = []
+    known: dict[int, int] = {}  # position in `found`, by identity
+    key: list[Any] = []
+    for x in objects:
+        _enter(x, found, known, key)
+    return found, tuple(key)
+
+
+def _enter(x: Any, found: list[Any], known: dict[int, int], key: list[Any]) -> None:
+    """Enter an object; no function of `layouts`, which would be a cycle with all objects."""
+    if id(x) not in known and x.kind == "table" and x.graph is not None:
+        _enter(x.graph, found, known, key)
+    if (at := known.setdefault(id(x), len(found))) < len(found):
+        key.append(at)
+        return
+    found.append(x)
+    if x.kind == "graph":
+        key.append((x.directed, x.out_identity and not x.gapped, x.gapped, x.tiled))
+        for name, table in list(x.tables.items()):  # another thread may add one
+            known[id(table)] = len(found)
+            found.append(table)
+            key.extend((name, table.layout))
+    elif x.kind == "set":
+        key.append("set")
+        _enter(x.table, found, known, key)
+    elif x.kind == "flag":
+        key.append("flag")
+    else:
+        key.append(x.layout)
+        for c in list(x.columns.values()):
+            if c.ref:
+                target = x.target(c)
+                key.append(None) if target is None else _enter(target, found, known, key)
+
+
 class Slots:
     """The objects of one launch, by slot, and their descriptions for the compiler."""
 
@@ -59,6 +100,13 @@ class Slots:
         self.graphs: dict[str, GraphInfo] = {}
         self._slot: dict[int, str] = {}
         self._reserved: set[str] = set()
+
+    @classmethod
+    def known(cls, objects: dict[str, Any]) -> Slots:
+        """The slots of a unit that is known to fit these objects, without descriptions."""
+        slots = cls()
+        slots.objects = objects
+        return slots
 
     def of(self, obj: Any, name: str) -> Object | None:
         """Assign a slot to an object; None for numbers, functions and other Python objects."""
@@ -132,20 +180,14 @@ class Slots:
         self.graphs[slot] = GraphInfo(slot, tuple(tables), g.directed, identity, g.gapped, g.tiled)
 
     def _store(self, slot: str, obj: Any) -> Store:
-        version, columns = obj.version, list(obj.columns.values())  # another thread may add one
+        columns = list(obj.columns.values())  # another thread may add one
         targets = {c.name: self._target(obj, c) for c in columns if c.ref}
-        key = slot, version, tuple(targets.values())
-        if obj.cached_description is not None and obj.cached_description[0] == key:
-            found: Store = obj.cached_description[1]
-            return found
         described = tuple(
             Column(c.name, SCALARS[NAMES[c.dtype]], c.size, targets.get(c.name), c.stride,
                    *obj._record_position(c.name)) for c in columns
         )  # fmt: skip
         deletes = bool(getattr(obj, "deletes", False))
-        made = Store(slot, obj.kind, described, None, deletes, obj._wide, obj.owner_stride)
-        obj.cached_description = key, made
-        return made
+        return Store(slot, obj.kind, described, None, deletes, obj._wide, obj.owner_stride)
 
     def _target(self, obj: Any, column: Any) -> str | None:
         """The slot of the table that a column's references denote; None if it is not known."""

@@ -78,7 +78,8 @@ def as_array(name: str, values: Any, dtype: Any, shape: tuple[int | str, ...], x
         raise ValueError(f"{name} must have shape {text}, got {shown(tuple(array.shape))}")
     if required.kind == "i" and array.size and array.dtype != required:
         low, high = np.iinfo(required).min, np.iinfo(required).max
-        if int(array.min()) < low or int(array.max()) > high:
+        ((least, most),) = device_of(array).extremes(array)
+        if least < low or most > high:
             raise ValueError(f"{name} must hold integers from {low} to {high}")
     return xp.ascontiguousarray(array, required)
 
@@ -103,7 +104,8 @@ def as_indices(name: str, values: Any, width: int, high: int, xp: Any, low: int 
     shape = ("any", width)
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 4 or array.shape[1:] != (width,):
         array = as_array(name, array, np.int32, shape, xp)
-    if array.size and (int(array.min()) < low or int(array.max()) >= high):
+    least, most = device_of(array).extremes(array)[0] if array.size else (low, low)
+    if array.size and (least < low or most >= high):
         row = int(
             xp.flatnonzero(((array < low) | (array >= high)).reshape(len(array), -1).any(axis=1))[0]
         )

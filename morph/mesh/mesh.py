@@ -208,10 +208,9 @@ class Mesh:
         there = device(spec)
         if there.xp is np and self.device.xp is np or there == self.device:
             return self
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Mesh.trusted(
-            **{k: v if k == "base" else there.asarray(v) for k, v in values.items()}
-        )
+        names = [f.name for f in fields(self) if f.name != "base"]
+        arrays = there.asarrays(*(getattr(self, name) for name in names))
+        return Mesh.trusted(**dict(zip(names, arrays, strict=True)), base=self.base)
 
     @classmethod
     def of(cls, source: Any) -> Mesh:

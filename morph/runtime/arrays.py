@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -16,6 +16,7 @@ Array = Any
 """An array of a device: NumPy's in host memory, CuPy's on a CUDA device."""
 
 _fetch: Hook[np.ndarray[Any, Any]] = Hook("morph.runtime.cuda.device:fetch")
+_fetch_all: Hook[list[np.ndarray[Any, Any]]] = Hook("morph.runtime.cuda.device:fetch_all")
 SAMPLE = 1 << 20
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
@@ -124,6 +125,14 @@ def to_host(x: Any) -> np.ndarray[Any, Any]:
     """Convert an array-like object of any library and device to a NumPy array."""
     x = imported(x)
     return np.asarray(x) if is_host(x) else _fetch(gpu_array(x))
+
+
+def all_to_host(given: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """Convert arrays as `to_host` does, those of a GPU together."""
+    given = list(map(imported, given))
+    there = [gpu_array(x) for x in given if not is_host(x)]
+    fetched = iter(_fetch_all(there) if there else ())
+    return [np.asarray(x) if is_host(x) else next(fetched) for x in given]
 
 
 def copy_to_host(x: Any, out: np.ndarray[Any, Any]) -> None:

@@ -6,7 +6,7 @@ A device is an object of a class that implements `Backend`.  A new kind of devic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -227,6 +227,12 @@ class Backend(Protocol):
     def buffer(self, nbytes: int) -> Array:
         """Allocate zeroed bytes, aligned to a cache line, shape (nbytes,), uint8."""
 
+    def buffers(self, sizes: Sequence[int]) -> list[Array]:
+        """Allocate several buffers, see `buffer`; small ones lie in one block of memory."""
+
+    def nothing(self, nbytes: int) -> Array:
+        """Return bytes that give an address to columns without rows; shared, never written."""
+
     def free(self) -> int | None:
         """Return the number of free bytes; None if it is unknown."""
 
@@ -249,6 +255,9 @@ class Backend(Protocol):
         Copies only if ``x`` lies on another device or has another type.
         """
 
+    def asarrays(self, *given: Any) -> list[Array]:
+        """Convert arrays as `asarray` does, those that are large together without pauses."""
+
     def copy(self, x: Any) -> Array:
         """Return a contiguous copy of an array-like object on this device."""
 
@@ -268,6 +277,15 @@ class Backend(Protocol):
         """Write to all elements of an array of this device, or of a view of one.
 
         ``values`` have the array's dtype: a scalar, or an array of any device that broadcasts.
+        """
+
+    def write_all(self, writes: Iterable[tuple[Array, Any]]) -> None:
+        """Write as `write` does to several arrays that do not overlap, by as few kernels."""
+
+    def extremes(self, *arrays: Array) -> list[tuple[Any, Any]]:
+        """Return the least and the largest value of each array, none of which is empty.
+
+        They are Python numbers; one of them is NaN if a value is.  Synchronises with a GPU, once.
         """
 
     def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from operator import length_hint
 from typing import Any
 
@@ -19,6 +20,10 @@ __all__ = [
 
 VARIABLE = "MORPH_DEVICE"
 """Environment variable: the default device of processes that do not call `set_device`."""
+
+
+BUFFER_ALIGN = 256  # bytes, of buffers in one block
+SHARED_BYTES = 1 << 24  # larger buffers are allocated one by one, so that each can be freed
 
 
 class DeviceError(RuntimeError):
@@ -49,6 +54,7 @@ class Device(Backend):
         self.index = index
         self.name = f"{kind}:{index}" if BACKENDS[kind].numbered else kind
         self.xp = xp
+        self._nothing: dict[int, Array] = {}  # by number of bytes
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Device) and self.name == other.name)
@@ -96,6 +102,29 @@ class Device(Backend):
     def write(self, array: Array, values: Any) -> None:
         with self.active():
             array[...] = self.asarray(values) if getattr(values, "ndim", 0) else values
+
+    def asarrays(self, *given: Any) -> list[Array]:
+        return [self.asarray(x) for x in given]
+
+    def write_all(self, writes: Iterable[tuple[Array, Any]]) -> None:
+        for array, values in writes:
+            self.write(array, values)
+
+    def extremes(self, *arrays: Array) -> list[tuple[Any, Any]]:
+        with self.active():
+            return [(a.min().item(), a.max().item()) for a in arrays]
+
+    def buffers(self, sizes: Sequence[int]) -> list[Array]:
+        starts = [0, *accumulate(-(-n // BUFFER_ALIGN) * BUFFER_ALIGN for n in sizes)]
+        if len(sizes) < 2 or starts[-1] > SHARED_BYTES:
+            return [self.buffer(n) for n in sizes]
+        whole = self.buffer(starts[-1])
+        return [whole[at : at + n] for at, n in zip(starts, sizes, strict=False)]
+
+    def nothing(self, nbytes: int) -> Array:
+        if nbytes not in self._nothing:
+            self._nothing[nbytes] = self.buffer(nbytes)
+        return self._nothing[nbytes]
 
     def copy_to_host(self, x: Array, out: np.ndarray[Any, Any]) -> None:
         """Copy an array of this device to a C-contiguous NumPy array of its shape and type."""

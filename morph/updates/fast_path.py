@@ -194,7 +194,7 @@ def publish(
     edges, ids = g.edges, run.ids
     deleted, fresh, reused = counts[0], run.counts.arcs, ids.reused
     out, spared, single, absent = g._adjacency.left_out() if repeated else (0, 0, 0, 0)
-    if edges._host_meta is not edges.meta and (fresh or deleted):  # else the program wrote them
+    if not edges.device.on_host and (fresh or deleted):  # else the program wrote them
         arcs = deleted - spared + (0 if g.directed else deleted - single)
         count(edges, run.before, fresh - reused, reused, arcs, bool(run.flags & REFERRED))
     kept = Kept(g, run.table, counts, repeated, ids.edges, reused, fresh)

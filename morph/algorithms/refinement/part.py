@@ -140,7 +140,7 @@ class Part:
             triangle's previous and present row, its segment or -1, and the triangle behind.
         """
         g, xp, n = self.tables, self.device.xp, len(self.point)
-        node, nbr, side = sides_of(g)
+        node, nbr, side, side_segment = sides_of(g)
         with self.device.active():
             new = xp.arange(n, len(g.points))
             if "stable_id" in g.points.columns:
@@ -164,7 +164,7 @@ class Part:
             failed = xp.flatnonzero(reason >= 0)
             t, k = side // 4, side % 4
             lists = {
-                "side": row[t].astype(np.int64) * 4 + k, "segment": segment[t, k],
+                "side": row[t].astype(np.int64) * 4 + k, "segment": side_segment,
                 "failed": row[failed].astype(np.int64), "reason": reason[failed],
                 "old": self.row[self.t], "border": row[self.t].astype(np.int64),
                 "border_side": self.k, "border_segment": segment[self.t, self.k],

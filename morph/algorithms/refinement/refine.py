@@ -151,8 +151,8 @@ def refine(
     Returns
     -------
     Mesh
-        Points of the input first, new ones after; triangles in no particular order.  New points on
-        a segment have its marker, others 0; at the hull, a marker 0 becomes 1.
+        Points of the input first, new ones after; triangles and segments in no particular order.
+        New points on a segment have its marker, others 0; at the hull, a marker 0 becomes 1.
 
     Raises
     ------
@@ -236,11 +236,14 @@ def _refined(
         box = bounds(near)
         scale = scale_of(near, box)
         g = to_tables(near, where, scale, limits, sizes)
-    refuse_defects(g, mesh)
-    params = parameters_of(near, asked, scale, where, box)[0]
-    rounds, left = refine_tables(g, params, progress, lambda known: measure(g, scale, known))
-    with counting("transfer"):
-        return from_tables(g, near, scale, mesh.device), rounds, left
+    try:
+        refuse_defects(g, mesh)
+        params = parameters_of(near, asked, scale, where, box)[0]
+        rounds, left = refine_tables(g, params, progress, lambda known: measure(g, scale, known))
+        with counting("transfer"):
+            return from_tables(g, near, scale, mesh.device), rounds, left
+    finally:
+        g.dissolve()
 
 
 def _devices(device: Devices, source: Any) -> list[Device]:

@@ -14,10 +14,11 @@ from morph.data.collection import Collection, Flag
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.mesh import Mesh
+from morph.operators.hashing import mix64
 from morph.operators.sort import argsort
-from morph.prelude import bool_, f64, i32, vector
+from morph.prelude import atomic_exch, bool_, f64, i32, i64, u64, vector
 from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
@@ -40,32 +41,58 @@ def link_opposites(t, g):
 
 
 @func
-def line_between(lines, a, b):
-    """The edge of the graph of segments from a to b, or from b to a, or None."""
-    p, q = lines.points[a.id], lines.points[b.id]
-    e = lines.edge(p, q)
-    return e if e is not None else lines.edge(q, p)
+def bucket_of(buckets, a, b, mask):
+    """The bucket of the pairs of two points, in any order."""
+    low, high = min(a, b), max(a, b)
+    return buckets[i64(mix64(u64(low) << 32 | u64(high)) & mask)]
 
 
 @kernel
-def mark_segments(t, g, lines):
+def enter_pair(e, buckets, mask):
+    """Put a pair of points at the front of its bucket's list."""
+    e.next = atomic_exch(bucket_of(buckets, e.a, e.b, mask).first, i32(e.id))
+
+
+@func
+def pair_between(pairs, buckets, a, b, mask):
+    """The first pair of the points a and b, in any order, or -1."""
+    found = i32(-1)
+    k = bucket_of(buckets, a, b, mask).first
+    while k >= 0:
+        e = pairs[k]
+        if (e.a == a and e.b == b) or (e.a == b and e.b == a):
+            found = k if found < 0 else min(found, k)
+        k = e.next
+    return found
+
+
+@kernel
+def mark_segments(t, g, pairs, buckets, mask):
     """Mark the sides of t that are segments."""
     for k in range(3):
-        e = line_between(lines, t.node[(k + 1) % 3], t.node[(k + 2) % 3])
-        if e is not None:
-            t.segment[k] = g.segments[e.weight]
-            e.found = True  # race: the same value
+        a, b = t.node[(k + 1) % 3], t.node[(k + 2) % 3]
+        e = pair_between(pairs, buckets, i32(a), i32(b), mask)
+        if e >= 0:
+            t.segment[k] = g.segments[pairs[e].segment]
+            pairs[e].found = True  # race: the same value
             if t.opposite[k] >= 0:
                 t.opposite[k] = ~t.opposite[k]
 
 
 @kernel
-def find_missing(e, lines, missing):
+def find_missing(e, pairs, buckets, mask, missing):
     """Whether a segment is no edge of any triangle; of equal ones, the first was marked."""
-    first = lines.edge(e.src, e.dst)
-    back = lines.edge(e.dst, e.src)
-    if not (first.found or (back is not None and back.found)):
+    if not pairs[pair_between(pairs, buckets, e.a, e.b, mask)].found:
         missing.set()
+
+
+@program
+def link(g, pairs, buckets, mask, missing):
+    """Link the sides of all triangles, and mark those that are segments."""
+    foreach(pairs, enter_pair, buckets, mask)
+    foreach(g.triangles, link_opposites, g)
+    foreach(g.triangles, mark_segments, g, pairs, buckets, mask)
+    foreach(pairs, find_missing, pairs, buckets, mask, missing)
 
 
 @func
@@ -86,14 +113,65 @@ def read_triangle(t, rows):
 
 @kernel
 def list_segments(t, sides):
-    """Enqueue the sides of t that are segments, as half-edges.
+    """Enqueue the sides of t that are segments, as half-edges, and the rows of the segments.
 
     Of two triangles at a segment, only the one with the larger id enqueues it.
     """
     opposite = t.opposite
     for k in range(3):
         if opposite[k] < 0 and neighbour(opposite[k]) < i32(t):
-            sides.add(half_edge(t, k))
+            sides.add(half_edge(t, k), segment=i32(t.segment[k]))
+
+
+@kernel
+def read_point(p, points, known):
+    """Write the coordinates and the marker of a point: of a new one that of its segment, or 0."""
+    row = points[p.id]
+    row.xy = p.xy
+    if p.id >= known:
+        row.marker = i32(0) if p.on is None else p.on.marker
+
+
+@kernel
+def read_segments(t, segments, points):
+    """Enqueue the ends and markers of the sides of t that are segments, see `list_segments`.
+
+    At the hull markers are 1 in place of 0, also those of points, as with Triangle's -r.
+    """
+    opposite = t.opposite
+    for k in range(3):
+        beyond = neighbour(opposite[k])
+        if opposite[k] < 0 and beyond < i32(t):
+            a, b = i32(t.node[(k + 1) % 3]), i32(t.node[(k + 2) % 3])
+            marker = t.segment[k].marker
+            if beyond < 0:
+                marker = i32(1) if marker == 0 else marker
+                if points[a].marker == 0:
+                    points[a].marker = 1  # race: the same value
+                if points[b].marker == 0:
+                    points[b].marker = 1  # race: the same value
+            segments.add(ends=vector(a, b), marker=marker)
+
+
+@func
+def has_segment(t):
+    return t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0
+
+
+@program
+def read_triangles(g, corners, sides):
+    """Write the corners and neighbours of all triangles, and list the sides that are segments."""
+    foreach(g.triangles, read_triangle, corners)
+    # not in the same step, as each of its items reserves capacity of the list
+    foreach(g.triangles, list_segments, sides, where=has_segment)
+
+
+@program
+def read_mesh(g, corners, segments, points, known):
+    """Write the corners and neighbours of all triangles, all points and segments."""
+    foreach(g.points, read_point, points, known)
+    foreach(g.triangles, read_triangle, corners)
+    foreach(g.triangles, read_segments, segments, points, where=has_segment)
 
 
 def initial_capacity(device: Device, most: int) -> int:
@@ -111,11 +189,10 @@ def bounds(mesh: Mesh) -> NDArray[np.float64]:
 
 def box_of(where: Device, xy: Any) -> NDArray[np.float64]:
     """Return the lowest and the highest coordinates of points, shape (2, 2), on the host."""
-    with where.active():
-        # reductions of contiguous arrays are many times as fast, in NumPy and CuPy
-        x, y = where.copies(xy[:, 0], xy[:, 1])
-        ends = where.xp.stack([x.min(), y.min(), x.max(), y.max()]).reshape(2, 2)
-        return np.asarray(where.to_host(ends))
+    x, y = xy[:, 0], xy[:, 1]
+    if where.on_host:  # NumPy's reductions of contiguous arrays are many times as fast
+        x, y = where.copies(x, y)
+    return np.array(where.extremes(x, y)).T
 
 
 def scale_of(mesh: Mesh, box: Any = None) -> float:
@@ -213,16 +290,13 @@ def to_tables(
         a, b = segments[:, 0], segments[:, 1]
         g.segments.extend(a=a, b=b, marker=mesh.segment_markers)
         row = work.xp.arange(len(a), dtype=np.int32)
-    lines = link_sides(g, segments, row)
-    missing = Flag(g)
-    foreach(lines.edges, find_missing, lines, missing)
-    if missing:
+    if link_sides(g, segments, row):
         mesh.check()  # says which
         raise ValueError("a segment is no edge of the mesh")
     return g
 
 
-def link_sides(g: Graph, ends: Any, row: Any, border: Any = None) -> Graph:
+def link_sides(g: Graph, ends: Any, row: Any, border: Any = None) -> Flag:
     """Write columns ``opposite`` and ``segment`` of all triangles.
 
     Parameters
@@ -238,18 +312,19 @@ def link_sides(g: Graph, ends: Any, row: Any, border: Any = None) -> Graph:
 
     Returns
     -------
-    Graph
-        An edge for each pair, with the segment as weight, and column ``found``.
+    Flag
+        Whether a pair is no edge.
     """
-    # edges are sorted: their rows are others than those of the pairs
-    lines = Graph.from_edges(ends[:, 0], ends[:, 1], row, len(g.points), device=g.device)
-    lines.edges.add("found", bool_)
-    foreach(g.triangles, link_opposites, g)
+    size = max(64, 1 << (2 * len(ends)).bit_length())
+    pairs = Table("pairs", g.device, a=i32, b=i32, segment=i32, next=i32, found=bool_)
+    pairs.extend(a=ends[:, 0], b=ends[:, 1], segment=row)
+    buckets, missing = Table("buckets", g.device, first=i32), Flag(g)
+    buckets.extend(size, first=-1)
+    link(g, pairs, buckets, u64(size - 1), missing)
     if border is not None:
         with g.device.active():
             g.triangles.opposite.array[border[0], border[1]] = BORDER
-    foreach(g.triangles, mark_segments, g, lines)
-    return lines
+    return missing
 
 
 def carries(mesh: Mesh) -> bool:
@@ -274,9 +349,44 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
 
     The coordinates of the source's points are restored exactly.
     """
+    ordered = "stable_id" in g.points.columns
+    device, triangle, arrays = (_arrays_in_order if ordered else _arrays_by_row)(g, source)
+    with device.active():
+        if scale != 1.0:
+            arrays["points"] /= scale
+        if carries(source):
+            origin = device.asarray(g.triangles.origin.array)[triangle]
+            arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
+    arrays |= {"holes": source.holes, "regions": source.regions}
+    arrays = dict(zip(arrays, home.asarrays(*arrays.values()), strict=True))
+    if source.point_attributes.shape[1]:
+        host = device.to_host
+        placed = host(arrays["points"]), host(arrays["triangles"]), host(origin)
+        old = host(source.point_attributes)
+        new = interpolated(source.to("cpu"), old, *placed, len(source.points))
+        arrays["point_attributes"] = home.asarray(np.concatenate([old, new]))
+    return Mesh.trusted(**arrays, base=source.base)
+
+
+def _arrays_by_row(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
+    """The arrays of a mesh in the order of rows: their device, all rows, and the arrays by name."""
+    device, n, m, known = g.device, len(g.points), len(g.triangles), len(source.points)
+    shapes: dict[str, Any] = {"triangles": (m, 3), "neighbors": (m, 3), "point_markers": n}
+    arrays = {name: device.empty(shape, np.int32) for name, shape in shapes.items()}
+    arrays["points"] = device.empty((n, 2), np.float64)
+    device.write(arrays["point_markers"][:known], device.asarray(source.point_markers))
+    points = _table_of(device, "points", xy=arrays["points"], marker=arrays["point_markers"])
+    corners = _table_of(device, "corners", node=arrays["triangles"], nbr=arrays["neighbors"])
+    segments = Collection(device=device, capacity=_most_sides(g), ends=vec(i32, 2), marker=i32)
+    read_mesh(g, corners, segments, points, known)
+    arrays |= {"segments": segments.ends.array, "segment_markers": segments.marker.array}
+    return device, slice(None), arrays
+
+
+def _arrays_in_order(g: Graph, source: Mesh) -> tuple[Device, Any, dict[str, Any]]:
+    """The arrays of a mesh in the order of `rows_of`, as of `_arrays_by_row`."""
     rows = rows_of(g)
-    device = rows.device
-    xp = device.xp
+    device, xp = rows.device, rows.device.xp
     with device.active():
         node, nbr, t, k = rows.node, rows.nbr, rows.side // 4, rows.side % 4
         segments = xp.stack([node[t, (k + 1) % 3], node[t, (k + 2) % 3]], axis=1)
@@ -286,27 +396,29 @@ def from_tables(g: Graph, source: Mesh, scale: float, home: Device) -> Mesh:
         segment_markers = marker[rows.segment]
         point_markers = xp.concatenate([device.asarray(source.point_markers), added])
         mark_hull(segments, segment_markers, point_markers, nbr[t, k] < 0, xp)
-        arrays: dict[str, Any] = {
-            "points": device.asarray(g.points.xy.array)[rows.point] / scale,
+        return device, rows.triangle, {
+            "points": device.asarray(g.points.xy.array)[rows.point],
             "triangles": xp.ascontiguousarray(node),
             "neighbors": xp.ascontiguousarray(nbr, np.int32),
             "segments": xp.ascontiguousarray(segments, np.int32),
             "segment_markers": segment_markers,
             "point_markers": point_markers,
-            "holes": source.holes,
-            "regions": source.regions,
-        }
-        if carries(source):
-            origin = device.asarray(g.triangles.origin.array)[rows.triangle]
-            arrays["triangle_attributes"] = device.asarray(source.triangle_attributes)[origin]
-    arrays = {name: home.asarray(a) for name, a in arrays.items()}
-    if source.point_attributes.shape[1]:
-        host = device.to_host
-        placed = host(arrays["points"]), host(arrays["triangles"]), host(origin)
-        old = host(source.point_attributes)
-        new = interpolated(source.to("cpu"), old, *placed, len(source.points))
-        arrays["point_attributes"] = home.asarray(np.concatenate([old, new]))
-    return Mesh.trusted(**arrays, base=source.base)
+        }  # fmt: skip
+
+
+def _table_of(device: Device, name: str, **arrays: Any) -> Table:
+    """A table whose memory are contiguous arrays of numbers of a device."""
+    columns: dict[str, Any] = {
+        column: (a.dtype, a.shape[1]) if a.ndim > 1 else a.dtype for column, a in arrays.items()
+    }
+    table = Table(name, device, **columns)
+    table.adopt(len(next(iter(arrays.values()))), arrays)
+    return table
+
+
+def _most_sides(g: Graph) -> int:
+    """The capacity of a list for `list_segments`."""
+    return len(g.segments) + len(g.triangles) // 256
 
 
 def mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any, xp: Any) -> None:
@@ -330,7 +442,7 @@ class Rows(NamedTuple):
         The row of each point and of each triangle.
     node, nbr : array of int32, shape (m, 3)
         Corners, and neighbours behind the opposite sides, or -1.
-    side : array of int, shape (s,)
+    side : array of int32, shape (s,)
         Half-edge ``4 * triangle + side`` of each segment.
     segment : array of int32, shape (s,)
         Its row in the table of segments.
@@ -345,19 +457,23 @@ class Rows(NamedTuple):
     segment: Any
 
 
-def sides_of(g: Graph) -> tuple[Any, Any, Any]:
-    """Read columns ``node`` and ``nbr``, see `Rows`, and the half-edges of segments, unordered."""
+class Sides(NamedTuple):
+    """Columns ``node`` and ``nbr``, see `Rows`; the half-edges of segments and their rows."""
+
+    node: Any
+    nbr: Any
+    side: Any
+    segment: Any
+
+
+def sides_of(g: Graph) -> Sides:
+    """Read the triangles of a graph in the order of their rows, and its segments in any order."""
     m = len(g.triangles)
-    rows = Table("rows", g.device, node=(i32, 3), nbr=(i32, 3))
-    arrays = {name: g.device.empty((m, 3), np.int32) for name in ("node", "nbr")}
-    rows.adopt(m, arrays)
-    sides = Collection(i32, device=g.device, capacity=len(g.segments) + m // 256)
-    foreach(g.triangles, read_triangle, rows)
-    foreach(  # a separate launch, as each of its items reserves capacity of the list
-        g.triangles, list_segments, sides,
-        where=lambda t: t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0,
-    )  # fmt: skip
-    return arrays["node"], arrays["nbr"], sides.items
+    node, nbr = (g.device.empty((m, 3), np.int32) for _ in range(2))
+    corners = _table_of(g.device, "corners", node=node, nbr=nbr)
+    sides = Collection(i32, device=g.device, capacity=_most_sides(g), segment=i32)
+    read_triangles(g, corners, sides)
+    return Sides(node, nbr, sides.items, sides.segment.array)
 
 
 def rows_of(g: Graph) -> Rows:
@@ -366,10 +482,8 @@ def rows_of(g: Graph) -> Rows:
     device = g.device.array_device(3 * m, 2 * len(g.points))
     xp = device.xp
     with device.active():
-        node, nbr, side = (device.asarray(x) for x in found)
-        side = xp.sort(side)
+        node, nbr, side, segment = map(device.asarray, found)
         if "stable_id" not in g.points.columns:
-            segment = device.asarray(g.triangles.segment.array)[side // 4, side % 4]
             return Rows(device, slice(None), slice(None), node, nbr, side, segment)
         opposite, segment = (
             device.asarray(getattr(g.triangles, name).array) for name in ("opposite", "segment")
@@ -384,7 +498,7 @@ def rows_of(g: Graph) -> Rows:
         for block in _blocks(xp, m):
             node[block] = xp.take(number, node[block])
         triangle, node, nbr, number, first = sorted_triangles(xp, node, nbr)
-        side = 4 * number[t].astype(np.int64) + (k - first[t]) % 3
+        side = 4 * number[t] + (k - first[t]).astype(np.int32) % 3
         listed = xp.flatnonzero(number[behind] < number[t])
         listed = listed[xp.argsort(side[listed])]
         return Rows(device, point, triangle, node, nbr, side[listed], segment[listed])

@@ -70,6 +70,9 @@ class HostDevice(Device):
             return x if dtype is None else np.asarray(x, dtype)
         return np.asarray(self.to_host(x), dtype)
 
+    def asarrays(self, *given: Any) -> list[Array]:
+        return arrays.all_to_host(given)
+
     def copy(self, x: Any) -> Array:
         return np.array(x) if is_host(x) else self.to_host(x)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, cached_property
 from typing import Any
@@ -17,6 +17,8 @@ from morph.runtime import arrays, transfer
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
 from morph.runtime.backend import Launch, Seeds, Write
 from morph.runtime.cuda.combining import combine
+from morph.runtime.cuda.extremes import MOST as MOST_EXTREMES
+from morph.runtime.cuda.extremes import suits
 from morph.runtime.cuda.small_copies import (
     MOST_VALUES,
     SMALL,
@@ -113,8 +115,16 @@ class CudaDevice(Device):
                     x = x.copy()
         with self.active():
             if isinstance(x, np.ndarray) and transfer.suits(x) and dtype in (None, x.dtype):
-                return transfer.send(x)
+                return transfer.send_all([x])[0]
             return self.xp.asarray(x, dtype)
+
+    def asarrays(self, *given: Any) -> list[Array]:
+        host = [x for x in given if type(x) is np.ndarray and x.size]
+        if len(host) < 2 or not transfer.suits(*host):
+            return super().asarrays(*given)
+        with self.active():
+            sent = dict(zip(map(id, host), transfer.send_all(host), strict=True))
+        return [sent[id(x)] if id(x) in sent else self.asarray(x) for x in given]
 
     def copy(self, x: Any) -> Array:
         with self.active():
@@ -126,15 +136,28 @@ class CudaDevice(Device):
         return made
 
     def write(self, array: Array, values: Any) -> None:
+        self.write_all([(array, values)])
+
+    def write_all(self, writes: Iterable[tuple[Array, Any]]) -> None:
+        small = [w for array, values in writes for w in self._written(array, values)]
+        if small:
+            self.put(*small)
+
+    def _written(self, array: Array, values: Any) -> list[Write]:
+        """Split a write into those for `put`; if that is not possible, execute it."""
+        writes = None
         if is_host(values):
             values = np.asarray(values, array.dtype)
             if values.ndim and values.size > MOST_VALUES:
                 values = self.asarray(values)
         elif values.device.id != self.index or self.xp.may_share_memory(array, values):
-            return super().write(array, values)
-        if array.dtype == values.dtype and (writes := one_dimensional(array, values)) is not None:
-            return self.put(*writes)
-        return super().write(array, values)
+            super().write(array, values)
+            return []
+        if array.dtype == values.dtype:
+            writes = one_dimensional(array, values)
+        if writes is None:
+            super().write(array, values)
+        return writes or []
 
     def replaced(self, x: Array, old: int, new: int, dtype: Any) -> Array:
         if (x.dtype, dtype) != (np.int32, np.int64) or not x.flags.c_contiguous:
@@ -150,6 +173,11 @@ class CudaDevice(Device):
             made = [self.xp.empty(x.size, x.dtype) for x in sources]
         self.put(*zip(made, sources, strict=True))
         return made
+
+    def extremes(self, *arrays: Array) -> list[tuple[Any, Any]]:
+        if len(arrays) > MOST_EXTREMES or not all(map(suits, arrays)):
+            return super().extremes(*arrays)
+        return _small_copies(self.index).extremes(arrays)
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         return x if type(x) is np.ndarray else arrays.to_host(x)
@@ -200,6 +228,16 @@ def fetch(x: Any, out: Any = None) -> np.ndarray[Any, Any]:
     small = 0 < x.nbytes <= SMALL
     fetched: np.ndarray[Any, Any] = _small_copies(x.device.id).fetch(x) if small else x.get()
     return fetched
+
+
+def fetch_all(given: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """Copy CuPy arrays to the host, see `fetch`; those that are large together without pauses."""
+    plain = [x for x in given if x.size and x.flags.c_contiguous]
+    one_gpu = len({x.device.id for x in plain}) == 1
+    if len(plain) < 2 or not one_gpu or sum(x.nbytes for x in plain) < transfer.TOGETHER:
+        return [fetch(x) for x in given]
+    found = dict(zip(map(id, plain), transfer.fetch_all(plain), strict=True))
+    return [found[id(x)] if id(x) in found else fetch(x) for x in given]
 
 
 def find(index: int) -> CudaDevice:

@@ -9,10 +9,11 @@ pinned memory, which the kernel reads.
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from time import perf_counter, sleep
 from typing import Any
@@ -22,6 +23,8 @@ import numpy as np
 from morph.compiler.ir.layout import Status
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import IOTA, Seeds, Write
+from morph.runtime.cuda import extremes
+from morph.runtime.cuda.extremes import Extremes
 from morph.runtime.cuda.modules import loaded
 
 COMMANDS, VALUES = 24, 128  # of one launch: 1,800 bytes of arguments
@@ -38,6 +41,11 @@ WIDE = 1 << 12  # one value in units of 16 bytes; in other commands a unit is a 
 STRIDED = 1 << 13  # values are read from an array; its address and stride are the command's values
 REPLACE = 1 << 14  # int32 values are read from an array, and int64 written, one of them replaced
 WIDEN = 1 << 15  # with `STRIDED`: int32 values are read, and int64 written
+BEFORE = 1 + 4 * COMMANDS  # words before the values
+COMMAND = struct.Struct("=4q")
+# a word of equal values, by NumPy's character of their type
+FILLS = {c: struct.Struct("=" + 8 // np.dtype(c).itemsize * c) for c in "bBhHiIfd"}
+FILLS |= {c: struct.Struct("=q") for c in "lq"} | {c: struct.Struct("=Q") for c in "LQ"}
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 POLLS = 20_000  # reads of a launch's number, about 1 ms, before the stream is queried
@@ -137,6 +145,7 @@ extern "C" __global__ void put(const __grid_constant__ Commands a) {{
     }}
 }}
 """  # noqa: E501
+MODULE = TEXT + extremes.TEXT
 
 
 def is_wide(array: Any) -> bool:
@@ -166,13 +175,13 @@ def one_dimensional(array: Any, values: Any) -> list[Write] | None:
     the same GPU that shares no memory with the target.
     """
     single = values.ndim == 0 and isinstance(values, np.ndarray)
+    if array.ndim == 1 and (single or array.shape == values.shape):
+        return [(array, values[()] if single else values)]
     if array.flags.c_contiguous:
         if single:
             return [(array.reshape(-1), values[()])]
         if array.shape == values.shape and values.flags.c_contiguous:
             return [(array.reshape(-1), values.reshape(-1))]
-    if array.ndim == 1 and (single or array.shape == values.shape):
-        return [(array, values[()])]
     if array.ndim != 2 or array.shape[1] > MOST_VALUES:
         return None
     row = isinstance(values, np.ndarray) and values.shape == array.shape[1:]
@@ -185,9 +194,10 @@ class Commands:
     """The arguments of one launch."""
 
     def __init__(self) -> None:
-        self.arguments = np.zeros(1 + 4 * COMMANDS + VALUES, np.int64)
-        self.commands = self.arguments[1 : 1 + 4 * COMMANDS].reshape(-1, 4)
-        self.values = self.arguments[1 + 4 * COMMANDS :]
+        self.arguments = np.zeros(BEFORE + VALUES, np.int64)
+        self.words = self.arguments.data
+        self.commands = self.arguments[1:BEFORE].reshape(-1, 4)
+        self.values = self.arguments[BEFORE:]
         self.pointers = (ctypes.c_void_p * 1)(self.arguments.ctypes.data)
         self.given = ctypes.addressof(self.pointers)
         self.clear()
@@ -216,11 +226,19 @@ class Commands:
         elif each:
             self.values[self.at : self.at + k].view(kind)[:: 8 // kind.itemsize] = values
         else:
-            self.values[self.at : self.at + 1].view(kind)[:] = values
+            self.value(kind, values)
             how |= WIDE if is_wide(array) else 0
         self.command(array.data.ptr, count, array.strides[0], how | self.at << 32)
         self.at += k
         return True
+
+    def value(self, kind: Any, value: Any) -> None:
+        """Set the next word to a value of a type, as often as it has space."""
+        try:
+            at, same = 8 * (BEFORE + self.at), (value,) * (8 // kind.itemsize)
+            FILLS[kind.char].pack_into(self.words, at, *same)
+        except (KeyError, struct.error):  # another type, or a value of one: NumPy converts it
+            self.values[self.at : self.at + 1].view(kind)[:] = value
 
     def copied(self, array: Any, at: int, stride: int, size: int) -> bool:
         """Copy as many values of ``size`` bytes as an array has; False if there is no space."""
@@ -249,13 +267,13 @@ class Commands:
         if self.n == COMMANDS or self.at == VALUES:
             return False
         self.values[self.at] = x
-        self.commands[self.n] = at, count, 0, how | self.at << 32
+        COMMAND.pack_into(self.words, 8 + 32 * self.n, at, count, 0, how | self.at << 32)
         self.n, self.at = self.n + 1, self.at + 1
         return True
 
     def command(self, at: int, count: int, stride: int, how: int) -> None:
         """Add a command; the caller has checked that there is space."""
-        self.commands[self.n] = at, count, stride, how
+        COMMAND.pack_into(self.words, 8 + 32 * self.n, at, count, stride, how)
         self.n += 1
         units = count * (how & 255) // 16 + 1 if how & WIDE else count
         self.largest = max(self.largest, units)
@@ -300,7 +318,7 @@ class SmallCopies:
         self.device = cupy.cuda.Device(index)
         self.lock = threading.Lock()
         with self.device:
-            self.module = loaded(TEXT, index, "put")
+            self.module = loaded(MODULE, index, "put")
             self.function = self.module.get_function("put").ptr
             self.context = cupy.cuda.driver.ctxGetCurrent()
             self.pin = cupy.cuda.alloc_pinned_memory
@@ -314,6 +332,7 @@ class SmallCopies:
         self.copy, self.wait = cupy.cuda.runtime.memcpyAsync, cupy.cuda.runtime.streamSynchronize
         self.query, self.new_stream = _stream_query(), cupy.cuda.Stream
         self.commands = Commands()
+        self._extremes: Extremes | None = None
 
     def put(self, writes: Sequence[Write]) -> None:
         """Write values to arrays; two writes may not overlap."""
@@ -388,6 +407,13 @@ class SmallCopies:
                     self.transfer(self.landing, array.data.ptr, array.nbytes)
             landed: np.ndarray[Any, Any] = self.landed[: array.nbytes].view(array.dtype)
             return landed.reshape(array.shape).copy()
+
+    def extremes(self, arrays: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The least and the largest value of each of a few arrays, see `Extremes`."""
+        with self.lock, nullcontext() if self.current() == self.context else self.elsewhere():
+            if self._extremes is None:
+                self._extremes = Extremes(self)
+            return self._extremes(arrays)
 
     def transfer(self, to: int, at: int, size: int) -> None:
         """Copy ``size`` bytes to pinned memory and wait for the stream; 0 bytes: only wait."""
