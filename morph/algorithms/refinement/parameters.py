@@ -43,7 +43,6 @@ BOUNDARIES = ("split", "keep-hull", "keep-all")
 # conflict with each other, and make more triangles; fewer leave a GPU idle
 FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
 SEGMENTS_PORTION = 256  # the portion where segments come first
-SORTS_IN_PROGRAM = {"cuda": False, "cpu": True, "python": True}  # deterministic rounds
 UNLIMITED = 1 << 62
 HUGE = 1e150  # instead of an infinite size, which cannot be interpolated
 
@@ -134,14 +133,12 @@ def parameters_of(
         ("keep_hull", asked.boundary == "keep-hull", i32, 1),
         ("keep_all", asked.boundary == "keep-all", i32, 1),
         ("points_left", asked.max_points is not None, i64, asked.max_points),
-        # the id of the next point; items (of a CPU: points) for whose rows tables have capacity;
-        # that of ``waiting``
+        # the id of the next point; the number of points, and of entries of ``waiting``, for which
+        # stores have capacity; the number of items above which some are deferred
         ("next_id", asked.deterministic, i64, len(mesh.points)),
         ("item_capacity", asked.deterministic, i64, 0),
         ("waiting_capacity", asked.deterministic, i64, 0),
-        # the number of listed items, and above which some are deferred before they find cavities
-        ("listed", asked.deterministic and SORTS_IN_PROGRAM[where.kind], i64, 0),
-        ("deferral_threshold", asked.deterministic and SORTS_IN_PROGRAM[where.kind], i64, 0),
+        ("deferral_threshold", asked.deterministic, i64, 0),
     ):
         if wanted:
             types[name], columns[name] = spec, value

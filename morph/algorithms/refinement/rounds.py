@@ -20,7 +20,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach
 from morph.mesh import Mesh, MeshError
-from morph.prelude import i8, i32, i64
+from morph.prelude import i8, i32
 from morph.runtime.arrays import count_true
 
 if TYPE_CHECKING:
@@ -62,9 +62,8 @@ def refine_tables(
     """
     m = len(g.triangles)
     deterministic = "next_id" in params.table.columns
-    # Growth would end the launch; on a CPU untouched memory is not backed by pages.
-    listed = "listed" in params.table.columns
-    active_capacity, waiting_capacity = (4 * m, 6 * m) if listed else (m, 2 * m)
+    # each growth ends a launch; deterministic rounds need capacity before they begin
+    active_capacity, waiting_capacity = (4 * m, 6 * m) if deterministic else (m, 2 * m)
     active, following = (worklist(g, params, active_capacity, PACKED) for _ in range(2))
     waiting = worklist(g, params, waiting_capacity)
     ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
@@ -72,15 +71,13 @@ def refine_tables(
     always = "reason" in g.triangles.columns or "wanted" in g.points.columns
     foreach(g.triangles, find_bad, waiting, params)
     while True:
-        if ordered is not None:
-            ordered.sort(waiting)
         params.bucket = -1
         while not (active.empty and params.bucket == BUCKETS - 1) and _has_points(params):
             turns = 1 if progress else MANY
             if ordered is not None:
                 rounds += ordered.run(active, following, waiting, urgent, turns)
             else:
-                unused = g  # in place of the list of a deterministic round
+                unused = g  # in place of the counts of deterministic rounds
                 rounds += run_rounds(g, active, following, waiting, unused, urgent, params, turns)
             if active.empty:
                 active, following = following, active
@@ -100,7 +97,6 @@ def refine_tables(
 def worklist(g: Graph, params: Row, capacity: int, pack: Sequence[str] = ()) -> Collection:
     """Make a list of triangles to refine, see `morph.algorithms.refinement.kernels`."""
     kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8}
-    kinds |= {"order": i64} if "next_id" in params.table.columns else {}
     return Collection(g.triangles, capacity=capacity, pack=pack, **kinds)
 
 
