@@ -63,7 +63,7 @@ def refine_tables(
     m = len(g.triangles)
     deterministic = "next_id" in params.table.columns
     # each growth ends a launch; deterministic rounds need capacity before they begin
-    active_capacity, waiting_capacity = (4 * m, 6 * m) if deterministic else (m, 2 * m)
+    active_capacity, waiting_capacity = (4 * m + 4096, 6 * m + 4096) if deterministic else (m, 2 * m)
     active, following = (worklist(g, params, active_capacity, PACKED) for _ in range(2))
     waiting = worklist(g, params, waiting_capacity)
     ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from morph.runtime.device import Device
 
 # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
 MOST = ~BORDER >> 2
+SPARE = 1 << 10  # capacity for more points, of which small meshes get many
 BLOCK = 1 << 14  # rows whose keys and numbers are computed at once
 
 
@@ -74,26 +76,46 @@ def neighbour(opposite):
     return i32(-1) if opposite == HULL else behind(opposite) >> 2
 
 
+@func
+def number_of(row):
+    """The number of a point or triangle in the mesh that is read: by default its row."""
+    return row.number if hasattr(row, "number") else i32(row)
+
+
+@func
+def number_behind(g, t, opposite):
+    """The number of the triangle behind a side of t; see `neighbour`."""
+    n = neighbour(opposite)
+    if hasattr(t, "number"):
+        if opposite != HULL and opposite != BORDER:
+            n = g.triangles[n].number
+    return n
+
+
 @kernel
-def read_triangle(t, rows):
+def read_triangle(t, g, rows):
     """Write the corners of t and the triangles behind its sides."""
     a, b, c = t.node
     opposite = t.opposite
-    row = rows[t.id]
-    row.node = vector(i32(a), i32(b), i32(c))
-    row.nbr = vector(neighbour(opposite[0]), neighbour(opposite[1]), neighbour(opposite[2]))
+    row = rows[number_of(t)]
+    row.node = vector(number_of(a), number_of(b), number_of(c))
+    row.nbr = vector(
+        number_behind(g, t, opposite[0]),
+        number_behind(g, t, opposite[1]),
+        number_behind(g, t, opposite[2]),
+    )
 
 
 @kernel
-def list_segments(t, sides):
+def list_segments(t, g, sides):
     """Enqueue the sides of t that are segments, as half-edges.
 
-    Of two triangles at a segment, only the one with the larger id enqueues it.
+    Of two triangles at a segment, only the one with the larger number enqueues it.
     """
-    opposite = t.opposite
+    opposite, number = t.opposite, number_of(t)
     for k in range(3):
-        if opposite[k] < 0 and neighbour(opposite[k]) < i32(t):
-            sides.add(half_edge(t, k))
+        if opposite[k] < 0 and number_behind(g, t, opposite[k]) < number:
+            sides.add(number * 4 + i32(k))
 
 
 def initial_capacity(device: Device, most: int) -> int:
@@ -157,8 +179,8 @@ def empty_tables(device: str | Device, n: int, m: int) -> Graph:
         pack=("node", "opposite"),
     )  # fmt: skip
     g.triangles.limit_rows(MOST)
-    g.points.resize(3 * n)
-    g.triangles.resize(max(m, min(3 * m, MOST)))
+    g.points.resize(3 * n + SPARE)
+    g.triangles.resize(max(m, min(3 * m + 2 * SPARE, MOST)))
     g.add_table("inputs")
     return g
 
@@ -352,9 +374,9 @@ def sides_of(g: Graph) -> tuple[Any, Any, Any]:
     arrays = {name: g.device.empty((m, 3), np.int32) for name in ("node", "nbr")}
     rows.adopt(m, arrays)
     sides = Collection(i32, device=g.device, capacity=len(g.segments) + m // 256)
-    foreach(g.triangles, read_triangle, rows)
+    foreach(g.triangles, read_triangle, g, rows)
     foreach(  # a separate launch, as each of its items reserves capacity of the list
-        g.triangles, list_segments, sides,
+        g.triangles, list_segments, g, sides,
         where=lambda t: t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0,
     )  # fmt: skip
     return arrays["node"], arrays["nbr"], sides.items
@@ -362,32 +384,26 @@ def sides_of(g: Graph) -> tuple[Any, Any, Any]:
 
 def rows_of(g: Graph) -> Rows:
     """Read the triangles of a graph."""
-    m, found = len(g.triangles), sides_of(g)
+    m = len(g.triangles)
     device = g.device.array_device(3 * m, 2 * len(g.points))
-    xp = device.xp
-    with device.active():
-        node, nbr, side = (device.asarray(x) for x in found)
+    xp, point, triangle = device.xp, slice(None), slice(None)
+    with device.active(), contextlib.ExitStack() as columns:
+        if "stable_id" in g.points.columns:
+            point, triangle = (_number(t, xp, device, columns) for t in (g.points, g.triangles))
+        node, nbr, side = (device.asarray(x) for x in sides_of(g))
         side = xp.sort(side)
-        if "stable_id" not in g.points.columns:
-            segment = device.asarray(g.triangles.segment.array)[side // 4, side % 4]
-            return Rows(device, slice(None), slice(None), node, nbr, side, segment)
-        opposite, segment = (
-            device.asarray(getattr(g.triangles, name).array) for name in ("opposite", "segment")
-        )
-        t, k = xp.divmod(xp.flatnonzero(opposite < 0), 3)
-        segment = segment[t, k]
-        nbr[nbr >= m] = -1  # behind a border of a part is no triangle
-        behind = nbr[t, k]
-        point = _counting_order(xp, device.asarray(g.points.stable_id.array))
-        number = xp.empty(len(point), np.int32)
-        number[point] = xp.arange(len(point), dtype=np.int32)
-        for block in _blocks(xp, m):
-            node[block] = xp.take(number, node[block])
-        triangle, node, nbr, number, first = sorted_triangles(xp, node, nbr)
-        side = 4 * number[t].astype(np.int64) + (k - first[t]) % 3
-        listed = xp.flatnonzero(number[behind] < number[t])
-        listed = listed[xp.argsort(side[listed])]
-        return Rows(device, point, triangle, node, nbr, side[listed], segment[listed])
+        segment = device.asarray(g.triangles.segment.array)[triangle][side // 4, side % 4]
+        return Rows(device, point, triangle, node, nbr, side, segment)
+
+
+def _number(table: Table, xp: Any, device: Device, columns: contextlib.ExitStack) -> Any:
+    """Number rows in the order of their ids in a temporary column; return the rows in order."""
+    rows = _counting_order(xp, device.asarray(table.stable_id.array))
+    number = xp.empty(len(rows), np.int32)
+    number[rows] = xp.arange(len(rows), dtype=np.int32)
+    columns.enter_context(table.temporary_columns(number=(i32, 0)))
+    table.number[:] = number
+    return rows
 
 
 def _counting_order(xp: Any, ids: Any) -> Any:
