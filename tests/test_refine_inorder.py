@@ -86,7 +86,7 @@ OPTIONS = {
 def test_random_meshes(device, asked, monkeypatch):
     monkeypatch.setattr("morph.algorithms.refinement.deterministic.SLICE", 64)  # several slices
     monkeypatch.setattr(
-        "morph.algorithms.refinement.deterministic.DEFERRAL_THRESHOLD", 32
+        "morph.algorithms.refinement.parameters.DEFERRAL_THRESHOLD", 32
     )  # rounds with and without deferral
     mesh = attributed(square(150, 5))
     options = dict(OPTIONS[asked])
@@ -240,7 +240,7 @@ def test_the_command(tmp_path, threads):
 
 def test_progress_and_report(target, monkeypatch):
     monkeypatch.setattr(
-        "morph.algorithms.refinement.deterministic.DEFERRAL_THRESHOLD", 8
+        "morph.algorithms.refinement.parameters.DEFERRAL_THRESHOLD", 8
     )  # rounds with and without deferral
     seen = []
     mesh = square(30, 1)

@@ -69,7 +69,7 @@ from morph.prelude import (
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
 FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET, WAITING = range(6)
 WORDS = 8  # of 64 bits, in a row of the bitmap of a deterministic round
-NOT_LISTED = 127  # `listed` of a triangle without an item in a deterministic round
+NO_ITEM = 127  # `item_bucket` of a triangle without an item in a deterministic round
 
 
 @kernel
@@ -231,7 +231,7 @@ def refine_triangle(item, g, bucket, following, waiting, params):
                 p.stable_id = item.stable_id
                 for i in range(extra.size):  # at most two
                     extra[i].stable_id = i32(2 * item.stable_id + i)
-                    extra[i].listed = i8(NOT_LISTED)
+                    extra[i].item_bucket = i8(NO_ITEM)
             if hasattr(p, "wanted"):
                 p.wanted = new.size
             retriangulate(g, p, new, cavity, extra, boundary, vertices, segments)
@@ -310,14 +310,15 @@ def count_unmet(t, g, waiting, counts, params):
 
 
 @kernel
-def list_item(item):
-    item.item.listed = item.bucket
+def write_bucket(item):
+    """Write the bucket of an item to its triangle."""
+    item.item.item_bucket = item.bucket
 
 
 @func
 def precedes(t, bucket, stable_id):
     """Whether triangle t has an item of this round that precedes the given one."""
-    return t.listed < bucket or (t.listed == bucket and t.stable_id < stable_id)
+    return t.item_bucket < bucket or (t.item_bucket == bucket and t.stable_id < stable_id)
 
 
 @func
@@ -340,10 +341,10 @@ def is_preceded(g, t, bucket):
 
 
 @kernel
-def mark_item(item, g, following, thins):
-    """Set the bit of an item's triangle; with ``thins``, defer an item that is preceded instead."""
+def mark_item(item, g, following, defers):
+    """Set the bit of an item's triangle; with ``defers``, defer an item that is preceded."""
     t = item.item
-    if thins and is_preceded(g, t, item.bucket):
+    if defers and is_preceded(g, t, item.bucket):
         enqueue(following, t, item.stamp, item.bucket)
     else:
         part, bit = g.bitmap[t.stable_id // (64 * WORDS)], u64(1) << u64(t.stable_id & 63)
@@ -361,9 +362,9 @@ def count_bits(part):
 
 @kernel
 def place_item(item, g):
-    """Copy an item whose bit is set to the row of ``ranked`` that the number of bits before gives."""
+    """Copy an item whose bit is set to row k of ``ranked``, where k bits are before its own."""
     t = item.item
-    t.listed = i8(NOT_LISTED)
+    t.item_bucket = i8(NO_ITEM)
     number = t.stable_id // (64 * WORDS)
     last, bit = (t.stable_id >> 6) & (WORDS - 1), u64(1) << u64(t.stable_id & 63)
     part = g.bitmap[number]
@@ -389,22 +390,20 @@ def copy_ranked(item, g, first, stable_id):
 @program
 def run_deterministic_round(g, active, following, waiting, counts, bucket, last, params):
     """Run a deterministic round; ``counts`` is a `Scan` of the counts of ``g.bitmap``."""
-    thins = len(active) > params.deferral_threshold
-    if thins:
+    defers = len(active) > params.deferral_threshold
+    if defers:
         foreach(
-            active, list_item, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp
+            active, write_bucket, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp
         )
     foreach(
-        active, mark_item, g, following, thins,
+        active, mark_item, g, following, defers,
         where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
     )  # fmt: skip
     next_id = params.next_id
     parts = 2 * next_id // (64 * WORDS) + 1
     foreach(g.bitmap[:parts], count_bits)
     scan_first(counts, parts, plus)
-    foreach(
-        active, place_item, g, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp
-    )
+    foreach(active, place_item, g, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp)
     first, count, end = i64(0), i64(g.bitmap[parts - 1].count), i64(0)
     while first < count:
         end = min(first + len(g.sliced), count)
