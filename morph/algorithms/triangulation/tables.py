@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.mesh import Mesh
 from morph.operators.sort import argsort
-from morph.prelude import bool_, f64, i32, vector
+from morph.prelude import bool_, f64, i32, static, vector
 from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
@@ -77,44 +76,47 @@ def neighbour(opposite):
 
 
 @func
-def number_of(row):
-    """The number of a point or triangle in the mesh that is read: by default its row."""
-    return row.number if hasattr(row, "number") else i32(row)
+def number_of(row, by_id: static):
+    """The number of a point or triangle: its row, or its deterministic id."""
+    if by_id:
+        return i32(row.stable_id)
+    else:
+        return i32(row)
 
 
 @func
-def number_behind(g, t, opposite):
-    """The number of the triangle behind a side of t; see `neighbour`."""
+def number_behind(g, opposite, by_id: static):
+    """The number of the triangle behind a side; see `neighbour`."""
     n = neighbour(opposite)
-    if hasattr(t, "number"):
+    if by_id:
         if opposite != HULL and opposite != BORDER:
-            n = g.triangles[n].number
+            n = g.triangles[n].stable_id
     return n
 
 
 @kernel
-def read_triangle(t, g, rows):
+def read_triangle(t, g, rows, by_id: static):
     """Write the corners of t and the triangles behind its sides."""
     a, b, c = t.node
     opposite = t.opposite
-    row = rows[number_of(t)]
-    row.node = vector(number_of(a), number_of(b), number_of(c))
+    row = rows[number_of(t, by_id)]
+    row.node = vector(number_of(a, by_id), number_of(b, by_id), number_of(c, by_id))
     row.nbr = vector(
-        number_behind(g, t, opposite[0]),
-        number_behind(g, t, opposite[1]),
-        number_behind(g, t, opposite[2]),
+        number_behind(g, opposite[0], by_id),
+        number_behind(g, opposite[1], by_id),
+        number_behind(g, opposite[2], by_id),
     )
 
 
 @kernel
-def list_segments(t, g, sides):
+def list_segments(t, g, sides, by_id: static):
     """Enqueue the sides of t that are segments, as half-edges.
 
     Of two triangles at a segment, only the one with the larger number enqueues it.
     """
-    opposite, number = t.opposite, number_of(t)
+    opposite, number = t.opposite, number_of(t, by_id)
     for k in range(3):
-        if opposite[k] < 0 and number_behind(g, t, opposite[k]) < number:
+        if opposite[k] < 0 and number_behind(g, opposite[k], by_id) < number:
             sides.add(number * 4 + i32(k))
 
 
@@ -367,42 +369,44 @@ class Rows(NamedTuple):
     segment: Any
 
 
-def sides_of(g: Graph) -> tuple[Any, Any, Any]:
-    """Read columns ``node`` and ``nbr``, see `Rows`, and the half-edges of segments, unordered."""
+def sides_of(g: Graph, by_id: bool = False) -> tuple[Any, Any, Any]:
+    """Read columns ``node`` and ``nbr``, see `Rows`, and the half-edges of segments, unordered.
+
+    Points and triangles have the numbers of their rows, or their deterministic ids.
+    """
     m = len(g.triangles)
     rows = Table("rows", g.device, node=(i32, 3), nbr=(i32, 3))
     arrays = {name: g.device.empty((m, 3), np.int32) for name in ("node", "nbr")}
     rows.adopt(m, arrays)
     sides = Collection(i32, device=g.device, capacity=len(g.segments) + m // 256)
-    foreach(g.triangles, read_triangle, g, rows)
+    foreach(g.triangles, read_triangle, g, rows, by_id)
     foreach(  # a separate launch, as each of its items reserves capacity of the list
-        g.triangles, list_segments, g, sides,
+        g.triangles, list_segments, g, sides, by_id,
         where=lambda t: t.opposite[0] < 0 or t.opposite[1] < 0 or t.opposite[2] < 0,
     )  # fmt: skip
     return arrays["node"], arrays["nbr"], sides.items
 
 
 def rows_of(g: Graph) -> Rows:
-    """Read the triangles of a graph."""
-    m = len(g.triangles)
+    """Read the triangles of a graph; deterministic ids become the numbers of the mesh."""
+    m, by_id = len(g.triangles), "stable_id" in g.points.columns
     device = g.device.array_device(3 * m, 2 * len(g.points))
     xp, point, triangle = device.xp, slice(None), slice(None)
-    with device.active(), contextlib.ExitStack() as columns:
-        if "stable_id" in g.points.columns:
-            point, triangle = (_number(t, xp, device, columns) for t in (g.points, g.triangles))
-        node, nbr, side = (device.asarray(x) for x in sides_of(g))
+    with device.active():
+        if by_id:
+            point, triangle = (_renumber(table, device) for table in (g.points, g.triangles))
+        node, nbr, side = (device.asarray(x) for x in sides_of(g, by_id))
         side = xp.sort(side)
         segment = device.asarray(g.triangles.segment.array)[triangle][side // 4, side % 4]
         return Rows(device, point, triangle, node, nbr, side, segment)
 
 
-def _number(table: Table, xp: Any, device: Device, columns: contextlib.ExitStack) -> Any:
-    """Number rows in the order of their ids in a temporary column; return the rows in order."""
-    rows = _counting_order(xp, device.asarray(table.stable_id.array))
-    number = xp.empty(len(rows), np.int32)
-    number[rows] = xp.arange(len(rows), dtype=np.int32)
-    columns.enter_context(table.temporary_columns(number=(i32, 0)))
-    table.number[:] = number
+def _renumber(table: Table, device: Device) -> Any:
+    """Replace ids by consecutive ones in the same order; return the rows in this order."""
+    rows = _counting_order(device.xp, device.asarray(table.stable_id.array))
+    ids = device.xp.empty(len(rows), table.stable_id.dtype)
+    ids[rows] = device.xp.arange(len(rows), dtype=ids.dtype)
+    table.stable_id[:] = ids
     return rows
 
 
