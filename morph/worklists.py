@@ -12,7 +12,7 @@ from morph.operators.bucket_queue import (
 )
 from morph.operators.edge_map import EdgeMap, edge_map, edge_mapping
 from morph.operators.reduce import find_largest, find_least
-from morph.operators.scan import compact_rows, compact_space, scan_column, scan_space
+from morph.operators.scan import compact_rows, compact_space, scan_column, scan_first, scan_space
 from morph.operators.sort import sort_first, sort_order, sort_space
 from morph.operators.worklists import (
     advance,
@@ -46,6 +46,7 @@ __all__ = [
     "run_in_order",
     "run_until_empty",
     "scan_column",
+    "scan_first",
     "scan_space",
     "sort_first",
     "sort_order",

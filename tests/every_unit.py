@@ -15,7 +15,7 @@ import numpy as np
 import morph
 from morph.algorithms.community import community, neighbourhood, plex
 from morph.algorithms.graph import bfs, mst, sssp, triangles
-from morph.algorithms.refinement import parameters, parts
+from morph.algorithms.refinement import parts
 from morph.algorithms.registry import ROWS
 from morph.data.store import Store
 from morph.generate import draws
@@ -375,5 +375,3 @@ def meshes() -> None:
     plate = morph.Pslg([[0, 0], [2, 0], [2, 1], [0, 1]], rim, regions=[[1.5, 0.5, 0, 0.01]])
     options = {"boundary": "keep-hull", "max_points": 9, "deterministic": True}
     morph.refine(plate, 25, "regions", **options)
-    with mock.patch.dict(parameters.SORTS_IN_PROGRAM, cpu=False):  # as on a GPU
-        morph.refine(plate, 25, "regions", **options)

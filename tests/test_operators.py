@@ -19,6 +19,7 @@ from morph.worklists import (
     find_largest,
     find_least,
     scan_column,
+    scan_first,
     scan_space,
     sort_order,
     sort_space,
@@ -348,6 +349,14 @@ def test_scan_of_a_table_that_has_grown(target):
         t.x[:] = 1
         scan_column(scan, plus)
         assert host(t.x).tolist() == list(range(1, len(t) + 1))
+
+
+@pytest.mark.parametrize("n", [0, 1, 17, 300])
+def test_scan_of_the_first_rows(target, n):
+    t = morph.Table("t", target, x=i32)
+    t.extend(x=np.ones(300, i32))
+    scan_first(scan_space(t.x), n, plus)
+    assert host(t.x).tolist() == list(range(1, n + 1)) + [1] * (300 - n)
 
 
 @morph.func

@@ -83,9 +83,9 @@ def add_before(r, x, partial, parts, width, f):
 
 
 @program
-def scan_column(s, f):
-    """Scan a column in place, including the values of deleted rows; ``s`` is a `Scan`."""
-    n, width = len(s.rows), s.width
+def scan_first(s, n, f):
+    """Scan the values of the first ``n`` rows, at most all, as `scan_column` does."""
+    width = s.width
     parts = (n + width - 1) // width
     end = parts + (parts + width - 1) // width
     while end > len(s.totals):  # rows were added since `scan_space`
@@ -95,7 +95,13 @@ def scan_column(s, f):
     foreach(s.totals[:parts], scan_part, s.x, n, 0, width, f)
     foreach(s.totals[parts:end], scan_part, s.partial, parts, parts, width, f)
     foreach(s.totals[parts : min(parts + 1, end)], scan_last, s.partial, end, f)
-    foreach(s.rows, add_before, s.x, s.partial, parts, width, f)
+    foreach(s.rows[:n], add_before, s.x, s.partial, parts, width, f)
+
+
+@program
+def scan_column(s, f):
+    """Scan a column in place, including the values of deleted rows; ``s`` is a `Scan`."""
+    scan_first(s, len(s.rows), f)
 
 
 def scan_space(column: ColumnView) -> Scan:

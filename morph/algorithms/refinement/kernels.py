@@ -49,9 +49,10 @@ from morph.algorithms.refinement.steiner import (
 )
 from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind, half_edge
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.operators.sort import sort_first
+from morph.operators.scan import plus, scan_first
 from morph.prelude import (
     atomic_add,
+    atomic_or,
     atomic_sub,
     i8,
     i32,
@@ -59,13 +60,16 @@ from morph.prelude import (
     incircle,
     local,
     orient2d,
+    popcount,
     single,
+    u64,
 )
 
 # why a bad triangle cannot be refined; `count_unmet` counts by position in this list
 REASONS = ("floor", "small input angle", "boundary kept", "no digits left", "budget")
 FLOOR, INPUT_ANGLE, BOUNDARY, DIGITS, BUDGET, WAITING = range(6)
-DEFERRED_KEY = 2**62  # greater than the order of any item
+WORDS = 8  # of 64 bits, in a row of the bitmap of a deterministic round
+NO_ITEM = 127  # `item_bucket` of a triangle without an item in a deterministic round
 
 
 @kernel
@@ -92,32 +96,22 @@ def find_defect(t, g, defect):
 
 
 @func
-def enqueue(work, t, stamp, bucket, order):
+def enqueue(work, t, stamp, bucket):
     """Add a triangle whose first vertex is ``stamp`` to a worklist."""
-    if hasattr(stamp, "stable_id"):  # see `morph.algorithms.refinement.deterministic`
-        work.add(t, stamp=stamp, bucket=bucket, order=order)
-    else:
-        work.add(t, stamp=stamp, bucket=bucket)
+    work.add(t, stamp=stamp, bucket=bucket)
 
 
 @func
-def order_of(item):
-    return item.order if hasattr(item, "order") else i64(0)
-
-
-@func
-def write_entry(entry, t, stamp, bucket, order):
+def write_entry(entry, t, stamp, bucket):
     """Write a new entry of a worklist."""
     entry.item = t
     entry.stamp = stamp
     entry.bucket = bucket
-    if hasattr(entry, "order"):
-        entry.order = order
 
 
 @kernel
 def copy_entry(item, work):
-    enqueue(work, item.item, item.stamp, item.bucket, order_of(item))
+    enqueue(work, item.item, item.stamp, item.bucket)
 
 
 @kernel
@@ -144,7 +138,7 @@ def find_bad(t, waiting, params):
             opposite = t.opposite
             if opposite[0] < 0 or opposite[1] < 0 or opposite[2] < 0:
                 bucket = params.first_bucket  # late changes at the hull take many small rounds
-        enqueue(waiting, t, t.node[0], i8(bucket), i64(0))
+        enqueue(waiting, t, t.node[0], i8(bucket))
 
 
 # --- one triangle --------------------------------------------------------------------------------
@@ -201,11 +195,6 @@ def takes_point(params):
         return True
 
 
-@func
-def order_in_fan(item, i):
-    return (item.stable_id << 16) + i if hasattr(item, "stable_id") else i64(0)
-
-
 @kernel
 def refine_triangle(item, g, bucket, following, waiting, params):
     """Insert a point that removes a bad triangle or splits an encroached segment."""
@@ -238,8 +227,11 @@ def refine_triangle(item, g, bucket, following, waiting, params):
             extra = g.triangles.new_rows(boundary.size - cavity.size, fill=False)
             soon = following.new_rows(now, fill=False)
             late = waiting.new_rows(later, fill=False)
-            if hasattr(p, "stable_id"):
+            if hasattr(p, "stable_id"):  # see `morph.algorithms.refinement.deterministic`
                 p.stable_id = item.stable_id
+                for i in range(extra.size):  # at most two
+                    extra[i].stable_id = i32(2 * item.stable_id + i)
+                    extra[i].item_bucket = i8(NO_ITEM)
             if hasattr(p, "wanted"):
                 p.wanted = new.size
             retriangulate(g, p, new, cavity, extra, boundary, vertices, segments)
@@ -249,17 +241,17 @@ def refine_triangle(item, g, bucket, following, waiting, params):
                 if hasattr(s, "origin"):
                     s.origin = origins[i]
                 if found <= bucket:
-                    write_entry(soon[m], s, p, i8(found), order_in_fan(item, i))
+                    write_entry(soon[m], s, p, i8(found))
                     m += 1
                 elif found < BUCKETS:
-                    write_entry(late[n], s, p, i8(found), order_in_fan(item, i))
+                    write_entry(late[n], s, p, i8(found))
                     n += 1
                 elif found == EXCUSED:
                     params.excused = 1  # race: the same value
             if stays:
-                write_entry(soon[m], t, item.stamp, item.bucket, order_of(item))
+                write_entry(soon[m], t, item.stamp, item.bucket)
     else:
-        enqueue(following, t, item.stamp, item.bucket, order_of(item))
+        enqueue(following, t, item.stamp, item.bucket)
 
 
 @kernel
@@ -303,7 +295,7 @@ def count_unmet(t, g, waiting, counts, params):
                 why = WAITING if met == WAITS else why
         if why == BUDGET:
             bucket = params.first_bucket if side >= 0 else bucket_of_length(least, params)
-            enqueue(waiting, t, t.node[0], i8(bucket), i64(0))
+            enqueue(waiting, t, t.node[0], i8(bucket))
         if narrow or large:
             if hasattr(t, "reason"):
                 t.reason = i8(why)
@@ -318,99 +310,120 @@ def count_unmet(t, g, waiting, counts, params):
 
 
 @kernel
-def list_entry(item, listed, params):
-    """Copy an entry to the next row of ``listed``."""
-    row = listed[atomic_add(params.listed, 1)]
-    write_entry(row, item.item, item.stamp, item.bucket, item.order)
-    row.key = item.order
-    item.item.entry = i32(row)
+def write_bucket(item):
+    """Write the bucket of an item to its triangle."""
+    item.item.item_bucket = item.bucket
 
 
 @func
-def has_preceding_neighbour(t, item, listed, count):
-    """Whether triangle t has an item in the list that precedes this one."""
-    if t.entry < 0 or t.entry >= count:
-        return False
-    other = listed[t.entry]
-    if other.item != t:  # `entry` is of an earlier round
-        return False
-    return other.bucket < item.bucket or (other.bucket == item.bucket and other.order < item.order)
+def precedes(t, bucket, stable_id):
+    """Whether triangle t has an item of this round that precedes the given one."""
+    return t.item_bucket < bucket or (t.item_bucket == bucket and t.stable_id < stable_id)
 
 
-@kernel
-def defer_conflicting(item, g, listed, count, following, params):
-    """Defer an item if a triangle at most two steps away has one that precedes it.
+@func
+def is_preceded(g, t, bucket):
+    """Whether a triangle at most two steps away has an item that precedes that of t.
 
-    Both would claim the same triangles, nearly always; so the item need not find its cavity.
+    Both would claim the same triangles, nearly always.
     """
-    conflicting = False
+    found = False
     for k in range(3):
-        edge = item.item.opposite[k]
-        if edge >= 0 and not conflicting:
-            t = g.triangles[edge >> 2]
-            conflicting = has_preceding_neighbour(t, item, listed, count)
+        edge = t.opposite[k]
+        if edge >= 0 and not found:
+            n = g.triangles[edge >> 2]
+            found = precedes(n, bucket, t.stable_id)
             for j in range(1, 3):
-                behind_t = t.opposite[((edge & 3) + j) % 3]
-                if behind_t >= 0 and not conflicting:
-                    conflicting = has_preceding_neighbour(
-                        g.triangles[behind_t >> 2], item, listed, count
-                    )
-    if conflicting:
-        item.key = DEFERRED_KEY
-        atomic_sub(params.listed, 1)
-        enqueue(following, item.item, item.stamp, item.bucket, item.order)
+                beyond = n.opposite[((edge & 3) + j) % 3]
+                if beyond >= 0 and not found:
+                    found = precedes(g.triangles[beyond >> 2], bucket, t.stable_id)
+    return found
 
 
 @kernel
-def copy_sorted(place, order, listed, sliced, first, stable_id):
-    """Copy the item at a place of the sorted list to a row of ``sliced``."""
-    item, row = listed[order[place]], sliced[place.id - first]
-    write_entry(row, item.item, item.stamp, item.bucket, item.order)
-    row.stable_id = stable_id + place.id
+def mark_item(item, g, following, defers):
+    """Set the bit of an item's triangle; with ``defers``, defer an item that is preceded."""
+    t = item.item
+    if defers and is_preceded(g, t, item.bucket):
+        enqueue(following, t, item.stamp, item.bucket)
+    else:
+        part, bit = g.bitmap[t.stable_id // (64 * WORDS)], u64(1) << u64(t.stable_id & 63)
+        atomic_or(part.bits[(t.stable_id >> 6) & (WORDS - 1)], bit)
 
 
 @kernel
-def copy_by_order(item, selected, ranked, first):
-    """Copy an item to the row of ``ranked`` at its rank; its new point's id is first + rank."""
-    rank = i64(0)
-    for other in selected:
-        if other.order < item.order:
-            rank += 1
-    row = ranked[rank]
-    write_entry(row, item.item, item.stamp, item.bucket, item.order)
-    row.stable_id = first + rank
+def count_bits(part):
+    """Count the bits of a row of the bitmap."""
+    count = i32(0)
+    for k in range(WORDS):
+        count += i32(popcount(part.bits[k]))
+    part.count = count
+
+
+@kernel
+def place_item(item, g):
+    """Copy an item whose bit is set to row k of ``ranked``, where k bits are before its own."""
+    t = item.item
+    t.item_bucket = i8(NO_ITEM)
+    number = t.stable_id // (64 * WORDS)
+    last, bit = (t.stable_id >> 6) & (WORDS - 1), u64(1) << u64(t.stable_id & 63)
+    part = g.bitmap[number]
+    if part.bits[last] & bit != 0:
+        rank = i32(popcount(part.bits[last] & (bit - 1)))
+        for k in range(last):
+            rank += i32(popcount(part.bits[k]))
+        if number > 0:
+            rank += g.bitmap[number - 1].count
+        write_entry(g.ranked[rank], t, item.stamp, item.bucket)
+
+
+@kernel
+def copy_ranked(item, g, first, stable_id):
+    """Copy an item to a row of ``sliced``; clear its bit, and others of the same word."""
+    row, of_item = g.sliced[item.id - first], item.item.stable_id
+    write_entry(row, item.item, item.stamp, item.bucket)
+    row.stable_id = stable_id + item.id
+    # race: the same value
+    g.bitmap[of_item // (64 * WORDS)].bits[(of_item >> 6) & (WORDS - 1)] = u64(0)
 
 
 @program
-def run_sorted(g, active, following, waiting, sorts, bucket, last, params):
-    """Run a deterministic round; returns the next id."""
-    params.listed = 0
+def run_deterministic_round(g, active, following, waiting, counts, bucket, last, params):
+    """Run a deterministic round; ``counts`` is a `Scan` of the counts of ``g.bitmap``."""
+    defers = len(active) > params.deferral_threshold
+    if defers:
+        foreach(
+            active, write_bucket, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp
+        )
     foreach(
-        active, list_entry, g.ranked, params,
+        active, mark_item, g, following, defers,
         where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
     )  # fmt: skip
-    count = params.listed
-    if len(active) > params.deferral_threshold:
-        foreach(g.ranked[:count], defer_conflicting, g, g.ranked, count, following, params)
-    sort_first(sorts, count)
-    count = params.listed
-    first, next_id = 0, params.next_id
+    next_id = params.next_id
+    parts = 2 * next_id // (64 * WORDS) + 1
+    foreach(g.bitmap[:parts], count_bits)
+    scan_first(counts, parts, plus)
+    foreach(active, place_item, g, where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp)
+    first, count, end = i64(0), i64(g.bitmap[parts - 1].count), i64(0)
     while first < count:
         end = min(first + len(g.sliced), count)
-        foreach(
-            sorts.places[first:end], copy_sorted, sorts.order, g.ranked, g.sliced, first, next_id
-        )
+        if hasattr(params, "points_left"):
+            end = min(end, first + params.points_left)
+            if first == end:
+                break
+        foreach(g.ranked[first:end], copy_ranked, g, first, next_id)
         foreach(
             g.sliced[: end - first], refine_triangle, g, bucket, following, waiting, params,
             where=lambda i: i.item.node[0] == i.stamp, together=True,
         )  # fmt: skip
         first = end
+    if hasattr(params, "points_left"):
+        foreach(g.ranked[first:count], copy_entry, following)
     params.next_id = next_id + count
-    return next_id + count
 
 
 @program
-def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
+def run_rounds(g, active, following, waiting, counts, urgent, params, turns):
     """Refine the active triangles in at most ``turns`` rounds; returns the number of rounds.
 
     The next bucket becomes active when the number of active triangles is below ``params.most`` and
@@ -418,31 +431,28 @@ def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
     ``params.least``).  With ``params.segments_first``, items of bucket 0 (encroached segments) run
     alone before all others: points beside segments that will be split add many triangles.
 
-    A deterministic round sorts its items by order.  The program returns before a round that has
-    more items than ``g.ranked`` has rows, whose new rows might exceed the capacity of the tables,
-    or that might add too many points.  ``selected`` is a list, or on a CPU a `Sort`.
+    The program returns before a deterministic round that has more items than ``g.ranked`` has rows,
+    or whose new rows might exceed the capacity of tables, lists or ``g.bitmap``, whose counts
+    ``counts`` scans.
     """
     rounds = 0
     bucket = params.bucket
-    if hasattr(params, "next_id"):
-        next_id, capacity = params.next_id, params.item_capacity
     while rounds < turns and (not active.empty or bucket < BUCKETS - 1):
         few = min(params.most, max(len(waiting) // params.portion, params.least))
         while len(active) < few and bucket < BUCKETS - 1:
             bucket = max(bucket + 1, params.first_bucket)
             foreach(waiting, copy_entry, active, where=lambda i: i.bucket == bucket)
-        needed = i64(1)
         if hasattr(params, "next_id"):
             needed = len(active)
-            if hasattr(params, "listed"):
-                capacity = params.item_capacity - len(g.points) - needed
-            else:
-                capacity -= needed
             rows = len(waiting) + len(g.triangles) + 3 * needed
-            if needed > len(g.ranked) or capacity < 0 or rows > params.waiting_capacity:
+            if (
+                needed > min(len(g.ranked), params.item_capacity - len(g.points))
+                or rows > params.waiting_capacity
+                or 2 * (params.next_id + needed) > 64 * WORDS * len(g.bitmap)
+            ):
                 break
         if hasattr(params, "points_left"):
-            if params.points_left < needed:
+            if params.points_left <= 0:
                 break
         last = i32(BUCKETS)
         if hasattr(params, "segments_first"):
@@ -454,23 +464,10 @@ def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
                 last = i32(0)
                 foreach(
                     active, copy_entry, following,
-                    where=lambda i: i.bucket != 0
-                    and (not hasattr(i, "order") or i.item.node[0] == i.stamp),
+                    where=lambda i: i.bucket != 0 and i.item.node[0] == i.stamp,
                 )  # fmt: skip
-        if hasattr(params, "listed"):
-            next_id = run_sorted(g, active, following, waiting, selected, bucket, last, params)
-        elif hasattr(params, "next_id"):
-            foreach(
-                active, copy_entry, selected,
-                where=lambda i: i.bucket <= last and i.item.node[0] == i.stamp,
-            )  # fmt: skip
-            foreach(selected, copy_by_order, selected, g.ranked, next_id)
-            foreach(
-                g.ranked, refine_triangle, g, bucket, following, waiting, params,
-                where=lambda i: i.stable_id >= next_id, together=True,
-            )  # fmt: skip
-            next_id += len(selected)
-            selected.clear()
+        if hasattr(params, "next_id"):
+            run_deterministic_round(g, active, following, waiting, counts, bucket, last, params)
         else:
             foreach(
                 active, refine_triangle, g, bucket, following, waiting, params,
@@ -480,6 +477,4 @@ def run_rounds(g, active, following, waiting, selected, urgent, params, turns):
         following.clear()
         rounds += 1
     params.bucket = bucket
-    if hasattr(params, "next_id"):
-        params.next_id = next_id
     return rounds

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,9 @@ from morph.mesh.arrays import real_array
 from morph.prelude import atomic_max, f64, i32, i64, orient2d
 from morph.runtime.device import Device
 
+if TYPE_CHECKING:
+    from morph.data.row import Row
+
 MAX_ANGLE = 34.0
 LEAST_WIDE = 180 - 2 * MAX_ANGLE  # a larger angle makes another one smaller than MAX_ANGLE
 LEAST_RATIO = 0.5 / math.sin(math.radians(MAX_ANGLE))
@@ -43,7 +46,7 @@ BOUNDARIES = ("split", "keep-hull", "keep-all")
 # conflict with each other, and make more triangles; fewer leave a GPU idle
 FEW = {"cuda": (16000, 8), "cpu": (2000, 64), "python": (2000, 64)}
 SEGMENTS_PORTION = 256  # the portion where segments come first
-SORTS_IN_PROGRAM = {"cuda": False, "cpu": True, "python": True}  # deterministic rounds
+DEFERRAL_THRESHOLD = 512  # in deterministic rounds of more items some wait, see `is_preceded`
 UNLIMITED = 1 << 62
 HUGE = 1e150  # instead of an infinite size, which cannot be interpolated
 
@@ -134,20 +137,23 @@ def parameters_of(
         ("keep_hull", asked.boundary == "keep-hull", i32, 1),
         ("keep_all", asked.boundary == "keep-all", i32, 1),
         ("points_left", asked.max_points is not None, i64, asked.max_points),
-        # the id of the next point; items (of a CPU: points) for whose rows tables have capacity;
-        # that of ``waiting``
+        # the id of the next point; the number of points, and of entries of ``waiting``, for which
+        # stores have capacity
         ("next_id", asked.deterministic, i64, len(mesh.points)),
         ("item_capacity", asked.deterministic, i64, 0),
         ("waiting_capacity", asked.deterministic, i64, 0),
-        # the number of listed items, and above which some are deferred before they find cavities
-        ("listed", asked.deterministic and SORTS_IN_PROGRAM[where.kind], i64, 0),
-        ("deferral_threshold", asked.deterministic and SORTS_IN_PROGRAM[where.kind], i64, 0),
+        ("deferral_threshold", asked.deterministic, i64, DEFERRAL_THRESHOLD),
     ):
         if wanted:
             types[name], columns[name] = spec, value
     parameters = Table("parameters", where, **types)
     parameters.new(**columns)
     return parameters
+
+
+def has_points(params: Row) -> bool:
+    """Whether a point may still be added."""
+    return "points_left" not in params.table.columns or bool(params.points_left > 0)
 
 
 def _segments_first(mesh: Mesh, asked: Request, kind: str) -> bool:

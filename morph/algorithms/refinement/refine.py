@@ -137,8 +137,8 @@ def refine(
         where a vertex visible from it lies so near that angles would be smaller than asked, which
         makes fewer triangles.
     deterministic : bool
-        Whether the result is the same to the last byte for any number of threads and on a GPU, its
-        triangles sorted; it takes two to three times as long on a CPU.
+        Whether the result is the same to the last byte for any number of threads and on a GPU, with
+        its triangles in the same order; it takes up to twice as long.
     device : str or Device, or list of these, optional
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"python"``.  By default that of a mesh
         or points on a GPU, else see `morph.set_device`, else ``"auto"``.  Of a list, each refines a

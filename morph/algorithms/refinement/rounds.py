@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from morph.algorithms.refinement.deterministic import DeterministicRounds
+from morph.algorithms.refinement.deterministic import SPARE, DeterministicRounds
 from morph.algorithms.refinement.kernels import (
     REASONS,
     count_unmet,
@@ -13,6 +13,7 @@ from morph.algorithms.refinement.kernels import (
     find_defect,
     run_rounds,
 )
+from morph.algorithms.refinement.parameters import has_points
 from morph.algorithms.refinement.quality import BUCKETS
 from morph.data.collection import Collection, Flag
 from morph.data.table import Table
@@ -20,7 +21,7 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
 from morph.launch.foreach import foreach
 from morph.mesh import Mesh, MeshError
-from morph.prelude import i8, i32, i64
+from morph.prelude import i8, i32
 from morph.runtime.arrays import count_true
 
 if TYPE_CHECKING:
@@ -62,46 +63,41 @@ def refine_tables(
     """
     m = len(g.triangles)
     deterministic = "next_id" in params.table.columns
-    # Growth would end the launch; on a CPU untouched memory is not backed by pages.
-    listed = "listed" in params.table.columns
-    active_capacity, waiting_capacity = (4 * m, 6 * m) if listed else (m, 2 * m)
-    active, following = (worklist(g, params, active_capacity, PACKED) for _ in range(2))
-    waiting = worklist(g, params, waiting_capacity)
+    # growth ends a launch, and deterministic rounds need capacity before they begin
+    capacity = 4 * (m + SPARE) if deterministic else m
+    active, following = (worklist(g, capacity, PACKED) for _ in range(2))
+    waiting = worklist(g, 2 * capacity)
     ordered, urgent = DeterministicRounds(g, params) if deterministic else None, Flag(g)
     rounds, known = 0, len(g.points)
     always = "reason" in g.triangles.columns or "wanted" in g.points.columns
     foreach(g.triangles, find_bad, waiting, params)
     while True:
-        if ordered is not None:
-            ordered.sort(waiting)
         params.bucket = -1
-        while not (active.empty and params.bucket == BUCKETS - 1) and _has_points(params):
+        while not (active.empty and params.bucket == BUCKETS - 1) and has_points(params):
             turns = 1 if progress else MANY
             if ordered is not None:
                 rounds += ordered.run(active, following, waiting, urgent, turns)
             else:
-                unused = g  # in place of the list of a deterministic round
+                unused = g  # in place of the counts of deterministic rounds
                 rounds += run_rounds(g, active, following, waiting, unused, urgent, params, turns)
             if active.empty:
                 active, following = following, active
             if progress is not None:
                 left = len(active) + _count_waiting(waiting, params.bucket)
                 progress(rounds, left, len(g.triangles))
-        if not (params.excused or always) and _has_points(params):
+        if not (params.excused or always) and has_points(params):
             return rounds, [0] * len(REASONS)
         known = measure(known)
         for work in (active, following, waiting):
             work.clear()
         unmet = examine(g, waiting, params)
-        if len(waiting) <= few or not _has_points(params):
+        if len(waiting) <= few or not has_points(params):
             return rounds, unmet
 
 
-def worklist(g: Graph, params: Row, capacity: int, pack: Sequence[str] = ()) -> Collection:
+def worklist(g: Graph, capacity: int, pack: Sequence[str] = ()) -> Collection:
     """Make a list of triangles to refine, see `morph.algorithms.refinement.kernels`."""
-    kinds: dict[str, Any] = {"stamp": Ref(g.points), "bucket": i8}
-    kinds |= {"order": i64} if "next_id" in params.table.columns else {}
-    return Collection(g.triangles, capacity=capacity, pack=pack, **kinds)
+    return Collection(g.triangles, capacity=capacity, pack=pack, stamp=Ref(g.points), bucket=i8)
 
 
 def examine(g: Graph, waiting: Collection, params: Row) -> list[int]:
@@ -122,7 +118,3 @@ def _count_waiting(waiting: Collection, bucket: int) -> int:
     """The number of entries whose bucket is not active yet."""
     with waiting.device.active():
         return count_true(waiting.bucket.array > bucket)
-
-
-def _has_points(params: Row) -> bool:
-    return "points_left" not in params.table.columns or params.points_left > 0

@@ -18,12 +18,13 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.mesh import Mesh
 from morph.operators.hashing import mix64
 from morph.operators.sort import argsort
-from morph.prelude import atomic_exch, bool_, f64, i32, i64, u64, vector
+from morph.prelude import atomic_exch, bool_, f64, i32, i64, static, u64, vector
 from morph.runtime.arrays import all_true, any_true
 from morph.runtime.device import Device
 
 # triangles: the codes of their sides fit in 31 bits, and none is that of BORDER
 MOST = ~BORDER >> 2
+SPARE = 1 << 10  # capacity for more points, of which small meshes get many
 BLOCK = 1 << 14  # rows whose keys and numbers are computed at once
 
 
@@ -101,26 +102,49 @@ def neighbour(opposite):
     return i32(-1) if opposite == HULL else behind(opposite) >> 2
 
 
+@func
+def number_of(row, by_id: static):
+    """The number of a point or triangle: its row, or its deterministic id."""
+    if by_id:
+        return i32(row.stable_id)
+    else:
+        return i32(row)
+
+
+@func
+def number_behind(g, opposite, by_id: static):
+    """The number of the triangle behind a side; see `neighbour`."""
+    n = neighbour(opposite)
+    if by_id:
+        if opposite != HULL and opposite != BORDER:
+            n = g.triangles[n].stable_id
+    return n
+
+
 @kernel
-def read_triangle(t, rows):
+def read_triangle(t, g, rows, by_id: static):
     """Write the corners of t and the triangles behind its sides."""
     a, b, c = t.node
     opposite = t.opposite
-    row = rows[t.id]
-    row.node = vector(i32(a), i32(b), i32(c))
-    row.nbr = vector(neighbour(opposite[0]), neighbour(opposite[1]), neighbour(opposite[2]))
+    row = rows[number_of(t, by_id)]
+    row.node = vector(number_of(a, by_id), number_of(b, by_id), number_of(c, by_id))
+    row.nbr = vector(
+        number_behind(g, opposite[0], by_id),
+        number_behind(g, opposite[1], by_id),
+        number_behind(g, opposite[2], by_id),
+    )
 
 
 @kernel
-def list_segments(t, sides):
+def list_segments(t, g, sides, by_id: static):
     """Enqueue the sides of t that are segments, as half-edges, and the rows of the segments.
 
-    Of two triangles at a segment, only the one with the larger id enqueues it.
+    Of two triangles at a segment, only the one with the larger number enqueues it.
     """
-    opposite = t.opposite
+    opposite, number = t.opposite, number_of(t, by_id)
     for k in range(3):
-        if opposite[k] < 0 and neighbour(opposite[k]) < i32(t):
-            sides.add(half_edge(t, k), segment=i32(t.segment[k]))
+        if opposite[k] < 0 and number_behind(g, opposite[k], by_id) < number:
+            sides.add(number * 4 + i32(k), segment=i32(t.segment[k]))
 
 
 @kernel
@@ -159,18 +183,18 @@ def has_segment(t):
 
 
 @program
-def read_triangles(g, corners, sides):
+def read_triangles(g, corners, sides, by_id: static):
     """Write the corners and neighbours of all triangles, and list the sides that are segments."""
-    foreach(g.triangles, read_triangle, corners)
+    foreach(g.triangles, read_triangle, g, corners, by_id)
     # not in the same step, as each of its items reserves capacity of the list
-    foreach(g.triangles, list_segments, sides, where=has_segment)
+    foreach(g.triangles, list_segments, g, sides, by_id, where=has_segment)
 
 
 @program
 def read_mesh(g, corners, segments, points, known):
     """Write the corners and neighbours of all triangles, all points and segments."""
     foreach(g.points, read_point, points, known)
-    foreach(g.triangles, read_triangle, corners)
+    foreach(g.triangles, read_triangle, g, corners, False)
     foreach(g.triangles, read_segments, segments, points, where=has_segment)
 
 
@@ -234,8 +258,8 @@ def empty_tables(device: str | Device, n: int, m: int) -> Graph:
         pack=("node", "opposite"),
     )  # fmt: skip
     g.triangles.limit_rows(MOST)
-    g.points.resize(3 * n)
-    g.triangles.resize(max(m, min(3 * m, MOST)))
+    g.points.resize(3 * n + SPARE)
+    g.triangles.resize(max(m, min(3 * m + 2 * SPARE, MOST)))
     g.add_table("inputs")
     return g
 
@@ -429,16 +453,13 @@ def mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any
 
 
 class Rows(NamedTuple):
-    """The arrays of a mesh with m triangles and s segments, read from its tables.
-
-    Points and triangles are in the order of rows, or, if points have a deterministic id, in the
-    order that the ids define.
+    """The arrays of a mesh with m triangles and s segments, in the order of deterministic ids.
 
     Attributes
     ----------
     device : Device
         Of the arrays: that of the tables, or the CPU if there are few triangles.
-    point, triangle : array or slice
+    point, triangle : array of int
         The row of each point and of each triangle.
     node, nbr : array of int32, shape (m, 3)
         Corners, and neighbours behind the opposite sides, or -1.
@@ -466,42 +487,37 @@ class Sides(NamedTuple):
     segment: Any
 
 
-def sides_of(g: Graph) -> Sides:
-    """Read the triangles of a graph in the order of their rows, and its segments in any order."""
+def sides_of(g: Graph, by_id: bool = False) -> Sides:
+    """Read the triangles of a graph, and its segments in any order.
+
+    Points and triangles have the numbers of their rows, or their deterministic ids.
+    """
     m = len(g.triangles)
     node, nbr = (g.device.empty((m, 3), np.int32) for _ in range(2))
     corners = _table_of(g.device, "corners", node=node, nbr=nbr)
     sides = Collection(i32, device=g.device, capacity=_most_sides(g), segment=i32)
-    read_triangles(g, corners, sides)
+    read_triangles(g, corners, sides, by_id)
     return Sides(node, nbr, sides.items, sides.segment.array)
 
 
 def rows_of(g: Graph) -> Rows:
-    """Read the triangles of a graph."""
-    m, found = len(g.triangles), sides_of(g)
-    device = g.device.array_device(3 * m, 2 * len(g.points))
+    """Read the triangles of a graph; its deterministic ids become the numbers of the mesh."""
+    device = g.device.array_device(3 * len(g.triangles), 2 * len(g.points))
     xp = device.xp
     with device.active():
-        node, nbr, side, segment = map(device.asarray, found)
-        if "stable_id" not in g.points.columns:
-            return Rows(device, slice(None), slice(None), node, nbr, side, segment)
-        opposite, segment = (
-            device.asarray(getattr(g.triangles, name).array) for name in ("opposite", "segment")
-        )
-        t, k = xp.divmod(xp.flatnonzero(opposite < 0), 3)
-        segment = segment[t, k]
-        nbr[nbr >= m] = -1  # behind a border of a part is no triangle
-        behind = nbr[t, k]
-        point = _counting_order(xp, device.asarray(g.points.stable_id.array))
-        number = xp.empty(len(point), np.int32)
-        number[point] = xp.arange(len(point), dtype=np.int32)
-        for block in _blocks(xp, m):
-            node[block] = xp.take(number, node[block])
-        triangle, node, nbr, number, first = sorted_triangles(xp, node, nbr)
-        side = 4 * number[t] + (k - first[t]).astype(np.int32) % 3
-        listed = xp.flatnonzero(number[behind] < number[t])
-        listed = listed[xp.argsort(side[listed])]
-        return Rows(device, point, triangle, node, nbr, side[listed], segment[listed])
+        point, triangle = (_renumber(table, device) for table in (g.points, g.triangles))
+        node, nbr, side, segment = map(device.asarray, sides_of(g, by_id=True))
+        order = xp.argsort(side)
+        return Rows(device, point, triangle, node, nbr, side[order], segment[order])
+
+
+def _renumber(table: Table, device: Device) -> Any:
+    """Replace ids by consecutive ones in the same order; return the rows in this order."""
+    rows = _counting_order(device.xp, device.asarray(table.stable_id.array))
+    ids = device.xp.empty(len(rows), table.stable_id.dtype)
+    ids[rows] = device.xp.arange(len(rows), dtype=ids.dtype)
+    table.stable_id[:] = ids
+    return rows
 
 
 def _counting_order(xp: Any, ids: Any) -> Any:
