@@ -453,13 +453,16 @@ def mark_hull(segments: Any, segment_markers: Any, point_markers: Any, hull: Any
 
 
 class Rows(NamedTuple):
-    """The arrays of a mesh with m triangles and s segments, in the order of deterministic ids.
+    """The arrays of a mesh with m triangles and s segments, read from its tables.
+
+    Points and triangles are in the order of rows, or, if points have a deterministic id, in the
+    order that the ids define.  Segments are in the order of half-edges.
 
     Attributes
     ----------
     device : Device
         Of the arrays: that of the tables, or the CPU if there are few triangles.
-    point, triangle : array of int
+    point, triangle : array or slice
         The row of each point and of each triangle.
     node, nbr : array of int32, shape (m, 3)
         Corners, and neighbours behind the opposite sides, or -1.
@@ -501,12 +504,14 @@ def sides_of(g: Graph, by_id: bool = False) -> Sides:
 
 
 def rows_of(g: Graph) -> Rows:
-    """Read the triangles of a graph; its deterministic ids become the numbers of the mesh."""
+    """Read the triangles of a graph; deterministic ids become the numbers of the mesh."""
+    by_id = "stable_id" in g.points.columns
     device = g.device.array_device(3 * len(g.triangles), 2 * len(g.points))
-    xp = device.xp
+    xp, point, triangle = device.xp, slice(None), slice(None)
     with device.active():
-        point, triangle = (_renumber(table, device) for table in (g.points, g.triangles))
-        node, nbr, side, segment = map(device.asarray, sides_of(g, by_id=True))
+        if by_id:
+            point, triangle = (_renumber(table, device) for table in (g.points, g.triangles))
+        node, nbr, side, segment = map(device.asarray, sides_of(g, by_id))
         order = xp.argsort(side)
         return Rows(device, point, triangle, node, nbr, side[order], segment[order])
 
