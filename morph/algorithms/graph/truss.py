@@ -18,17 +18,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import of_graph_on_one_device
-from morph.algorithms.graph.simple import degrees, end_of, find, ranked_pairs, sorted_rows
+from morph.algorithms.graph.simple import find
+from morph.algorithms.graph.triangles import (
+    LOW_32_BITS,
+    Tables,
+    capacity_for,
+    count_triangles,
+    list_arcs,
+    make_tables,
+)
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
+from morph.data.sorting import sort_words
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_sub, i32, i64
+from morph.operators.scan import plus, scan_column, scan_space
+from morph.prelude import atomic_max, atomic_min, atomic_or, atomic_sub, i32, i64, u32, u64
+from morph.runtime.arrays import bincount
+from morph.runtime.device import Device
 
 INFINITY = 2**31 - 1
 PACK = 2  # rows are packed when a fraction 1 / PACK of the edges is deleted
+BITS = 8  # of a row's filter, for each arc
 SOON = 15  # levels beyond the next one whose edges are in a worklist; initially fewer
 
 
@@ -55,24 +68,10 @@ class Rows(NamedTuple):
     pairs: Any
     ends: Any  # column of arcs: the number of the neighbour
     pair: Any  # column of arcs: the pair
-
-
-@kernel
-def count(a, rows):
-    """Find the triangles of this arc whose third vertex has a higher rank than both ends."""
-    u, v = a.src, a.dst
-    near, far, skip, begin = u, v, i64(a.id) + 1 - u.first, v.first + v.below
-    if u.out_degree - skip > v.out_degree - v.below:
-        near, far, skip, begin = v, u, i64(v.below), i64(a.id) + 1
-    end, found = end_of(far), i32(0)
-    for b in near.outedges[skip:]:
-        at = find(rows.ends, b.end, begin, end)
-        if at < end and rows.ends[at] == b.end:
-            atomic_add(b.pair.support, 1)
-            atomic_add(rows.pair[at].support, 1)
-            found += 1
-    if found > 0:
-        atomic_add(a.pair.support, found)
+    places: Any  # a `Scan` of the arcs
+    moved_end: Any  # columns of arcs: the new rows, while they are packed
+    moved_pair: Any
+    bits: Any  # column of words: Bloom filters of the rows
 
 
 @kernel
@@ -107,13 +106,10 @@ def fall(e, round, falling):
 
 
 @func
-def lower(e, k, limit, round, falling, soon):
-    before = atomic_sub(e.support, 1)
-    if before == k + 1:
-        atomic_min(e.round, i32(round + 1))
-        falling.add(e)
-    elif before == limit + 1:
-        soon.add(e)
+def bit_of(base, width, end):
+    """Return the bit for an end in a filter of ``width`` bits from ``base``."""
+    hashed = u64(u32(end) * u32(0x9E3779B1))
+    return base + i64((hashed * u64(width)) >> u64(32))
 
 
 @kernel
@@ -122,45 +118,99 @@ def drop(e, rows, k, limit, round, falling, soon):
     if near.size > far.size:
         near, far = far, near
     e.number = i32(k + 2)
-    end = end_of(far)
-    begin = end - far.size
+    base, width = BITS * (far.end - far.out_degree), far.width
     skip = i64(near.out_degree)
     if e.support > 0:
         skip -= near.size
     for b in near.outedges[skip:]:
-        f = b.pair
-        if f.round >= round:
-            at = find(rows.ends, b.end, begin, end)
-            if at < end and rows.ends[at] == b.end:
-                g = rows.pair[at]
-                if g.round > round:
-                    if f.round > round or e.id < f.id:
-                        lower(g, k, limit, round, falling, soon)
-                if f.round > round:
-                    if g.round > round or (g.round == round and e.id < g.id):
-                        lower(f, k, limit, round, falling, soon)
+        bit = bit_of(base, width, b.end)
+        if rows.bits[bit >> 5] >> u32(bit & 31) & u32(1) != u32(0):
+            f = b.pair
+            if f.round >= round:
+                at = find(rows.ends, b.end, far.end - far.size, far.end)
+                if at < far.end and rows.ends[at] == b.end:
+                    g = rows.pair[at]
+                    if g.round > round and (f.round > round or e.id < f.id):
+                        before = atomic_sub(g.support, 1)
+                        if before == k + 1:
+                            atomic_min(g.round, i32(round + 1))
+                            falling.add(g)
+                        elif before == limit + 1:
+                            soon.add(g)
+                    if f.round > round and (g.round > round or (g.round == round and e.id < g.id)):
+                        before = atomic_sub(f.support, 1)
+                        if before == k + 1:
+                            atomic_min(f.round, i32(round + 1))
+                            falling.add(f)
+                        elif before == limit + 1:
+                            soon.add(f)
 
 
 @kernel
-def pack(p, rows):
+def mark(a, place):
+    """Count 1 for an arc of a remaining edge."""
+    remains = i32(0)
+    if a.pair is not None:
+        if a.pair.round == INFINITY:
+            remains = i32(1)
+    place[a] = remains
+
+
+@kernel
+def move(a, place, moved_end, moved_pair):
+    """Copy a remaining arc to its new position."""
+    here, before = place[a], i32(0)
+    if a.id > 0:
+        before = place[a.id - 1]
+    if here > before:
+        to = a.src.end - 1 - (place[a.src.end - 1] - here)
+        moved_end[to] = a.end
+        moved_pair[to] = a.pair
+
+
+@kernel
+def shorten(p, place):
+    """Set the number of remaining arcs of a row that has some."""
+    begin, before = p.end - p.out_degree, i32(0)
+    if begin > 0:
+        before = place[begin - 1]
+    p.size = place[p.end - 1] - before
+    p.width = i32(BITS) * p.size
+
+
+@kernel
+def clear(word):
+    word.bits = 0
+
+
+@kernel
+def replace(a, moved_end, moved_pair, bits):
+    p = a.src
+    if a.id >= p.end - p.size:
+        a.end = moved_end[a]
+        a.pair = moved_pair[a]
+        bit = bit_of(BITS * (p.end - p.out_degree), p.width, moved_end[a])
+        atomic_or(bits[bit >> 5], u32(1) << u32(bit & 31))
+    else:
+        a.pair = None
+
+
+@program
+def pack(rows):
     """Remove the arcs of deleted edges; moves the others to the end of the row."""
-    at = end_of(p)
-    begin, i = at - p.size, at
-    while i > begin:
-        i -= 1
-        if rows.pair[i].round == INFINITY:
-            at -= 1
-            rows.ends[at] = rows.ends[i]
-            rows.pair[at] = rows.pair[i]
-    p.size = i32(end_of(p) - at)
+    foreach(rows.graph.edges, mark, rows.places.x)
+    scan_column(rows.places, plus)
+    foreach(rows.graph.edges, move, rows.places.x, rows.moved_end, rows.moved_pair)
+    foreach(rows.graph.points, shorten, rows.places.x, where=lambda p: p.size > 0)
+    foreach(rows.graph.words, clear)
+    foreach(rows.graph.edges, replace, rows.moved_end, rows.moved_pair, rows.bits)
 
 
 @program
 def peel(k, last, rows, left, rest, soon, falling, then):
     supports = Scalars(left, least=i32(INFINITY), most=i32(-1))
-    foreach(rows.graph.edges, count, rows, where=lambda a: a.src.id < a.dst.id)
     foreach(rows.pairs, start, k, soon, left)
-    foreach(rows.graph.points, pack, rows, where=lambda p: p.size > 0)
+    pack(rows)
     size, deleted, round = len(left), 0, 1
     limit, more = k, 1
     while k <= last:
@@ -178,7 +228,7 @@ def peel(k, last, rows, left, rest, soon, falling, then):
             if PACK * deleted > size:
                 size -= deleted
                 deleted = 0
-                foreach(rows.graph.points, pack, rows, where=lambda p: p.size > 0)
+                pack(rows)
         soon.clear()
         if k <= last:
             supports.least = INFINITY
@@ -197,24 +247,44 @@ def peel(k, last, rows, left, rest, soon, falling, then):
 @kernel
 def find_pair(e, rank, rows):
     """Assign the number of its pair to an edge."""
-    u, v = rows.graph.points[rank[e.src]], rank[e.dst]
+    u, v = rows.graph.points[rank[e.src.id]], rank[e.dst.id]
     if u.id != v:
-        e.pair = rows.pair[find(rows.ends, v, u.first, end_of(u))].id
+        e.pair = rows.pair[find(rows.ends, v, u.end - u.size, u.end)].id
 
 
-def _rows(graph: Graph, low: Any, high: Any) -> Rows:
-    """Make the rows of these pairs of vertices."""
-    made, m = sorted_rows(graph, len(graph.points), low, high), len(low)
+def _rows(t: Tables, device: Device) -> Rows:
+    """Make the rows of both ends of each arc; the arcs to lower ranks become the pairs."""
+    xp, m, n = device.xp, len(t.arcs), len(t.corners) - 1
+    tail, head, first = t.arcs.tail.array, t.arcs.head.array, t.corners.first.array
+    arcs = xp.arange(m, dtype=np.int64)
+    entering = head.astype(np.int64) << 32 | arcs
+    sort_words(entering)
+    into, arc = entering >> 32, entering & LOW_32_BITS
+    before = xp.zeros(n + 1, np.int64)  # arcs into vertices of lower ranks
+    xp.cumsum(bincount(xp, head, n), out=before[1:])
+    ends, pair = xp.empty(2 * m, np.int32), xp.empty(2 * m, np.int32)
+    for places, end, number in (
+        (arcs + before[tail], head, arcs),
+        (arcs + first[into + 1], tail[arc], arc),
+    ):
+        ends[places], pair[places] = end, number
+    offsets = before + first
+    made = Graph.from_csr(offsets, ends, device=device)
     pairs = made.add_table(
         "pairs", low=Ref("points"), high=Ref("points"), support=i32, round=i32, number=i32
     )
-    pairs.extend(low=low, high=high, support=0, round=INFINITY, number=-1)
-    made.points.add("size", i32)
-    made.points.size[:] = made.degree()
-    made.edges.add("pair", Ref("pairs"))
-    if made.edge_order is not None:
-        made.edges.pair.array[:] = made.edge_order % m
-    return Rows(made, pairs, made.edges.end, made.edges.pair)
+    pairs.extend(low=head, high=tail, support=t.arcs.support.array, round=INFINITY, number=-1)
+    for name, dtype, values in (("end", i64, offsets[1:]), ("size", i32, xp.diff(offsets))):
+        made.points.add(name, dtype)
+        made.points.columns[name].array[:] = values
+    for name, dtype in (("end", i32), ("pair", Ref("pairs")), ("place", i32), ("moved_end", i32), ("moved_pair", Ref("pairs"))):
+        made.edges.add(name, dtype)
+    made.edges.end.array[:], made.edges.pair.array[:] = ends, pair
+    arcs = made.edges
+    made.points.add("width", i32)
+    words = made.add_table("words", bits=u32)
+    words.extend((BITS * 2 * m + 31) // 32)
+    return Rows(made, pairs, arcs.end, arcs.pair, scan_space(arcs.place), arcs.moved_end, arcs.moved_pair, words.bits)
 
 
 def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
@@ -226,16 +296,16 @@ def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
         The truss number of each pair of vertices, -1 if it was not deleted; the pair of each edge,
         -1 for deleted edges and self-loops.
     """
-    with graph.device.active():
-        order, *pairs = ranked_pairs(graph, degrees(graph))
-        rows = _rows(graph, *pairs)
+    device = graph.device
+    with device.active():
+        t = make_tables(device, capacity_for(graph), supports=True)
+        list_arcs(graph, t)
+        count_triangles(t, device)
+        rows = _rows(t, device)
     columns: Any = {"pair": (i32, -1)}
-    ranks: Any = {"rank": (i32, -1)}
-    with graph.edges.temporary_columns(**columns), graph.points.temporary_columns(**ranks):
-        with graph.device.active():
-            graph.points.rank.array[order] = graph.device.xp.arange(len(order), dtype=np.int32)
-        foreach(graph.edges, find_pair, graph.points.rank, rows)
-        (pair,) = graph.device.copies(graph.edges.pair.array)
+    with graph.edges.temporary_columns(**columns):
+        foreach(graph.edges, find_pair, t.ranks.rank, rows)
+        (pair,) = device.copies(graph.edges.pair.array)
     if last >= 0:
         m = len(rows.pairs)
         lists = [Collection(rows.pairs, capacity=k) for k in (m, m, m + m // 4, m, m)]
