@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import of_graph_on_one_device
-from morph.algorithms.graph.simple import find
 from morph.algorithms.graph.triangles import (
-    LOW_32_BITS,
     Tables,
     capacity_for,
     count_triangles,
@@ -35,13 +33,14 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.scan import plus, scan_column, scan_space
-from morph.prelude import atomic_max, atomic_min, atomic_or, atomic_sub, i32, i64, u32, u64
+from morph.prelude import atomic_max, atomic_min, atomic_or, atomic_sub, i32, i64, popcount, u32, u64
 from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
 INFINITY = 2**31 - 1
 PACK = 2  # rows are packed when a fraction 1 / PACK of the edges is deleted
 BITS = 8  # of a row's filter, for each arc
+FACTOR = 0x9E3779B1  # of the hash of neighbours
 SOON = 15  # levels beyond the next one whose edges are in a worklist; initially fewer
 
 
@@ -59,19 +58,43 @@ class KTruss(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A simple graph: the rows of its vertices; both arcs of a pair have the pair's number.
+    """A simple graph, in rows that a Bloom filter indexes.
 
-    The remaining arcs of a vertex's row are at its last ``size`` positions.
+    The remaining arcs of a vertex's row are at its last ``size`` positions, in ascending order of
+    hashed neighbours.  Both arcs of a pair have the pair's number.
     """
 
     graph: Any
     pairs: Any
-    ends: Any  # column of arcs: the number of the neighbour
+    hashed: Any  # column of arcs: the hashed neighbour
     pair: Any  # column of arcs: the pair
+    bits: Any  # column of words: the filters
+    begin: Any  # column of words: the first arc with a bit in the word
     places: Any  # a `Scan` of the arcs
-    moved_end: Any  # columns of arcs: the new rows, while they are packed
+    moved: Any  # columns of arcs: the new rows, while they are packed
     moved_pair: Any
-    bits: Any  # column of words: Bloom filters of the rows
+
+
+@func
+def hash_of(v):
+    """Return a permutation of the numbers of 32 bits."""
+    return u32(v) * u32(FACTOR)
+
+
+@func
+def bit_of(p, hashed):
+    """Return the bit of a hashed neighbour in the filter of a row; monotone."""
+    return p.first_bit + i64((u64(hashed) * u64(p.width)) >> u64(32))
+
+
+@func
+def find(rows, p, bit, hashed):
+    """Return the arc of a hashed neighbour, whose bit is set; None if there is none."""
+    below = rows.bits[bit >> 5] & ((u32(1) << u32(bit & 31)) - u32(1))
+    at = i64(rows.begin[bit >> 5]) + popcount(below)  # more if several arcs have one bit
+    while at < p.end and rows.hashed[at] < hashed:
+        at += 1
+    return at if at < p.end and rows.hashed[at] == hashed else i64(-1)
 
 
 @kernel
@@ -105,30 +128,22 @@ def fall(e, round, falling):
         falling.add(e)
 
 
-@func
-def bit_of(base, width, end):
-    """Return the bit for an end in a filter of ``width`` bits from ``base``."""
-    hashed = u64(u32(end) * u32(0x9E3779B1))
-    return base + i64((hashed * u64(width)) >> u64(32))
-
-
 @kernel
 def drop(e, rows, k, limit, round, falling, soon):
     near, far = e.low, e.high
     if near.size > far.size:
         near, far = far, near
     e.number = i32(k + 2)
-    base, width = BITS * (far.end - far.out_degree), far.width
     skip = i64(near.out_degree)
     if e.support > 0:
         skip -= near.size
     for b in near.outedges[skip:]:
-        bit = bit_of(base, width, b.end)
+        bit = bit_of(far, b.hashed)
         if rows.bits[bit >> 5] >> u32(bit & 31) & u32(1) != u32(0):
             f = b.pair
             if f.round >= round:
-                at = find(rows.ends, b.end, far.end - far.size, far.end)
-                if at < far.end and rows.ends[at] == b.end:
+                at = find(rows, far, bit, b.hashed)
+                if at >= 0:
                     g = rows.pair[at]
                     if g.round > round and (f.round > round or e.id < f.id):
                         before = atomic_sub(g.support, 1)
@@ -157,14 +172,14 @@ def mark(a, place):
 
 
 @kernel
-def move(a, place, moved_end, moved_pair):
+def move(a, place, moved, moved_pair):
     """Copy a remaining arc to its new position."""
     here, before = place[a], i32(0)
     if a.id > 0:
         before = place[a.id - 1]
     if here > before:
         to = a.src.end - 1 - (place[a.src.end - 1] - here)
-        moved_end[to] = a.end
+        moved[to] = a.hashed
         moved_pair[to] = a.pair
 
 
@@ -175,7 +190,15 @@ def shorten(p, place):
     if begin > 0:
         before = place[begin - 1]
     p.size = place[p.end - 1] - before
-    p.width = i32(BITS) * p.size
+    p.width = BITS * i64(p.size)
+
+
+@kernel
+def replace(a, moved, moved_pair):
+    a.pair = None
+    if a.id >= a.src.end - a.src.size:
+        a.hashed = moved[a]
+        a.pair = moved_pair[a]
 
 
 @kernel
@@ -184,15 +207,23 @@ def clear(word):
 
 
 @kernel
-def replace(a, moved_end, moved_pair, bits):
+def enter(a, rows):
+    """Enter an arc in the filter of its row."""
     p = a.src
-    if a.id >= p.end - p.size:
-        a.end = moved_end[a]
-        a.pair = moved_pair[a]
-        bit = bit_of(BITS * (p.end - p.out_degree), p.width, moved_end[a])
-        atomic_or(bits[bit >> 5], u32(1) << u32(bit & 31))
-    else:
-        a.pair = None
+    begin = p.end - p.size
+    if a.id >= begin:
+        bit, before = bit_of(p, a.hashed), i64(-1)
+        if a.id > begin:
+            before = bit_of(p, rows.hashed[a.id - 1])
+        atomic_or(rows.bits[bit >> 5], u32(1) << u32(bit & 31))
+        if before >> 5 != bit >> 5:
+            rows.begin[bit >> 5] = a.id
+
+
+@program
+def make_filters(rows):
+    foreach(rows.graph.words, clear)
+    foreach(rows.graph.edges, enter, rows)
 
 
 @program
@@ -200,10 +231,10 @@ def pack(rows):
     """Remove the arcs of deleted edges; moves the others to the end of the row."""
     foreach(rows.graph.edges, mark, rows.places.x)
     scan_column(rows.places, plus)
-    foreach(rows.graph.edges, move, rows.places.x, rows.moved_end, rows.moved_pair)
+    foreach(rows.graph.edges, move, rows.places.x, rows.moved, rows.moved_pair)
     foreach(rows.graph.points, shorten, rows.places.x, where=lambda p: p.size > 0)
-    foreach(rows.graph.words, clear)
-    foreach(rows.graph.edges, replace, rows.moved_end, rows.moved_pair, rows.bits)
+    foreach(rows.graph.edges, replace, rows.moved, rows.moved_pair)
+    make_filters(rows)
 
 
 @program
@@ -244,47 +275,66 @@ def peel(k, last, rows, left, rest, soon, falling, then):
             rest.clear()
 
 
+@func
+def position(rows, p, v):
+    """Return the arc of a row to a vertex that is a neighbour."""
+    return find(rows, p, bit_of(p, hash_of(v)), hash_of(v))
+
+
+@kernel
+def assign_arcs(e, rows):
+    """Assign a pair to both of its arcs."""
+    rows.pair[position(rows, e.low, e.high.id)] = e
+    rows.pair[position(rows, e.high, e.low.id)] = e
+
+
 @kernel
 def find_pair(e, rank, rows):
     """Assign the number of its pair to an edge."""
     u, v = rows.graph.points[rank[e.src.id]], rank[e.dst.id]
     if u.id != v:
-        e.pair = rows.pair[find(rows.ends, v, u.end - u.size, u.end)].id
+        e.pair = rows.pair[position(rows, u, v)].id
 
 
 def _rows(t: Tables, device: Device) -> Rows:
     """Make the rows of both ends of each arc; the arcs to lower ranks become the pairs."""
     xp, m, n = device.xp, len(t.arcs), len(t.corners) - 1
-    tail, head, first = t.arcs.tail.array, t.arcs.head.array, t.corners.first.array
-    arcs = xp.arange(m, dtype=np.int64)
-    entering = head.astype(np.int64) << 32 | arcs
-    sort_words(entering)
-    into, arc = entering >> 32, entering & LOW_32_BITS
-    before = xp.zeros(n + 1, np.int64)  # arcs into vertices of lower ranks
-    xp.cumsum(bincount(xp, head, n), out=before[1:])
-    ends, pair = xp.empty(2 * m, np.int32), xp.empty(2 * m, np.int32)
-    for places, end, number in (
-        (arcs + before[tail], head, arcs),
-        (arcs + first[into + 1], tail[arc], arc),
-    ):
-        ends[places], pair[places] = end, number
-    offsets = before + first
-    made = Graph.from_csr(offsets, ends, device=device)
+    tail, head = t.arcs.tail.array, t.arcs.head.array
+    keys = xp.concatenate([tail, head]).astype(np.int64) << 32
+    keys |= xp.concatenate([head, tail]).astype(np.uint32) * np.uint32(FACTOR)
+    sort_words(keys)
+    offsets = xp.zeros(n + 1, np.int64)
+    xp.cumsum(bincount(xp, tail, n) + bincount(xp, head, n), out=offsets[1:])
+    hashed = keys.astype(np.uint32)
+    ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
+    made = Graph.from_csr(offsets, ends, copy=False, device=device)
     pairs = made.add_table(
         "pairs", low=Ref("points"), high=Ref("points"), support=i32, round=i32, number=i32
     )
     pairs.extend(low=head, high=tail, support=t.arcs.support.array, round=INFINITY, number=-1)
-    for name, dtype, values in (("end", i64, offsets[1:]), ("size", i32, xp.diff(offsets))):
+    words = made.add_table("words", bits=u32, begin=i32)
+    words.extend((BITS * 2 * m) // 32 + n)
+    degree = xp.diff(offsets)
+    first_bit = ((BITS * offsets[:-1] >> 5) + xp.arange(n)) << 5
+    for name, dtype, values in (
+        ("end", i64, offsets[1:]), ("size", i32, degree), ("first_bit", i64, first_bit),
+        ("width", i64, BITS * degree),
+    ):  # fmt: skip
         made.points.add(name, dtype)
         made.points.columns[name].array[:] = values
-    for name, dtype in (("end", i32), ("pair", Ref("pairs")), ("place", i32), ("moved_end", i32), ("moved_pair", Ref("pairs"))):
-        made.edges.add(name, dtype)
-    made.edges.end.array[:], made.edges.pair.array[:] = ends, pair
-    arcs = made.edges
-    made.points.add("width", i32)
-    words = made.add_table("words", bits=u32)
-    words.extend((BITS * 2 * m + 31) // 32)
-    return Rows(made, pairs, arcs.end, arcs.pair, scan_space(arcs.place), arcs.moved_end, arcs.moved_pair, words.bits)
+    arcs, pair = made.edges, Ref("pairs")
+    for name, dtype in (
+        ("hashed", u32), ("pair", pair), ("place", i32), ("moved", u32), ("moved_pair", pair)
+    ):  # fmt: skip
+        arcs.add(name, dtype)
+    arcs.hashed.array[:] = hashed
+    rows = Rows(
+        made, pairs, arcs.hashed, arcs.pair, words.bits, words.begin, scan_space(arcs.place),
+        arcs.moved, arcs.moved_pair,
+    )  # fmt: skip
+    make_filters(rows)
+    foreach(pairs, assign_arcs, rows)
+    return rows
 
 
 def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
