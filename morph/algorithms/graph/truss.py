@@ -41,6 +41,7 @@ INFINITY = 2**31 - 1
 PACK = 2  # rows are packed when a fraction 1 / PACK of the edges is deleted
 BITS = 8  # of a row's filter, for each arc
 FACTOR = 0x9E3779B1  # of the hash of neighbours
+ALONE = -2  # number of the pair of an edge that is in no triangle
 SOON = 15  # levels beyond the next one whose edges are in a worklist; initially fewer
 
 
@@ -88,24 +89,18 @@ def bit_of(p, hashed):
 
 
 @func
+def is_set(rows, bit):
+    return rows.bits[bit >> 5] >> u32(bit & 31) & u32(1) != u32(0)
+
+
+@func
 def find(rows, p, bit, hashed):
-    """Return the arc of a hashed neighbour, whose bit is set; None if there is none."""
+    """Return the arc of a hashed neighbour, whose bit is set; -1 if there is none."""
     below = rows.bits[bit >> 5] & ((u32(1) << u32(bit & 31)) - u32(1))
     at = i64(rows.begin[bit >> 5]) + popcount(below)  # more if several arcs have one bit
     while at < p.end and rows.hashed[at] < hashed:
         at += 1
     return at if at < p.end and rows.hashed[at] == hashed else i64(-1)
-
-
-@kernel
-def start(e, k, soon, rest):
-    if e.support == 0:
-        e.round = 0
-        e.number = 2
-    else:
-        rest.add(e)
-        if e.support <= k:
-            soon.add(e)
 
 
 @kernel
@@ -139,7 +134,7 @@ def drop(e, rows, k, limit, round, falling, soon):
         skip -= near.size
     for b in near.outedges[skip:]:
         bit = bit_of(far, b.hashed)
-        if rows.bits[bit >> 5] >> u32(bit & 31) & u32(1) != u32(0):
+        if is_set(rows, bit):
             f = b.pair
             if f.round >= round:
                 at = find(rows, far, bit, b.hashed)
@@ -240,11 +235,19 @@ def pack(rows):
 @program
 def peel(k, last, rows, left, rest, soon, falling, then):
     supports = Scalars(left, least=i32(INFINITY), most=i32(-1))
-    foreach(rows.pairs, start, k, soon, left)
-    pack(rows)
-    size, deleted, round = len(left), 0, 1
-    limit, more = k, 1
+    size, deleted, round, more = len(left), 0, 1, 1
     while k <= last:
+        supports.least = INFINITY
+        supports.most = -1
+        foreach(left, bounds, supports, where=lambda e: e.round == INFINITY)
+        if supports.most < 0:
+            break
+        k = max(k, i64(supports.least))  # skip empty levels
+        limit = max(k, min(k + more, min(last, i64(supports.most))))
+        more = min(2 * more + 1, SOON)
+        foreach(left, split, limit, soon, rest, where=lambda e: e.round == INFINITY)
+        left, rest = rest, left
+        rest.clear()
         while k <= limit:
             foreach(
                 soon, fall, round, falling, where=lambda e: e.round == INFINITY and e.support <= k
@@ -261,45 +264,43 @@ def peel(k, last, rows, left, rest, soon, falling, then):
                 deleted = 0
                 pack(rows)
         soon.clear()
-        if k <= last:
-            supports.least = INFINITY
-            supports.most = -1
-            foreach(left, bounds, supports, where=lambda e: e.round == INFINITY)
-            if supports.most < 0:
-                break
-            k = max(k, i64(supports.least))  # skip empty levels
-            limit = min(k + more, min(last, i64(supports.most)))
-            more = min(2 * more + 1, SOON)
-            foreach(left, split, limit, soon, rest, where=lambda e: e.round == INFINITY)
-            left, rest = rest, left
-            rest.clear()
 
 
 @func
-def position(rows, p, v):
-    """Return the arc of a row to a vertex that is a neighbour."""
-    return find(rows, p, bit_of(p, hash_of(v)), hash_of(v))
+def arc_to(rows, p, v):
+    """Return the arc of a row to a vertex; None if there is none."""
+    bit, found = bit_of(p, hash_of(v)), None
+    if is_set(rows, bit):
+        at = find(rows, p, bit, hash_of(v))
+        if at >= 0:
+            found = rows.graph.edges[at]
+    return found
 
 
 @kernel
 def assign_arcs(e, rows):
     """Assign a pair to both of its arcs."""
-    rows.pair[position(rows, e.low, e.high.id)] = e
-    rows.pair[position(rows, e.high, e.low.id)] = e
+    arc_to(rows, e.low, e.high.id).pair = e
+    arc_to(rows, e.high, e.low.id).pair = e
 
 
 @kernel
 def find_pair(e, rank, rows):
-    """Assign the number of its pair to an edge."""
+    """Assign the number of its pair to an edge, if the pair is in a triangle."""
     u, v = rows.graph.points[rank[e.src.id]], rank[e.dst.id]
     if u.id != v:
-        e.pair = rows.pair[position(rows, u, v)].id
+        e.pair = ALONE
+        arc = arc_to(rows, u, v)
+        if arc is not None:
+            e.pair = arc.pair.id
 
 
 def _rows(t: Tables, device: Device) -> Rows:
-    """Make the rows of both ends of each arc; the arcs to lower ranks become the pairs."""
-    xp, m, n = device.xp, len(t.arcs), len(t.corners) - 1
-    tail, head = t.arcs.tail.array, t.arcs.head.array
+    """Make the rows of both ends of each arc in a triangle; these arcs become the pairs."""
+    xp, n = device.xp, len(t.corners) - 1
+    inside = xp.flatnonzero(t.arcs.support.array)
+    columns = t.arcs.tail, t.arcs.head, t.arcs.support
+    tail, head, support = (x.array[inside] for x in columns)
     keys = xp.concatenate([tail, head]).astype(np.int64) << 32
     keys |= xp.concatenate([head, tail]).astype(np.uint32) * np.uint32(FACTOR)
     sort_words(keys)
@@ -309,11 +310,12 @@ def _rows(t: Tables, device: Device) -> Rows:
     ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
     made = Graph.from_csr(offsets, ends, copy=False, device=device)
     pairs = made.add_table(
-        "pairs", low=Ref("points"), high=Ref("points"), support=i32, round=i32, number=i32
+        "pairs", ("round", "support"), low=Ref("points"), high=Ref("points"), support=i32,
+        round=i32, number=i32,
     )
-    pairs.extend(low=head, high=tail, support=t.arcs.support.array, round=INFINITY, number=-1)
+    pairs.extend(low=head, high=tail, support=support, round=INFINITY, number=-1)
     words = made.add_table("words", bits=u32, begin=i32)
-    words.extend((BITS * 2 * m) // 32 + n)
+    words.extend((BITS * 2 * inside.size) // 32 + n)
     degree = xp.diff(offsets)
     first_bit = ((BITS * offsets[:-1] >> 5) + xp.arange(n)) << 5
     for name, dtype, values in (
@@ -343,8 +345,8 @@ def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
     Returns
     -------
     number, pair : array of int32
-        The truss number of each pair of vertices, -1 if it was not deleted; the pair of each edge,
-        -1 for deleted edges and self-loops.
+        The truss number of each pair of vertices in a triangle, -1 if it was not deleted; the pair
+        of each edge, `ALONE` if it is in no triangle, -1 for deleted edges and self-loops.
     """
     device = graph.device
     with device.active():
@@ -356,9 +358,10 @@ def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
     with graph.edges.temporary_columns(**columns):
         foreach(graph.edges, find_pair, t.ranks.rank, rows)
         (pair,) = device.copies(graph.edges.pair.array)
-    if last >= 0:
+    if last > 0:
         m = len(rows.pairs)
         lists = [Collection(rows.pairs, capacity=k) for k in (m, m, m + m // 4, m, m)]
+        lists[0].extend_live()
         peel(i64(first), i64(last), rows, *lists)
     return rows.pairs.number.array, pair
 
@@ -382,8 +385,10 @@ def truss_number(graph: Graph) -> TrussNumber:
     number, pair = _peel(graph, 0, len(graph.edges))
     with graph.device.active():
         xp = graph.device.xp
-        number = xp.where(pair >= 0, number[pair] if number.size else -1, -1).astype(np.int32)
-        return TrussNumber(number, max(int(number.max()), 0) if number.size else 0)
+        found = xp.where(pair == ALONE, 2, -1).astype(np.int32)
+        inside = xp.flatnonzero(pair >= 0)
+        found[inside] = number[pair[inside]]
+        return TrussNumber(found, max(int(found.max()), 0) if found.size else 0)
 
 
 @of_graph_on_one_device
@@ -413,5 +418,5 @@ def k_truss(graph: Graph, k: int) -> KTruss:
     last = min(k - 3, len(graph.edges))  # no support is larger
     number, pair = _peel(graph, last, last)
     with graph.device.active():
-        ids = graph.device.xp.flatnonzero(pair >= 0)
-        return KTruss(ids[number[pair[ids]] < 0])
+        ids = graph.device.xp.flatnonzero(pair >= 0 if k > 2 else pair != -1)
+        return KTruss(ids[number[pair[ids]] < 0] if k > 2 else ids)
