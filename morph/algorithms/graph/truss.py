@@ -2,13 +2,14 @@
 
 A k-truss is a subgraph each of whose edges is in k - 2 of its triangles; the truss number of an
 edge is the largest k of a k-truss with the edge (Cohen 2008).  The support of an edge, its number
-of triangles, is counted first: vertices are ranked by degree, and each triangle is found at its
-edge of lowest ranks.  Then edges are peeled in rounds (Kabir, Madduri, PKT, 2017): a round deletes
-all edges whose support has decreased to the level.  The first deleted edge destroys a triangle; of
-two edges deleted in the same round, the one of lower number decrements the support of the third.
-Whenever half of the edges are deleted, their arcs are removed from the rows, which thus remain
-sorted and short.  The neighbours of one end are looked up in the row of the other end by binary
-search: O(sum of min(degree u, degree v) over edges * log) at most.  One launch.
+of triangles, is counted first, as in `triangles`.  Then edges are peeled in rounds (Kabir, Madduri,
+PKT, 2017): a round deletes all edges whose support has decreased to the level.  The first deleted
+edge destroys a triangle; of two edges deleted in the same round, the one of lower number decrements
+the support of the third.  All threads share the neighbours of the end with the shorter row, and
+look them up in the row of the other end.  Rows are in the order of hashed neighbours, and have a
+Bloom filter of one hash; of each of its words the first arc is known, and the bits before that of a
+neighbour lead to its arc.  Whenever half of the edges are deleted, their arcs are removed from the
+rows.  O(sum of min(degree u, degree v) over edges) expected.  One launch, after the first counts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,17 @@ from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.scan import plus, scan_column, scan_space
-from morph.prelude import atomic_max, atomic_min, atomic_or, atomic_sub, i32, i64, popcount, u32, u64
+from morph.prelude import (
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_sub,
+    i32,
+    i64,
+    popcount,
+    u32,
+    u64,
+)
 from morph.runtime.arrays import bincount
 from morph.runtime.device import Device
 
@@ -223,7 +234,7 @@ def make_filters(rows):
 
 @program
 def pack(rows):
-    """Remove the arcs of deleted edges; moves the others to the end of the row."""
+    """Remove the arcs of deleted edges; move the others to the end of the row."""
     foreach(rows.graph.edges, mark, rows.places.x)
     scan_column(rows.places, plus)
     foreach(rows.graph.edges, move, rows.places.x, rows.moved, rows.moved_pair)
@@ -253,8 +264,8 @@ def peel(k, last, rows, left, rest, soon, falling, then):
                 soon, fall, round, falling, where=lambda e: e.round == INFINITY and e.support <= k
             )
             while not falling.empty:
-                foreach(falling, drop, rows, k, limit, round, then, soon)
                 deleted += len(falling)
+                foreach(falling, drop, rows, k, limit, round, then, soon)
                 round += 1
                 falling, then = then, falling
                 then.clear()
@@ -299,8 +310,7 @@ def _rows(t: Tables, device: Device) -> Rows:
     """Make the rows of both ends of each arc in a triangle; these arcs become the pairs."""
     xp, n = device.xp, len(t.corners) - 1
     inside = xp.flatnonzero(t.arcs.support.array)
-    columns = t.arcs.tail, t.arcs.head, t.arcs.support
-    tail, head, support = (x.array[inside] for x in columns)
+    tail, head, support = (x.array[inside] for x in (t.arcs.tail, t.arcs.head, t.arcs.support))
     keys = xp.concatenate([tail, head]).astype(np.int64) << 32
     keys |= xp.concatenate([head, tail]).astype(np.uint32) * np.uint32(FACTOR)
     sort_words(keys)
@@ -312,7 +322,7 @@ def _rows(t: Tables, device: Device) -> Rows:
     pairs = made.add_table(
         "pairs", ("round", "support"), low=Ref("points"), high=Ref("points"), support=i32,
         round=i32, number=i32,
-    )
+    )  # fmt: skip
     pairs.extend(low=head, high=tail, support=support, round=INFINITY, number=-1)
     words = made.add_table("words", bits=u32, begin=i32)
     words.extend((BITS * 2 * inside.size) // 32 + n)
@@ -324,10 +334,11 @@ def _rows(t: Tables, device: Device) -> Rows:
     ):  # fmt: skip
         made.points.add(name, dtype)
         made.points.columns[name].array[:] = values
-    arcs, pair = made.edges, Ref("pairs")
-    for name, dtype in (
-        ("hashed", u32), ("pair", pair), ("place", i32), ("moved", u32), ("moved_pair", pair)
-    ):  # fmt: skip
+    arcs, to = made.edges, Ref("pairs")
+    columns: dict[str, Any] = {
+        "hashed": u32, "pair": to, "place": i32, "moved": u32, "moved_pair": to
+    }  # fmt: skip
+    for name, dtype in columns.items():
         arcs.add(name, dtype)
     arcs.hashed.array[:] = hashed
     rows = Rows(
