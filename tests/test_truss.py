@@ -130,6 +130,13 @@ def test_rows_are_packed_often_and_never(target, size, monkeypatch):
     check(morph.Graph.from_networkx(graph, device=target), graph, target)
 
 
+def test_threads_share_the_neighbours_of_a_deleted_edge():
+    """A row may have most vertices: with one thread for it, all others wait."""
+    morph.truss_number(generate.rmat(6, seed=1, device="cpu"))
+    step = truss.peel.source().partition("// foreach falling: drop")[2].partition("// foreach")[0]
+    assert "WORK_SHARING = true" in step
+
+
 def test_bad_arguments():
     g = morph.Graph.from_edges([0], [1])
     with pytest.raises(ValueError, match="k is 0 or more, not -1"):

@@ -27,7 +27,8 @@ from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_sub, i32, i
 
 NONE = 2**32 - 1  # colour of points without a colour, larger than all colours
 DONE = 0  # colour of points in a component, smaller than all colours
-WIDE = 8  # a pass over the remaining points replaces a worklist of more than an 8th of them
+WIDE = 16  # a pass over the remaining points replaces a worklist of more than a 16th of them
+LEVELS = 8  # of the searches from the pivot that are steps, so that a pass may replace them
 IDS = 2**31 - 1  # a mask: ids have 31 bits
 
 
@@ -183,19 +184,27 @@ def find(g, left, rest, now, then):
     iteration = 0
     while not left.empty:
         foreach(left, colour, iteration, pivot, now)
+        steps = 0
         while not now.empty:
             if iteration == 0 and len(now) * WIDE > len(left):
                 foreach(left, take_colour, then, where=lambda p: p.colour == NONE)
+            elif iteration == 0 and steps < LEVELS:
+                foreach(now, spread_colour, then)
             else:
                 foreach(now, spread_colour, then, ahead=then)
+            steps += 1
             now, then = then, now
             then.clear()
         foreach(left, find_root, iteration, now)
+        steps = 0
         while not now.empty:
             if len(now) * WIDE > len(left):
                 foreach(left, join, then, where=lambda p: p.label < 0 and p.colour != NONE)
+            elif iteration == 0 and steps < LEVELS:
+                foreach(now, collect, then)
             else:
                 foreach(now, collect, then, ahead=then)
+            steps += 1
             now, then = then, now
             then.clear()
         foreach(left, count_left, where=lambda p: p.label < 0)

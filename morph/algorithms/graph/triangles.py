@@ -96,7 +96,7 @@ def is_merged(e):
 
 
 @kernel
-def merge(e, corners, head):
+def merge(e, corners, arcs, head):
     """Intersect the row of u up to v with the row of v; each common entry is a triangle."""
     u, v = e.tail, e.head
     i, j, last, end = u.first, v.first, e.id, corners[v.id + 1].first
@@ -106,6 +106,9 @@ def merge(e, corners, head):
         if a == b:
             atomic_add(a.triangles, 1)
             found += 1
+            if hasattr(e, "support"):
+                atomic_add(arcs[i].support, 1)
+                atomic_add(arcs[j].support, 1)
         if a.id <= b.id:
             i += 1
         if b.id <= a.id:
@@ -113,6 +116,8 @@ def merge(e, corners, head):
     if found > 0:
         atomic_add(u.triangles, found)
         atomic_add(v.triangles, found)
+        if hasattr(e, "support"):
+            atomic_add(e.support, found)
 
 
 @kernel
@@ -138,12 +143,18 @@ def look_up(lookup, corners, arcs):
                 if above & u32(1) != u32(0):
                     atomic_add(found[last_place[w >> 5] + 1 - popcount(above)], 1)
                     closed += 1
+                    if hasattr(arcs[j], "support"):
+                        atomic_add(arcs[j].support, 1)
             if closed > 0:
                 atomic_add(u.triangles, closed)
+                if hasattr(arcs[arc], "support"):
+                    atomic_add(arcs[arc].support, closed)
             total += closed
     for i in range(begin, end):
         if found[i - begin] > 0:
             atomic_add(arcs[i].head.triangles, found[i - begin])
+            if hasattr(arcs[i], "support"):
+                atomic_add(arcs[i].support, found[i - begin])
     if total > 0:
         atomic_add(v.triangles, total)
 
@@ -172,15 +183,19 @@ class Tables(NamedTuple):
     found: Scalars
 
 
-def _tables(device: Device, keys: int = 0) -> Tables:
-    """Make empty tables, and a list of keys with some capacity."""
+def make_tables(device: Device, keys: int = 0, supports: bool = False) -> Tables:
+    """Make empty tables, and a list of keys with some capacity.
+
+    With ``supports`` the triangles of each arc are counted, too.
+    """
+    columns: dict[str, Any] = {"support": i32} if supports else {}
     corners = Table("corners", device, first=i32, triangles=i64, has_bitmap=bool_)
     to = Ref(corners)
     return Tables(
         Table("ranks", device, rank=i32),
         Collection(i64, capacity=keys, device=device),
         corners,
-        Table("arcs", device, key=i64, entering=i64, tail=to, head=to),
+        Table("arcs", device, key=i64, entering=i64, tail=to, head=to, **columns),
         Table("lookups", device, corner=to, begin=i32, first=i32, last=i32),
         Scalars(corners, duplicates=i64(0)),
     )
@@ -192,14 +207,34 @@ def _orient(t: Tables, device: Device, n: int, keys: Any) -> None:
     m, xp = keys.size, device.xp
     corners = {"first": xp.full(n + 1, m, np.int32), "triangles": xp.zeros(n + 1, np.int64)}
     t.corners.adopt(n + 1, corners | {"has_bitmap": xp.zeros(n + 1, bool)})
-    ends = {end: xp.empty(m, np.int32) for end in ("tail", "head")}
-    t.arcs.adopt(m, {"key": keys, "entering": xp.empty(m, np.int64)} | ends)
+    columns = {name: xp.zeros(m, x.dtype) for name, x in t.arcs.columns.items()}
+    t.arcs.adopt(m, columns | {"key": keys})
     foreach(t.arcs, unpack, t.corners, t.arcs, t.found)
     if t.found.duplicates:
         t.found.duplicates = 0
         kept = xp.ones(m, bool)
         kept[1:] = keys[1:] != keys[:-1]
         _orient(t, device, n, keys[kept])
+
+
+def capacity_for(graph: Graph) -> int:
+    """Return the capacity of the list of keys that `list_arcs` fills."""
+    most = len(graph.edges) if graph.directed else len(graph.edges) // 2
+    return most + min(most, SLACK)
+
+
+def list_arcs(graph: Graph, t: Tables) -> Any:
+    """List the arcs to lower ranks, each once; return the points by rank."""
+    device, n = graph.device, len(graph.points)
+    degree = graph.degree()
+    if graph.directed:
+        degree = degree + bincount(device.xp, graph.edges.dst.array[live_edges(graph)], n)
+    order, rank = _order(device, degree)
+    t.ranks.adopt(n, {"rank": rank})
+    t.keys.clear()
+    foreach(graph.points, pack, t.ranks.rank, t.keys, graph.directed)
+    _orient(t, device, n, t.keys.items)
+    return order
 
 
 def _divide(t: Tables, device: Device) -> None:
@@ -231,14 +266,15 @@ def _divide(t: Tables, device: Device) -> None:
     t.lookups.adopt(v.size, {name: x.astype(np.int32) for name, x in arrays.items()})
 
 
-def _count(t: Tables, device: Device) -> Any:
+def count_triangles(t: Tables, device: Device) -> Any:
     """Count the triangles at each corner; on a part, only those of `is_counted`."""
     n = len(t.corners) - 1
     dense, only_own = len(t.arcs) > MERGED_DEGREE * n, hasattr(t.corners, "own")
     if dense:
         _divide(t, device)
         foreach(t.lookups, look_up, t.corners, t.arcs, balance="block")
-    foreach(t.arcs, merge, t.corners, t.arcs.head, where=is_merged if dense or only_own else None)
+    test = is_merged if dense or only_own else None
+    foreach(t.arcs, merge, t.corners, t.arcs, t.arcs.head, where=test)
     return t.corners.triangles.array[:n]
 
 
@@ -301,11 +337,11 @@ def _count_part(graph: PartitionedGraph, k: int, u: Any, v: Any, received: Any) 
             sources.append(found.astype(np.int32))
         order, rank = _order(device, g.points.order.array)
         u, v = (rank[device.xp.concatenate(x)] for x in (sources, targets))
-        tables = _tables(device)
+        tables = make_tables(device)
         _orient(tables, device, n, (u.astype(np.int64) << 32 | v)[u > v])
         tables.corners.add("own", bool_)
         tables.corners.own.array[:n] = order < share.owned
-        g.points.triangles.array[order] = _count(tables, device)
+        g.points.triangles.array[order] = count_triangles(tables, device)
 
 
 @of_graph
@@ -328,19 +364,10 @@ def triangle_count(graph: Graph) -> TriangleCount:
         return _in_parts(graph)
     device, n, m = graph.device, len(graph.points), len(graph.edges)
     with device.active():
-        degree = graph.degree()
-        if graph.directed:
-            heads = graph.edges.dst.array[live_edges(graph)]
-            degree = degree + bincount(device.xp, heads, n)
-        order, rank = _order(device, degree)
-        most = m if graph.directed else m // 2
-        t = graph.kept.pop(TRIANGLES, None) or _tables(device, most + min(most, SLACK))
-        t.ranks.adopt(n, {"rank": rank})
-        t.keys.clear()
-        foreach(graph.points, pack, t.ranks.rank, t.keys, graph.directed)
-        _orient(t, device, n, t.keys.items)
+        t = graph.kept.pop(TRIANGLES, None) or make_tables(device, capacity_for(graph))
+        order = list_arcs(graph, t)
         triangles = device.xp.empty(n, np.int64)
-        triangles[order] = _count(t, device)
+        triangles[order] = count_triangles(t, device)
         total = int(triangles.sum()) // 3
         if m <= MAX_KEPT_ARCS:
             t.arcs.adopt(

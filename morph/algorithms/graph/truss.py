@@ -2,13 +2,14 @@
 
 A k-truss is a subgraph each of whose edges is in k - 2 of its triangles; the truss number of an
 edge is the largest k of a k-truss with the edge (Cohen 2008).  The support of an edge, its number
-of triangles, is counted first: vertices are ranked by degree, and each triangle is found at its
-edge of lowest ranks.  Then edges are peeled in rounds (Kabir, Madduri, PKT, 2017): a round deletes
-all edges whose support has decreased to the level.  The first deleted edge destroys a triangle; of
-two edges deleted in the same round, the one of lower number decrements the support of the third.
-Whenever half of the edges are deleted, their arcs are removed from the rows, which thus remain
-sorted and short.  The neighbours of one end are looked up in the row of the other end by binary
-search: O(sum of min(degree u, degree v) over edges * log) at most.  One launch.
+of triangles, is counted first, as in `triangles`.  Then edges are peeled in rounds (Kabir, Madduri,
+PKT, 2017): a round deletes all edges whose support has decreased to the level.  The first deleted
+edge destroys a triangle; of two edges deleted in the same round, the one of lower number decrements
+the support of the third.  All threads share the neighbours of the end with the shorter row, and
+look them up in the row of the other end.  Rows are in the order of hashed neighbours, and have a
+Bloom filter of one hash; of each of its words the first arc is known, and the bits before that of a
+neighbour lead to its arc.  Whenever half of the edges are deleted, their arcs are removed from the
+rows.  O(sum of min(degree u, degree v) over edges) expected.  One launch, after the first counts.
 """
 
 from __future__ import annotations
@@ -18,17 +19,40 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import of_graph_on_one_device
-from morph.algorithms.graph.simple import degrees, end_of, find, ranked_pairs, sorted_rows
+from morph.algorithms.graph.triangles import (
+    Tables,
+    capacity_for,
+    count_triangles,
+    list_arcs,
+    make_tables,
+)
 from morph.data.collection import Collection
 from morph.data.conversion import as_integer
 from morph.data.scalars import Scalars
+from morph.data.sorting import sort_words
 from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_max, atomic_min, atomic_sub, i32, i64
+from morph.operators.scan import plus, scan_column, scan_space
+from morph.prelude import (
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_sub,
+    i32,
+    i64,
+    popcount,
+    u32,
+    u64,
+)
+from morph.runtime.arrays import bincount
+from morph.runtime.device import Device
 
 INFINITY = 2**31 - 1
 PACK = 2  # rows are packed when a fraction 1 / PACK of the edges is deleted
+BITS = 8  # of a row's filter, for each arc
+FACTOR = 0x9E3779B1  # of the hash of neighbours
+ALONE = -2  # number of the pair of an edge that is in no triangle
 SOON = 15  # levels beyond the next one whose edges are in a worklist; initially fewer
 
 
@@ -46,44 +70,48 @@ class KTruss(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A simple graph: the rows of its vertices; both arcs of a pair have the pair's number.
+    """A simple graph, in rows that a Bloom filter indexes.
 
-    The remaining arcs of a vertex's row are at its last ``size`` positions.
+    The remaining arcs of a vertex's row are at its last ``size`` positions, in ascending order of
+    hashed neighbours.  Both arcs of a pair have the pair's number.
     """
 
     graph: Any
     pairs: Any
-    ends: Any  # column of arcs: the number of the neighbour
+    hashed: Any  # column of arcs: the hashed neighbour
     pair: Any  # column of arcs: the pair
+    bits: Any  # column of words: the filters
+    begin: Any  # column of words: the first arc with a bit in the word
+    places: Any  # a `Scan` of the arcs
+    moved: Any  # columns of arcs: the new rows, while they are packed
+    moved_pair: Any
 
 
-@kernel
-def count(a, rows):
-    """Find the triangles of this arc whose third vertex has a higher rank than both ends."""
-    u, v = a.src, a.dst
-    near, far, skip, begin = u, v, i64(a.id) + 1 - u.first, v.first + v.below
-    if u.out_degree - skip > v.out_degree - v.below:
-        near, far, skip, begin = v, u, i64(v.below), i64(a.id) + 1
-    end, found = end_of(far), i32(0)
-    for b in near.outedges[skip:]:
-        at = find(rows.ends, b.end, begin, end)
-        if at < end and rows.ends[at] == b.end:
-            atomic_add(b.pair.support, 1)
-            atomic_add(rows.pair[at].support, 1)
-            found += 1
-    if found > 0:
-        atomic_add(a.pair.support, found)
+@func
+def hash_of(v):
+    """Return a permutation of the numbers of 32 bits."""
+    return u32(v) * u32(FACTOR)
 
 
-@kernel
-def start(e, k, soon, rest):
-    if e.support == 0:
-        e.round = 0
-        e.number = 2
-    else:
-        rest.add(e)
-        if e.support <= k:
-            soon.add(e)
+@func
+def bit_of(p, hashed):
+    """Return the bit of a hashed neighbour in the filter of a row; monotone."""
+    return p.first_bit + i64((u64(hashed) * u64(p.width)) >> u64(32))
+
+
+@func
+def is_set(rows, bit):
+    return rows.bits[bit >> 5] >> u32(bit & 31) & u32(1) != u32(0)
+
+
+@func
+def find(rows, p, bit, hashed):
+    """Return the arc of a hashed neighbour, whose bit is set; -1 if there is none."""
+    below = rows.bits[bit >> 5] & ((u32(1) << u32(bit & 31)) - u32(1))
+    at = i64(rows.begin[bit >> 5]) + popcount(below)  # more if several arcs have one bit
+    while at < p.end and rows.hashed[at] < hashed:
+        at += 1
+    return at if at < p.end and rows.hashed[at] == hashed else i64(-1)
 
 
 @kernel
@@ -106,71 +134,138 @@ def fall(e, round, falling):
         falling.add(e)
 
 
-@func
-def lower(e, k, limit, round, falling, soon):
-    before = atomic_sub(e.support, 1)
-    if before == k + 1:
-        atomic_min(e.round, i32(round + 1))
-        falling.add(e)
-    elif before == limit + 1:
-        soon.add(e)
-
-
 @kernel
 def drop(e, rows, k, limit, round, falling, soon):
     near, far = e.low, e.high
     if near.size > far.size:
         near, far = far, near
     e.number = i32(k + 2)
-    end = end_of(far)
-    begin = end - far.size
     skip = i64(near.out_degree)
     if e.support > 0:
         skip -= near.size
     for b in near.outedges[skip:]:
-        f = b.pair
-        if f.round >= round:
-            at = find(rows.ends, b.end, begin, end)
-            if at < end and rows.ends[at] == b.end:
-                g = rows.pair[at]
-                if g.round > round:
-                    if f.round > round or e.id < f.id:
-                        lower(g, k, limit, round, falling, soon)
-                if f.round > round:
-                    if g.round > round or (g.round == round and e.id < g.id):
-                        lower(f, k, limit, round, falling, soon)
+        bit = bit_of(far, b.hashed)
+        if is_set(rows, bit):
+            f = b.pair
+            if f.round >= round:
+                at = find(rows, far, bit, b.hashed)
+                if at >= 0:
+                    g = rows.pair[at]
+                    if g.round > round and (f.round > round or e.id < f.id):
+                        before = atomic_sub(g.support, 1)
+                        if before == k + 1:
+                            atomic_min(g.round, i32(round + 1))
+                            falling.add(g)
+                        elif before == limit + 1:
+                            soon.add(g)
+                    if f.round > round and (g.round > round or (g.round == round and e.id < g.id)):
+                        before = atomic_sub(f.support, 1)
+                        if before == k + 1:
+                            atomic_min(f.round, i32(round + 1))
+                            falling.add(f)
+                        elif before == limit + 1:
+                            soon.add(f)
 
 
 @kernel
-def pack(p, rows):
-    """Remove the arcs of deleted edges; moves the others to the end of the row."""
-    at = end_of(p)
-    begin, i = at - p.size, at
-    while i > begin:
-        i -= 1
-        if rows.pair[i].round == INFINITY:
-            at -= 1
-            rows.ends[at] = rows.ends[i]
-            rows.pair[at] = rows.pair[i]
-    p.size = i32(end_of(p) - at)
+def mark(a, place):
+    """Count 1 for an arc of a remaining edge."""
+    remains = i32(0)
+    if a.pair is not None:
+        if a.pair.round == INFINITY:
+            remains = i32(1)
+    place[a] = remains
+
+
+@kernel
+def move(a, place, moved, moved_pair):
+    """Copy a remaining arc to its new position."""
+    here, before = place[a], i32(0)
+    if a.id > 0:
+        before = place[a.id - 1]
+    if here > before:
+        to = a.src.end - 1 - (place[a.src.end - 1] - here)
+        moved[to] = a.hashed
+        moved_pair[to] = a.pair
+
+
+@kernel
+def shorten(p, place):
+    """Set the number of remaining arcs of a row that has some."""
+    begin, before = p.end - p.out_degree, i32(0)
+    if begin > 0:
+        before = place[begin - 1]
+    p.size = place[p.end - 1] - before
+    p.width = BITS * i64(p.size)
+
+
+@kernel
+def replace(a, moved, moved_pair):
+    a.pair = None
+    if a.id >= a.src.end - a.src.size:
+        a.hashed = moved[a]
+        a.pair = moved_pair[a]
+
+
+@kernel
+def clear(word):
+    word.bits = 0
+
+
+@kernel
+def enter(a, rows):
+    """Enter an arc in the filter of its row."""
+    p = a.src
+    begin = p.end - p.size
+    if a.id >= begin:
+        bit, before = bit_of(p, a.hashed), i64(-1)
+        if a.id > begin:
+            before = bit_of(p, rows.hashed[a.id - 1])
+        atomic_or(rows.bits[bit >> 5], u32(1) << u32(bit & 31))
+        if before >> 5 != bit >> 5:
+            rows.begin[bit >> 5] = a.id
+
+
+@program
+def make_filters(rows):
+    foreach(rows.graph.words, clear)
+    foreach(rows.graph.edges, enter, rows)
+
+
+@program
+def pack(rows):
+    """Remove the arcs of deleted edges; move the others to the end of the row."""
+    foreach(rows.graph.edges, mark, rows.places.x)
+    scan_column(rows.places, plus)
+    foreach(rows.graph.edges, move, rows.places.x, rows.moved, rows.moved_pair)
+    foreach(rows.graph.points, shorten, rows.places.x, where=lambda p: p.size > 0)
+    foreach(rows.graph.edges, replace, rows.moved, rows.moved_pair)
+    make_filters(rows)
 
 
 @program
 def peel(k, last, rows, left, rest, soon, falling, then):
     supports = Scalars(left, least=i32(INFINITY), most=i32(-1))
-    foreach(rows.graph.edges, count, rows, where=lambda a: a.src.id < a.dst.id)
-    foreach(rows.pairs, start, k, soon, left)
-    foreach(rows.graph.points, pack, rows, where=lambda p: p.size > 0)
-    size, deleted, round = len(left), 0, 1
-    limit, more = k, 1
+    size, deleted, round, more = len(left), 0, 1, 1
     while k <= last:
+        supports.least = INFINITY
+        supports.most = -1
+        foreach(left, bounds, supports, where=lambda e: e.round == INFINITY)
+        if supports.most < 0:
+            break
+        k = max(k, i64(supports.least))  # skip empty levels
+        limit = max(k, min(k + more, min(last, i64(supports.most))))
+        more = min(2 * more + 1, SOON)
+        foreach(left, split, limit, soon, rest, where=lambda e: e.round == INFINITY)
+        left, rest = rest, left
+        rest.clear()
         while k <= limit:
             foreach(
                 soon, fall, round, falling, where=lambda e: e.round == INFINITY and e.support <= k
             )
             while not falling.empty:
-                foreach(falling, drop, rows, k, limit, round, then, soon)
                 deleted += len(falling)
+                foreach(falling, drop, rows, k, limit, round, then, soon)
                 round += 1
                 falling, then = then, falling
                 then.clear()
@@ -178,43 +273,81 @@ def peel(k, last, rows, left, rest, soon, falling, then):
             if PACK * deleted > size:
                 size -= deleted
                 deleted = 0
-                foreach(rows.graph.points, pack, rows, where=lambda p: p.size > 0)
+                pack(rows)
         soon.clear()
-        if k <= last:
-            supports.least = INFINITY
-            supports.most = -1
-            foreach(left, bounds, supports, where=lambda e: e.round == INFINITY)
-            if supports.most < 0:
-                break
-            k = max(k, i64(supports.least))  # skip empty levels
-            limit = min(k + more, min(last, i64(supports.most)))
-            more = min(2 * more + 1, SOON)
-            foreach(left, split, limit, soon, rest, where=lambda e: e.round == INFINITY)
-            left, rest = rest, left
-            rest.clear()
+
+
+@func
+def arc_to(rows, p, v):
+    """Return the arc of a row to a vertex; None if there is none."""
+    bit, found = bit_of(p, hash_of(v)), None
+    if is_set(rows, bit):
+        at = find(rows, p, bit, hash_of(v))
+        if at >= 0:
+            found = rows.graph.edges[at]
+    return found
+
+
+@kernel
+def assign_arcs(e, rows):
+    """Assign a pair to both of its arcs."""
+    arc_to(rows, e.low, e.high.id).pair = e
+    arc_to(rows, e.high, e.low.id).pair = e
 
 
 @kernel
 def find_pair(e, rank, rows):
-    """Assign the number of its pair to an edge."""
-    u, v = rows.graph.points[rank[e.src]], rank[e.dst]
+    """Assign the number of its pair to an edge, if the pair is in a triangle."""
+    u, v = rows.graph.points[rank[e.src.id]], rank[e.dst.id]
     if u.id != v:
-        e.pair = rows.pair[find(rows.ends, v, u.first, end_of(u))].id
+        e.pair = ALONE
+        arc = arc_to(rows, u, v)
+        if arc is not None:
+            e.pair = arc.pair.id
 
 
-def _rows(graph: Graph, low: Any, high: Any) -> Rows:
-    """Make the rows of these pairs of vertices."""
-    made, m = sorted_rows(graph, len(graph.points), low, high), len(low)
+def _rows(t: Tables, device: Device) -> Rows:
+    """Make the rows of both ends of each arc in a triangle; these arcs become the pairs."""
+    xp, n = device.xp, len(t.corners) - 1
+    inside = xp.flatnonzero(t.arcs.support.array)
+    tail, head, support = (x.array[inside] for x in (t.arcs.tail, t.arcs.head, t.arcs.support))
+    keys = xp.concatenate([tail, head]).astype(np.int64) << 32
+    keys |= xp.concatenate([head, tail]).astype(np.uint32) * np.uint32(FACTOR)
+    sort_words(keys)
+    offsets = xp.zeros(n + 1, np.int64)
+    xp.cumsum(bincount(xp, tail, n) + bincount(xp, head, n), out=offsets[1:])
+    hashed = keys.astype(np.uint32)
+    ends = (hashed * np.uint32(pow(FACTOR, -1, 2**32))).astype(np.int32)
+    made = Graph.from_csr(offsets, ends, copy=False, device=device)
     pairs = made.add_table(
-        "pairs", low=Ref("points"), high=Ref("points"), support=i32, round=i32, number=i32
-    )
-    pairs.extend(low=low, high=high, support=0, round=INFINITY, number=-1)
-    made.points.add("size", i32)
-    made.points.size[:] = made.degree()
-    made.edges.add("pair", Ref("pairs"))
-    if made.edge_order is not None:
-        made.edges.pair.array[:] = made.edge_order % m
-    return Rows(made, pairs, made.edges.end, made.edges.pair)
+        "pairs", ("round", "support"), low=Ref("points"), high=Ref("points"), support=i32,
+        round=i32, number=i32,
+    )  # fmt: skip
+    pairs.extend(low=head, high=tail, support=support, round=INFINITY, number=-1)
+    words = made.add_table("words", bits=u32, begin=i32)
+    words.extend((BITS * 2 * inside.size) // 32 + n)
+    degree = xp.diff(offsets)
+    first_bit = ((BITS * offsets[:-1] >> 5) + xp.arange(n)) << 5
+    for name, dtype, values in (
+        ("end", i64, offsets[1:]), ("size", i32, degree), ("first_bit", i64, first_bit),
+        ("width", i64, BITS * degree),
+    ):  # fmt: skip
+        made.points.add(name, dtype)
+        made.points.columns[name].array[:] = values
+    arcs, to = made.edges, Ref("pairs")
+    columns: dict[str, Any] = {
+        "hashed": u32, "pair": to, "place": i32, "moved": u32, "moved_pair": to
+    }  # fmt: skip
+    for name, dtype in columns.items():
+        arcs.add(name, dtype)
+    arcs.hashed.array[:] = hashed
+    rows = Rows(
+        made, pairs, arcs.hashed, arcs.pair, words.bits, words.begin, scan_space(arcs.place),
+        arcs.moved, arcs.moved_pair,
+    )  # fmt: skip
+    make_filters(rows)
+    foreach(pairs, assign_arcs, rows)
+    return rows
 
 
 def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
@@ -223,22 +356,23 @@ def _peel(graph: Graph, first: int, last: int) -> tuple[Any, Any]:
     Returns
     -------
     number, pair : array of int32
-        The truss number of each pair of vertices, -1 if it was not deleted; the pair of each edge,
-        -1 for deleted edges and self-loops.
+        The truss number of each pair of vertices in a triangle, -1 if it was not deleted; the pair
+        of each edge, `ALONE` if it is in no triangle, -1 for deleted edges and self-loops.
     """
-    with graph.device.active():
-        order, *pairs = ranked_pairs(graph, degrees(graph))
-        rows = _rows(graph, *pairs)
+    device = graph.device
+    with device.active():
+        t = make_tables(device, capacity_for(graph), supports=True)
+        list_arcs(graph, t)
+        count_triangles(t, device)
+        rows = _rows(t, device)
     columns: Any = {"pair": (i32, -1)}
-    ranks: Any = {"rank": (i32, -1)}
-    with graph.edges.temporary_columns(**columns), graph.points.temporary_columns(**ranks):
-        with graph.device.active():
-            graph.points.rank.array[order] = graph.device.xp.arange(len(order), dtype=np.int32)
-        foreach(graph.edges, find_pair, graph.points.rank, rows)
-        (pair,) = graph.device.copies(graph.edges.pair.array)
-    if last >= 0:
+    with graph.edges.temporary_columns(**columns):
+        foreach(graph.edges, find_pair, t.ranks.rank, rows)
+        (pair,) = device.copies(graph.edges.pair.array)
+    if last > 0:
         m = len(rows.pairs)
         lists = [Collection(rows.pairs, capacity=k) for k in (m, m, m + m // 4, m, m)]
+        lists[0].extend_live()
         peel(i64(first), i64(last), rows, *lists)
     return rows.pairs.number.array, pair
 
@@ -262,8 +396,10 @@ def truss_number(graph: Graph) -> TrussNumber:
     number, pair = _peel(graph, 0, len(graph.edges))
     with graph.device.active():
         xp = graph.device.xp
-        number = xp.where(pair >= 0, number[pair] if number.size else -1, -1).astype(np.int32)
-        return TrussNumber(number, max(int(number.max()), 0) if number.size else 0)
+        found = xp.where(pair == ALONE, 2, -1).astype(np.int32)
+        inside = xp.flatnonzero(pair >= 0)
+        found[inside] = number[pair[inside]]
+        return TrussNumber(found, max(int(found.max()), 0) if found.size else 0)
 
 
 @of_graph_on_one_device
@@ -293,5 +429,5 @@ def k_truss(graph: Graph, k: int) -> KTruss:
     last = min(k - 3, len(graph.edges))  # no support is larger
     number, pair = _peel(graph, last, last)
     with graph.device.active():
-        ids = graph.device.xp.flatnonzero(pair >= 0)
-        return KTruss(ids[number[pair[ids]] < 0])
+        ids = graph.device.xp.flatnonzero(pair >= 0 if k > 2 else pair != -1)
+        return KTruss(ids[number[pair[ids]] < 0] if k > 2 else ids)
