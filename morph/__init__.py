@@ -2,6 +2,9 @@
 
 import logging
 
+from morph import start  # noqa: F401 - before NumPy is imported
+
+# isort: split
 from morph import providers
 from morph.algorithms import registry as _registry
 from morph.algorithms.community.community import community

@@ -45,6 +45,7 @@ LAYERS = {
     "compiler": "",
     "runtime.toolchain": "runtime.toolchain",  # text and flags to a binary; no part of the language
     "runtime.threads": "",
+    "runtime.cuda.driver": "",
     "runtime.transfer": "",
     "runtime.arrays": "language",
     "runtime.backend": "language compiler.ir runtime.arrays",
@@ -74,7 +75,8 @@ LAYERS = {
     "algorithms": "",
     "survey": "algorithms.sat",
     "worklists": "operators",
-    "": f"{PUBLIC} algorithms providers",
+    "start": "runtime.cuda.driver",
+    "": f"{PUBLIC} algorithms providers start",
     "testing": "launch runtime compiler.ir",
     "io.text": "language runtime.threads runtime.toolchain io.text",
     "io.mesh": "language mesh io.text io.mesh",

@@ -36,6 +36,11 @@ def _edges(weight: bool) -> tuple[Any, ...]:
 CALLS = {
     "refine": lambda device: morph.refine(_mesh(), 25, device=device).points,
     "bfs": lambda device: morph.bfs(morph.Graph.from_edges(*_edges(False), device=device)).distance,
+    "sssp with predecessors": lambda device: (
+        morph.sssp(
+            morph.Graph.from_edges(*_edges(True), device=device), predecessors=True
+        ).predecessor
+    ),
     "sssp": lambda device: (
         morph.sssp(morph.Graph.from_edges(*_edges(True), device=device)).distance
     ),

@@ -11,7 +11,7 @@ import units
 
 from morph.compiler.codegen.unit import prelude, source
 from morph.runtime.cuda import device as gpus
-from morph.runtime.cuda import small_copies
+from morph.runtime.cuda import driver
 from morph.runtime.device import DeviceError
 from morph.runtime.toolchain import cpu, cuda
 
@@ -117,7 +117,7 @@ def test_old_gpus_are_refused_when_they_are_opened(capability, monkeypatch):
     device = SimpleNamespace(compute_capability=capability)
     made = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda index: device))
     monkeypatch.setattr(gpus, "import_cupy", lambda: made)
-    monkeypatch.setattr(gpus, "load_driver", lambda: SimpleNamespace(cuInit=lambda flags: 1))
+    monkeypatch.setattr(driver, "load", lambda: SimpleNamespace(cuInit=lambda flags: 1))
     monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda name: True)
     if int(capability) >= 75:
         assert gpus.find(0).name == "cuda:0"
@@ -136,7 +136,7 @@ def test_the_error_of_an_old_driver_names_the_other_extra(monkeypatch):
 
     made = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count)))
     monkeypatch.setattr(gpus, "import_cupy", lambda: made)
-    monkeypatch.setattr(gpus, "load_driver", lambda: SimpleNamespace(cuInit=lambda flags: 1))
+    monkeypatch.setattr(driver, "load", lambda: SimpleNamespace(cuInit=lambda flags: 1))
     monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda name: True)
     with pytest.raises(DeviceError, match=r"needs 'morph-engine\[gpu12\]'$"):
         gpus.find(0)
@@ -146,7 +146,7 @@ def test_cupy_is_not_imported_without_a_driver(monkeypatch):
     def missing(name):
         raise OSError(f"{name}: cannot open shared object file")
 
-    monkeypatch.setattr(small_copies.ctypes, "CDLL", missing)
+    monkeypatch.setattr(driver.ctypes, "CDLL", missing)
     monkeypatch.setattr(gpus, "import_cupy", None)
     monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda name: True)
     with pytest.raises(DeviceError, match="does not answer: no NVIDIA driver is installed"):

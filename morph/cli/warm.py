@@ -48,12 +48,14 @@ TOGETHER = 4  # calls per process, which share kernels
 TYPES = (None, np.int32, np.int64, np.float64)  # of weights
 
 
-def _graphs(device: str, types: tuple[Any, ...], n: int = N) -> Iterator[Graph]:
+def _graphs(
+    device: str, types: tuple[Any, ...], n: int = N, degree: int = 3
+) -> Iterator[Graph]:  # fmt: skip
     """Small graphs, directed and not, with weights of each type."""
     rng = np.random.default_rng(0)
-    ends = np.sort(rng.choice(n, (2, 3 * n)), axis=0)
+    ends = np.sort(rng.choice(n, (2, degree * n)), axis=0)
     for dtype in types:
-        weight = None if dtype is None else rng.integers(1, 9, 3 * n).astype(dtype)
+        weight = None if dtype is None else rng.integers(1, 9, degree * n).astype(dtype)
         for both in (True, False):
             yield Graph.from_edges(ends[0], ends[1], weight, n=n, symmetrize=both, device=device)
 
@@ -76,6 +78,12 @@ def _row(row: Algorithm, device: str) -> Calls:
             yield partial(row.function, g, **given)
             yield partial(row.function, g, **given | dict(row.complete))
     yield from common_units.builders(row.name, device)
+
+
+def _sssp(device: str) -> Calls:
+    yield from _row(ALGORITHMS["sssp"], device)
+    for g in _graphs(device, TYPES[1:], degree=10):  # dense enough for `dense_phase`
+        yield partial(sssp, g, predecessors=True)
 
 
 def _cliques(device: str) -> Calls:
@@ -193,6 +201,7 @@ CALLS: dict[str, Callable[[str], Calls]] = {
     "max-flow": _max_flow,
     "text": _text,
     **{name: partial(_row, row) for name, row in ALGORITHMS.items()},
+    "sssp": _sssp,
 }
 
 

@@ -78,7 +78,7 @@ def source_ids(graph: Graph, source: Any, name: str = "source") -> Any:
     wrong = ids[(ids < 0) | (ids >= n)]
     if wrong.size:
         raise ValueError(f"{name} {wrong[0]} is not a vertex: the graph has {n}, counted from 0")
-    ids = np.unique(ids).astype(np.int32)
+    ids = (np.unique(ids) if ids.size > 1 else ids).astype(np.int32)  # imports numpy.ma, in 15 ms
     if graph.points.deletes:
         dead = ids[~np.asarray(graph.device.to_host(graph.points.alive))[ids]]
         if dead.size:

@@ -49,7 +49,6 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import BucketQueue, Visit, run_in_order, run_until_empty
 from morph.partition.array import PartitionedArray
 from morph.prelude import atomic_add, atomic_cas, atomic_min, i32, i64
-from morph.runtime.arrays import any_true
 from morph.runtime.device import Device
 
 NONE = 2**31 - 1  # no predecessor yet; the infinity of 32-bit distances
@@ -227,6 +226,14 @@ def set_equal_parent(p, g, following):
                 following.add(t)
 
 
+@kernel
+def end_predecessor(p, most, missing):
+    if p.dist > most:
+        p.predecessor = -1  # a sum may equal the distance of unreachable vertices
+    elif p.predecessor == NONE:
+        missing.set()
+
+
 @of_graph
 def sssp(
     graph: Graph,
@@ -354,7 +361,7 @@ def _solved(
             if hope:
                 return None
             refuse_overflow(graph, far)
-        predecessor = _predecessors(graph, starts, far) if predecessors else None
+        predecessor = _predecessors(graph, starts, far, last) if predecessors else None
         (distance,) = results(graph, "dist") if limit < last else copied.arrays()
         return Sssp(_widened(results_device(graph), distance), predecessor)
 
@@ -419,19 +426,23 @@ def refuse_overflow(graph: Graph, far: Any) -> None:
         )
 
 
-def _predecessors(graph: Graph, starts: Any, far: Any) -> Any:
+def _predecessors(graph: Graph, starts: Any, far: Any, most: Any) -> Any:
     """Return the parent of each vertex in a shortest-path tree, from final distances."""
-    xp, points = results_device(graph).xp, graph.points
+    xp, points, missing = results_device(graph).xp, graph.points, Flag(graph)
     points.predecessor[starts] = -1
     foreach(points, set_parent, graph, where=lambda p: p.dist < far)
-    found, dist = values(graph, "predecessor"), values(graph, "dist")
+    foreach(points, end_predecessor, most, missing)
+    if missing.take():  # reached by zero-weight edges only
+        now, then = Collection(points), Collection(points)
+        with results_device(graph).active():
+            reached = values(graph, "dist") < far
+            now.extend(xp.flatnonzero((values(graph, "predecessor") != NONE) & reached))
+        run_until_empty(now, then, set_equal_parent, graph)
     with results_device(graph).active():
-        if any_true((found == NONE) & (dist < far)):  # reached by zero-weight edges only
-            now, then = Collection(points), Collection(points)
-            now.extend(xp.flatnonzero((found != NONE) & (dist < far)))
-            run_until_empty(now, then, set_equal_parent, graph)
-            found = values(graph, "predecessor")
-        return xp.where((found == NONE) | (dist == far), -1, found)  # a sum may equal `far`
+        (found,) = results_device(graph).copies(values(graph, "predecessor"))
+        if points.deletes:
+            found[found == NONE] = -1
+    return found
 
 
 def _widened(where: Device, distance: Any) -> Any:

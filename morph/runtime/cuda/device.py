@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, cached_property
@@ -16,6 +15,7 @@ from morph.language.hooks import Hook
 from morph.runtime import arrays, transfer
 from morph.runtime.arrays import Array, gpu_array, import_cupy, is_host
 from morph.runtime.backend import Launch, Seeds, Write
+from morph.runtime.cuda import driver
 from morph.runtime.cuda.combining import combine
 from morph.runtime.cuda.extremes import MOST as MOST_EXTREMES
 from morph.runtime.cuda.extremes import suits
@@ -25,9 +25,7 @@ from morph.runtime.cuda.small_copies import (
     CudaReport,
     CudaWriter,
     SmallCopies,
-    load_driver,
     one_dimensional,
-    start_gpu,
 )
 from morph.runtime.device import Device, DeviceError, device
 
@@ -254,9 +252,7 @@ def find(index: int) -> CudaDevice:
         extras = "'morph-engine[gpu]' (CUDA 13) or 'morph-engine[gpu12]' (CUDA 12)"
         raise DeviceError(f"{name} needs CuPy: pip install {extras}")
     try:
-        driver = load_driver()  # before the import of CuPy (0.2 s), during which the GPU starts
-        started = threading.Thread(target=start_gpu, args=(driver, index), daemon=True)
-        started.start()
+        started = driver.start(index)  # before the import of CuPy (0.2 s)
         cupy = import_cupy()
         started.join()
         count = cupy.cuda.runtime.getDeviceCount()

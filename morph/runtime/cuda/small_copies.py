@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,7 +22,7 @@ import numpy as np
 from morph.compiler.ir.layout import Status
 from morph.runtime.arrays import import_cupy
 from morph.runtime.backend import IOTA, Seeds, Write
-from morph.runtime.cuda import extremes
+from morph.runtime.cuda import driver, extremes
 from morph.runtime.cuda.extremes import Extremes
 from morph.runtime.cuda.modules import loaded
 
@@ -432,31 +431,10 @@ class SmallCopies:
             self.wait(stream)  # raises the error
 
 
-def load_driver() -> Any:
-    """Load the library of the driver.
-
-    Raises
-    ------
-    OSError
-        If it is not installed.
-    """
-    try:
-        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError as error:
-        raise OSError(f"no NVIDIA driver is installed ({error})") from error
-
-
-def start_gpu(driver: Any, index: int) -> None:
-    """Initialise the driver and the primary context of a GPU; the runtime reports errors."""
-    device, context = ctypes.c_int(), ctypes.c_void_p()
-    if not driver.cuInit(0) and not driver.cuDeviceGet(ctypes.byref(device), index):
-        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-
-
 @cache
 def _stream_query() -> Any:
     """The driver's function, as that of the runtime would set "not ready" as the last error."""
-    library = load_driver()
+    library = driver.load()
     library.cuStreamQuery.argtypes, library.cuStreamQuery.restype = [ctypes.c_void_p], ctypes.c_int
     return library.cuStreamQuery
 

@@ -1,0 +1,60 @@
+"""Preparations of the ``morph`` command, which `morph` makes before it imports NumPy.
+
+The driver needs 0.3 s to start a GPU; a thread waits for it while the main thread imports packages.
+NumPy's OpenBLAS would start a thread per core, which no command uses.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from morph.runtime.cuda import driver
+
+ON_HOST = "cache", "check", "convert", "generate", "schema"  # commands that use no GPU
+
+
+def arguments_of(argv: Sequence[str], original: Sequence[str]) -> list[str] | None:
+    """Return the arguments of the ``morph`` command; None if this process runs another program.
+
+    Parameters
+    ----------
+    argv, original : sequence of str
+        As `sys.argv` and `sys.orig_argv`.
+    """
+    program = os.path.basename(argv[0]) if argv else ""
+    by_module = program == "-m" and original[-len(argv)] == "morph"
+    return list(argv[1:]) if by_module or program in ("morph", "morph.exe") else None
+
+
+def gpu_of(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
+    """Return the index of the first GPU that a command opens; None if it probably opens none."""
+    words = [word for word in arguments if word not in ("-v", "--verbose")]
+    if not words or words[0].startswith("-") or words[0] in ON_HOST:
+        return None
+    if {"-h", "--help", "--mpi"}.intersection(words):  # a rank selects one of several GPUs
+        return None
+    given = [after for word, after in zip(words, words[1:], strict=False) if word == "--device"]
+    given += [word.partition("=")[2] for word in words if word.startswith("--device=")]
+    names = given or [environment.get("MORPH_DEVICE") or "auto"]
+    kind, _, number = names[-1].partition(",")[0].partition(":")
+    if kind not in ("auto", "cuda") or not (number or "0").isdecimal():
+        return None
+    return int(number or 0)
+
+
+def prepare() -> None:
+    """Make the preparations if this process runs the ``morph`` command."""
+    arguments = arguments_of(getattr(sys, "argv", ()), sys.orig_argv)
+    if arguments is None:
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gpu = gpu_of(arguments, os.environ)
+    if gpu is not None:
+        with suppress(OSError):  # no driver
+            driver.start(gpu)
+
+
+prepare()
