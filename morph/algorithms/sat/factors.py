@@ -26,7 +26,7 @@ from morph.data.scalars import Scalars
 from morph.data.table import Table, set_lengths
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.sort import argsort
 from morph.partition.formula import joined
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
@@ -237,7 +237,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
     work = device.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
     with work.active():
         clause, code, _ = cleaned(formula, work)
-        degree = int(bincount(work.xp, code, 1).max()) if code.size else 1
+        degree = int(bincount(work.xp, code, 2 * formula.variables).max()) if code.size else 1
     f = Factors(device, *scale_of(degree))
     fill_tables(f, formula, clause, code, work)
     begin_messages(f, seed)
@@ -285,6 +285,29 @@ def begin_messages(f: Factors, seed: int | None) -> None:
     if seed is not None:
         of = np.uint32(seed % 2**32), np.float32(f.scale), f.ahead
         foreach(f.graph.clauses, begin, f.graph, f.sums[0], *of)
+
+
+@kernel
+def forget_message(e):
+    e.message = e.message >> 31
+
+
+@kernel
+def clear_sums(s):
+    s.by_sign[0] = 0
+    s.by_sign[1] = 0
+
+
+@program
+def forget_messages(g, now, after):
+    foreach(g.entries, forget_message)
+    foreach(now, clear_sums)
+    foreach(after, clear_sums)
+
+
+def trivial_messages(f: Factors) -> None:
+    """Set the messages of one part to those that say nothing."""
+    forget_messages(f.graph, f.sums[0], f.sums[1])
 
 
 def cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
