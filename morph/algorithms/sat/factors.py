@@ -83,6 +83,7 @@ class Factors:
         self.graph = g = Graph(device)
         self.scale, self.sum_type = scale, sum_type
         self.sums = [Table("sums", device, by_sign=vec(sum_type, 2)) for _ in range(3)]
+        self.first_sums = tuple(self.sums)
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
         # made once: launches are found again by the identity of their arguments
         if beside is None:
@@ -376,6 +377,7 @@ def _reduced(f: Factors, into: Factors) -> None:
     n, counts = f.left
     f.left = None
     into.resize(n, counts)
+    into.sums = list(into.first_sums)  # the launches for this order are bound already
     write_residual(into.graph, into.sums[0], into.sums[1], f.graph, f.ahead)
 
 

@@ -52,6 +52,7 @@ from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
+EXPONENT = 2.35  # of the number of clauses that a flip breaks, for clauses of up to three literals
 LAST = 63  # flips that break more clauses than this are as likely
 FEW = 64  # unsatisfied clauses: as many or fewer are left to one thread
 MANY = 8 * FEW  # if they become more, all threads flip again
@@ -312,7 +313,7 @@ class Search:
             points.first[:m], points.size[:m] = offsets[:-1], offsets[1:] - offsets[:-1]
         b = np.arange(LAST + 1.0)
         base = BASES.get(longest, 5.4)
-        odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
+        odds.extend(weight=(0.9 + b) ** -EXPONENT if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
         chosen = Collection(points, variable=Ref(points), key=i64)
         self.run = Scalars(where, unsatisfied=0, random=u64(0), work=0)
