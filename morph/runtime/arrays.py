@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ Array = Any
 
 _fetch: Hook[np.ndarray[Any, Any]] = Hook("morph.runtime.cuda.device:fetch")
 SAMPLE = 1 << 20
-CUB_BINS = 1 << 14  # above, CUB's histogram is slower than atomics
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
@@ -62,46 +61,35 @@ def count_true(x: Array) -> int:
 def bincount(xp: Any, x: Array, minlength: int) -> Array:
     """Count the occurrences of each of the values from 0 on, as `numpy.bincount`.
 
-    CuPy checks the values with a reduction of bools, here without CUB, see `all_true`.  Many bins
-    are counted without CUB, too, by atomics.
+    CuPy checks the values with a reduction of bools, here without CUB, see `all_true`.
     """
     if getattr(xp, "__name__", None) != "cupy":
         return xp.bincount(x, minlength=minlength)
-    with ExitStack() as stack:
-        stack.enter_context(_without_cub(xp._core, "reduction"))
-        if minlength > CUB_BINS:
-            stack.enter_context(_without_cub(xp._core, "routine"))
+    with _without_cub(xp._core):
         return xp.bincount(x, minlength=minlength)
 
 
 class _CubSwitch:
     """The number of threads that have disabled CUB, and CuPy's accelerators to restore."""
 
-    lock = threading.Lock()
-
-    def __init__(self) -> None:
-        self.threads, self.accelerators = 0, list[Any]()
-
-
-_SWITCHES = {"reduction": _CubSwitch(), "routine": _CubSwitch()}
+    lock, threads, accelerators = threading.Lock(), 0, list[Any]()
 
 
 @contextmanager
-def _without_cub(core: Any, kind: str) -> Iterator[None]:
-    """Disable CUB for reductions, which CuPy then compiles in 0.1 s, or for its routines."""
-    switch, set_all = _SWITCHES[kind], getattr(core, f"set_{kind}_accelerators")
-    with switch.lock:
-        if not switch.threads:
-            switch.accelerators = getattr(core, f"get_{kind}_accelerators")()
-            set_all([])
-        switch.threads += 1
+def _without_cub(core: Any) -> Iterator[None]:
+    """Disable CUB: CuPy then compiles a reduction in 0.1 s."""
+    with _CubSwitch.lock:
+        if not _CubSwitch.threads:
+            _CubSwitch.accelerators = core.get_reduction_accelerators()
+            core.set_reduction_accelerators([])
+        _CubSwitch.threads += 1
     try:
         yield
     finally:
-        with switch.lock:
-            switch.threads -= 1
-            if not switch.threads:
-                set_all(switch.accelerators)
+        with _CubSwitch.lock:
+            _CubSwitch.threads -= 1
+            if not _CubSwitch.threads:
+                core.set_reduction_accelerators(_CubSwitch.accelerators)
 
 
 def rough_mean(x: Array) -> float:

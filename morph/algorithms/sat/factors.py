@@ -238,7 +238,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
     work = device.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
     with work.active():
         clause, code, _ = cleaned(formula, work)
-        degree = int(bincount(work.xp, code, 2 * formula.variables).max()) if code.size else 1
+        degree = int(bincount(work.xp, code, 1).max()) if code.size else 1
     f = Factors(device, *scale_of(degree))
     fill_tables(f, formula, clause, code, work)
     begin_messages(f, seed)
