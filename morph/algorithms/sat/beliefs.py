@@ -24,9 +24,9 @@ from morph.data.conversion import truth
 from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula
 
-MOST_ROUNDS, FRACTION, SWEEPS = 100, 0.1, 20  # defaults
+MOST_ROUNDS, FRACTION, SWEEPS = 100, 0.1, 40  # defaults
 TOLERANCE, INERTIA = 0.02, 0.5
-FIRST = 3  # times as many sweeps in the first round
+FIRST = 2  # times as many sweeps in the first round
 PATIENCE = 2  # contradictions in a round, after which a clause may break
 LEAST_PART = 1 / 8  # of the fraction: the least that such a round leaves
 
@@ -57,7 +57,7 @@ def believe(
     fraction : float
         Of all variables, fixed in a round at most.
     sweeps : int
-        In a round, at most; in the first three times as many.
+        In a round, at most; in the first twice as many.
     lossy : bool
         Where contradictions persist though fewer are fixed, let clauses break: they are in no rest.
     max_seconds : float

@@ -30,7 +30,7 @@ from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.sort import argsort
 from morph.partition.formula import joined
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
-from morph.runtime.arrays import all_true, any_true, bincount
+from morph.runtime.arrays import all_true, any_true, bincount, count_each
 from morph.runtime.device import Device
 
 CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
@@ -238,7 +238,8 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
     work = device.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
     with work.active():
         clause, code, _ = cleaned(formula, work)
-        degree = int(bincount(work.xp, code, 1).max()) if code.size else 1
+        size = 2 * formula.variables
+        degree = int(count_each(work.xp, code, size).max()) if code.size else 1
     f = Factors(device, *scale_of(degree))
     fill_tables(f, formula, clause, code, work)
     begin_messages(f, seed)
@@ -255,7 +256,7 @@ def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any, work: Devi
     """Fill the tables of a factor graph, given what `cleaned` finds; messages are trivial."""
     g, n, m, xp = f.graph, formula.variables, formula.clauses, work.xp
     with work.active():
-        lengths = bincount(xp, clause, m)
+        lengths = count_each(xp, clause, m)
         starts = xp.cumsum(lengths) - lengths
         first = xp.zeros(m, np.int64)
         held = lengths > 0
@@ -346,6 +347,8 @@ def _owners(xp: Any, offsets: Any, size: int) -> Any:
 
 def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
     """How many clauses have more than k literals, for each k."""
+    if lengths.size and int(lengths.min()) == width:
+        return [lengths.size] * width
     of_length = device.to_host(bincount(device.xp, lengths, width + 1))
     return [int(x) for x in of_length[::-1].cumsum()[::-1][1 : width + 1]]
 

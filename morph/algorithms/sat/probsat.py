@@ -46,7 +46,7 @@ from morph.prelude import (
     u32,
     u64,
 )
-from morph.runtime.arrays import bincount, count_true
+from morph.runtime.arrays import count_each, count_true
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 
@@ -277,10 +277,10 @@ def rows_of(formula: Formula, where: Device) -> tuple[Any, Any]:
         literals, offsets = work.asarray(formula.literals), work.asarray(formula.offsets)
         begins = xp.zeros(n + 1, np.int64)
         variable = xp.abs(literals)
-        xp.cumsum(bincount(xp, variable, n + 1)[1:], out=begins[1:])
+        xp.cumsum(count_each(xp, variable, n + 1)[1:], out=begins[1:])
         if where.on_host and not where.interprets:
             return begins, _sorted_by_one(formula, begins, where)
-        starts = bincount(xp, offsets[1:-1], size + 1)
+        starts = count_each(xp, offsets[1:-1], size + 1)
         clause = xp.cumsum(starts[:size]).astype(np.uint32)
         return begins, (clause << 1 | (literals < 0))[argsort(variable)]  # stable
 
