@@ -24,9 +24,9 @@ from morph.data.conversion import truth
 from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula
 
-MOST_ROUNDS, FRACTION, SWEEPS = 100, 0.1, 40  # defaults
+MOST_ROUNDS, FRACTION, SWEEPS = 100, 0.1, 20  # defaults
 TOLERANCE, INERTIA = 0.02, 0.5
-FIRST = 2  # times as many sweeps in the first round
+FIRST = 3  # times as many sweeps in the first round
 PATIENCE = 2  # contradictions in a round, after which a clause may break
 LEAST_PART = 1 / 8  # of the fraction: the least that such a round leaves
 
@@ -57,7 +57,7 @@ def believe(
     fraction : float
         Of all variables, fixed in a round at most.
     sweeps : int
-        In a round, at most; in the first twice as many.
+        In a round, at most; in the first three times as many.
     lossy : bool
         Where contradictions persist though fewer are fixed, let clauses break: they are in no rest.
     max_seconds : float
@@ -92,11 +92,15 @@ def believe(
 
 
 def continued(
-    run: Run, seed: int, max_seconds: float, progress: Callable[[Round], None] | None
+    run: Run,
+    seed: int,
+    devices: Any,
+    max_seconds: float,
+    progress: Callable[[Round], None] | None,
 ) -> Decimation:
     """Do as `believe`, lossy, on what a run has left; the result is that of all its variables."""
     options = Options(FRACTION, TOLERANCE, SWEEPS, rho=0.0)
-    return _fix_all(run.resume(seed, options, max_seconds), MOST_ROUNDS, True, progress)
+    return _fix_all(run.resume(seed, options, max_seconds, devices), MOST_ROUNDS, True, progress)
 
 
 def _fix_all(

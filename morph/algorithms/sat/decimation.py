@@ -358,15 +358,38 @@ class Run:
         if self.before is self.kept:
             self.before = self.now.like()
 
-    def resume(self, seed: int, options: Options, max_seconds: float) -> Run:
-        """Return a run on the formula that is left, from trivial messages; ``now`` keeps it."""
+    def resume(self, seed: int, options: Options, max_seconds: float, devices: Any) -> Run:
+        """Return a run on the formula that is left, from trivial messages; ``now`` keeps it.
+
+        What several devices have left is processed by those in ``devices``, to the same result.
+        """
         run = copy(self)
         run.seed, run.options, run.part, run.level = seed, options, options.fraction, 0
         run.variables, run.kept = len(self.now.graph.points), self.now
         run.rounds, run.rollbacks, run.undone, run.can_undo = [], 0, 0, False
         run.clock = Clock(max_seconds)
-        self.now.each(trivial_messages)
+        if self.now.divided:
+            run._move(devices)
+        else:
+            self.now.each(trivial_messages)
         return run
+
+    def _move(self, devices: Any) -> None:
+        """Copy the formula that is left, and the values, to other devices."""
+        now, values = self.now, self.where.to_host(self.answers.value.array)
+        rest, names = rest_of(now)
+        self.group = group_of(rest, devices)
+        self.where = self.group.devices[self.group.here.start]
+        self.now = factors_on(rest, self.group, None, (int(now.scale), now.sum_type))
+
+        def name(part: Factors) -> None:
+            part.graph.points.origin[:] = names
+
+        self.now.each(name)
+        self.before = self.now.like()
+        self.answers = Table("answers", self.where)
+        self.answers.add("value", i8)
+        self.answers.extend(value=values)
 
     def _undo(self) -> None:
         """Roll the last round back, and fix fewer from now on."""

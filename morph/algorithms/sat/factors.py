@@ -221,8 +221,12 @@ def begin(c, g, sums, seed, scale, ahead):
         s += 1
 
 
-def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
+def factor_graph(
+    formula: Formula, device: Device, seed: int | None, scale: tuple[int, Any] | None = None
+) -> Factors:
     """Make the factor graph of a formula, with random messages, or trivial ones without a seed.
+
+    ``scale`` is that of messages, and the type of their sums, if not the finest that fits.
 
     Literals that are repeated in a clause count once; clauses that hold a literal and its negation
     are left out.
@@ -240,7 +244,7 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
         clause, code, _ = cleaned(formula, work)
         size = 2 * formula.variables
         degree = int(count_each(work.xp, code, size).max()) if code.size else 1
-    f = Factors(device, *scale_of(degree))
+    f = Factors(device, *(scale or scale_of(degree)))
     fill_tables(f, formula, clause, code, work)
     begin_messages(f, seed)
     return f

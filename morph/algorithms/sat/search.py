@@ -96,7 +96,7 @@ def random_values(variables: int, seed: int) -> NDArray[np.bool_]:
 class Left:
     """What decimation has left of a formula; its clauses are copied to the host only on demand.
 
-    ``run`` is the decimation if it can go on with the residual formula where it lies.
+    ``run`` is the decimation if beliefs can go on with its tables.
     """
 
     def __init__(self, run: Run | None, status: str, result: Decimation | None) -> None:
@@ -105,10 +105,12 @@ class Left:
         if run is not None:
             self.variables = len(run.now.graph.points)
             self.clauses, self.seconds = run.now.count_clauses(), run.clock.seconds
+            self.literals = sum(len(part.graph.entries) for part in run.now.parts)
             source = run
         else:
             assert result is not None
             self.variables, self.clauses = result.rest.variables, result.rest.clauses
+            self.literals = result.rest.literals.size
             self.seconds, source = result.seconds, result
         self.rounds, self.rollbacks = source.rounds, source.rollbacks
 
@@ -119,8 +121,8 @@ class Left:
 
     @classmethod
     def of_run(cls, run: Run, status: str) -> Left:
-        """Take a run on one device; of others, the result."""
-        if status == REFUTED or run.now.divided:
+        """Take a run; of one that refuted the formula, the result."""
+        if status == REFUTED:
             return cls.of_result(run.result(status))
         return cls(run, status, None)
 
@@ -356,10 +358,10 @@ class Search(Reporter):
         """The number of flips of a long search."""
         return FLIPS + FLIPS_EACH * self.formula.variables
 
-    def _devices(self, rest: Formula) -> list[Device]:
+    def _devices(self, size: int) -> list[Device]:
         """The devices for beliefs: the first GPU alone where several would take longer."""
-        devices, where, size = self.settings.devices, self.settings.where, rest.literals.size
-        alone = not where.on_host and size < SINGLE_GPU_LITERALS
+        devices, where = self.settings.devices, self.settings.where
+        alone = len(devices) > 1 and not where.on_host and size < SINGLE_GPU_LITERALS
         return devices[:1] if alone and LITERAL_BYTES * size < (where.free() or 0) else devices
 
     def _believe(self, left: Left, seed: int) -> Any:
@@ -367,11 +369,11 @@ class Search(Reporter):
         self._report("beliefs", {"variables": left.variables, "clauses": left.clauses})
         started = monotonic()
         if left.run is not None:
-            done = continued(left.run, seed, self._left(), self._belief)
+            devices = self._devices(left.literals)
+            done = continued(left.run, seed, devices, self._left(), self._belief)
         else:
-            rest = left.result().rest
             done = believe(
-                rest, seed, self._devices(rest),
+                left.result().rest, seed, self.where,
                 lossy=True, max_seconds=self._left(), progress=self._belief,
             )  # fmt: skip
         self.call.spend("beliefs", started)
