@@ -116,10 +116,10 @@ def flipped(s, v):
 
 
 @func
-def clause_of(s, k, turn):
+def clause_of(s, k, change):
     """The clause of a row, and the change of its state if its variable is flipped."""
     code = s.rows[k].code
-    return s.points[code >> u32(1)], -turn if code & u32(1) else turn
+    return s.points[code >> u32(1)], -change if code & u32(1) else change
 
 
 @func
