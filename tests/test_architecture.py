@@ -333,7 +333,7 @@ def test_algorithms_use_public_names_only(module):
     public = {*morph.__all__, *morph.worklists.__all__}
     public |= {*vars(morph.prelude), *types, "counting", "detach", "exclusive", "number",
                "real_array"}  # fmt: skip
-    public |= {"all_true", "any_true", "bincount", "count_true", "rough_mean"}
+    public |= {"all_true", "any_true", "bincount", "count_each", "count_true", "rough_mean"}
     public |= {"available_threads", "mix32", "mix64", "shortened", "shown", "truth", "as_integer"}
     public |= {"compile_ahead", "device_for", "plus", "set_lengths", "share_of", "sort_words"}
     public |= {"bounds_of", "clauses_of", "joined"}

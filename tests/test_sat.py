@@ -78,7 +78,7 @@ def test_what_is_kept_is_what_would_be_counted(target, formula, seed):
     where, start = morph.device(target), np.arange(formula.variables) % 2 == 1
 
     def kept(search):
-        points = search.graph.points
+        points = search.points
         return [host(points.state).tolist(), host(points.breaks).tolist()]
 
     def run():
@@ -95,7 +95,7 @@ def test_what_is_kept_is_what_would_be_counted(target, formula, seed):
             flips, left = search.walk(50)
             assert flips <= 50
             assert left == fresh.load(host(search.model())) and kept(search) == kept(fresh)
-            order, at = host(search.graph.points.order), host(search.graph.points.at)
+            order, at = host(search.points.order), host(search.points.at)
             assert sorted(order[:left].tolist()) == sorted(fresh.now.items.tolist())
             assert at[order[:left]].tolist() == list(range(left))
 

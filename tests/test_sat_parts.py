@@ -203,8 +203,7 @@ def test_devices_that_cannot_join(monkeypatch):
 def test_devices_of_beliefs(on_host, size, free, count):
     where = SimpleNamespace(on_host=on_host, free=lambda: free)
     call = SimpleNamespace(settings=SimpleNamespace(devices=[where] * 4, where=where))
-    rest = SimpleNamespace(literals=SimpleNamespace(size=size))
-    assert len(Search._devices(call, rest)) == count
+    assert len(Search._devices(call, size)) == count
 
 
 @pytest.mark.parametrize("devices", [["cpu", "cpu"], GPU], ids=str)

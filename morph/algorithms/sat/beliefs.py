@@ -24,6 +24,7 @@ from morph.data.conversion import truth
 from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula
 
+MOST_ROUNDS, FRACTION, SWEEPS = 100, 0.1, 20  # defaults
 TOLERANCE, INERTIA = 0.02, 0.5
 FIRST = 3  # times as many sweeps in the first round
 PATIENCE = 2  # contradictions in a round, after which a clause may break
@@ -34,10 +35,10 @@ def believe(
     formula: Formula | DividedFormula,
     seed: int = 0,
     device: Any = None,
-    max_rounds: int = 100,
+    max_rounds: int = MOST_ROUNDS,
     *,
-    fraction: float = 0.1,
-    sweeps: int = 20,
+    fraction: float = FRACTION,
+    sweeps: int = SWEEPS,
     lossy: bool = False,
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
@@ -87,6 +88,25 @@ def believe(
         run.begin()
     except Contradiction:
         return refuted(formula.variables, run.clock)
+    return _fix_all(run, max_rounds, lossy, progress)
+
+
+def continued(
+    run: Run,
+    seed: int,
+    devices: Any,
+    max_seconds: float,
+    progress: Callable[[Round], None] | None,
+) -> Decimation:
+    """Do as `believe`, lossy, on what a run has left; the result is that of all its variables."""
+    options = Options(FRACTION, TOLERANCE, SWEEPS, rho=0.0)
+    return _fix_all(run.resume(seed, options, max_seconds, devices), MOST_ROUNDS, True, progress)
+
+
+def _fix_all(
+    run: Run, max_rounds: int, lossy: bool, progress: Callable[[Round], None] | None
+) -> Decimation:
+    """Fix variables until no clause is left, or no more can be fixed."""
     status, measured = "rounds", False
     while len(run.rounds) < max_rounds:
         if run.now.count_clauses() == 0:

@@ -12,11 +12,18 @@ variables were fixed at once, and decimation ends.  A round costs O(literals lef
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.sat.factors import Contradiction, Factors, reduced, rest_of
+from morph.algorithms.sat.factors import (
+    Contradiction,
+    Factors,
+    reduced,
+    rest_of,
+    trivial_messages,
+)
 from morph.algorithms.sat.fixing import fix_units, record
 from morph.algorithms.sat.marginals import Marginals, marginals, threshold
 from morph.algorithms.sat.parts import factors_on, formula_of, group_of
@@ -34,6 +41,7 @@ from morph.prelude import i8
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
+REFUTED = "unsatisfiable"
 SLACK = 10.0  # nats of complexity below zero that a small formula may have
 
 
@@ -103,19 +111,50 @@ def decimate(
         count from 0 to 2^32 - 1.
     """
     formula = formula_of(formula)
+    options = options_of(
+        formula.variables, fraction=fraction, tolerance=tolerance, max_sweeps=max_sweeps,
+        undo=undo, rho=rho, least_complexity=least_complexity,
+    )  # fmt: skip
+    run, status = decimated(formula, seed, device, max_rounds, options, max_seconds, progress)
+    return run.result(status)
+
+
+def options_of(
+    variables: int,
+    *,
+    fraction: float = 0.03,
+    tolerance: float | None = None,
+    max_sweeps: int = 200,
+    undo: int = 4,
+    rho: float = 1.0,
+    least_complexity: float = -0.001,
+) -> Options:
+    """Check the options of `decimate`, whose defaults these are, for a number of variables."""
     check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
     number(least_complexity, "least_complexity")
-    counts = {"max_rounds": max_rounds, "max_sweeps": max_sweeps, "undo": undo}
-    seed = check_limits(seed, max_seconds, progress, **counts)
+    check_counts(max_sweeps=max_sweeps, undo=undo)
     if tolerance is None:
         tolerance = LOOSEST if fraction >= 0.02 else 0.01
-    least = min(least_complexity * formula.variables, -SLACK) if rho == 1 else float("-inf")
-    options = Options(fraction, tolerance, max_sweeps, rho, undo, least)
+    least = min(least_complexity * variables, -SLACK) if rho == 1 else float("-inf")
+    return Options(fraction, tolerance, max_sweeps, rho, undo, least)
+
+
+def decimated(
+    formula: Formula | DividedFormula,
+    seed: int,
+    device: Any,
+    max_rounds: int,
+    options: Options,
+    max_seconds: float,
+    progress: Callable[[Round], None] | None,
+) -> tuple[Run, str]:
+    """Decimate; return the run, with the residual formula on the device, and the status."""
+    seed = check_limits(seed, max_seconds, progress, max_rounds=max_rounds)
     run = Run(formula, seed, device, options, max_seconds)
     try:
         run.begin()
     except Contradiction:
-        return refuted(formula.variables, run.clock)
+        return run, REFUTED
     status = "rounds"
     while len(run.rounds) < max_rounds:
         status = "time" if run.clock.late else run.round()
@@ -124,7 +163,7 @@ def decimate(
         status = "rounds"
         if progress is not None:
             progress(run.rounds[-1])
-    return run.result(status)
+    return run, status
 
 
 def check_options(fraction: float, tolerance: float, rho: float) -> None:
@@ -150,12 +189,17 @@ def check_limits(seed: Any, max_seconds: Any, progress: Any = None, **counts: An
     number(max_seconds, "max_seconds")
     if max_seconds != max_seconds:
         raise ValueError("max_seconds is a number of seconds, not nan")
-    for name, count in counts.items():
-        if not 0 <= as_integer(count, name) < 2**32:
-            raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
+    check_counts(**counts)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function, not {shown(progress)}")
     return as_integer(seed, "seed")
+
+
+def check_counts(**counts: Any) -> None:
+    """Refuse counts out of their range, by name."""
+    for name, count in counts.items():
+        if not 0 <= as_integer(count, name) < 2**32:
+            raise ValueError(f"{name} is from 0 to 2^32 - 1, not {shown(count)}")
 
 
 class Options(NamedTuple):
@@ -192,6 +236,8 @@ class Run:
         self.formula, self.seed, self.group = formula, seed, group_of(formula, where)
         self.where = self.group.devices[self.group.here.start]
         self.options, self.part = options, options.fraction
+        self.variables = formula.variables  # of the formula that the run began with
+        self.kept: Factors | None = None  # tables that are not overwritten
         self.rounds: list[Round] = []
         self.rollbacks = 0
         self.undone = 0
@@ -252,13 +298,15 @@ class Run:
         self.advance()
         self.clock.to("compaction")
         implied = free - chosen - len(self.now.graph.points)
-        complexity = seen.complexity / self.formula.variables
+        complexity = seen.complexity / self.variables
         facts = seen.bias, histogram(seen), complexity, self.part, chosen, implied
         self.rounds.append(Round(sweeps, free, m, *facts))
         self.part = min(self.options.fraction, self.part * 1.4)
 
     def result(self, status: str, likely: Any = None) -> Decimation:
         """Give what is fixed, and the formula that is left."""
+        if status == REFUTED:
+            return refuted(self.formula.variables, self.clock)
         rest, names = rest_of(self.now)
         assignment = self.where.to_host(self.answers.value.array).copy()
         self.clock.to("rest")
@@ -285,7 +333,7 @@ class Run:
 
         After ``patience`` contradictions they are fixed although clauses break.
         """
-        n = self.formula.variables
+        n = self.variables
         self.part = min(self.part, max(most, 1) / n)
         failed = 0
         while True:
@@ -307,6 +355,41 @@ class Run:
         """Go on with the formula that is left."""
         reduced(self.now, self.before)
         self.now, self.before = self.before, self.now
+        if self.before is self.kept:
+            self.before = self.now.like()
+
+    def resume(self, seed: int, options: Options, max_seconds: float, devices: Any) -> Run:
+        """Return a run on the formula that is left, from trivial messages; ``now`` keeps it.
+
+        What several devices have left is processed by those in ``devices``, to the same result.
+        """
+        run = copy(self)
+        run.seed, run.options, run.part, run.level = seed, options, options.fraction, 0
+        run.variables, run.kept = len(self.now.graph.points), self.now
+        run.rounds, run.rollbacks, run.undone, run.can_undo = [], 0, 0, False
+        run.clock = Clock(max_seconds)
+        if self.now.divided:
+            run._move(devices)
+        else:
+            self.now.each(trivial_messages)
+        return run
+
+    def _move(self, devices: Any) -> None:
+        """Copy the formula that is left, and the values, to other devices."""
+        now, values = self.now, self.where.to_host(self.answers.value.array)
+        rest, names = rest_of(now)
+        self.group = group_of(rest, devices)
+        self.where = self.group.devices[self.group.here.start]
+        self.now = factors_on(rest, self.group, None, (int(now.scale), now.sum_type))
+
+        def name(part: Factors) -> None:
+            part.graph.points.origin[:] = names
+
+        self.now.each(name)
+        self.before = self.now.like()
+        self.answers = Table("answers", self.where)
+        self.answers.add("value", i8)
+        self.answers.extend(value=values)
 
     def _undo(self) -> None:
         """Roll the last round back, and fix fewer from now on."""

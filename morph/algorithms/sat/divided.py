@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph import validate
-from morph.algorithms.sat.beliefs import believe
-from morph.algorithms.sat.decimation import decimate
+from morph.algorithms.sat.beliefs import continued
+from morph.algorithms.sat.decimation import Run, decimated, options_of
 from morph.algorithms.sat.probsat import walksat
-from morph.algorithms.sat.rounds import Decimation
 from morph.algorithms.sat.search import (
     EMPTY,
     FLIPS,
@@ -29,7 +28,6 @@ from morph.algorithms.sat.search import (
     UNSATISFIABLE,
     Reporter,
     Settings,
-    random_values,
 )
 from morph.data.formula import Formula
 from morph.partition.formula import DividedFormula
@@ -82,8 +80,11 @@ class DividedSearch(Reporter):
     def _attempt(self, seed: int, options: dict[str, Any]) -> bool:
         """Decimate, search and check; whether unit propagation has refuted the formula."""
         self._report("decimation", {"variables": self.formula.variables})
-        options = {"max_rounds": self.settings.max_rounds, "progress": self._round, **options}
-        done = decimate(self.formula, seed, self.group.devices, **options)
+        run, status = decimated(
+            self.formula, seed, self.group.devices, self.settings.max_rounds,
+            options_of(self.formula.variables, **options), float("inf"), self._round,
+        )  # fmt: skip
+        done = run.result(status)
         for phase, spent in done.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + spent
         self.found |= {"rounds": done.rounds, "rollbacks": done.rollbacks, "stopped": done.status}
@@ -99,7 +100,7 @@ class DividedSearch(Reporter):
         self.found["walked_clauses"] = rest.clauses
         names = done.variables
         if rest.clauses:
-            model[names] = self._beliefs(rest, seed)
+            model = self._beliefs(run, rest, seed)
         self._keep(model)
         long = FLIPS + FLIPS_EACH * self.formula.variables
         early = done.status in ("paramagnetic", "rounds")
@@ -111,16 +112,12 @@ class DividedSearch(Reporter):
             self._keep(model)
         return False
 
-    def _beliefs(self, rest: Any, seed: int) -> Assignment:
-        """Values of the rest's variables by belief propagation and a short search."""
+    def _beliefs(self, run: Run, rest: Any, seed: int) -> Assignment:
+        """Values of all variables by belief propagation and a short search."""
         self._report("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
         started = monotonic()
-        done: Decimation = believe(
-            rest, seed, self.group.devices, lossy=True, progress=self._belief
-        )
+        done = continued(run, seed, self.group.devices, float("inf"), self._belief)
         self._spend("beliefs", started)
-        if done.status == "unsatisfiable":  # of the rest only: surveys fixed wrong values
-            return random_values(rest.variables, seed)
         self.found["believed"] = done.rounds
         self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
         model: Assignment = done.assignment == 1

@@ -26,11 +26,11 @@ from morph.data.scalars import Scalars
 from morph.data.table import Table, set_lengths
 from morph.graph import Graph
 from morph.language.dtypes import Ref, vec
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.sort import argsort
 from morph.partition.formula import joined
 from morph.prelude import atomic_add, f32, i32, i64, log2, prefetch, u32
-from morph.runtime.arrays import all_true, any_true, bincount
+from morph.runtime.arrays import all_true, any_true, bincount, count_each
 from morph.runtime.device import Device
 
 CERTAIN = 22  # bits: a probability below 2 ** -22 counts as zero
@@ -83,6 +83,7 @@ class Factors:
         self.graph = g = Graph(device)
         self.scale, self.sum_type = scale, sum_type
         self.sums = [Table("sums", device, by_sign=vec(sum_type, 2)) for _ in range(3)]
+        self.first_sums = tuple(self.sums)
         self.ahead = AHEAD if device.on_host and not device.interprets else 0
         # made once: launches are found again by the identity of their arguments
         if beside is None:
@@ -220,8 +221,12 @@ def begin(c, g, sums, seed, scale, ahead):
         s += 1
 
 
-def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
+def factor_graph(
+    formula: Formula, device: Device, seed: int | None, scale: tuple[int, Any] | None = None
+) -> Factors:
     """Make the factor graph of a formula, with random messages, or trivial ones without a seed.
+
+    ``scale`` is that of messages, and the type of their sums, if not the finest that fits.
 
     Literals that are repeated in a clause count once; clauses that hold a literal and its negation
     are left out.
@@ -237,8 +242,9 @@ def factor_graph(formula: Formula, device: Device, seed: int | None) -> Factors:
     work = device.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
     with work.active():
         clause, code, _ = cleaned(formula, work)
-        degree = int(bincount(work.xp, code, 1).max()) if code.size else 1
-    f = Factors(device, *scale_of(degree))
+        size = 2 * formula.variables
+        degree = int(count_each(work.xp, code, size).max()) if code.size else 1
+    f = Factors(device, *(scale or scale_of(degree)))
     fill_tables(f, formula, clause, code, work)
     begin_messages(f, seed)
     return f
@@ -254,7 +260,7 @@ def fill_tables(f: Factors, formula: Formula, clause: Any, code: Any, work: Devi
     """Fill the tables of a factor graph, given what `cleaned` finds; messages are trivial."""
     g, n, m, xp = f.graph, formula.variables, formula.clauses, work.xp
     with work.active():
-        lengths = bincount(xp, clause, m)
+        lengths = count_each(xp, clause, m)
         starts = xp.cumsum(lengths) - lengths
         first = xp.zeros(m, np.int64)
         held = lengths > 0
@@ -285,6 +291,29 @@ def begin_messages(f: Factors, seed: int | None) -> None:
     if seed is not None:
         of = np.uint32(seed % 2**32), np.float32(f.scale), f.ahead
         foreach(f.graph.clauses, begin, f.graph, f.sums[0], *of)
+
+
+@kernel
+def forget_message(e):
+    e.message = e.message >> 31
+
+
+@kernel
+def clear_sums(s):
+    s.by_sign[0] = 0
+    s.by_sign[1] = 0
+
+
+@program
+def forget_messages(g, now, after):
+    foreach(g.entries, forget_message)
+    foreach(now, clear_sums)
+    foreach(after, clear_sums)
+
+
+def trivial_messages(f: Factors) -> None:
+    """Set the messages of one part to those that say nothing."""
+    forget_messages(f.graph, f.sums[0], f.sums[1])
 
 
 def cleaned(formula: Formula, device: Device) -> tuple[Any, Any, int]:
@@ -322,6 +351,8 @@ def _owners(xp: Any, offsets: Any, size: int) -> Any:
 
 def _slot_counts(device: Device, lengths: Any, width: int) -> list[int]:
     """How many clauses have more than k literals, for each k."""
+    if lengths.size and int(lengths.min()) == width:
+        return [lengths.size] * width
     of_length = device.to_host(bincount(device.xp, lengths, width + 1))
     return [int(x) for x in of_length[::-1].cumsum()[::-1][1 : width + 1]]
 
@@ -353,6 +384,7 @@ def _reduced(f: Factors, into: Factors) -> None:
     n, counts = f.left
     f.left = None
     into.resize(n, counts)
+    into.sums = list(into.first_sums)  # the launches for this order are bound already
     write_residual(into.graph, into.sums[0], into.sums[1], f.graph, f.ahead)
 
 

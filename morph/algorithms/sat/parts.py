@@ -134,7 +134,12 @@ def group_of(formula: Formula | DividedFormula, device: Any) -> Group:
     return DeviceGroup(device)
 
 
-def factors_on(formula: Formula | DividedFormula, group: Group, seed: int | None) -> Factors:
+def factors_on(
+    formula: Formula | DividedFormula,
+    group: Group,
+    seed: int | None,
+    scale: tuple[int, Any] | None = None,
+) -> Factors:
     """Make the factor graph of a formula on one device, or in parts, see `factor_graph`.
 
     Raises
@@ -152,13 +157,13 @@ def factors_on(formula: Formula | DividedFormula, group: Group, seed: int | None
     if isinstance(formula, DividedFormula):
         shares, firsts = [formula.local], [formula.first]
     elif len(devices) == 1:
-        return factor_graph(formula, devices[0], seed)
+        return factor_graph(formula, devices[0], seed, scale)
     else:
         firsts = bounds_of(formula, len(devices))
         shares = [clauses_of(formula, *firsts[k : k + 2]) for k in here]
     found, counts = _cleaned(shares, group)
     group.all_reduce(counts, "add")
-    scale = scale_of(int(counts[0].max()))
+    scale = scale or scale_of(int(counts[0].max()))
     del counts
     made = DividedFactors(group, [Factors(devices[k], *scale) for k in here])
 

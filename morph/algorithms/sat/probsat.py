@@ -1,7 +1,7 @@
 """A model of a formula by local search: flip variables of unsatisfied clauses until there are none.
 
 probSAT (Balint, Schoening, SAT 2012): in an unsatisfied clause a variable is flipped with a
-probability that falls with the number b of clauses that this breaks: (0.9 + b)^-2.06 if clauses
+probability that falls with the number b of clauses that this breaks: (0.9 + b)^-2.35 if clauses
 have up to three literals, else c^-b.  Break counts are maintained: a clause stores in one word how
 many of its literals are true and the sum of their variables, so that one addition gives the only
 variable that satisfies the clause, and each variable counts the clauses that it alone satisfies.
@@ -14,7 +14,7 @@ on every device.  Where few are left, one thread flips one variable after the ot
 flip costs its variable's degree; random 3-SAT of up to about 4.1 clauses a variable takes some tens
 of flips a variable.
 """
-# Point i of the graph is variable i + 1, and clause i; an edge leads from a variable to a clause.
+# Row i of the points is variable i + 1, and clause i.
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from morph.data.conversion import as_integer, number
 from morph.data.formula import Formula
 from morph.data.scalars import Scalars
 from morph.data.table import Table
-from morph.graph import Graph
 from morph.language.dtypes import Ref
 from morph.language.messages import shown
 from morph.launch.foreach import foreach, func, kernel, program
@@ -47,11 +46,12 @@ from morph.prelude import (
     u32,
     u64,
 )
-from morph.runtime.arrays import bincount, count_true
+from morph.runtime.arrays import count_each, count_true
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
+EXPONENT = 2.35  # of the number of clauses that a flip breaks, for clauses of up to three literals
 LAST = 63  # flips that break more clauses than this are as likely
 FEW = 64  # unsatisfied clauses: as many or fewer are left to one thread
 MANY = 8 * FEW  # if they become more, all threads flip again
@@ -67,8 +67,9 @@ BUDGET, ATTEMPT = 512, 8
 class Problem(NamedTuple):
     """The tables of a search, as one argument of kernels."""
 
-    graph: Any
+    points: Any
     slots: Any  # literals, by clause
+    rows: Any  # clauses, by variable
     odds: Any  # weight of a flip, by the number of clauses that it breaks
     shift: Any  # of the number of true literals in the state of a clause
     chosen: Any  # unsatisfied clauses, each with the variable that it chose and its claim
@@ -97,14 +98,14 @@ def tie_break(id, seed, step):
 @func
 def variable_of(s, k):
     """The variable of a literal."""
-    return s.graph.points[abs(s.slots[k].literal) - 1]
+    return s.points[abs(s.slots[k].literal) - 1]
 
 
 @func
 def count_breaks(s, state, change):
     """Change the break count of the only variable that satisfies a clause in this state."""
     if state >> s.shift == 1:
-        atomic_add(s.graph.points[state & ((i64(1) << s.shift) - 1)].breaks, change)
+        atomic_add(s.points[state & ((i64(1) << s.shift) - 1)].breaks, change)
 
 
 @func
@@ -112,6 +113,13 @@ def flipped(s, v):
     """Flip a variable; gives the change of the states of clauses that hold it unnegated."""
     v.flips += 1
     return (v.flips % 2 * 2 - 1) * ((i64(1) << s.shift) + v.id)
+
+
+@func
+def clause_of(s, k, change):
+    """The clause of a row, and the change of its state if its variable is flipped."""
+    code = s.rows[k].code
+    return s.points[code >> u32(1)], -change if code & u32(1) else change
 
 
 @func
@@ -143,8 +151,8 @@ def begin(c, s):
     state = i64(0)
     for k in range(c.first, c.first + c.size):
         v = variable_of(s, k)
-        if (s.slots[k].literal > 0) == (v.flips % 2 == 1):
-            state += (i64(1) << s.shift) + v.id
+        holds = i64(v.flips & 1) ^ i64(s.slots[k].literal < 0)  # a branch would be unpredictable
+        state += holds * ((i64(1) << s.shift) + v.id)
     c.state = state
     c.listed = state >> s.shift == 0
     count_breaks(s, state, i32(1))
@@ -180,10 +188,10 @@ def flip(entry, s, then):
     v = entry.variable
     if owned(entry, s):
         turn = flipped(s, v)
-        for e in v.outedges:
-            c = e.dst
-            before = atomic_add(c.state, turn * e.weight)
-            after = before + turn * e.weight
+        for k in range(v.begin, v.begin + v.degree):
+            c, change = clause_of(s, k, turn)
+            before = atomic_add(c.state, change)
+            after = before + change
             count_breaks(s, before, i32(-1))
             count_breaks(s, after, i32(1))
             if after >> s.shift == 0:
@@ -200,7 +208,7 @@ def descend(s, now, then, seed, step, last, most):
         foreach(now, choose, s, seed, step)
         now.clear()
         count = len(s.chosen)
-        foreach(s.chosen, flip, s, then, balance="thread")  # many short rows
+        foreach(s.chosen, flip, s, then)
         s.chosen.clear()
         flips += count
         now, then = then, now
@@ -217,28 +225,28 @@ def walk(run, s, most, limit):
     alone = (i64(1) << s.shift) - 1
     while n > 0 and n <= MANY and flips < most and work < limit:
         random = random * 6364136223846793005 + 1442695040888963407
-        c = s.graph.points[i64((random >> 32) * u64(n) >> 32)].order
+        c = s.points[i64((random >> 32) * u64(n) >> 32)].order
         v = drawn(c, s, mix64(random))
         flips += 1
-        work += v.out_degree + c.size  # a clause may be very long
+        work += v.degree + c.size  # a clause may be very long
         turn = flipped(s, v)
-        for e in v.outedges:
-            c = e.dst
+        for k in range(v.begin, v.begin + v.degree):
+            c, change = clause_of(s, k, turn)
             before = c.state
-            after = before + turn * e.weight
+            after = before + change
             c.state = after
             if before >> s.shift == 1:
-                s.graph.points[before & alone].breaks -= 1
+                s.points[before & alone].breaks -= 1
             if after >> s.shift == 1:
-                s.graph.points[after & alone].breaks += 1
+                s.points[after & alone].breaks += 1
             if before >> s.shift == 0:
                 n -= 1
-                end = s.graph.points[n].order
-                s.graph.points[c.at].order = end
+                end = s.points[n].order
+                s.points[c.at].order = end
                 end.at = c.at
             if after >> s.shift == 0:
                 c.at = i32(n)
-                s.graph.points[n].order = c
+                s.points[n].order = c
                 n += 1
     run.unsatisfied = n
     run.random = random
@@ -247,7 +255,7 @@ def walk(run, s, most, limit):
 
 @kernel
 def fill_rows(run, slots, ends, rows, clauses):
-    """List the clauses of each variable, with its signs, one clause after the other."""
+    """List the clauses of each variable, one clause after the other."""
     k, c = i64(0), i32(0)
     while k < len(slots):
         while k == clauses[c].end:  # also of empty clauses
@@ -256,72 +264,83 @@ def fill_rows(run, slots, ends, rows, clauses):
         v = abs(literal) - 1
         at = ends[v].at
         ends[v].at = at + 1
-        rows[at].clause = c
-        rows[at].sign = i32(1 if literal > 0 else -1)
+        rows[at].code = u32(c) << u32(1) | u32(literal < 0)
         k += 1
 
 
-def rows_of(slots: Table, formula: Formula) -> tuple[Any, Any, Any]:
-    """Give the variables' clauses and signs as compressed rows, by a counting sort on the host."""
-    where, points = slots.device, max(formula.variables, formula.clauses)
-    degree = bincount(np, np.abs(formula.literals), points + 1)
-    offsets = np.cumsum(degree)
-    rows, ends = Table("rows", where, clause=i32, sign=i32), Table("ends", where, at=i64)
-    clauses = Table("clauses", where, end=i64)
-    rows.extend(len(slots))
-    ends.extend(at=offsets[:-1])
+def rows_of(formula: Formula, where: Device) -> tuple[Any, Any]:
+    """Give the clauses of each variable as compressed rows: 2 * clause + negated."""
+    n, size = formula.variables, formula.literals.size
+    work = where.array_device(size // LITERALS_PER_ELEMENT)
+    xp = work.xp
+    with work.active():
+        literals, offsets = work.asarray(formula.literals), work.asarray(formula.offsets)
+        begins = xp.zeros(n + 1, np.int64)
+        variable = xp.abs(literals)
+        xp.cumsum(count_each(xp, variable, n + 1)[1:], out=begins[1:])
+        if where.on_host and not where.interprets:
+            return begins, _sorted_by_one(formula, begins, where)
+        starts = count_each(xp, offsets[1:-1], size + 1)
+        clause = xp.cumsum(starts[:size]).astype(np.uint32)
+        return begins, (clause << 1 | (literals < 0))[argsort(variable)]  # stable
+
+
+def _sorted_by_one(formula: Formula, begins: Any, where: Device) -> Any:
+    """Sort by counting, in one thread of the host."""
+    slots, rows = Table("slots", where, literal=i32), Table("rows", where, code=u32)
+    ends, clauses = Table("ends", where, at=i64), Table("clauses", where, end=i64)
+    slots.extend(literal=formula.literals)
+    rows.extend(formula.literals.size)
+    ends.extend(at=begins[:-1])
     clauses.extend(end=formula.offsets[1:])
     # one item, so one thread: clauses must be in order
     foreach(Scalars(where, done=0), fill_rows, slots, ends, rows, clauses)
-    return offsets, rows.clause.array, rows.sign.array
+    return rows.code.array
 
 
 class Search:
     """A formula, and the state of its variables and clauses, on one device.
 
-    ``rows`` are the variables' clauses and signs as compressed rows, if they are known.
+    ``rows`` are those of `rows_of`, if they are known.
     """
 
     def __init__(self, formula: Formula, where: Device, rows: Any = None) -> None:
         n, m = formula.variables, formula.clauses
         work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
-        xp = work.xp
         longest = int(np.diff(formula.offsets).max(initial=0))
         shift = (max(n, 1) * max(longest, 1)).bit_length()  # sums are less than 1 << shift
         if shift + longest.bit_length() > 62:
             raise ValueError(f"a clause of {longest} literals over {n} variables is too long")
         self.device, self.formula = where, formula
         slots, odds = Table("slots", where, literal=i32), Table("odds", where, weight=f64)
+        lists, points = Table("rows", where, code=u32), Table("points", where)
+        for name, spec in {
+            **{"first": i64, "size": i32, "state": i64, "listed": bool_},  # of clauses
+            **{"begin": i64, "degree": i32, "breaks": i32, "flips": i32, "claim": i64},
+            **{"order": Ref("points"), "at": i32},  # clauses in a list, for one thread
+        }.items():
+            points.add(name, spec)
+        points.extend(max(n, m))
         with work.active():
-            literals, offsets = work.asarray(formula.literals), work.asarray(formula.offsets)
-            slots.extend(literal=literals)
-            if rows is None and where.on_host and not where.interprets:
-                rows = rows_of(slots, formula)
-            if rows is None:
-                ends = _edges(xp, literals, offsets)
-                self.graph = Graph.from_edges(*ends, n=max(n, m), copy=False, device=where)
-            else:
-                self.graph = Graph.from_csr(*rows, copy=False, device=where)
-            points = self.graph.points
-            for name, spec in {
-                **{"first": i64, "size": i32, "state": i64, "listed": bool_},  # of clauses
-                **{"breaks": i32, "flips": i32, "claim": i64},  # of variables
-                **{"order": Ref("points"), "at": i32},  # clauses in a list, for one thread
-            }.items():
-                points.add(name, spec)
+            offsets = work.asarray(formula.offsets)
+            begins, codes = rows_of(formula, where) if rows is None else rows
+            slots.extend(literal=work.asarray(formula.literals))
+            lists.extend(code=codes)
             points.first[:m], points.size[:m] = offsets[:-1], offsets[1:] - offsets[:-1]
+            points.begin[:n], points.degree[:n] = begins[:-1], begins[1:] - begins[:-1]
         b = np.arange(LAST + 1.0)
         base = BASES.get(longest, 5.4)
-        odds.extend(weight=(0.9 + b) ** -2.06 if longest <= 3 else base**-b)
+        odds.extend(weight=(0.9 + b) ** -EXPONENT if longest <= 3 else base**-b)
         self.now, self.then = (Collection(points) for _ in range(2))
         chosen = Collection(points, variable=Ref(points), key=i64)
         self.run = Scalars(where, unsatisfied=0, random=u64(0), work=0)
-        self.problem = Problem(self.graph, slots, odds, shift, chosen, self.run)
+        self.points = points
+        self.problem = Problem(points, slots, lists, odds, shift, chosen, self.run)
         self.counted = 0
 
     def load(self, model: Any) -> int:
         """Take a model; gives the number of clauses with literals that it leaves unsatisfied."""
-        points = self.graph.points
+        points = self.points
         points.flips[: self.formula.variables] = model
         points.breaks[:], points.claim[:] = 0, 0
         self.now.clear()
@@ -336,7 +355,7 @@ class Search:
         n = self.formula.variables
         work = self.device.array_device(n)
         with work.active():
-            return work.asarray(self.graph.points.flips.array[:n]) % 2 == 1
+            return work.asarray(self.points.flips.array[:n]) % 2 == 1
 
     def descend(self, seed: int, step: int, most: int, end: float = math.inf) -> tuple[int, int]:
         """Flip many at once; gives flips made, and about how many clauses were unsatisfied last.
@@ -377,13 +396,13 @@ class Search:
         before, n = self.counted, self.formula.variables
         work = self.device.array_device(n)
         with work.active():
-            flips = work.asarray(self.graph.points.flips.array[:n])
+            flips = work.asarray(self.points.flips.array[:n])
             self.counted = int(flips.sum(dtype=np.int64))
         return self.counted - before
 
     def line_up(self, seed: int) -> None:
         """Put the unsatisfied clauses into the list of `walk`."""
-        points, ids = self.graph.points, np.sort(self.now.items)
+        points, ids = self.points, np.sort(self.now.items)
         points.order[: ids.size] = ids
         points.at[ids] = np.arange(ids.size)
         self.run.unsatisfied, self.run.random = ids.size, seed
@@ -395,21 +414,8 @@ class Search:
         work = where.array_device(formula.literals.size // LITERALS_PER_ELEMENT)
         if work.on_host:
             return cls(formula, host)
-        xp = work.xp
-        with work.active():
-            ends = _edges(xp, work.asarray(formula.literals), work.asarray(formula.offsets))
-            offsets = xp.zeros(max(formula.variables, formula.clauses) + 1, np.int64)
-            xp.cumsum(bincount(xp, ends[0].astype(np.int64), offsets.size - 1), out=offsets[1:])
-            order = argsort(ends[0])  # stable
-            rows = (work.to_host(a) for a in (offsets, ends[1][order], ends[2][order]))
-            return cls(formula, host, tuple(rows))
-
-
-def _edges(xp: Any, literals: Any, offsets: Any) -> tuple[Any, Any, Any]:
-    """The variable, the clause and the sign (1 or -1) of each literal, int32."""
-    begins = bincount(xp, offsets[1:-1], literals.size + 1)
-    clause = xp.cumsum(begins[: literals.size]).astype(np.int32)
-    return xp.abs(literals) - 1, clause, xp.where(literals > 0, 1, -1).astype(np.int32)
+        begins, codes = rows_of(formula, where)
+        return cls(formula, host, (work.to_host(begins), work.to_host(codes)))
 
 
 def walksat(

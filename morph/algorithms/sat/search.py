@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from morph import validate
-from morph.algorithms.sat.beliefs import believe
+from morph.algorithms.sat.beliefs import believe, continued
 from morph.algorithms.sat.cadical import available, cadical
-from morph.algorithms.sat.decimation import decimate
+from morph.algorithms.sat.decimation import REFUTED, Run, decimate, decimated, options_of
 from morph.algorithms.sat.fields import backtrack, reinforce
 from morph.algorithms.sat.probsat import walksat
 from morph.algorithms.sat.rounds import Decimation, Round
@@ -91,6 +91,47 @@ def random_values(variables: int, seed: int) -> NDArray[np.bool_]:
     """Return random values for variables."""
     drawn: NDArray[np.bool_] = np.random.PCG64(seed).random_raw(variables) >> 63 != 0
     return drawn
+
+
+class Left:
+    """What decimation has left of a formula; its clauses are copied to the host only on demand.
+
+    ``run`` is the decimation if beliefs can go on with its tables.
+    """
+
+    def __init__(self, run: Run | None, status: str, result: Decimation | None) -> None:
+        self.run, self.status, self._result = run, status, result
+        source: Run | Decimation
+        if run is not None:
+            self.variables = len(run.now.graph.points)
+            self.clauses, self.seconds = run.now.count_clauses(), run.clock.seconds
+            self.literals = sum(len(part.graph.entries) for part in run.now.parts)
+            source = run
+        else:
+            assert result is not None
+            self.variables, self.clauses = result.rest.variables, result.rest.clauses
+            self.literals = result.rest.literals.size
+            self.seconds, source = result.seconds, result
+        self.rounds, self.rollbacks = source.rounds, source.rollbacks
+
+    @classmethod
+    def of_result(cls, result: Decimation) -> Left:
+        """Take the result of a decimation."""
+        return cls(None, result.status, result)
+
+    @classmethod
+    def of_run(cls, run: Run, status: str) -> Left:
+        """Take a run; of one that refuted the formula, the result."""
+        if status == REFUTED:
+            return cls.of_result(run.result(status))
+        return cls(run, status, None)
+
+    def result(self) -> Decimation:
+        """Return the result; its assignment has the values of a run that went on, too."""
+        if self._result is None:
+            assert self.run is not None
+            self._result = self.run.result(self.status)
+        return self._result
 
 
 class Reporter:
@@ -216,106 +257,141 @@ class Search(Reporter):
     def _attempt(self, k: int) -> tuple[Any, int]:
         """Decimate, search, check; return the assignment (None: refuted), its unsatisfied count."""
         formula, seed = self.formula, (self.seed + k * 0x9E3779B9) % 2**32
-        assignment = np.zeros(formula.variables, bool)
-        rest, names = formula, slice(None)  # of all variables
-        if self.max_rounds:
-            done = self._decimated(k, seed)
-            assignment, rest, names = done.assignment == 1, done.rest, done.variables
-        if not self.max_rounds or done.status == "unsatisfiable":
-            started = monotonic()
-            refuted = validate.refuted(formula)
-            self.call.spend("refutation", started)
-            if refuted:
-                return None, 0
-        self.found |= {"left": rest.variables, "left_clauses": rest.clauses}
-        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": rest.variables}
-        self.found["walked_clauses"] = rest.clauses
-        early = k < ATTEMPTS - 1  # the next method may be quicker than a long search now
         if not self.max_rounds:
-            most = self.settings.options.get("max_flips", self._long())
-            return self._improve(assignment, [(rest, None, most)], formula.clauses, seed)
-        if done.status == "astray" and early:
+            return self._search_alone(seed)
+        left = self._decimated(k, seed)
+        if left.status == REFUTED and self._refuted_by_units():
+            return None, 0
+        self.found |= {"left": left.variables, "left_clauses": left.clauses}
+        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": left.variables}
+        self.found["walked_clauses"] = left.clauses
+        early = k < ATTEMPTS - 1  # the next method may be quicker than a long search now
+        if left.status == "astray" and early:
+            assignment = left.result().assignment == 1
             return assignment, self._check(assignment)
-        if rest.clauses and self._left() > 0:
-            assignment[names] = self._believe(rest, seed)
-        short, every = REST_EACH * rest.variables, ALL_EACH * formula.variables
-        searches = [(rest, names, short)]
-        if done.status in ("paramagnetic", "rounds"):
-            searches += [(formula, slice(None), every), (rest, names, self._long())]
-            return self._improve(assignment, searches, formula.clauses, seed)
-        every = max(every, self._long() >> max(ATTEMPTS - 1 - k, 0))  # the rest may have no model
-        most = max(FEW, formula.variables // FEW_OF) if early else formula.clauses
-        return self._improve(assignment, [*searches, (formula, slice(None), every)], most, seed)
+        if left.clauses and self._left() > 0:
+            assignment = self._believe(left, seed)
+        else:
+            assignment = left.result().assignment == 1
+        most = formula.clauses
+        if early and left.status not in ("paramagnetic", "rounds"):
+            most = max(FEW, formula.variables // FEW_OF)
+        return self._improve(assignment, self._searches(left, k), most, seed)
 
-    def _decimated(self, k: int, seed: int) -> Decimation:
+    def _search_alone(self, seed: int) -> tuple[Any, int]:
+        """Search from random values, without decimation."""
+        formula = self.formula
+        if self._refuted_by_units():
+            return None, 0
+        self.found |= {"left": formula.variables, "left_clauses": formula.clauses}
+        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": formula.variables}
+        self.found["walked_clauses"] = formula.clauses
+        most = self.settings.options.get("max_flips", self._long())
+        model = self._search(formula, None, seed, most)
+        return model, self._check(model)
+
+    def _refuted_by_units(self) -> bool:
+        """Check whether unit propagation refutes the formula."""
+        started = monotonic()
+        refuted = validate.refuted(self.formula)
+        self.call.spend("refutation", started)
+        return refuted
+
+    def _searches(self, left: Left, k: int) -> Iterator[tuple[Formula, Any, int]]:
+        """Yield the local searches of the k-th attempt, as `_improve` takes them."""
+        started = monotonic()
+        done, every = left.result(), ALL_EACH * self.formula.variables
+        self.call.spend("rest", started)
+        yield done.rest, done.variables, REST_EACH * left.variables
+        if left.status in ("paramagnetic", "rounds"):
+            yield self.formula, slice(None), every
+            yield done.rest, done.variables, self._long()
+        else:  # the rest may have no model
+            every = max(every, self._long() >> max(ATTEMPTS - 1 - k, 0))
+            yield self.formula, slice(None), every
+
+    def _decimated(self, k: int, seed: int) -> Left:
         """Decimate by the method that the user chose, or by that of the k-th attempt."""
-        decimation: Callable[..., Decimation]
-        decimation, options = SEQUENCE[k % len(SEQUENCE)]
+        method, options = SEQUENCE[k % len(SEQUENCE)]
         if self.settings.method != "auto":
-            decimation, options = METHODS[self.settings.method], self.settings.options
-        if decimation is not reinforce:
-            options = {"max_rounds": self.max_rounds, "progress": self._round, **options}
+            method, options = METHODS[self.settings.method], self.settings.options
         self._report("decimation", {"attempt": k + 1, "variables": self.formula.variables})
-        where: Any = self.settings.devices if decimation is decimate else self.where
-        done = decimation(self.formula, seed, where, max_seconds=self._left(), **options)
-        seconds = self.call.seconds
-        for phase, spent in done.seconds.items():
-            seconds[phase] = seconds.get(phase, 0.0) + spent
-        self.found |= {"rounds": done.rounds, "rollbacks": done.rollbacks}
-        self.found["stopped"] = done.status
-        return done
+        limits: dict[str, Any] = {"max_seconds": self._left()}
+        if method is not reinforce:
+            limits |= {"max_rounds": self.max_rounds, "progress": self._round}
+        if method is decimate:
+            chosen = options_of(self.formula.variables, **options)
+            left = Left.of_run(
+                *decimated(self.formula, seed, self.settings.devices, options=chosen, **limits)
+            )
+        else:
+            left = Left.of_result(method(self.formula, seed, self.where, **limits, **options))
+        for phase, spent in left.seconds.items():
+            self.call.seconds[phase] = self.call.seconds.get(phase, 0.0) + spent
+        self.found |= {"rounds": left.rounds, "rollbacks": left.rollbacks}
+        self.found["stopped"] = left.status
+        return left
 
     def _improve(
-        self, model: Any, searches: list[tuple[Formula, Any, int]], most: int, seed: int
+        self, model: Any, searches: Iterable[tuple[Formula, Any, int]], most: int, seed: int
     ) -> tuple[Any, int]:
-        """Run local searches in turn, each from the best assignment so far; at least the first.
+        """Run local searches in turn, each from the best assignment so far, until one succeeds.
 
-        A search is a formula, the places of its variables in ``model`` (None: all, from random
-        values) and a number of flips.  Stops when more than ``most`` clauses are unsatisfied.
+        A search is a formula, the places of its variables in ``model`` and a number of flips.
+        After the first one stops when more than ``most`` clauses are unsatisfied.
         Returns the assignment and the number of clauses that it leaves unsatisfied.
         """
-        fewest: Any = None
-        for part, where, flips in searches:
-            if fewest is not None and (fewest > most or self._left() <= self._build(part)):
+        fewest, searched = self._check(model), False
+        for part, where, flips in searches if fewest else ():
+            if searched and (fewest > most or self._left() <= self._build(part)):
                 break
-            tried, start = model.copy(), None if where is None else model[where]
-            tried[slice(None) if where is None else where] = self._search(part, start, seed, flips)
+            tried, searched = model.copy(), True
+            tried[where] = self._search(part, model[where], seed, flips)
             left = self._check(tried)
-            if not left:
-                return tried, 0
-            fewest = self._check(model) if fewest is None else fewest
             if left <= fewest:
                 model, fewest = tried, left
+            if not left:
+                break
         return model, fewest
 
     def _long(self) -> int:
         """The number of flips of a long search."""
         return FLIPS + FLIPS_EACH * self.formula.variables
 
-    def _devices(self, rest: Formula) -> list[Device]:
+    def _devices(self, size: int) -> list[Device]:
         """The devices for beliefs: the first GPU alone where several would take longer."""
-        devices, where, size = self.settings.devices, self.settings.where, rest.literals.size
-        alone = not where.on_host and size < SINGLE_GPU_LITERALS
+        devices, where = self.settings.devices, self.settings.where
+        alone = len(devices) > 1 and not where.on_host and size < SINGLE_GPU_LITERALS
         return devices[:1] if alone and LITERAL_BYTES * size < (where.free() or 0) else devices
 
-    def _believe(self, rest: Formula, seed: int) -> Any:
-        """Return values by belief propagation and a short search; random ones if that fails."""
-        self._report("beliefs", {"variables": rest.variables, "clauses": rest.clauses})
+    def _believe(self, left: Left, seed: int) -> Any:
+        """Return an assignment by belief propagation and a short search, or random values."""
+        self._report("beliefs", {"variables": left.variables, "clauses": left.clauses})
         started = monotonic()
-        done = believe(
-            rest, seed, self._devices(rest),
-            lossy=True, max_seconds=self._left(), progress=self._belief,
-        )  # fmt: skip
+        if left.run is not None:
+            devices = self._devices(left.literals)
+            done = continued(left.run, seed, devices, self._left(), self._belief)
+        else:
+            done = believe(
+                left.result().rest, seed, self.where,
+                lossy=True, max_seconds=self._left(), progress=self._belief,
+            )  # fmt: skip
         self.call.spend("beliefs", started)
-        if done.status == "unsatisfiable":  # of the rest only: surveys fixed wrong values
-            return random_values(rest.variables, seed)
-        self.found["believed"] = done.rounds
-        self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
-        model, last = done.assignment == 1, done.likely
-        if done.rest.clauses:
-            last = self._search(done.rest, last, seed, done.rest.variables)
-        model[done.variables] = last
-        return model
+        if done.status == REFUTED:  # of the rest only: surveys fixed wrong values
+            model = random_values(left.variables, seed)
+        else:
+            self.found["believed"] = done.rounds
+            self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
+            model, last = done.assignment == 1, done.likely
+            if done.rest.clauses:
+                last = self._search(done.rest, last, seed, done.rest.variables)
+            model[done.variables] = last
+        if left.run is not None:
+            return model
+        before = left.result()
+        assignment = before.assignment == 1
+        assignment[before.variables] = model
+        return assignment
 
     def _search(self, formula: Formula, model: Any, seed: int, flips: int) -> Any:
         started = monotonic()

@@ -346,14 +346,14 @@ class _Solver:
 
     def __init__(self, formula: Formula, settings: Settings, end: float) -> None:
         self.formula, self.settings, self.end = formula, settings, end
+        self.regular = _is_regular(formula)
         self.seconds: dict[str, float] = {}
         self.found: dict[str, Any] = {}
 
     def solve(self) -> Solution:
         """Simplify, solve the parts, and check the model of the whole."""
-        regular = _is_regular(self.formula)
         if self.settings.method == "auto" and len(self.settings.devices) == 1:
-            compile_ahead("solve regular" if regular else "solve", self.settings.devices[0])
+            compile_ahead("solve regular" if self.regular else "solve", self.settings.devices[0])
         formula, plan = self.formula, self._simplified()
         if plan.refuted or plan.cycle:
             return self._refuted(plan)
@@ -381,7 +381,8 @@ class _Solver:
     def _first(self, formula: Formula) -> bool:
         """Whether local search and CaDiCaL are tried before decimation."""
         always = self.settings.complete is True
-        return self.settings.tries_first and (always or not _is_regular(formula))
+        regular = self.regular if formula is self.formula else _is_regular(formula)
+        return self.settings.tries_first and (always or not regular)
 
     def _run(self, searches: list[Search]) -> tuple[bool, str]:
         """Run searches; return whether one refuted its formula, and why it did or one failed."""
@@ -404,7 +405,7 @@ class _Solver:
         where = self.settings.where
         host = where if where.on_host else device_of("cpu")
         usable = (1 - RESERVE) * (self.end - started)
-        if _is_regular(formula) or build_seconds(host, formula) > usable:
+        if self.regular or build_seconds(host, formula) > usable:
             return plan
         with suppress(OutOfTime), deadline(started + usable):
             plan = simplify(formula, self.settings.where, lambda: time_left("simplify"))

@@ -55,6 +55,8 @@ def propagate(g, fixed, broken):
     while fixed.take():
         foreach(g.clauses, infer, g, fixed, broken)
         sweeps += 1
+        if broken.raised:
+            break
     return sweeps
 
 
