@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import struct
+import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from operator import attrgetter
 from typing import Any
@@ -49,6 +50,21 @@ faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
 RUN = struct.Struct("=3q")  # replay, launch, threads
 VERSION, CALL = attrgetter("version"), weakref.ref.__call__
+
+
+class Behind(threading.local):
+    """What this thread enqueues behind each of its launches, before it waits for it.
+
+    Attributes
+    ----------
+    enqueue : callable or None
+        Called again if the launch is repeated, since some of its items were deferred.
+    """
+
+    enqueue: Callable[[], None] | None = None
+
+
+behind = Behind()
 
 
 class Launch:
@@ -367,9 +383,14 @@ class Launch:
             s.dirty = False
             return
         rounds = self._begin_checks(most) if compiled.checked else 0
+        written = compiled.fused and self.reported
+        polls = written and compiled.interruptible
         while True:
             self.binary(self.arguments, self._items(), alone)
-            status = s.report.wait(compiled.fused and self.reported, compiled.interruptible)
+            if behind.enqueue is not None:
+                behind.enqueue()
+            status = s.report.poll(s.launches) if polls else s.report.wait(written, compiled.interruptible)
+            polls = False  # a launch that is repeated has the number of the first one
             if not status[Status.FAILED]:
                 return self._finish(status, rounds)
             self._resume(1 if alone else most, most)
