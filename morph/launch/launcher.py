@@ -389,7 +389,10 @@ class Launch:
             self.binary(self.arguments, self._items(), alone)
             if behind.enqueue is not None:
                 behind.enqueue()
-            status = s.report.poll(s.launches) if polls else s.report.wait(written, compiled.interruptible)
+            if polls:
+                status = s.report.poll(s.launches)
+            else:
+                status = s.report.wait(written, compiled.interruptible)
             polls = False  # a launch that is repeated has the number of the first one
             if not status[Status.FAILED]:
                 return self._finish(status, rounds)

@@ -164,7 +164,9 @@ def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
 
 
 def early_results(
-    graph: Graph | PartitionedGraph, *names: str, convert: Callable[[Device, Any], Any] | None = None
+    graph: Graph | PartitionedGraph,
+    *names: str,
+    convert: Callable[[Device, Any], Any] | None = None,
 ) -> Any:
     """Return a context for the last program that changes columns; ``arrays()`` are the `results`.
 

@@ -141,7 +141,8 @@ def merge_rows(e, edges, rows, found):
     """Intersect the rest of the row of u behind v with the row of v."""
     u, v = e.src, e.dst
     if u.id < v.id:
-        i, j, last, end = i64(e.id) + 1, rows[v.id].first, rows[u.id + 1].first, rows[v.id + 1].first
+        i, last = i64(e.id) + 1, rows[u.id + 1].first
+        j, end = rows[v.id].first, rows[v.id + 1].first
         count = i32(0)
         while i < last and j < end:
             a, b = edges[i].dst, edges[j].dst
@@ -294,10 +295,11 @@ def _count(t: Tables, device: Device) -> Any:
 
 def _short_rows(graph: Graph) -> Table | None:
     """Return the offsets of the graph's rows if these are short and sorted by head, else None."""
-    sparse = len(graph.edges) <= 2 * MERGED_DEGREE * len(graph.points)
-    packed = graph.out_identity and not (graph.gapped or graph.edges.deletes or graph.points.deletes)
-    if graph.directed or not (sparse and packed and len(graph.edges)):
+    sparse = 0 < len(graph.edges) <= 2 * MERGED_DEGREE * len(graph.points)
+    changes = graph.gapped or graph.edges.deletes or graph.points.deletes
+    if graph.directed or changes or not (sparse and graph.out_identity):
         return None
+    rows: Table | None
     known, rows = graph.kept.get(SHORT_ROWS, (None, None))
     if known != graph.changes:
         fails, rows = Flag(graph), None
@@ -397,7 +399,8 @@ def triangle_count(graph: Graph) -> TriangleCount:
         with workspace(graph, "triangles", list, triangles=(i64, 0)):
             with early_results(graph, "triangles") as copied:
                 total = merge_all_rows(graph, rows)
-            return TriangleCount(*copied.arrays(), total)
+            (triangles,) = copied.arrays()
+            return TriangleCount(triangles, total)
     device, n, m = graph.device, len(graph.points), len(graph.edges)
     with device.active():
         degree = graph.degree()
