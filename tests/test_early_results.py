@@ -6,7 +6,7 @@ from pretend import pretended
 
 import morph
 from morph.algorithms.graph.arguments import early_results
-from morph.launch.launcher import behind
+from morph.launch.behind import behind
 from morph.prelude import i32
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import struct
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from operator import attrgetter
 from typing import Any
@@ -34,6 +33,7 @@ from morph.graph.deletion import (
 from morph.language.hooks import Hook
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Store
+from morph.launch.behind import behind
 from morph.launch.binding import Compiled, Where, by_steps
 from morph.launch.kernels import Launchable
 from morph.launch.locks import lock_of
@@ -50,21 +50,6 @@ faults = False  # compile with fault injection (tests)
 seed = 0  # order of items on the python device (tests)
 RUN = struct.Struct("=3q")  # replay, launch, threads
 VERSION, CALL = attrgetter("version"), weakref.ref.__call__
-
-
-class Behind(threading.local):
-    """What this thread enqueues behind each of its launches, before it waits for it.
-
-    Attributes
-    ----------
-    enqueue : callable or None
-        Called again if the launch is repeated, since some of its items were deferred.
-    """
-
-    enqueue: Callable[[], None] | None = None
-
-
-behind = Behind()
 
 
 class Launch:

@@ -12,7 +12,7 @@ import numpy as np
 from morph.data.conversion import as_integer
 from morph.graph import Graph
 from morph.language.messages import shown
-from morph.launch.launcher import behind
+from morph.launch.behind import behind
 from morph.partition.graph import PartitionedGraph
 from morph.runtime.device import Device
 
