@@ -17,6 +17,11 @@ def add_all(p, found):
     found.add(p)
 
 
+@morph.kernel
+def add_one(p):
+    p.x = p.x + 1
+
+
 @morph.program
 def twice(g, found):
     morph.foreach(g.points, add_all, found)
@@ -41,6 +46,16 @@ def test_copies_follow_the_repeated_launch(monkeypatch):
     (x,) = copied.arrays()
     assert x.get().tolist() == [1] * 4
     assert x is copied.arrays()[0]
+
+
+def test_copies_follow_a_program_that_runs_by_steps(monkeypatch):
+    """Its last kernel cannot fail, and so is not waited for."""
+    g = graph(pretended(monkeypatch))
+    with early_results(g, "x") as copied:
+        twice.eager(g, morph.Collection(g.points, capacity=8))
+        morph.foreach(g.points, add_one)
+    (x,) = copied.arrays()
+    assert x.get().tolist() == [2] * 4
 
 
 def test_no_copies_on_the_host():

@@ -17,5 +17,10 @@ class Behind(threading.local):
 
     enqueue: Callable[[], None] | None = None
 
+    def begin(self) -> None:
+        """Enqueue the work, if there is some."""
+        if self.enqueue is not None:
+            self.enqueue()
+
 
 behind = Behind()

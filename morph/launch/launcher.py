@@ -365,6 +365,7 @@ class Launch:
         self._prepare(values, 1 if alone else most, most)
         if not compiled.can_fail:
             self.binary(self.arguments, self._items())
+            behind.begin()
             s.dirty = False
             return
         rounds = self._begin_checks(most) if compiled.checked else 0
@@ -372,8 +373,7 @@ class Launch:
         polls = written and compiled.interruptible
         while True:
             self.binary(self.arguments, self._items(), alone)
-            if behind.enqueue is not None:
-                behind.enqueue()
+            behind.begin()
             if polls:
                 status = s.report.poll(s.launches)
             else:
