@@ -794,7 +794,7 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
         if (from) clocks.waited += wall_time() - from;
         t.broadcast_value = now & T::BROADCAST;
     }
-    t.master = t.has_read = t.flag_taken = false;
+    t.master = t.flag_taken = false, t.has_read = 0;
 }
 // The end of a team: the thread that launched waits until the workers have returned.  Afterwards workers access no
 // memory of the launch, since its arguments may be freed.

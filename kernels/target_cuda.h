@@ -342,7 +342,7 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
         t.stop |= any_of_block(stop);
         t.broadcast_value = any_of_block(t.broadcast_value);
     }
-    t.master = t.has_read = t.flag_taken = false;
+    t.master = t.flag_taken = false, t.has_read = 0;
 }
 // A barrier without work for the master.
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
@@ -358,7 +358,7 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     } else if (speaks(t) && members(t) == 1) {
         t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
     }
-    t.has_read = t.flag_taken = t.broadcast_value = false;
+    t.flag_taken = t.broadcast_value = false, t.has_read = 0;
     t.stop |= any_of_block(sees_stop(t));
 }
 
@@ -449,7 +449,7 @@ template <class A> MORPH_FN bool last_out(const A& a) {
         Run t(a, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);              \
         no_totals(a);                                                                         \
         if (PREPARES) {                                                                       \
-            if (arrive(a, t)) prepare(a);                                                     \
+            if (arrive(a, t)) prepare(a), store(batch_cursor(a, 0), 0);                       \
             release_barrier(a, t);                                                                     \
         }                                                                                     \
         run(a, t);                                                                            \

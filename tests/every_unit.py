@@ -127,6 +127,7 @@ def graphs() -> None:
         morph.matching(h, weighted=True)
     with mock.patch.object(bfs, "PartitionedGraph", morph.Graph):  # as a graph in parts
         morph.bfs(g)
+    morph.triangle_count(morph.generate.grid(3, 3))
     with mock.patch.object(triangles, "MERGED_DEGREE", -1):  # else rows are merged
         morph.triangle_count(g)
     assert morph.max_flow(g, 0, 3).value == 3

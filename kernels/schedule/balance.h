@@ -154,6 +154,40 @@ MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, bool here, Runne
     else share_batch(a, t, s, it, here, by);
 }
 
+// Whether a launch is that of a program, whose steps end at barriers.
+template <class R, class = void> constexpr bool IN_PROGRAM = false;
+template <class R> constexpr bool IN_PROGRAM<R, Void<decltype(R::block)>> = R::SECTIONS == 1;
+
+template <class A> MORPH_FN i32* batch_cursor(const A& a, i32 k) { return (i32*)(a.cursor + 16 + 8 * k); }
+
+// The batches that a warp runs: the first one by the warp's number, in a program the others from a cursor, the next as soon
+// as the warp begins one, since batches take different times.
+//
+// Of three cursors in turn one is read, and the one of the next such step is cleared.
+struct Batches {
+    i32 batch, next = 0, which = -1;  // `which` cursor; -1: every `warps`-th batch, without a cursor
+
+    template <bool DYNAMIC, class A, class R>
+    static MORPH_FN Batches of(const A& a, R& t, i64 warp, i64 count) {
+        Batches made;
+        made.batch = i32(warp);
+        if (DYNAMIC && count > t.threads / 32) {
+            made.which = t.cursor;
+            t.cursor = (t.cursor + 1) % 3;
+            if (t.thread == 0) store(batch_cursor(a, t.cursor), 0);
+        }
+        made.reserve(a, count);
+        return made;
+    }
+    template <class A> MORPH_FN void reserve(const A& a, i64 count) {
+        if (which >= 0 && batch < count && lane_id() == 0) next = fetch(Plus(), batch_cursor(a, which), 1);
+    }
+    template <class A, class R> MORPH_FN void take_next(const A& a, const R& t, i64 count) {
+        batch = t.threads / 32 + (which >= 0 ? shuffle(ALL_LANES, next, 0) : batch);
+        reserve(a, count);
+    }
+};
+
 // Batch sizes: 1 to 8 items while there are too few items for all warps (each batch costs a few contended atomics),
 // then as many as give every warp one batch.  Asynchronous steps create items, so their batches begin with 1 or 2.
 template <class A, class R, class Step>
@@ -162,8 +196,11 @@ MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i
     i64 few = (8 * (last - first) + warps - 1) / warps;
     i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::ASYNCHRONOUS ? 2 : 8))));
     if (first >= last) return;
-    Runner<Step> by(a, t, s, min_of((last - first + size - 1) / size, warps));
-    for (i64 base = first + warp_of_section(t, warp_id(), warps) * size; base < last; base += warps * size) {
+    i64 count = (last - first + size - 1) / size, warp = warp_of_section(t, warp_id(), warps);
+    Runner<Step> by(a, t, s, min_of(count, warps));
+    constexpr bool DYNAMIC = IN_PROGRAM<R> && !Step::ASYNCHRONOUS;
+    for (auto part = Batches::of<DYNAMIC>(a, t, warp, count); part.batch < count; part.take_next(a, t, count)) {
+        i64 base = first + i64(part.batch) * size;
         typename Step::I it(a, t, base + lane_id());
         bool mine = lane_id() < size && it.position < last;
         if (by.it.failed) {

@@ -117,7 +117,8 @@ MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 l
     Runner<Step> by(a, t, s, min_of(parts, warps));
     i32 lane = lane_id();
     i64 warp = SEARCHES<Step> ? warp_id() : t.thread / 32;  // adjacent rows are often long: to several blocks
-    for (i64 base = first + warp * (32 * SIEVE); base < last; base += i64(t.threads) * SIEVE) {
+    for (auto part = Batches::of<IN_PROGRAM<R>>(a, t, warp, parts); part.batch < parts; part.take_next(a, t, parts)) {
+        i64 base = first + i64(part.batch) * (32 * SIEVE);
         if (by.it.failed) {
             for (i32 k = 0; k < SIEVE && !t.replay; k++) {
                 I it(a, t, base + 32 * k + lane);

@@ -28,14 +28,15 @@ struct Team {
     u32 sense;    // the barrier word when this thread arrived
     u32 round;    // of claims
     i32 launch;   // compared by single(row): the launch, or, below 0, a step of a program
-    bool has_read;  // threads have read memory that a step may write: a barrier precedes the step
+    u32 has_read;  // bits of memory read since the last barrier: one precedes a step that may write it
     bool flag_taken;    // threads have read a flag: a barrier precedes its next take
     bool left;    // a team of another size is to run the next step of the program
     bool stop = false;  // on a GPU: the host has requested a stop, and all blocks have seen the request
+    i32 cursor = 0;  // on a GPU: which cursor the next step takes its batches from, see balance.h
 
     template <class A> MORPH_FN Team(const A& a, i32 thread, i32 threads)
         : thread(thread), threads(threads), replay(a.replay), master(false), broadcast_value(false),
-          sense(0), round(0), launch(i32(a.launch)), has_read(false), flag_taken(false), left(false) {
+          sense(0), round(0), launch(i32(a.launch)), has_read(0), flag_taken(false), left(false) {
         start_clocks(threads);
     }
 };

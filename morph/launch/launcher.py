@@ -33,6 +33,7 @@ from morph.graph.deletion import (
 from morph.language.hooks import Hook
 from morph.language.intrinsics import to_dtype
 from morph.language.types import Store
+from morph.launch.behind import behind
 from morph.launch.binding import Compiled, Where, by_steps
 from morph.launch.kernels import Launchable
 from morph.launch.locks import lock_of
@@ -370,12 +371,20 @@ class Launch:
         self._prepare(values, 1 if alone else most, most)
         if not compiled.can_fail:
             self.binary(self.arguments, self._items())
+            behind.begin()
             s.dirty = False
             return
         rounds = self._begin_checks(most) if compiled.checked else 0
+        written = compiled.fused and self.reported
+        polls = written and compiled.interruptible
         while True:
             self.binary(self.arguments, self._items(), alone)
-            status = s.report.wait(compiled.fused and self.reported, compiled.interruptible)
+            behind.begin()
+            if polls:
+                status = s.report.poll(s.launches)
+            else:
+                status = s.report.wait(written, compiled.interruptible)
+            polls = False  # a launch that is repeated has the number of the first one
             if not status[Status.FAILED]:
                 return self._finish(status, rounds)
             self._resume(1 if alone else most, most)

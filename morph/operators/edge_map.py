@@ -143,6 +143,7 @@ def edge_map(s, now, then, size, args):
     s : EdgeMap
     now : collection of points
         The frontier; empty if the previous step was dense and has marked it in ``s.marks``.
+        Empty afterwards.
     then : collection of points
         Receives the next frontier if the step pushes; empty if it pulls.
     size : int
@@ -150,7 +151,8 @@ def edge_map(s, now, then, size, args):
     args : number, object or bundle
         Passed to the functions of ``s``.
     """
-    then.clear()
+    if not then.empty:  # a test takes no barrier
+        then.clear()
     if s.pulls and size * SPARSE > len(s.graph.points):
         left = s.state[0].left
         if not now.empty:
@@ -171,6 +173,7 @@ def edge_map(s, now, then, size, args):
     if size > 0:
         as_list(s, now)
     foreach(now, s.push, s.update, s.wanted, args, then)
+    now.clear()
     return len(then)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -11,6 +12,7 @@ import numpy as np
 from morph.data.conversion import as_integer
 from morph.graph import Graph
 from morph.language.messages import shown
+from morph.launch.behind import behind
 from morph.partition.graph import PartitionedGraph
 from morph.runtime.device import Device
 
@@ -161,31 +163,51 @@ def results(graph: Graph | PartitionedGraph, *names: str) -> list[Any]:
     return graph.device.copies(*(values(graph, name) for name in names))
 
 
-def early_results(graph: Graph | PartitionedGraph, *names: str) -> Any:
+def early_results(
+    graph: Graph | PartitionedGraph,
+    *names: str,
+    convert: Callable[[Device, Any], Any] | None = None,
+) -> Any:
     """Return a context for the last program that changes columns; ``arrays()`` are the `results`.
 
-    For a partitioned graph on GPUs, the copies are enqueued behind the program while it runs.
+    On GPUs the copies are enqueued behind the program while it runs.  On one device ``convert``
+    makes a result of a column instead of a copy.
     """
     if isinstance(graph, PartitionedGraph):
         return graph.points.early_results(results_device(graph), *names)
-    return _Results(graph, names)
+    return _EarlyResults(graph, names, convert)
 
 
-class _Results:
-    """The context of `early_results` on one device: the columns are copied after the program."""
+class _EarlyResults:
+    """The context of `early_results` on one device."""
 
-    def __init__(self, graph: Graph, names: tuple[str, ...]) -> None:
-        self.graph, self.names = graph, names
+    def __init__(self, graph: Graph, names: tuple[str, ...], convert: Any) -> None:
+        self.graph, self.names, self.convert = graph, names, convert
+        self.made: list[Any] | None = None
 
-    def __enter__(self) -> _Results:
+    def __enter__(self) -> _EarlyResults:
+        if not self.graph.device.on_host:
+            behind.enqueue = self._copy
         return self
 
     def __exit__(self, *problem: object) -> None:
-        pass
+        behind.enqueue = None
+
+    def _copy(self) -> None:
+        self.made = None
+        with suppress(MemoryError):  # `arrays` tries again when the program has ended
+            self.made = self._results()
+
+    def _results(self) -> list[Any]:
+        if self.convert is None:
+            return results(self.graph, *self.names)
+        return [self.convert(self.graph.device, values(self.graph, name)) for name in self.names]
 
     def arrays(self) -> list[Any]:
-        """Return copies of the columns."""
-        return results(self.graph, *self.names)
+        """Return the copies; make them now if none were enqueued."""
+        if self.made is None:
+            self.made = self._results()
+        return self.made
 
 
 def pieces(graph: Graph | PartitionedGraph) -> list[Graph]:

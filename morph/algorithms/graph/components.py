@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import early_results, of_graph, results
+from morph.algorithms.graph.arguments import early_results, of_graph
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Flag, Set
 from morph.data.scalars import Scalars
@@ -179,6 +179,7 @@ def connected_components(graph: Graph) -> Components:
         return [Set(graph.points), votes]
 
     with workspace(graph, "components", make, label=(i32, -1)) as objects:
-        components = join(graph, *objects, not graph.directed)
-        (label,) = results(graph, "label")
+        with early_results(graph, "label") as copied:
+            components = join(graph, *objects, not graph.directed)
+        (label,) = copied.arrays()
         return Components(label, components)

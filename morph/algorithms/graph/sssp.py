@@ -115,10 +115,17 @@ def targets_settled(s, near, limit):
 
 @program
 def search(s, queue, limit):
-    """Near-far; returns the limit up to which all distances are final."""
+    """Near-far; returns the limit up to which all distances are final.
+
+    It is -1 if all are, except that one of them may have overflowed.
+    """
     queue.state[0].limit = limit
     run_in_order(queue, Visit(relax, s, is_current, targets_settled))
-    return queue.state[0].limit
+    limit = queue.state[0].limit
+    overflowed = s.overflowed.take()
+    if overflowed and limit >= queue.largest:
+        limit = limit - limit - 1
+    return limit
 
 
 @kernel
@@ -350,19 +357,21 @@ def _solved(
         if dense:
             pulls = equal and not graph.directed
             limit = dtype.type(dense_phase(work, queue, first, i64(BUCKETS), pulls))
-        with early_results(graph, "dist") as copied:
+        convert = _widened if dtype == np.int32 else None
+        with early_results(graph, "dist", convert=convert) as copied:
             limit = search(work, queue, limit)
-        if limit < last:  # stopped early at the targets: larger distances are not final
+        if limit < 0 and not cuts:
+            if hope:
+                return None
+            refuse_overflow(graph, far)
+        stopped = 0 <= limit < last
+        if stopped:  # stopped early at the targets: larger distances are not final
             for g in pieces(graph):
                 with g.device.active():
                     dist = g.points.dist.array
                     dist[dist > limit] = far
-        elif overflowed.take() and not cuts:
-            if hope:
-                return None
-            refuse_overflow(graph, far)
         predecessor = _predecessors(graph, starts, far, last) if predecessors else None
-        (distance,) = results(graph, "dist") if limit < last else copied.arrays()
+        (distance,) = results(graph, "dist") if stopped else copied.arrays()
         return Sssp(_widened(results_device(graph), distance), predecessor)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from morph.algorithms.graph.arguments import of_graph_on_one_device, results
+from morph.algorithms.graph.arguments import early_results, of_graph_on_one_device
 from morph.algorithms.graph.components import connected_components
 from morph.algorithms.graph.workspace import workspace
 from morph.data.collection import Collection
@@ -243,6 +243,7 @@ def strongly_connected_components(graph: Graph) -> StrongComponents:
 
     counts: dict[str, Any] = {"ins": (i32, 0), "outs": (i32, 0), "least": (i32, 2**31 - 1)}
     with workspace(graph, "strong", make, label=(i32, -1), colour=(u32, NONE), **counts) as lists:
-        components = find(graph, *lists)
-        (label,) = results(graph, "label")
+        with early_results(graph, "label") as copied:
+            components = find(graph, *lists)
+        (label,) = copied.arrays()
         return StrongComponents(label, components)

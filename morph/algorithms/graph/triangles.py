@@ -7,6 +7,8 @@ up to v, which minimises the number of entries: sum of d(u)^2 / 2.  For v of hig
 v is a bitmap in shared memory, and an item is v with some of its in-arcs; a second shared array
 counts the triangles at each w in the row.  For other v, and in sparse graphs, both rows are merged.
 O(m^1.5) at most, after a sort of the arcs.
+
+If all rows of the graph itself are short and sorted, they are merged as they are, by id.
 """
 
 from __future__ import annotations
@@ -15,15 +17,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from morph.algorithms.graph.arguments import live_edges, of_graph, results, results_device
-from morph.algorithms.graph.workspace import TRIANGLES
-from morph.data.collection import Collection
+from morph.algorithms.graph.arguments import (
+    early_results,
+    live_edges,
+    of_graph,
+    results,
+    results_device,
+)
+from morph.algorithms.graph.workspace import SHORT_ROWS, TRIANGLES, workspace
+from morph.data.collection import Collection, Flag
 from morph.data.scalars import Scalars
 from morph.data.sorting import sort_words
 from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import Ref
-from morph.launch.foreach import foreach, func, kernel
+from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.sort import argsort
 from morph.partition.graph import PartitionedGraph
 from morph.prelude import (
@@ -44,6 +52,7 @@ MERGED_DEGREE = 8  # mean out-degree up to which all rows are merged
 BITMAP_RANKS = 1 << 16  # a bitmap has a bit for each of the first ranks
 WORDS = BITMAP_RANKS // 32
 MIN_ARCS = 16  # a vertex with fewer in-arcs gets no bitmap
+SHORT_ROW = 64  # rows of at most so many arcs are merged without an orientation by degree
 ITEM_ARCS, ITEM_ROW = 1024, 1024  # in-arcs of v, and arcs in its row, per item
 LOW_32_BITS = 2**32 - 1
 MAX_KEPT_ARCS = 1 << 26  # largest number of arcs for which a graph caches the tables
@@ -118,6 +127,48 @@ def merge(e, corners, arcs, head):
         atomic_add(v.triangles, found)
         if hasattr(e, "support"):
             atomic_add(e.support, found)
+
+
+@kernel
+def check_rows(e, edges, fails):
+    """Look for a row that is not sorted, or has more than `SHORT_ROW` arcs."""
+    src, at = e.src, e.id
+    if at > 0:
+        if edges[at - 1].src == src and edges[at - 1].dst.id >= e.dst.id:
+            fails.set()
+    if at >= SHORT_ROW:
+        if edges[at - SHORT_ROW].src == src:
+            fails.set()
+
+
+@kernel
+def merge_rows(e, edges, rows, found):
+    """Intersect the rest of the row of u behind v with the row of v."""
+    u, v = e.src, e.dst
+    if u.id < v.id:
+        i, last = i64(e.id) + 1, rows[u.id + 1].first
+        j, end = rows[v.id].first, rows[v.id + 1].first
+        count = i32(0)
+        while i < last and j < end:
+            a, b = edges[i].dst, edges[j].dst
+            if a == b:
+                atomic_add(a.triangles, 1)
+                count += 1
+            if a.id <= b.id:
+                i += 1
+            if b.id <= a.id:
+                j += 1
+        if count > 0:
+            atomic_add(u.triangles, count)
+            atomic_add(v.triangles, count)
+            atomic_add(found.total, count)
+
+
+@program
+def merge_all_rows(g, rows):
+    found = Scalars(g, total=0)
+    foreach(g.edges, merge_rows, g.edges, rows, found)
+    return found.total
 
 
 @kernel
@@ -278,6 +329,24 @@ def count_triangles(t: Tables, device: Device) -> Any:
     return t.corners.triangles.array[:n]
 
 
+def _short_rows(graph: Graph) -> Table | None:
+    """Return the offsets of the graph's rows if these are short and sorted by head, else None."""
+    sparse = 0 < len(graph.edges) <= 2 * MERGED_DEGREE * len(graph.points)
+    changes = graph.gapped or graph.edges.deletes or graph.points.deletes
+    if graph.directed or changes or not (sparse and graph.out_identity):
+        return None
+    rows: Table | None
+    known, rows = graph.kept.get(SHORT_ROWS, (None, None))
+    if known != graph.changes:
+        fails, rows = Flag(graph), None
+        foreach(graph.edges, check_rows, graph.edges, fails)
+        if not fails.take():
+            rows = Table("rows", graph.device, first=i64)
+            rows.adopt(len(graph.points) + 1, {"first": graph.adjacency()[0]})
+        graph.kept[SHORT_ROWS] = graph.changes, rows
+    return rows
+
+
 def _in_parts(graph: PartitionedGraph) -> TriangleCount:
     """Count triangles on parts: a part counts the triangles whose least point, by degree, it owns.
 
@@ -362,6 +431,12 @@ def triangle_count(graph: Graph) -> TriangleCount:
     """
     if isinstance(graph, PartitionedGraph):
         return _in_parts(graph)
+    if (rows := _short_rows(graph)) is not None:
+        with workspace(graph, "triangles", list, triangles=(i64, 0)):
+            with early_results(graph, "triangles") as copied:
+                total = merge_all_rows(graph, rows)
+            (triangles,) = copied.arrays()
+            return TriangleCount(triangles, total)
     device, n, m = graph.device, len(graph.points), len(graph.edges)
     with device.active():
         t = graph.kept.pop(TRIANGLES, None) or make_tables(device, capacity_for(graph))

@@ -17,8 +17,8 @@ from morph.partition.graph import PartitionedGraph, PerformanceWarning
 # one device: an exchange takes longer than reading the edges.
 MANY_STEPS, SMALL_STEP = 500, 50000
 # Keys in `Graph.kept`, beside those of workspaces: the scalars of `costs.measure`, the tables of
-# `triangles`.
-WEIGHT_SUMS, TRIANGLES = "weights", "triangles"
+# `triangles`, the offsets of short rows there.
+WEIGHT_SUMS, TRIANGLES, SHORT_ROWS = "weights", "triangles", "short rows"
 # A graph caches a workspace with at most so many points, or at least so many edges per point.
 MAX_KEPT_POINTS, KEPT_DEGREE = 1 << 24, 8
 NO_STARTS = np.zeros(0, np.int32)

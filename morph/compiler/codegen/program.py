@@ -8,6 +8,8 @@ return; the host grows the full stores and launches again from that step.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from morph.compiler.codegen.crossings import (
     STOPS,
@@ -19,19 +21,19 @@ from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.slot_cache import close_gaps
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
-from morph.compiler.passes.plan import BlockPlan, StepPlan
+from morph.compiler.passes.plan import VARIABLES, BlockPlan, StepPlan
 
 
 def emit_program(e: Emission) -> None:
     """Add a fused unit's ``run`` and ``publish_counters``."""
     plan = e.plan
     for s in (s for block in plan.blocks for s in block.steps):
-        if isinstance(s.node, ir.Deliver):
-            deliver_ends(e, s, s.node)
-        elif s.publishes or isinstance(s.node, ir.Exchange | ir.Combine):
-            _end(e, s)
         if isinstance(s.node, ir.OneThread) and s.node.body:
             _one_thread(e, s, s.node)
+        if isinstance(s.node, ir.Deliver):
+            deliver_ends(e, s, s.node)
+        elif s.publishes or s.by_master or isinstance(s.node, ir.Exchange | ir.Combine):
+            _end(e, s)
     e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
     if plan.calls:
         e.put("    Item it(a, t, -1);")
@@ -93,6 +95,7 @@ def _end(e: Emission, s: StepPlan) -> None:
         took = f"take_high_degree_list(a, {'failed' if waits else 'false'})"
         actions = [f"if ({took}) {{", "    broadcast(t, true);", *actions, "}"]
     lines = [
+        *([f"alone{s.name}(a, t);"] if s.by_master else []),
         *lines,
         *actions,
         f"rewind_sections(a, {s.sections});" if s.sections > 1 else "rewind(a);",
@@ -144,11 +147,10 @@ def _block(e: Emission, number: int, block: BlockPlan) -> None:
 
 def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
     """A step; ``parts`` are its sections, the last of which is ``s``."""
-    guard = "if (t.has_read) barrier(a, t);" if e.plan.varies else ""
+    guard = _guard(e, parts)
     match s.node:
         case ir.Assign(name=name, value=value):
-            if s.reads_memory:
-                b.put("t.has_read = true;")
+            _reads(b, s.reads)
             b.put(f"{b.resolve(name)} = {b.expr(value)};")
         case ir.TakeFlag(var=var, slot=slot):
             flag = e.names.prefix[slot]
@@ -156,15 +158,15 @@ def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
         case ir.Foreach():
             _foreach(e, b, s, parts, guard)
         case ir.OneThread(body=body):
-            if guard:
+            if guard and not s.by_master:
                 b.put(guard)
-            if body:
+            if body and not s.by_master:
                 b.put(f"if (t.thread == 0) alone{s.name}(a, t);")
             _finish(b, s)
             for i, (n, t) in enumerate(e.unit.state):
                 if n in s.assigned:
                     b.put(f"t.{e.names.member(n)} = {e.from_state(i, t)};")
-                    b.put("t.has_read = true;")
+            _reads(b, VARIABLES if s.assigned else 0)
         case ir.Clear():
             _finish(b, s)
         case ir.FillMirrors() | ir.Exchange() | ir.Combine() | ir.Deliver():
@@ -172,12 +174,26 @@ def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
                 b.put(line)
 
 
+def _reads(b: Body, bits: int) -> None:
+    """Note that all threads read memory with these bits."""
+    if bits:
+        b.put(f"t.has_read |= {bits:#x}u;")
+
+
+def _guard(e: Emission, parts: Sequence[StepPlan]) -> str:
+    """The barrier before a step, if threads have read memory that it may write."""
+    blocks = e.plan.blocks
+    read = [x for block in blocks for x in (block.reads, *(s.reads for s in block.steps))]
+    read += [VARIABLES for block in blocks for s in block.steps if s.assigned]
+    bits = reduce(or_, (p.writes for p in parts)) & reduce(or_, read, 0)
+    return f"if (t.has_read & {bits:#x}u) barrier(a, t);" if bits else ""
+
+
 def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard: str) -> None:
     nodes = [p.node for p in parts if isinstance(p.node, ir.Foreach)]
     made = [f"Step{p.name}{e.step_args(n)}" for p, n in zip(parts, nodes, strict=True)]
-    if any(p.reads_memory for p in parts):
-        b.put("t.has_read = true;")
-    early = bool(guard) and any(p.varies for p in parts)
+    _reads(b, reduce(or_, (p.reads for p in parts)))
+    early = any(p.varies for p in parts)
     if early:  # in braces, as a case must not jump past an initialisation
         b.put("{")
         b.depth += 1
@@ -227,7 +243,8 @@ def _leaves(
 
 def _finish(b: Body, s: StepPlan) -> None:
     if not s.lists_rows:
-        b.put(f"end{s.name}(a, t);" if s.publishes else "barrier(a, t);")
+        ends = s.publishes or s.by_master
+        b.put(f"end{s.name}(a, t);" if ends else "barrier(a, t);")
     if s.agree:
         b.put(STOPS)
     if s.can_fail and not s.waits:
@@ -244,8 +261,7 @@ def _jump(e: Emission, block: BlockPlan) -> None:
     if node.cond is None:
         b.put(f"t.block = {node.goto};")
     else:
-        if block.reads_memory:
-            b.put("t.has_read = true;")
+        _reads(b, block.reads)
         b.put(f"t.block = {b.sub(node.cond)} ? {node.goto} : {node.orelse};")
     if block.permutations:
         b.put(f"t.permutation = one_of<{', '.join(map(str, block.permutations))}>(t.permutation);")

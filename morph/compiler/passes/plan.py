@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any
 
 from morph.compiler.ir import abi
@@ -62,6 +63,9 @@ from morph.compiler.passes.work_sharing import (
 from morph.language.types import Column, Handle, Scalar, Type
 
 CACHED = 8  # maximum of collections with a slot cache; fewer in a step of many sections
+# Bits of memory that all threads of a program read between steps: of `READ_BITS` columns, of all
+# other memory, of the program's variables.
+ANY_MEMORY, READ_BITS, VARIABLES = 1, 30, 1 << 31
 INLINE = 60  # maximum nodes of a function that is inlined at several calls
 # resident blocks of 256 threads, with 128, 80, 64, 32 registers a thread
 FEW, SOME, MANY, MOST = 2, 3, 4, 8
@@ -150,7 +154,10 @@ class StepPlan:
     rebuilds: tuple[str, ...]  # graphs whose adjacency is rebuilt after it
     stores: frozenset[str]  # stores named by the statements of a single thread
     assigned: frozenset[str]  # program variables that a single thread computes
-    reads_memory: bool  # its own expressions read memory that steps may write, or call functions
+    reads: int  # bits of the columns, see `_read_bits`, that its own expressions read
+    # bits of columns that it may write: a barrier precedes it if threads have read one of them
+    writes: int
+    by_master: bool = False  # executed by one thread between arrival and release at its barrier
     varies: bool = False  # its arguments read memory that the step may write
     sharing: Sharing | None = None
     searching: Searching | None = None
@@ -195,8 +202,7 @@ class BlockPlan:
 
     node: ir.Block
     steps: tuple[StepPlan, ...]  # a `Clear` may be part of the step before it
-    # the condition of its jump reads memory that steps may write, or calls functions
-    reads_memory: bool
+    reads: int  # bits of the columns that the condition of its jump reads
     swapped: bool  # its text names a collection that the program swaps
     permutations: tuple[int, ...]  # the permutation after the block, by that before it
     resumes: int  # the last step at which a launch may be resumed, or -1
@@ -231,7 +237,6 @@ class Plan:
     sections: int  # the maximum of a step
     resident: int  # resident blocks of a GPU's multiprocessor: they limit registers
     heavy: bool  # also few items may have enough work for several CPU threads
-    varies: bool  # expressions that all threads compute read memory that steps may write
     calls: bool  # expressions that all threads compute call functions
     spins: bool  # a loop of the program has no barrier
     uniform: BodyPlan  # of a program's expressions, and of its statements of a single thread
@@ -282,6 +287,7 @@ class _Planner:
         self.rebuilt = abi.rebuilt(unit)
         self.queues = abi.queues(unit)
         self.changed = changed(unit, self.nodes)
+        self.read_bits = self._read_bits()
         self.unstable = unstable_columns(unit, self.reached.__getitem__)
         self.shared, self.ahead = shared_loops(unit), runs_ahead(unit)
         self.searched = shared_searches(unit)
@@ -314,7 +320,6 @@ class _Planner:
         blocks = tuple(self._block(b, block, functions) for b, block in enumerate(unit.blocks))
         resized = ir.slots(ir.walk(unit.funcs), "resizes")
         claims = abi.claims(unit)
-        uniform = self._below(steps.uniform(unit))
         flags = {n.slot for n in nodes if n.arguments == "flag"}  # type: ignore[attr-defined]
         flags |= {n.flag for n in nodes if isinstance(n, ir.Atomic) and n.flag}
         return Plan(
@@ -344,7 +349,6 @@ class _Planner:
             resident=self._resident(claims, any(s.sweeps for b in blocks for s in b.steps)),
             # on one thread, a round of claims has one item, so that checks find no race
             heavy=bool(self.shared or self.queues or self.group_plans) or (unit.checked and claims),
-            varies=any(n.varies for n in uniform),
             calls=any(isinstance(n, ir.Call) for n in ir.walk(steps.uniform(unit))),
             uniform=self._uniform(),
             spins=unit.fused and steps.loops_without_barrier(unit),
@@ -644,22 +648,36 @@ class _Planner:
         return BlockPlan(
             node=block,
             steps=tuple(found.values()),
-            reads_memory=self._reads_memory(block.cond),
+            reads=self._reads(block.cond),
             swapped=bool((_stores(ir.walk(uniform)) | domains) & self.swapped),
             permutations=tuple(permutations.index(p) if p in permutations else 0 for p in after),
             resumes=max(can_resume, default=-1),
         )
 
-    def _reads_memory(self, x: ir.Node | None) -> bool:
-        """Whether expressions read memory that steps may write, or call functions."""
-        return any(
-            isinstance(n, ir.Call)
-            or (n.varies and not (isinstance(n, ir.Load) and self._is_constant(n.place)))
-            for n in ir.walk(x)
-        )
+    def _reads(self, x: ir.Node | None) -> int:
+        """The bits of what expressions read that steps may write."""
+        bits = 0
+        for n in ir.walk(x):
+            if isinstance(n, ir.Load) and n.varies:
+                bits |= self.read_bits.get((n.place.slot, n.place.column), 0)
+            elif n.varies or isinstance(n, ir.Call):
+                bits |= ANY_MEMORY
+        return bits
 
-    def _is_constant(self, place: ir.Place) -> bool:
-        return (place.slot, place.column) not in self.changed
+    def _read_bits(self) -> dict[tuple[str, str], int]:
+        """Give a bit to each column that a step may write and that all threads read between steps.
+
+        Columns beyond the last bit share `ANY_MEMORY`, that of other memory.
+        """
+        nodes = ir.walk(steps.uniform(self.unit))
+        places = [(n.place.slot, n.place.column) for n in nodes if isinstance(n, ir.Load)]
+        found = [p for p in dict.fromkeys(places) if p in self.changed]
+        return {p: 1 << k if k <= READ_BITS else ANY_MEMORY for k, p in enumerate(found, 1)}
+
+    def _writes(self, nodes: Iterable[ir.Node]) -> int:
+        """The bits of the columns that a step with these nodes may write."""
+        written = changed(self.unit, nodes)
+        return reduce(or_, (b for p, b in self.read_bits.items() if p in written), ANY_MEMORY)
 
     def _step(
         self, block: int, number: int, s: ir.Node, clears: Sequence[str],
@@ -678,8 +696,16 @@ class _Planner:
             rebuilds=self._rebuilds(nodes),
             stores=frozenset(_stores(ir.walk(s))),
             assigned=frozenset(ir.bound(ir.walk(s)) if isinstance(s, ir.OneThread) else ()),
-            reads_memory=self._reads_memory(s),
+            reads=self._reads(s),
+            writes=self._writes(nodes),
         )
+        if isinstance(s, ir.OneThread):
+            # atomics may add to sums of the block, which become visible at its next arrival
+            sums = any(isinstance(n, ir.Atomic) for n in nodes)
+            return replace(
+                found, by_master=bool(s.body) and not (sums or found.resized or found.can_fail),
+                writes=found.writes | VARIABLES,
+            )  # fmt: skip
         if not isinstance(s, ir.Foreach):
             return found
         kernel = self.kernels[s.kernel]

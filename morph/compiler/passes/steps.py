@@ -26,11 +26,16 @@ def joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
     """Steps by number, each with the collections that are cleared at its barrier.
 
     A `Clear` is merged into the step before it, also across steps that read no size.  So is an
-    `Agree`.
+    `Agree`.  If there is none, it is merged into a `OneThread` after it.
     """
     found: dict[int, tuple[ir.Node, list[str]]] = {}
     last: list[str] | None = None
     for k, s in enumerate(steps):
+        if isinstance(s, ir.OneThread) and (first := found.get(k - 1)) and s.body:
+            if isinstance(first[0], ir.Clear) and not _uses(s, first[1]):
+                found[k] = s, found.pop(k - 1)[1]
+                last = found[k][1]
+                continue
         if isinstance(s, ir.Clear) and last is not None:
             last.append(s.slot)
             continue
@@ -43,6 +48,13 @@ def joined(steps: Sequence[ir.Node]) -> dict[int, tuple[ir.Node, list[str]]]:
         elif asks:
             last = None
     return found
+
+
+def _uses(s: ir.OneThread, collections: list[str]) -> bool:
+    """Whether the statements of one thread may use collections."""
+    nodes = list(ir.walk(s))
+    slots = {getattr(n, "slot", None) for n in nodes} | {n.place.slot for n in ir.accesses(nodes)}
+    return any(isinstance(n, ir.Call) for n in nodes) or bool(slots & {*collections})
 
 
 def loops_without_barrier(unit: ir.Unit) -> bool:
