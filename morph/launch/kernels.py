@@ -96,7 +96,7 @@ class Launchable(Function):
     ----------
     single_block : bool
         Whether all launches are executed by one block of a GPU, or one CPU thread: the code is then
-        compiled for that, and is shorter.
+        compiled for that, and is shorter.  They have to be short: they cannot be interrupted.
     launches : dict
         Each `morph.launch.launcher.Launch` bound so far, by the key of its arguments; latest last.
     statics : tuple of int

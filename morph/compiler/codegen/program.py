@@ -259,19 +259,21 @@ def _jump(e: Emission, block: BlockPlan) -> None:
 
 
 def _publish(e: Emission) -> None:
-    """At the end of the launch the last thread stores the program's result, or its state."""
+    """At the end of the launch the last thread stores the state of the program.
+
+    A launch of one block, which waits for its instructions, stores only the result at its end.
+    """
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
-    result = [f"end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));"
-              for i, (n, _) in enumerate(e.unit.state) if n == RESULT]  # fmt: skip
     e.put("    store(a.state + BLOCK, t.block);")
-    e.put("    if (t.block < 0) {", *(f"        {line}" for line in result), "    } else {")
-    for word in ("step", "replay", "launch"):
-        e.put(f"        store(a.state + {word.upper()}, t.{word});")
+    variables = {n: f"end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));"
+                 for i, (n, _) in enumerate(e.unit.state)}  # fmt: skip
+    if RESULT in variables:
+        e.put(f"    {variables.pop(RESULT)}")
+    e.put("    if (!SINGLE_BLOCK || t.block >= 0) {")
+    e.put(*(f"        store(a.state + {w.upper()}, t.{w});" for w in ("step", "replay", "launch")))
     if e.unit.permutations:
         e.put("        store(a.state + PERMUTATION, t.permutation);")
-    for i, (n, _) in enumerate(e.unit.state):
-        e.put(f"        end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));")
-    e.put("    }")
+    e.put(*(f"        {line}" for line in variables.values()), "    }")
     if e.plan.locks:
         e.put("    store(a.status + LOCKS, -1 - t.launch);")
     crossings = "u32(load(a.parts + PARTS_CROSSINGS))" if e.parts else "0"
