@@ -88,13 +88,15 @@ class PreparedBatch:
             self._epoch = latest.epoch
         return (self._back is None or g._pairs is self._back) and self.program.current()
 
-    def bind_repair(self, g: Graph, program: Program, *args: Any) -> Prepared | None:
+    def bind_repair(
+        self, g: Graph, short: bool, program: Program, *args: Any
+    ) -> Prepared | None:  # fmt: skip
         """Bind a program that repairs values after a batch, see `Prepared.of`.
 
-        It is launched behind the program of a batch of several changes; for one change, both are
-        one launch.
+        It is launched behind the program of the batch.  If it is ``short``, as nothing interrupts
+        it then, it is in the same launch as a batch of one change.
         """
-        if self.several:
+        if self.several or not short:
             return Prepared.of(program, *args)
         given = OneChange(*arguments(g, self.table))
         return Prepared.of(change_and_repair, given, Repair(program, *args))
@@ -153,8 +155,8 @@ class SingleChanges(PreparedBatch):
     ) -> tuple[Applied, Any] | None:
         """Apply a change; None, with nothing changed, if the fast path has to take it.
 
-        The program ``then`` applies it itself, and takes the numbers ``more``, too.  Returns what
-        was applied, and the result of ``then``.  `put_back` undoes it, until the next batch.
+        The program ``then``, of `bind_repair`, takes the numbers ``more``.  Returns what was
+        applied, and the result of ``then``.  `put_back` undoes it, until the next batch.
         """
         edges = g.edges
         if g.fixed or g.undoable:
@@ -184,7 +186,10 @@ class SingleChanges(PreparedBatch):
         numbers = (*self._fixed, 1, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
         try:
-            result = (then or self.program).run((*numbers, *more))
+            if then is not None and then.launch.function is change_and_repair:
+                result = then.run((*numbers, *more))
+            else:
+                result = self.program.run(numbers, then, more)
             if result and (then is None or result == NOT_APPLIED):
                 with g.device.active():
                     return self._finish(g, result)
