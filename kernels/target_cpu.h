@@ -1,7 +1,8 @@
 // The target-specific half of the device runtime, for CPU cores: macros, memory, atomics, mathematics, the thread pool,
 // signals, the barrier of a team, and the entry of a unit.  target_cuda.h defines the same names.
 
-constexpr bool TARGET_GPU = false;
+constexpr bool TARGET_GPU = false, SINGLE_BLOCK = false;
+constexpr i32 SINGLE_BLOCK_WARPS = 1;
 #if defined(__x86_64__)
 constexpr bool CONVERTS_TO_LEAST = true;  // whether a float out of range becomes the least integer
 #else
@@ -825,7 +826,7 @@ template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     release_barrier(a, t);
 }
 // A word of a program's state.
-template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return load(a.state + word); }
+template <class A> MORPH_FN bool continues(const A&) { return true; }
 template <class A> MORPH_FN i64* host_report(const A&) { return nullptr; }
 MORPH_FN void announce(i64*, i64) {}
 

@@ -2,6 +2,12 @@
 // warp, the barrier of a grid, and the entry of a unit.  target_cpu.h defines the same names.
 
 constexpr bool TARGET_GPU = true;
+#ifdef MORPH_SINGLE_BLOCK  // a unit for launches of one block, which wait for its instructions
+constexpr bool SINGLE_BLOCK = true;
+#else
+constexpr bool SINGLE_BLOCK = false;
+#endif
+constexpr i32 SINGLE_BLOCK_WARPS = 256 / 32;
 constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becomes the least integer
 
 #define MORPH_FN __device__ __forceinline__
@@ -57,10 +63,15 @@ MORPH_FN f32 from_half(u16 bits) {
 
 // --- memory ---------------------------------------------------------------------------------------
 
+#ifdef MORPH_SINGLE_BLOCK  // L1 serves its own block
+#define MORPH_SCOPE "cta"
+#else
+#define MORPH_SCOPE "gpu"
+#endif
 #define MORPH_LOAD(T, BITS, REGISTER)                                                            \
     MORPH_FN T load_word(const T* p) {                                                           \
         REGISTER v;                                                                              \
-        asm volatile("ld.relaxed.gpu.global." #BITS " %0, [%1];" : MORPH_OUT(v) : "l"(p) : "memory"); \
+        asm volatile("ld.relaxed." MORPH_SCOPE ".global." #BITS " %0, [%1];" : MORPH_OUT(v) : "l"(p) : "memory"); \
         return T(v);                                                                             \
     }
 #define MORPH_OUT(v) "=r"(v)
@@ -74,25 +85,30 @@ MORPH_LOAD(u16, u16, u16)
 MORPH_LOAD(u64, u64, u64)
 
 template <class T> MORPH_FN T load(const T* p) { return from_bits<T>(load_word((const Bits<T>*)p)); }
-template <class T> MORPH_FN T load_fixed(const T* p) { return from_bits<T>(__ldg((const Bits<T>*)p)); }
+template <class T> MORPH_FN T load_stable(const T* p);
+// Of memory that the unit does not write.  A unit for one block may write it by another name, before a barrier.
+template <class T> MORPH_FN T load_fixed(const T* p) {
+    if constexpr (SINGLE_BLOCK) return load_stable(p);
+    else return from_bits<T>(__ldg((const Bits<T>*)p));
+}
 template <class T> MORPH_FN void store(T* p, Value<T> v) { *p = v; }
 template <class T> MORPH_FN void prefetch(const T*) {}  // a prefetch
 
 // Vector loads of two or four 32-bit words, aligned to their size; each word is read as by a load of one word.
 template <Mode MODE> MORPH_FN void load_vector(const u8* p, u32& x, u32& y) {
     if constexpr (MODE == LIVE) {
-        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
+        asm volatile("ld.relaxed." MORPH_SCOPE ".global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
     } else {
-        uint2 v = MODE == STABLE ? *(const uint2*)p : __ldg((const uint2*)p);
+        uint2 v = MODE == STABLE || SINGLE_BLOCK ? *(const uint2*)p : __ldg((const uint2*)p);
         x = v.x, y = v.y;
     }
 }
 template <Mode MODE> MORPH_FN void load_vector(const u8* p, u32& x, u32& y, u32& z, u32& w) {
     if constexpr (MODE == LIVE) {
-        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+        asm volatile("ld.relaxed." MORPH_SCOPE ".global.v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(p) : "memory");
     } else {
-        uint4 v = MODE == STABLE ? *(const uint4*)p : __ldg((const uint4*)p);
+        uint4 v = MODE == STABLE || SINGLE_BLOCK ? *(const uint4*)p : __ldg((const uint4*)p);
         x = v.x, y = v.y, z = v.z, w = v.w;
     }
 }
@@ -229,11 +245,11 @@ MORPH_FN i32 __reduce_max_sync(u32 lanes, i32 x) {
 #endif
 MORPH_FN i32 lane_id() { return threadIdx.x & 31; }
 MORPH_FN i32 warp_of_block() { return threadIdx.x / 32; }
-MORPH_FN i32 warps_of_block() { return blockDim.x / 32; }
-MORPH_FN i32 block_id() { return blockIdx.x; }
-MORPH_FN i32 block_count() { return gridDim.x; }
+MORPH_FN i32 warps_of_block() { return SINGLE_BLOCK ? SINGLE_BLOCK_WARPS : blockDim.x / 32; }
+MORPH_FN i32 block_id() { return SINGLE_BLOCK ? 0 : blockIdx.x; }
+MORPH_FN i32 block_count() { return SINGLE_BLOCK ? 1 : gridDim.x; }
 // Numbers of a block's warps are far apart, so that few items, or adjacent heavy ones, are spread over all blocks.
-MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * gridDim.x + blockIdx.x; }
+MORPH_FN i64 warp_id() { return i64(threadIdx.x / 32) * block_count() + block_id(); }
 MORPH_FN u32 active_lanes() { return __activemask(); }
 MORPH_FN i32 first_lane(u32 lanes) { return __ffs(lanes) - 1; }
 MORPH_FN void sync_warp() { __syncwarp(); }
@@ -252,23 +268,23 @@ MORPH_FN void pin(u32& x) { asm volatile("" : "+r"(x)); }
 constexpr i32 STOP_WORD = 32;         // index in `barrier` of the host's request to stop
 constexpr u32 POLL_CYCLES = 1 << 24;  // cycles
 
-template <class T> MORPH_FN i32 members(const T&) { return gridDim.x; }
+template <class T> MORPH_FN i32 members(const T&) { return block_count(); }
 template <class T> MORPH_FN bool is_single(const T&) { return false; }  // whether there is no other thread
 template <class T> MORPH_FN bool speaks(const T&) { return threadIdx.x == 0; }  // for its block
-template <class T> MORPH_FN bool leads(const T&) { return blockIdx.x == 0; }
+template <class T> MORPH_FN bool leads(const T&) { return block_id() == 0; }
 MORPH_FN void gather_block() { __syncthreads(); }
 MORPH_FN bool any_of_block(bool x) { return __syncthreads_or(x); }
 template <class A> MORPH_FN void rewind(const A&) {}
 template <class A> MORPH_FN void rewind_sections(const A&, i32) {}
 MORPH_FN void start_clocks(i32) {}
 // Whether the program ends here: tested between its blocks.
-template <class T> MORPH_FN bool stops(const T& t) { return t.stop; }
+template <class T> MORPH_FN bool stops(const T& t) { return !SINGLE_BLOCK && t.stop; }
 template <class A, class R> MORPH_FN bool resizes(const A&, R&) { return false; }
 template <class A, class R, class Step> MORPH_FN bool leaves(const A&, R&, const Step&, i64, i64) { return false; }
 template <class... Steps, class A, class R, class F> MORPH_FN bool sections_resize(const A&, R&, const F&) { return false; }
 template <class A, class R, class Step> MORPH_FN i64 work(const A&, const R&, const Step&, i64, i64) { return 0; }
-// A word of a program's state: of the launch before, unless this launch continues that one.
-template <class A> MORPH_FN i64 kept(const A& a, i32 word) { return a.replay ? load(a.state + word) : 0; }
+// Whether a program's state is loaded: it is that of the launch before, unless this launch continues that one.
+template <class A> MORPH_FN bool continues(const A& a) { return a.replay; }
 template <class A> MORPH_FN i64* host_report(const A& a) { return a.report; }
 // Writes a word of the host's memory behind all words written before.
 MORPH_FN void announce(i64* word, i64 x) {
@@ -285,7 +301,7 @@ MORPH_FN bool time_to_poll() {
     last_poll = now;
     return true;
 }
-template <class A> MORPH_FN bool asked_to_stop(const A& a) { return load(a.barrier + STOP_WORD) != 0; }
+template <class A> MORPH_FN bool asked_to_stop(const A& a) { return *(volatile u32*)(a.barrier + STOP_WORD) != 0; }
 #ifdef MORPH_PARTS
 // Waits at a crossing (parts.h) until another part has stored its number; returns false if the launch is to stop.
 template <class A> MORPH_FN bool await_part(const A& a, const u64* line, u64 number) {
@@ -309,6 +325,7 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     add_totals(a);
     gather_block();
     t.master = t.broadcast_value = false;
+    if (SINGLE_BLOCK) return t.master = speaks(t);
     if (!speaks(t)) return false;
     if (members(t) == 1) {
         t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
@@ -324,6 +341,11 @@ template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // 
     return now & T::BROADCAST;
 }
 template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
+    if constexpr (SINGLE_BLOCK) {
+        t.broadcast_value = any_of_block(t.broadcast_value);
+        t.master = t.has_read = t.flag_taken = false;
+        return;
+    }
     if (members(t) > 1 && speaks(t)) {
         bool polls = leads(t) && time_to_poll();
         if (t.master) {
@@ -348,6 +370,10 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     add_totals(a);
     gather_block();
+    if constexpr (SINGLE_BLOCK) {
+        t.has_read = t.flag_taken = t.broadcast_value = false;
+        return;
+    }
     if (members(t) > 1 && speaks(t)) {
         // the last arrival flips the sign, by a carry through the count; BROADCAST stays for late readers
         u32 release = T::RELEASED - T::ARRIVAL * u32(members(t) - 1);
@@ -399,6 +425,17 @@ MORPH_FN SlotCache* cache_of(const Reservation&) { return nullptr; }
 
 // Adds the counts (not negative) of all active lanes with one atomic, or subtracts them; returns to each lane the value
 // before its own part.  In two steps, so that several additions can overlap.
+#ifdef MORPH_SINGLE_BLOCK  // few lanes add: less code
+struct AggregatedAdd {
+    i64 old;
+    MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) {
+        asm volatile("atom.relaxed.cta.global.add.u64 %0, [%1], %2;"
+                     : "=l"(old) : "l"(p), "l"(i64(count) * sign) : "memory");
+    }
+    MORPH_FN i64 value() const { return old; }
+    MORPH_FN i32 row() const { return i32(old); }
+};
+#else
 struct AggregatedAdd {
     u32 mask;
     i32 leader;
@@ -419,6 +456,7 @@ struct AggregatedAdd {
     MORPH_FN i64 value() const { return __shfl_sync(mask, old, leader) + before; }
     MORPH_FN i32 row() const { return __shfl_sync(mask, i32(old), leader) + i32(before); }
 };
+#endif
 // The same without the value.
 MORPH_FN void add_up(i64* p, i32 count) {
     u32 mask = __activemask();
@@ -438,15 +476,16 @@ struct Slots {
 template <class A> MORPH_FN bool last_out(const A& a) {
     __syncthreads();
     if (threadIdx.x) return false;
+    if (SINGLE_BLOCK) return true;
     u32 old = add_release((u32*)a.cursor, 1);
-    if (old != gridDim.x - 1) return false;
+    if (old != u32(block_count() - 1)) return false;
     store(a.cursor, 0);
     return true;
 }
 
 #define MORPH_ENTRY(NAME)                                                                     \
-    extern "C" __global__ void __launch_bounds__(256, BLOCKS) NAME(const __grid_constant__ Args a) { \
-        Run t(a, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);              \
+    extern "C" __global__ void __launch_bounds__(256, SINGLE_BLOCK ? 1 : BLOCKS) NAME(const __grid_constant__ Args a) { \
+        Run t(a, block_id() * blockDim.x + threadIdx.x, block_count() * (32 * warps_of_block()));              \
         no_totals(a);                                                                         \
         if (PREPARES) {                                                                       \
             if (arrive(a, t)) prepare(a), store(batch_cursor(a, 0), 0);                       \

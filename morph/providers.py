@@ -24,6 +24,7 @@ def bind() -> None:
     pslg.read_pslg.bind("morph.io:read_pslg")
     pslg.write_pslg.bind("morph.io:write_pslg")
     adjacency.change.bind("morph.updates.in_place:change")
+    adjacency.change_one.bind("morph.updates.in_place:change_one")
     adjacency.copy_entries.bind("morph.updates.in_place:copy_entries")
     graph.apply.bind("morph.updates.changes:apply")
     graph.pair_up.bind("morph.updates.changes:pair_up")

@@ -14,6 +14,7 @@ import numpy as np
 
 import morph
 from morph.algorithms.community import community, neighbourhood, plex
+from morph.algorithms.dynamic import repair
 from morph.algorithms.graph import bfs, mst, sssp, triangles
 from morph.algorithms.refinement import parts
 from morph.algorithms.registry import ROWS
@@ -24,7 +25,7 @@ from morph.launch.foreach import Kernel, Program
 from morph.operators import edge_map
 from morph.prelude import atomic_add, atomic_min, local
 from morph.testing import team
-from morph.updates import changes
+from morph.updates import changes, in_place, single
 from morph.worklists import (
     advance,
     advance_edges,
@@ -170,7 +171,9 @@ def follow_changes() -> None:
         weight = np.array([3, 1, 2], dtype)
         for both in (False, True):
             g = morph.Graph.from_edges([0, 1, 2], [1, 2, 3], weight=weight, symmetrize=both)
-            morph.DynamicSSSP(g).apply(inserts=([0], [3], weight[:1]))
+            distances = morph.DynamicSSSP(g)
+            distances.apply(inserts=([0], [3], weight[:1]))
+            refused_change(distances)
     morph.DynamicSSSP(morph.Graph.from_edges([0], [1])).apply(([0], [1]))
     morph.DynamicBFS(g), morph.DynamicComponents(g).apply(deletes=[0])
     for one in (morph.Graph.from_edges([0, 1], [1, 2]), g):
@@ -184,6 +187,16 @@ def follow_changes() -> None:
         g = morph.Graph.from_edges([0], [1], n=4)
         for p in range(4):  # rows outgrow their place and move
             g.apply(deletes=g.apply(([p] * 40, [0] * 40)).inserted)
+
+
+def refused_change(values: Any) -> None:
+    """The program of one change and its repair, with a change that is not valid."""
+    table = values.graph._adjacency.table_for(1)
+    batch = repair.Batch(table, values._report, 1, 0, 1, 0, -1, True, True, True)
+    lists = values._now, values._following, values._queue
+    given = in_place.OneChange(*single.arguments(values.graph, table))
+    behind = in_place.Repair(repair.repair, values._problem, batch, *lists)
+    assert in_place.change_and_repair(given, behind) == repair.NOT_APPLIED
 
 
 def generators() -> None:

@@ -93,6 +93,20 @@ def test_distances_and_predecessors_are_those_of_a_new_run(made, target, monkeyp
     validate.index(g)
 
 
+@pytest.mark.parametrize("target", ["pretended", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_arrays_of_one_element_may_lie_on_the_device(made, target, monkeypatch):
+    g = a_graph(pretended(monkeypatch) if target == "pretended" else target)
+    paths, rng = morph.DynamicSSSP(g, 0), np.random.default_rng(6)
+    for _ in range(8):
+        u, v, w, x = (g.device.asarray(np.array([x])) for x in (*rng.integers(0, N, 2), 7, 9))
+        new = paths.apply(inserts=(u, v, w)).applied.inserted
+        paths.apply(updates=(u, v, x)), paths.apply(deletes=new[:1])
+    assert len(made) > 20 and None not in made
+    assert (host(paths.distance) == host(morph.sssp(g, 0).distance)).all()
+    with pytest.raises(ValueError, match=r"inserts.dst\[0\] = 300"):
+        paths.apply(inserts=(u, g.device.asarray(np.array([N])), w))
+
+
 def test_a_repair_that_pauses_goes_on(made, monkeypatch):
     monkeypatch.setattr(following, "ALONE", 1)
     g, rng = a_graph(), np.random.default_rng(8)

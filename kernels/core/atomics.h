@@ -107,7 +107,8 @@ template <class Op, class T> MORPH_FN void move_to(Op op, T* p, Value<T> v) {
 }
 template <class Op, class T> MORPH_FN void move_to(Op op, NonAtomic<T> p, Value<T> v) { fetch(op, p, T(v)); }
 
-// Partial sums of a warp (on a CPU: a thread) for the places to which all items add, until the next barrier or the end.
+// Partial sums of a warp (on a CPU: a thread) for the places to which all items add, until the next barrier or the end;
+// a launch of one block has none, as every barrier would test them.
 // A unit numbers these places; `Args` has their number `TOTALS`, and `add_total(i, sum)` adds to the i-th place.
 struct Total {
     u32 low, high;  // a GPU's shared memory has no fast 64-bit addition
@@ -140,7 +141,7 @@ template <class A> MORPH_FN void add_float_totals(const A& a) {
     }
 }
 template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
-    if constexpr (A::TOTALS > 0) {
+    if constexpr (A::TOTALS > 0 && !SINGLE_BLOCK) {
         if (lane_id() < A::TOTALS) totals()[lane_id()] = {0, 0};
         sync_warp();
     }
@@ -150,7 +151,7 @@ template <class A> MORPH_FN void no_totals(const A&) {  // by all lanes
 }
 template <class A> MORPH_FN void add_totals(const A& a) {  // by all lanes
     add_float_totals(a);
-    if constexpr (A::TOTALS == 0) {
+    if constexpr (A::TOTALS == 0 || SINGLE_BLOCK) {
     } else if constexpr (TARGET_GPU) {
         sync_warp();
         i32 i = lane_id();
@@ -178,7 +179,7 @@ template <i32 WHICH, class T> MORPH_FN void add_for_all(T* p, Value<T> v) {
         sum += u64(add_lanes(mask, u32(x >> 52))) << 52;
     }
     if (lane_id() != first_lane(mask)) return;
-    if constexpr (WHICH < MOST_TOTALS) {
+    if constexpr (WHICH < MOST_TOTALS && !SINGLE_BLOCK) {
         Total& total = totals()[WHICH];
         u32 low = u32(sum), high = u32(sum >> 32) + (fetch(Plus(), &total.low, low) > ~low);
         if (high) fetch(Plus(), &total.high, high);

@@ -54,7 +54,7 @@ struct WarpQueue {
         return n < capacity ? n : capacity;
     }
     MORPH_FN i32 place() const {
-        if (!capacity) return -1;
+        if (SINGLE_BLOCK || !capacity) return -1;
         i32 k = fetch(Plus(), &taken(), 1);
         if (k >= capacity) return -1;
         rows(side)[k] = {row.begin, i32(min_of(row.end - row.begin, i64(1 << 25))), to};
@@ -250,7 +250,7 @@ template <class T> struct UntestedPlace {
     T* p;
     bool few;
 };
-template <class T> MORPH_FN UntestedPlace<T> untested(const WarpQueue& queue, T* p) { return {p, queue.capacity != 0}; }
+template <class T> MORPH_FN UntestedPlace<T> untested(const WarpQueue& queue, T* p) { return {p, SINGLE_BLOCK || queue.capacity != 0}; }
 template <class T> MORPH_FN T* untested(const ThreadQueue&, T* p) { return p; }
 template <class Op, class T> MORPH_FN T fetch(Op op, UntestedPlace<T> x, T v) {
     return x.few ? fetch_untested(op, x.p, v) : fetch(op, x.p, v);
@@ -260,7 +260,7 @@ MORPH_ATOMIC_AT(atomic_max, Max, UntestedPlace<T>)
 
 // The value of an item in its list.
 template <class C> MORPH_FN i32 item_of(const WarpQueue& queue, const C& column, i64 row) {
-    return queue.item >= 0 ? queue.item : column.get(row);
+    return !SINGLE_BLOCK && queue.item >= 0 ? queue.item : column.get(row);
 }
 template <class C> MORPH_FN i32 item_of(const ThreadQueue&, const C& column, i64 row) { return column.get(row); }
 

@@ -188,6 +188,57 @@ struct Batches {
     }
 };
 
+// The items of a launch of one block: a warp runs one item at a time.  Much less code than batches have, which a launch
+// of few items waits for longer than for its memory.
+template <class A, class R, class Step>
+MORPH_FN void each_shared_in_block(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    typedef typename Step::I I;
+    constexpr i64 WARPS = SINGLE_BLOCK_WARPS;
+    if (first >= last) return;
+    Runner<Step> by(a, t, s, WARPS);
+    for (i64 i = first + warp_of_block(); i < last; i += WARPS) {
+        I it(a, t, i);
+        if (by.it.failed) {
+            if (lane_id() == 0 && !t.replay) mark_deferred(a.status, a.deferred, it);
+            continue;
+        }
+        Entries row;
+        typename Step::LiveIn live_in{};
+        typename Step::LiveOut live_out{};
+        bool came = false;
+        if (lane_id() == 0) {
+            if (open(a, t, s, it)) came = s.prologue(a, it, row, live_in, live_out);
+            else it.failed = 0;  // the item has ended
+        }
+        sync_warp();
+        if constexpr (Step::LIMIT < NO_LIST) came &= !list_high_degree_rows(a, t, s, row, live_in, it, live_out);
+        row = from_lane(row, 0), live_in = from_lane(live_in, 0);
+        typename Step::Reductions reductions;
+        typename Step::Reach reached{}, next{};
+        row.begin += lane_id();
+        if (row.begin < row.end) next = s.reach(a, row.begin);
+        for (; any_lane(row.begin < row.end); row.begin += 32) {
+            reached = next;
+            if (row.begin + 32 < row.end) next = s.reach(a, row.begin + 32);
+            if constexpr (Step::BATCHED) {
+                if (!by.has_capacity(a, s)) {
+                    if (lane_id()) row.begin = row.end;  // the first lane's entry is the first one left
+                    defer(a, t, s, row, live_in);
+                    break;
+                }
+            }
+            if (row.begin < row.end) s.body(a, reserving_item(by, it), live_in, reached, reductions);
+            sync_warp();
+        }
+        if constexpr (Step::HAS_EPILOGUE) {
+            reductions = from_lane(sum_of_row(reductions, 0), 31);
+            if (came) s.add(live_out, reductions), s.epilogue(a, it, live_out);
+        }
+        end_item(a, it);
+    }
+    by.end(a, s);
+}
+
 // Batch sizes: 1 to 8 items while there are too few items for all warps (each batch costs a few contended atomics),
 // then as many as give every warp one batch.  Asynchronous steps create items, so their batches begin with 1 or 2.
 template <class A, class R, class Step>
@@ -240,7 +291,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
     i64 chunk = all * warp_id() / warps, last = all * (warp_id() + 1) / warps;
     if (chunk >= last) return;
     Runner<Step> by(a, t, s, 0);
-    if constexpr (Step::ASYNCHRONOUS) open_queue(a, t, s, by);
+    if constexpr (Step::ASYNCHRONOUS && !SINGLE_BLOCK) open_queue(a, t, s, by);
     for (i64 h = entry_of(high_degree.at, n, chunk); chunk < last; h++) {
         HighDegreeEntry<Step>& large = high_degree.at[h];
         typename Step::LiveIn live_in = large.live_in;
@@ -275,7 +326,7 @@ template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& 
         }
         chunk = upto;
     }
-    if constexpr (Step::ASYNCHRONOUS) end_queue(a, t, s, by);
+    if constexpr (Step::ASYNCHRONOUS && !SINGLE_BLOCK) end_queue(a, t, s, by);
     by.end(a, s);
 }
 // --- on a CPU -------------------------------------------------------------------------------------

@@ -168,13 +168,14 @@ MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last
         }
         if constexpr (Step::REPLAYS) {
             if constexpr (Step::ASYNCHRONOUS) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
-            if constexpr (Step::FILTERS) {
+            if constexpr (Step::FILTERS && !SINGLE_BLOCK) {
                 if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
             }
-            each_shared_on_warps(a, t, s, first, last);
+            if constexpr (SINGLE_BLOCK && !SEARCHES<Step>) each_shared_in_block(a, t, s, first, last);
+            else each_shared_on_warps(a, t, s, first, last);
         }
     } else {
-        if constexpr (Step::FILTERS) {
+        if constexpr (Step::FILTERS && !SINGLE_BLOCK) {
             if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
         }
         each_in_order(a, t, s, first, last);

@@ -60,6 +60,9 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     }
     static MORPH_FN i64 left(i64* meta) { return load_stable(meta + CAPACITY) - load_stable(meta + TO); }
     MORPH_FN i32 share(i64* meta, i32 each) const {  // of a lane
+        if constexpr (SINGLE_BLOCK) {  // a full one or none: no division
+            return sharers && left(meta) >= SHARED_OUT * 32 * SINGLE_BLOCK_WARPS * BATCH * each ? BATCH * each : 0;
+        }
         return sharers ? i32(min_of(left(meta) / (SHARED_OUT * 32 * sharers), i64(BATCH * each))) : 0;
     }
     MORPH_FN i64 apart(i64* meta, i32 each) const {

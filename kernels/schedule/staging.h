@@ -21,7 +21,7 @@ template <class E> MORPH_FN i32& staged_count() { return staging_counts()[E::WHI
 
 template <class A, class I, class E>
 MORPH_FN void stage(const A& a, const I& it, Reservation& reservation, const E& e) {
-    if constexpr (!TARGET_GPU) {
+    if constexpr (!TARGET_GPU || SINGLE_BLOCK) {
         e.write(a, it, Slots(E::meta(a, it), 1, reservation).first());
         return;
     }
@@ -34,12 +34,12 @@ MORPH_FN void stage(const A& a, const I& it, Reservation& reservation, const E& 
 }
 // By all lanes of a warp.
 template <class E> MORPH_FN void clear_buffer() {
-    if constexpr (!TARGET_GPU) return;
+    if constexpr (!TARGET_GPU || SINGLE_BLOCK) return;
     if (lane_id() == 0) staged_count<E>() = 0;
     sync_warp();
 }
 template <class E, class A, class I> MORPH_FN void flush_buffer(const A& a, const I& it, i32 reservation) {
-    if constexpr (!TARGET_GPU) return;
+    if constexpr (!TARGET_GPU || SINGLE_BLOCK) return;
     sync_warp();
     i32 n = staged_count<E>(), first = 0;
     sync_warp();

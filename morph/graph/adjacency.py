@@ -40,6 +40,7 @@ from morph.runtime.arrays import all_true, bincount
 from morph.runtime.device import Array, Device
 
 change: Hook[int] = Hook()  # provided by updates.in_place
+change_one: Hook[int] = Hook()
 copy_entries: Hook[None] = Hook()  # updates.in_place
 
 PART = 1 << 20  # keys processed at once
@@ -128,7 +129,7 @@ class Bound(NamedTuple):
     back: Array | None
     tables: Tables | None = None
     sides: Sides | None = None
-    no_single: Single = Single(0, 0, 0)
+    no_single: Single = Single(0, 0, 0, 0)
 
 
 class Adjacency:
@@ -421,21 +422,22 @@ class Adjacency:
         """
         self.stamp += 1
         tables, sides, no_single = self.arguments(table, back)
-        short: int = change(
-            tables, sides, counts, ids, flags, part, self.stamp, single or no_single
-        )  # fmt: skip
-        return self.finish(short, table, counts, ids, back, flags)
+        given = (no_single if single is None else single)._replace(stamp=self.stamp)
+        args = tables, sides, counts, ids, flags, part, given
+        short = change(*args, False) if single is None else change_one(*args)
+        return self.finish(short, table, counts, ids, back, flags, single is not None)
 
     def finish(
         self, short: int, table: Table, counts: Counts, ids: EdgeIds, back: Array | None,
-        flags: int,
+        flags: int, one: bool = False,
     ) -> int:  # fmt: skip
         """Enlarge the arena and repeat the inserts while their program returns ``short`` > 0."""
         while short > 0:
             ends = {d: rows.limit - rows.top for d, rows in self._gapped.items()}
             self._enlarge(min(ends, key=ends.__getitem__), short, back)  # else all grow each time
             tables, sides, no_single = self.arguments(table, back)
-            short = change(tables, sides, counts, ids, flags, INSERTS, self.stamp, no_single)
+            args = tables, sides, counts, ids, flags, INSERTS, no_single._replace(stamp=self.stamp)
+            short = change_one(*args) if one else change(*args, False)
         self._built.clear()
         return short
 
@@ -453,7 +455,7 @@ class Adjacency:
         ring = self.edges.hidden("free").size if self.edges.deletes else 1
         tables = Tables(table, self.arcs(back), self.report(), ring - 1)
         weight = table.columns.get("given")
-        no_single = Single(0, 0, 0 if weight is None else weight.dtype.type(0))
+        no_single = Single(0, 0, 0, 0 if weight is None else weight.dtype.type(0))
         return Bound(epoch, table, back, tables, self._sides(), no_single)
 
     def report(self) -> Table:

@@ -97,8 +97,9 @@ class EdgeIds(NamedTuple):
 
 
 class Single(NamedTuple):
-    """A change as arguments of a launch: an id or two ends, and a weight."""
+    """The stamp of a batch, and its change, if it is a single one: an id or two ends, a weight."""
 
+    stamp: int
     a: int
     b: int
     weight: Any

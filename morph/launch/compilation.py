@@ -89,6 +89,7 @@ def compile_unit(description: Description, slots: Slots) -> Parsed:
         fused=fused,
         permutations=permutations,
         checked=description.checked,
+        single_block=description.function.single_block,
         made=tuple(builder.made.values()),
         pos=pos,
     )

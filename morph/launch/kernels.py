@@ -94,6 +94,9 @@ class Launchable(Function):
 
     Attributes
     ----------
+    single_block : bool
+        Whether all launches are executed by one block of a GPU, or one CPU thread: the code is then
+        compiled for that, and is shorter.  They have to be short: they cannot be interrupted.
     launches : dict
         Each `morph.launch.launcher.Launch` bound so far, by the key of its arguments; latest last.
     units : dict
@@ -102,6 +105,8 @@ class Launchable(Function):
     statics : tuple of int
         The positions of the arguments (without the item) whose values are compiled in.
     """
+
+    single_block = False
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)

@@ -368,6 +368,7 @@ class Launch:
 
     def _launch(self, values: Sequence[Any], alone: bool) -> None:
         s, compiled, most = self.scratch, self.compiled, get_num_threads()
+        alone |= compiled.single_block
         self._prepare(values, 1 if alone else most, most)
         if not compiled.can_fail:
             self.binary(self.arguments, self._items())

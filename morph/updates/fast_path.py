@@ -40,7 +40,6 @@ from morph.updates.resolve import (
     NONNEGATIVE,
     POINTS_DELETED,
     REFERRED,
-    SINGLE,
     UNDIRECTED,
     WRITES_EDGES,
 )
@@ -143,7 +142,7 @@ def _prepare(g: Graph, batch: FastBatch, nonnegative: bool, loops: Array | None)
     if single is None or loops is not None:
         fill_in(table, batch, loops)
     flags = flags_of(g) | (nonnegative * NONNEGATIVE)
-    flags |= (LOOPS_COUNTED * (loops is not None)) | (SINGLE * (single is not None))
+    flags |= LOOPS_COUNTED * (loops is not None)
     flags |= REFERRED * (not deleted or referred(edges))
     ids = EdgeIds(*edge_ids(g.points._host_meta.item(COUNT), before, reused, ordered))
     return Reserved(table, counts, ids, back, flags, single, before)
@@ -253,9 +252,9 @@ def _single(table: Table, batch: FastBatch) -> Single | None:
     if first > ID_LIMIT or second > ID_LIMIT:  # no id, nor perhaps a number that the program takes
         return None
     if weight is not None:
-        return Single(first, second, weight[0])
+        return Single(0, first, second, weight[0])
     given = table.columns.get("given")
-    return Single(first, second, 0 if given is None else given.dtype.type(0))
+    return Single(0, first, second, 0 if given is None else given.dtype.type(0))
 
 
 def fill_in(table: Table, batch: FastBatch, loops: Array | None) -> None:

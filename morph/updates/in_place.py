@@ -16,15 +16,26 @@ The kernels take bundles of `graph.gapped`; ``side`` is a `Side`, and ``directio
 0 puts edges at their source, 1 at their destination.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
+
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from morph.data.store import Word
 from morph.data.table import Table
-from morph.graph.gapped import ALL, DELETED, INSERTED, INSERTS, REPEATED, UPDATED, Side
+from morph.graph.gapped import (
+    ALL,
+    DELETED,
+    INSERTED,
+    INSERTS,
+    NOT_APPLIED,
+    REPEATED,
+    UPDATED,
+    Side,
+)
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, i32, i64, u8
+from morph.prelude import atomic_add, i32, i64, static, u8
 from morph.updates.resolve import (
     EDGES_DELETED,
     REFERRED,
@@ -129,10 +140,16 @@ def shorten_row(b, side, direction):
         row.position = 0
 
 
+@func
+def rows_of(counts, flags):
+    """Return the number of rows of a batch's table, reverses included."""
+    return counts.given * 2 if flags & UNDIRECTED else counts.given
+
+
 @kernel
-def change_named(b, tables, index, counts, ids, left_out, rows, flags):
+def change_named(b, tables, index, counts, ids, left_out, flags, one: static):
     """Set a weight, or delete an edge: mark it deleted, and open gaps where its entries are."""
-    e = b.edge
+    e, rows = b.edge, rows_of(counts, flags)
     if b.id < rows and b.outcome == UPDATED:
         if hasattr(b, "given"):
             tables.arcs[e].weight = b.given
@@ -143,13 +160,13 @@ def change_named(b, tables, index, counts, ids, left_out, rows, flags):
                 i -= counts.given
                 reverse = 1
             at = i + reverse * counts.deletes
-            if left_out:  # the ring has no gaps
+            if not one and left_out:  # the ring has no gaps
                 at -= tables.batch[i].at[reverse] + reverse * tables.report[0].left_out[1]
             tables.arcs[(ids.tail + at) & tables.mask].ring = e
             tables.arcs[e].died = u8(1)
             if flags & UNDIRECTED:
                 tables.arcs[e].back = -1
-        if counts.given == 1:
+        if one or counts.given == 1:
             in_each_direction(b, remove_entry, index)
         else:
             in_each_direction(b, open_gap, index)
@@ -217,15 +234,15 @@ def lengthen_row(b, side, direction):
 
 
 @kernel
-def number_inserts(b, index, counts, rows):
+def number_inserts(b, index, counts, rows, one: static):
     if b.id < rows and b.outcome == INSERTED:
         in_each_direction(b, number_insert, index)
-        if counts.given == 1:  # no other change of these rows
+        if one or counts.given == 1:  # no other change of these rows
             in_each_direction(b, reserve_entries, index)
 
 
 @kernel
-def write_inserts(b, tables, index, counts, ids, rows, flags):
+def write_inserts(b, tables, index, counts, ids, rows, flags, one: static):
     """Write new edges, to their table and as entries."""
     if b.id < rows and b.outcome == INSERTED:
         if flags & WRITES_EDGES:
@@ -243,7 +260,7 @@ def write_inserts(b, tables, index, counts, ids, rows, flags):
                 back = tables.batch[i + k if i < k else i - k].edge
                 arc.back = back if b.end[0] != b.end[1] else b.edge
         in_each_direction(b, write_entry, index)
-        if counts.given == 1:
+        if one or counts.given == 1:
             in_each_direction(b, lengthen_row, index)
 
 
@@ -275,22 +292,22 @@ def copy_entries(old: Any, new: Any, arcs: Table, edges: int, direction: int) ->
 
 
 @program
-def change(tables, index, counts, ids, flags, part, stamp, single):
+def change(tables, index, counts, ids, flags, part, single, one: static):
     """Apply the ``counts.given`` changes of ``tables.batch``, deletes first, inserts last.
 
-    A batch of one change may be the argument ``single`` instead, with the flag `SINGLE`.
+    With ``one`` the batch is the argument ``single``, and the program is compiled for one change.
 
     Returns 0, or -`REPEATED` if changes were left out (see `resolve_batch`).  Returns -`INVALID` or
     -`LOOP` if nothing was changed: a change is invalid, or a loop is inserted and ``at`` does not
     count loops.  Returns the number of entries that the arenas lack, if positive: all but the
-    inserts has been done.  ``report.stamp`` is set to ``stamp`` at the first change, and
+    inserts has been done.  ``report.stamp`` is set to ``single.stamp`` at the first change, and
     ``report.result`` to what is returned: a launch behind this one reads both.
     """
     named, deletes, reverses = counts.deletes + counts.updates, counts.deletes, counts.deletes
-    left_out = False
+    left_out, stamp = False, single.stamp
     rows = counts.given * 2 if flags & UNDIRECTED else counts.given
     if part == ALL:
-        resolve_batch(tables, index, counts, ids, flags, stamp, single)
+        resolve_batch(tables, index, counts, ids, flags, single, one)
         if tables.report[0].reason != 0:
             tables.report[0].result = -tables.report[0].reason
             return -tables.report[0].reason
@@ -300,16 +317,16 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
         deletes -= tables.report[0].left_out[1]
         reverses -= tables.report[0].left_out[2]
     if part != INSERTS and named > 0:
-        foreach(tables.batch, change_named, tables, index, counts, ids, left_out, rows, flags)
-        if counts.deletes > 0 and counts.given > 1:
+        foreach(tables.batch, change_named, tables, index, counts, ids, left_out, flags, one)
+        if not one and counts.deletes > 0 and counts.given > 1:
             foreach(tables.batch, run_step, take_last, DELETED, index, rows)
             foreach(tables.batch, run_step, list_gap, DELETED, index, rows)
             foreach(tables.batch, run_step, fill_gap, DELETED, index, rows)
             foreach(tables.batch, run_step, shorten_row, DELETED, index, rows)
     if counts.given > named:
         top, top2 = index.arena[0].top, index.arena2[0].top
-        foreach(tables.batch, number_inserts, index, counts, rows)
-        if counts.given > 1:
+        foreach(tables.batch, number_inserts, index, counts, rows, one)
+        if not one and counts.given > 1:
             foreach(tables.batch, run_step, reserve_entries, INSERTED, index, rows)
         short = max(index.arena[0].top - index.limit, index.arena2[0].top - index.limit2)
         if short > 0:
@@ -317,8 +334,8 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
             index.arena[0].top, index.arena2[0].top = top, top2
             tables.report[0].result = short
             return short
-        foreach(tables.batch, write_inserts, tables, index, counts, ids, rows, flags)
-        if counts.given > 1:
+        foreach(tables.batch, write_inserts, tables, index, counts, ids, rows, flags, one)
+        if not one and counts.given > 1:
             foreach(tables.batch, run_step, lengthen_row, INSERTED, index, rows)
     if flags & WRITES_EDGES:  # the counters that `Table._publish_counters` computes
         tail = ids.tail + deletes + (reverses if flags & UNDIRECTED else 0)
@@ -334,4 +351,52 @@ def change(tables, index, counts, ids, flags, part, stamp, single):
     return -REPEATED if left_out else 0
 
 
-change.interruptible = False  # half a batch could not be put back
+@program
+def change_one(tables, index, counts, ids, flags, part, single):
+    """`change` for the batch ``single``."""
+    return change(tables, index, counts, ids, flags, part, single, True)
+
+
+class OneChange(NamedTuple):
+    """The arguments of `change_one`, as a bundle."""
+
+    tables: Any
+    index: Any
+    counts: Any
+    ids: Any
+    flags: int
+    part: int
+    single: Any
+
+
+class Repair(NamedTuple):
+    """A program that repairs values after a batch, and its arguments, as a bundle."""
+
+    program: Any
+    problem: Any
+    batch: Any
+    now: Any
+    following: Any
+    queue: Any
+
+
+@program
+def change_and_repair(given, behind):
+    """Apply a batch of one change, and repair values in the same launch.
+
+    Returns the result of ``behind.program``, or `NOT_APPLIED` if that of `change` is not 0.
+    """
+    result = change(
+        given.tables, given.index, given.counts, given.ids, given.flags, given.part, given.single,
+        True,
+    )  # fmt: skip
+    if result != 0:
+        return NOT_APPLIED
+    return behind.program(
+        behind.problem, behind.batch, behind.now, behind.following, behind.queue
+    )  # fmt: skip
+
+
+# half a batch could not be put back
+change.interruptible = change_one.interruptible = change_and_repair.interruptible = False
+change_one.single_block = change_and_repair.single_block = True

@@ -14,11 +14,13 @@ The kernels take bundles of `graph.gapped`: ``tables`` (`Tables`), ``index`` (`S
 ``counts`` (`Counts`), ``ids`` (`EdgeIds`), ``single`` (`Single`).
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
+
 from __future__ import annotations
 
 from morph.graph.gapped import DELETED, INSERTED, INVALID, LOOP, UPDATED
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_exch, atomic_min, i32, i64, vector
+from morph.prelude import atomic_add, atomic_exch, atomic_min, i32, i64, static, vector
 
 # Flags of a batch.
 UNDIRECTED = 1  # each edge has a reverse, which is changed along with it
@@ -26,7 +28,6 @@ EDGES_DELETED, POINTS_DELETED = 2, 4  # there are columns that tell deleted edge
 NONNEGATIVE = 8  # weights below 0 are invalid
 LOOPS_COUNTED = 16  # ``at`` has the number of loops among the inserts before each
 WRITES_EDGES = 32  # the table of edges is changed too, and not only the index
-SINGLE = 64  # the only change is an argument of the program
 REFERRED = 128  # references may denote edges: the host decides which ids are reused
 PART = 64  # changes that one item of a scan sums up
 ROUNDS = 8  # in which deletes of one pair go on to its next edge
@@ -189,12 +190,12 @@ def drop_change(b, absent, report):
 
 
 @kernel
-def resolve(b, tables, index, counts, ids, flags, single, stamp):
+def resolve(b, tables, index, counts, ids, flags, single, one: static):
     """Find the edge that a change means, and its reverse, ``counts.given`` rows further on."""
     i = i64(b.id)
     if i >= counts.given:
         return
-    if flags & SINGLE:
+    if one:
         b.a = single.a
         b.b = single.b
         if hasattr(b, "given"):
@@ -212,7 +213,7 @@ def resolve(b, tables, index, counts, ids, flags, single, stamp):
     if not valid:
         tables.report[0].reason = INVALID  # race: every reason is valid
     elif e < 0 or flags & UNDIRECTED and f < 0 and i < named:
-        tables.report[0].repeated = stamp  # race: the same value
+        tables.report[0].repeated = single.stamp  # race: the same value
         if e < 0:
             drop_change(b, True, tables.report)
             outcome = i32(0)
@@ -322,18 +323,25 @@ def unclaim(b, places, counts):
 
 
 @program
-def resolve_batch(tables, index, counts, ids, flags, stamp, single):
+def resolve_batch(tables, index, counts, ids, flags, single, one: static):
     """Find the edges of a batch; ``report.reason`` is set if it cannot be applied.
 
     Changes that name no edge, or the same as another one, get ``outcome`` 0; ``report.repeated`` is
-    ``stamp`` then, or if a loop is named, which has no reverse.  ``report.left_out`` has the number
-    of these changes, of deletes among them, of deletes that have no reverse to delete, and of
-    changes that name no edge.
+    ``single.stamp`` then, or if a loop is named, which has no reverse.  ``report.left_out`` has the
+    number of these changes, of deletes among them, of deletes that have no reverse to delete, and
+    of changes that name no edge.
     """
-    named = counts.deletes + counts.updates
+    named, stamp = counts.deletes + counts.updates, single.stamp
     tables.report[0].reason, tables.report[0].absent = 0, 0
-    foreach(tables.batch, resolve, tables, index, counts, ids, flags, single, stamp)
-    if tables.report[0].reason == 0 and (named > 1 or tables.report[0].repeated == stamp):
+    foreach(tables.batch, resolve, tables, index, counts, ids, flags, single, one)
+    if one:
+        if tables.report[0].repeated == stamp:  # the edge does not exist, or is a loop
+            absent = tables.report[0].absent
+            tables.report[0].left_out[0], tables.report[0].left_out[1] = absent, 0
+            tables.report[0].left_out[2], tables.report[0].left_out[3] = 0, absent
+            if counts.deletes > 0:
+                tables.report[0].left_out[1], tables.report[0].left_out[2] = absent, 1
+    elif tables.report[0].reason == 0 and (named > 1 or tables.report[0].repeated == stamp):
         if named > 1:
             foreach(tables.batch, claim, index.places, tables.report, counts, stamp)
         if tables.report[0].repeated == stamp:

@@ -29,10 +29,10 @@ from morph.launch.foreach import Program
 from morph.launch.prepared import Numbers, Prepared
 from morph.updates import fast_path
 from morph.updates.batch import none
-from morph.updates.in_place import change
+from morph.updates.in_place import OneChange, Repair, change, change_and_repair, change_one
 from morph.updates.kept import Kept
 from morph.updates.recognition import Change, recognise_single
-from morph.updates.resolve import NONNEGATIVE, REFERRED, SINGLE
+from morph.updates.resolve import NONNEGATIVE, REFERRED
 
 if TYPE_CHECKING:
     from morph.data.table import Table
@@ -88,10 +88,18 @@ class PreparedBatch:
             self._epoch = latest.epoch
         return (self._back is None or g._pairs is self._back) and self.program.current()
 
-    @staticmethod
-    def bind_behind(program: Program, *args: Any) -> Prepared | None:
-        """Bind a program that is launched behind that of a batch, see `Prepared.of`."""
-        return Prepared.of(program, *args)
+    def bind_repair(
+        self, g: Graph, short: bool, program: Program, *args: Any
+    ) -> Prepared | None:  # fmt: skip
+        """Bind a program that repairs values after a batch, see `Prepared.of`.
+
+        It is launched behind the program of the batch.  If it is ``short``, as nothing interrupts
+        it then, it is in the same launch as a batch of one change.
+        """
+        if self.several or not short:
+            return Prepared.of(program, *args)
+        given = OneChange(*arguments(g, self.table))
+        return Prepared.of(change_and_repair, given, Repair(program, *args))
 
     def points(self, g: Graph) -> int:
         """The number of points."""
@@ -124,13 +132,18 @@ class SingleChanges(PreparedBatch):
     def __init__(self, g: Graph, program: Prepared, args: tuple[Any, ...], table: Table) -> None:
         super().__init__(g, program, args, table)
         self.weight, self._none = weight_of(g.edges), none(g.device)
-        self._flags |= SINGLE
         self._counters = g.edges.meta.data if g.device.on_host else None
         self._last: tuple[Any, ...] = ()
 
     def recognise(self, inserts: Any, deletes: Any, updates: Any) -> Change | None:
-        """See `recognise_single`."""
-        return recognise_single(inserts, deletes, updates, self.weight)
+        """See `recognise_single`; arrays of one element may lie on the graph's device."""
+        change = recognise_single(inserts, deletes, updates, self.weight)
+        if change is None and self._counters is None:
+            device = self.table.device
+            i, d, u = (_fetched(x, device) for x in (inserts, deletes, updates))
+            if i is not inserts or d is not deletes or u is not updates:
+                change = recognise_single(i, d, u, self.weight)
+        return change
 
     def apply(
         self,
@@ -142,9 +155,8 @@ class SingleChanges(PreparedBatch):
     ) -> tuple[Applied, Any] | None:
         """Apply a change; None, with nothing changed, if the fast path has to take it.
 
-        The program ``then`` is launched with the numbers ``more`` behind that of the batch, without
-        waiting for the latter.  Returns what was applied, and the result of ``then``.  `put_back`
-        undoes the change, until the next batch.
+        The program ``then``, of `bind_repair`, takes the numbers ``more``.  Returns what was
+        applied, and the result of ``then``.  `put_back` undoes it, until the next batch.
         """
         edges = g.edges
         if g.fixed or g.undoable:
@@ -174,7 +186,10 @@ class SingleChanges(PreparedBatch):
         numbers = (*self._fixed, 1, *counts, *ids, flags, ALL, index.stamp, a, b, weight)
         self._last = counters, outcome, flags, counts, ids
         try:
-            result = self.program.run(numbers, then, more)
+            if then is not None and then.launch.function is change_and_repair:
+                result = then.run((*numbers, *more))
+            else:
+                result = self.program.run(numbers, then, more)
             if result and (then is None or result == NOT_APPLIED):
                 with g.device.active():
                     return self._finish(g, result)
@@ -201,11 +216,26 @@ class SingleChanges(PreparedBatch):
         index = g._adjacency
         made, run = self._latest()
         code, moves = index.result() if result == NOT_APPLIED else result, index.moves
-        code = index.finish(code, self.table, run.counts, run.ids, self._back, run.flags)
+        code = index.finish(code, self.table, run.counts, run.ids, self._back, run.flags, one=True)
         if code and code != -REPEATED:
             return None
         done = fast_path.publish(g, made, run, code == -REPEATED, index.moves != moves)
         return done, result
+
+
+def arguments(g: Graph, table: Table) -> tuple[Any, ...]:
+    """Arguments of `change_one`, and the first ones of `change`, to bind the program."""
+    tables, sides, single = g._adjacency.arguments(table, None if g.directed else g._pairs)
+    return tables, sides, Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0, 0), 0, ALL, single
+
+
+def _fetched(x: Any, device: Any) -> Any:
+    """Return arguments with arrays of one element on the host; others are unchanged."""
+    if type(x) is tuple:
+        found = tuple(_fetched(y, device) for y in x)
+        return found if any(y is not z for y, z in zip(found, x, strict=True)) else x
+    is_single = type(x) is device.xp.ndarray and x.size == 1
+    return device.to_host(x) if is_single else x
 
 
 def prepare_changes(kind: type[T], g: Graph, rows: int, second: bool = False) -> T | None:
@@ -220,9 +250,8 @@ def prepare_changes(kind: type[T], g: Graph, rows: int, second: bool = False) ->
     if len(edges.columns) != 2 + (weight is not None) or (not g.directed and g._pairs is None):
         return None
     table = index.table_for(rows, False, second)
-    args = index.arguments(table, None if g.directed else g._pairs)
-    numbers = Counts(1, 0, 0, 0, 0), EdgeIds(0, 0, 0, 0, 0, 0), 0, ALL, 0, args[2]
-    program = Prepared.of(change, *args[:2], *numbers)
+    args = arguments(g, table)
+    program = Prepared.of(change, *args, False) if kind.several else Prepared.of(change_one, *args)
     return None if program is None else kind(g, program, args, table)
 
 

@@ -506,7 +506,8 @@ class Dynamic(Maintained):
             return None
         batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True, True)
         args = self._problem, batch, self._now, self._following, self._queue
-        program = changes.bind_behind(repair.repair, *args)
+        short = not self.graph.device.on_host or most <= ALONE
+        program = changes.bind_repair(self.graph, short, repair.repair, *args)
         if program is not None:
             program.single_block = rows <= BLOCK
             limits = most, self._pause_at(rows)

@@ -40,11 +40,10 @@ class Emission:
         """The address of a flag that an item raises or reads."""
         return f"{'it' if self.unit.fused else 'a'}.{self.names.prefix[slot]}_flag"
 
-    def from_state(self, i: int, t: Type, kept: bool = False) -> str:
-        """Load a program's variable from its state; ``kept``: also at the start of a launch."""
+    def from_state(self, i: int, t: Type) -> str:
+        """Load a program's variable from its state."""
         ctype = self.names.type(t)
-        word = f"kept(a, VARS + {i})" if kept else f"load(a.state + VARS + {i})"
-        return f"from_bits<{ctype}>(Bits<{ctype}>({word}))"
+        return f"from_bits<{ctype}>(Bits<{ctype}>(load(a.state + VARS + {i})))"
 
     def signature(self, params: Collection[tuple[str, Type]]) -> str:
         """Parameters of a function, each after a comma; objects are omitted."""

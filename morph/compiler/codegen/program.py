@@ -21,6 +21,7 @@ from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.slot_cache import close_gaps
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.outline import RESULT
 from morph.compiler.passes.plan import VARIABLES, BlockPlan, StepPlan
 
 
@@ -274,16 +275,23 @@ def _jump(e: Emission, block: BlockPlan) -> None:
 
 
 def _publish(e: Emission) -> None:
-    """At the end of the launch the last thread stores the state of the program."""
+    """At the end of the launch the last thread stores the state of the program.
+
+    A launch of one block, which waits for its instructions, stores only the result at its end.
+    """
     e.put("", "MORPH_FN void publish_counters(const Args& a, const Run& t) {")
-    for word in ("block", "step", "replay", "launch"):
-        e.put(f"    store(a.state + {word.upper()}, t.{word});")
+    e.put("    store(a.state + BLOCK, t.block);")
+    variables = {n: f"end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));"
+                 for i, (n, _) in enumerate(e.unit.state)}  # fmt: skip
+    if RESULT in variables:
+        e.put(f"    {variables.pop(RESULT)}")
+    e.put("    if (!SINGLE_BLOCK || t.block >= 0) {")
+    e.put(*(f"        store(a.state + {w.upper()}, t.{w});" for w in ("step", "replay", "launch")))
     if e.unit.permutations:
-        e.put("    store(a.state + PERMUTATION, t.permutation);")
+        e.put("        store(a.state + PERMUTATION, t.permutation);")
+    e.put(*(f"        {line}" for line in variables.values()), "    }")
     if e.plan.locks:
         e.put("    store(a.status + LOCKS, -1 - t.launch);")
-    for i, (n, _) in enumerate(e.unit.state):
-        e.put(f"    end_with(a, {i}, i64(to_bits(t.{e.names.member(n)})));")
     crossings = "u32(load(a.parts + PARTS_CROSSINGS))" if e.parts else "0"
     e.put(f"    report(a, {'t.round' if e.plan.claims else crossings});")
     for f in e.plan.flags:

@@ -122,8 +122,8 @@ def _run(e: Emission) -> None:
     u, names, plan = e.unit, e.names, e.plan
     e.put("", "// What every thread of the team holds alike.", "struct Run : Team {")
     if u.fused:
-        e.put(f"    i32 block, step{', permutation' if u.permutations else ''};")
-        e.put(*(f"    {names.type(t)} {names.member(n)};" for n, t in u.state))
+        e.put(f"    i32 block = 0, step = 0{', permutation = 0' if u.permutations else ''};")
+        e.put(*(f"    {names.type(t)} {names.member(n)}{{}};" for n, t in u.state))
         e.put(*(f"    i32 {names.prefix[f]}_turn = 0;" for f in plan.flags))
         if plan.spins:
             e.put("    u32 iterations = 0;  // of loops without a barrier")
@@ -134,16 +134,19 @@ def _run(e: Emission) -> None:
     e.put("    MORPH_FN Run(const Args& a, i32 thread, i32 threads)")
     e.put("        : Team(a, thread, threads) {")
     if u.fused:
-        e.put("        block = i32(kept(a, BLOCK));")
-        e.put("        step = i32(kept(a, STEP));")
-        e.put("        replay = kept(a, REPLAY);")
-        if u.permutations:
-            e.put("        permutation = i32(kept(a, PERMUTATION));")
         if plan.locks:
             e.put("        launch = -1 - i32(load(a.status + LOCKS));")
-            e.put("        if (replay) launch = i32(kept(a, LAUNCH));")
+        e.put("        replay = false;", "        if (continues(a)) {")
+        e.put("            block = i32(load(a.state + BLOCK));")
+        e.put("            step = i32(load(a.state + STEP));")
+        e.put("            replay = load(a.state + REPLAY);")
+        if u.permutations:
+            e.put("            permutation = i32(load(a.state + PERMUTATION));")
+        if plan.locks:
+            e.put("            if (replay) launch = i32(load(a.state + LAUNCH));")
         for i, (n, t) in enumerate(u.state):
-            e.put(f"        {names.member(n)} = {e.from_state(i, t, kept=True)};")
+            e.put(f"            {names.member(n)} = {e.from_state(i, t)};")
+        e.put("        }")
     if plan.claims:
         e.put("        round = u32(load(a.status + ROUND));")
     e.put("    }", "};")

@@ -763,3 +763,4 @@ class Unit(Node):
     local_scale: int = 1  # factor of the capacity of all local collections
     checked: bool = False  # every access is checked; see `sites`
     made: tuple[str, ...] = ()  # slots of scalars that the program creates, one row each
+    single_block: bool = False  # one block of a GPU, or one CPU thread, executes it

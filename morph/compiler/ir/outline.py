@@ -37,7 +37,8 @@ class Outline:
     ----------
     name, entry : the names of the unit, and of the function to launch
     prelude : arguments of `morph.compiler.codegen.prelude.prelude`
-    stores, graphs, made, permutations, fused, checked : as in `morph.compiler.ir.nodes.Unit`
+    stores, graphs, made, permutations, fused, checked, single_block : as in
+        `morph.compiler.ir.nodes.Unit`
     inputs : the scalar arguments, (name, type)
     state : the number of variables of a program
     result : the variable that a program returns, and its type
@@ -65,13 +66,14 @@ class Outline:
 
     name: str
     entry: str
-    prelude: tuple[bool, bool, bool, bool, bool, bool]
+    prelude: tuple[bool, bool, bool, bool, bool, bool, bool]
     stores: tuple[Store, ...]
     graphs: tuple[GraphInfo, ...]
     made: tuple[str, ...]
     permutations: tuple[tuple[tuple[str, str], ...], ...]
     fused: bool
     checked: bool
+    single_block: bool
     inputs: tuple[tuple[str, Scalar], ...]
     state: int
     result: tuple[int, Scalar] | None

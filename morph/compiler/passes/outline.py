@@ -17,11 +17,11 @@ from morph.language.types import Scalar
 RESULT = "result_"  # the variable that a program returns
 
 
-def prelude_options(unit: ir.Unit) -> tuple[bool, bool, bool, bool, bool, bool]:
+def prelude_options(unit: ir.Unit) -> tuple[bool, bool, bool, bool, bool, bool, bool]:
     """Return the arguments of `prelude` for a unit: which headers precede its text."""
     wide, parts = any(s.wide for s in unit.stores), bool(abi.parts_of(unit))
     groups, warps = widest_group(unit) > 0, bool(kernels_by_warp(unit))
-    return unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups, warps
+    return unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups, warps, unit.single_block
 
 
 def outline(unit: ir.Unit) -> Outline:
@@ -53,6 +53,7 @@ def outline(unit: ir.Unit) -> Outline:
         permutations=unit.permutations,
         fused=unit.fused,
         checked=unit.checked,
+        single_block=unit.single_block,
         inputs=unit.scalars,
         state=len(unit.state),
         result=_result(unit),
