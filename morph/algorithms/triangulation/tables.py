@@ -1,5 +1,7 @@
 """Meshes as tables of points, segments and triangles, and back."""
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
+
 from __future__ import annotations
 
 import math
