@@ -330,63 +330,81 @@ MORPH_FN void combine_copies(const A& a, R& t, const C& column, i64* meta, i32 p
 // --- messages -------------------------------------------------------------------------------------
 //
 // An item of an outbox is a mirror, or an own row; the message goes to the owner of the row, as an item of its inbox.
-// Parts first count their messages to each part, and exchange the counts at a crossing; so each part can compute the
-// positions of its messages in all inboxes.  Inboxes of one kind have the same capacity on all parts, so all parts make
-// the same decision to grow them.
+// Inboxes of one kind have the same capacity on all parts, and each part has an equal region of every inbox.  So it
+// knows the positions of its messages without asking.  If a region is too small, the part only counts the messages; at
+// the crossing after that all parts have all counts, so all make the same decision to grow the inboxes and send again.
+// The step that executes messages numbers them without the gaps between regions.
 
 // The part that owns a row: an own row, or a mirror.
-MORPH_FN i32 owner_of(const Route& r, i64 row) {
-    if (row < r[ROUTE_OWNED]) return r.own;
-    i32 k = 0;
-    while (row >= r[ROUTE_MIRRORS + k + 1]) k++;
-    return k;
+struct Owners {
+    i64 owned;
+    i32 own, ends[MOST_PARTS - 1];  // of the mirrors of each part
+    explicit MORPH_FN Owners(const Route& r) : owned(r[ROUTE_OWNED]), own(r.own) {
+        MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS - 1; k++)
+            ends[k] = i32(r[ROUTE_MIRRORS + min_of(k + 1, r.parts)]);
+    }
+    MORPH_FN i32 operator()(i64 row, i32 parts) const {
+        i32 k = 0;
+        MORPH_UNROLL_ALL for (i32 j = 0; j < MOST_PARTS - 1; j++) k += j < parts - 1 && row >= ends[j];
+        return row < owned ? own : k;
+    }
+};
+
+// Which messages are sent: all, or those whose value is still the best offer of this part to their row.  Others have no
+// effect if the owner executes the best offer first.
+struct EveryMessage {
+    MORPH_FN bool operator()(i64, i64) const { return true; }
+};
+template <class Op, class C, class V> struct BestOffer {
+    C mirror;
+    V offered;
+    MORPH_FN bool operator()(i64 message, i64 row) const {
+        return !moves(Op(), offered.get(message), mirror.get(row));
+    }
+};
+template <class Op, class C, class V> MORPH_FN BestOffer<Op, C, V> best_offer(const C& mirror, const V& offered) {
+    return {mirror, offered};
 }
 
-// Counts the messages to each part; all threads, before a crossing.
-template <class A, class R, class C>
-MORPH_FN void count_messages(const A& a, R& t, i64* meta, const C& items, i32 route) {
-    const Route r(a, route);
-    u32 counts[MOST_PARTS] = {};
-    for (i64 i = load(meta + FROM) + t.thread; i < load(meta + TO); i += t.threads) {
-        const i32 to = owner_of(r, items.get(i));
-        MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) counts[k] += k == to;
-    }
-    sync_warp();
-    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) {
-        const u32 n = add_lanes(ALL_LANES, counts[k]);
-        if (n && lane_id() == 0) fetch(Plus(), a.parts + PARTS_COUNTS + k, i64(n));
-    }
-}
+MORPH_FN i64 region_of_inbox(const i64* inbox_meta, i32 parts) { return load_stable(inbox_meta + CAPACITY) / parts; }
+// By the master at the crossing after the messages.
 template <class A> MORPH_FN void publish_message_counts(const A& a, u64* w) {
-    for (i32 k = 0; k < MOST_PARTS; k++) w[k] = u64(load(a.parts + PARTS_COUNTS + k));
+    for (i32 k = 0; k < MOST_PARTS; k++) {
+        w[k] = u64(load(a.parts + PARTS_COUNTS + k));
+        store(a.parts + PARTS_COUNTS + k, 0);
+    }
 }
-template <class A> MORPH_FN void clear_message_counts(const A& a) {
-    for (i32 k = 0; k < MOST_PARTS; k++) store(a.parts + PARTS_COUNTS + k, 0);
-}
-// By the master at that crossing: whether there are no messages at all.
+// Whether there are no messages at all.
 MORPH_FN bool is_quiet(const Published& w) {
     u64 all = 0;
     for (i32 to = 0; to < w.parts; to++) all += sum_of_parts(w, to);
     return all == 0;
 }
-// By the master at that crossing.  Returns whether the inboxes, store number `inbox` of the unit, must grow first.
-template <class A> MORPH_FN bool take_message_counts(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
-    const i32 own = part_number(a);
-    i64 most = 0;
-    clear_message_counts(a);
-    for (i32 to = 0; to < w.parts; to++) {
-        i64 n = 0;
-        for (i32 from = 0; from < w.parts; from++) {
-            if (from == own) store(a.parts + PARTS_FIRST + to, n);
-            n += i64(w(from, to));
-        }
-        if (to == own) store(a.parts + PARTS_RECEIVED, n);
-        most = max_of(most, n);
+// The inbox contains the messages to this part.  Returns whether the inboxes, store number `inbox` of the unit, must grow
+// first.
+template <class A> MORPH_FN bool receive_messages(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
+    const i64 region = region_of_inbox(inbox_meta, w.parts);
+    i64 most = 0, n = 0;
+    for (i32 from = 0; from < w.parts; from++) {
+        for (i32 to = 0; to < w.parts; to++) most = max_of(most, i64(w(from, to)));
+        store(a.parts + PARTS_SHIFTS + from, from * region - n);
+        n += i64(w(from, part_number(a)));
+        store(a.parts + PARTS_ENDS + from, n);
     }
-    if (most <= load(inbox_meta + CAPACITY)) return false;
-    store(a.status + FAILED, most);
-    store(a.status + STORES + inbox, 1);
-    return true;
+    if (most > region) {
+        store(a.status + FAILED, most * w.parts - load(inbox_meta + CAPACITY));
+        store(a.status + STORES + inbox, 1);
+        return true;
+    }
+    store(inbox_meta + COUNT, n);
+    CollectionCounters(inbox_meta, COUNT).set(0, n);
+    return false;
+}
+// The row of an inbox with the message of this number.
+template <class A> MORPH_FN i64 inbox_row(const A& a, i64 message) {
+    i32 from = 0;
+    for (i32 k = 0; k < part_count(a) - 1; k++) from += message >= load_stable(a.parts + PARTS_ENDS + k);
+    return message + load_stable(a.parts + PARTS_SHIFTS + from);
 }
 
 template <i32 SIZE, class C> struct SentColumn {
@@ -401,39 +419,74 @@ template <i32 SIZE, class C> MORPH_FN SentColumn<SIZE, C> sent_column(const C& o
     return {outbox_column, peers};
 }
 
-// Writes the messages to the inboxes of their receivers; all threads, between two crossings.
-template <class A, class R, class C, class... Sent>
-MORPH_FN void push_messages(const A& a, R& t, i64* meta, const C& items, i32 route, i32 peers, const Sent&... columns) {
-    const Route r(a, route);
-    const i32* home = r.rows(ROUTE_HOME);
-    const i64 owned = r[ROUTE_OWNED], last = load(meta + TO);
-    const i32 lane = lane_id();
-    for (i64 i = load(meta + FROM) + t.thread; i - lane < last; i += t.threads) {
-        const bool here = i < last;
-        i64 row = here ? i64(items.get(i)) : 0, place = 0;
-        const i32 to = here ? owner_of(r, row) : -1;
-        for (i32 k = 0; k < r.parts; k++) {  // one atomic for the messages of a warp to a part
-            const u32 lanes = ballot(ALL_LANES, to == k);
-            if (!lanes) continue;
-            i64 at = lane == first_lane(lanes) ? fetch(Plus(), a.parts + PARTS_COUNTS + k, i64(popcount(lanes))) : 0;
-            at = shuffle(ALL_LANES, at, first_lane(lanes));
-            if (to == k) place = at + popcount(lanes & ((1u << lane) - 1)) + load(a.parts + PARTS_FIRST + k);
-        }
-        if (!here) continue;
-        if (row >= owned) row = load_fixed(home + (row - owned));
-        store(column_in(a, items, peers, to).at(place), i32(row));
-        (columns.send(a, to, i, place), ...);
-    }
-    sync_warp();
-}
-// By the master at the crossing after that: the inbox contains the messages to this part.
-template <class A> MORPH_FN void receive_messages(const A& a, i64* inbox_meta) {
-    const i64 n = load(a.parts + PARTS_RECEIVED);
-    clear_message_counts(a);
-    store(inbox_meta + COUNT, n);
-    CollectionCounters(inbox_meta, COUNT).set(0, n);
-}
+// Messages that a block of a GPU, or a CPU thread, sorts by receiver, so that it writes consecutive places of an inbox.
+constexpr i32 SORTERS = TARGET_GPU ? 256 : 1, SORTED_EACH = TARGET_GPU ? 8 : 256;
+struct SortedMessages {
+    i32 count[MOST_PARTS], begin[MOST_PARTS + 1];  // of the messages to each part; where they begin in `order`
+    i64 place[MOST_PARTS];                         // of the first of them in the region of the inbox
+    unsigned short order[SORTERS * SORTED_EACH];
+};
 
+// Writes the messages to the inboxes of their receivers; all threads, before a crossing.
+template <class A, class R, class C, class K, class... Sent>
+MORPH_FN void push_messages(
+    const A& a, R& t, i64* meta, const C& items, const i64* inbox_meta, i32 route, i32 peers, const K& is_sent,
+    const Sent&... columns
+) {
+    const Route r(a, route);
+    const Owners owner(r);
+    const i64 region = region_of_inbox(inbox_meta, r.parts);
+    const i32* home = r.rows(ROUTE_HOME);
+    const i64 owned = r[ROUTE_OWNED], first = load(meta + FROM), last = load(meta + TO);
+    const i32 me = t.thread % SORTERS, group = t.thread / SORTERS, groups = t.threads / SORTERS, lane = lane_id();
+    const i32 each = i32(min_of(i64(SORTED_EACH), (last - first + t.threads - 1) / t.threads));  // few: by all groups
+    SortedMessages of_thread;
+    SortedMessages& sorted = block_memory(of_thread);
+    for (i64 base = first + i64(group) * each * SORTERS; base < last; base += i64(groups) * each * SORTERS) {
+        for (i32 k = me; k < MOST_PARTS; k += SORTERS) sorted.count[k] = 0;
+        gather_block();
+        i32 to[SORTED_EACH];  // the receiver, and from bit 4 on the position among the messages to it
+        MORPH_UNROLL_ALL for (i32 e = 0; e < SORTED_EACH; e++) {
+            const i64 i = base + e * SORTERS + me, row = e < each && i < last ? i64(items.get(i)) : -1;
+            to[e] = row >= 0 && is_sent(i, row) ? owner(row, r.parts) : -1;
+        }
+        MORPH_UNROLL_ALL for (i32 e = 0; e < SORTED_EACH; e++) {
+            if (e >= each) break;
+            const i32 receiver = to[e];
+            for (i32 k = 0; k < r.parts; k++) {
+                const u32 lanes = ballot(ALL_LANES, receiver == k);
+                if (!lanes) continue;
+                i32 at = lane == first_lane(lanes) ? fetch(Plus(), &sorted.count[k], i32(popcount(lanes))) : 0;
+                at = shuffle(ALL_LANES, at, first_lane(lanes)) + popcount(lanes & ((1u << lane) - 1));
+                if (receiver == k) to[e] |= at << 4;
+            }
+        }
+        gather_block();
+        for (i32 k = me; k <= r.parts; k += SORTERS) {
+            sorted.begin[k] = 0;
+            for (i32 j = 0; j < k; j++) sorted.begin[k] += sorted.count[j];
+            if (const i64 n = k < r.parts ? sorted.count[k] : 0) sorted.place[k] = fetch(Plus(), a.parts + PARTS_COUNTS + k, n);
+        }
+        gather_block();
+        MORPH_UNROLL_ALL for (i32 e = 0; e < SORTED_EACH; e++) {
+            if (e >= each) break;
+            if (to[e] >= 0) sorted.order[sorted.begin[to[e] & 15] + (to[e] >> 4)] = e * SORTERS + me;
+        }
+        gather_block();
+        i32 k = 0;
+        for (i32 j = me; j < sorted.begin[r.parts]; j += SORTERS) {
+            while (j >= sorted.begin[k + 1]) k++;
+            const i64 i = base + sorted.order[j], at = sorted.place[k] + (j - sorted.begin[k]);
+            if (at >= region) continue;
+            const i64 place = r.own * region + at;
+            i64 row = items.get(i);
+            if (row >= owned) row = load_fixed(home + (row - owned));
+            store(column_in(a, items, peers, k).at(place), i32(row));
+            (columns.send(a, k, i, place), ...);
+        }
+        gather_block();
+    }
+}
 // The row of an id among the rows from `first` to `last`, whose ids ascend; -1 if there is none.
 template <class G> MORPH_FN i64 row_of(const G& ids, i64 id, i64 first, i64 last) {
     const i64 end = last;
@@ -450,7 +503,7 @@ MORPH_FN void localise_points(const A& a, R& t, i64* inbox_meta, const C& column
     const Route r(a, route);
     const i64 n = load(inbox_meta + TO) * SIZE;
     for (i64 i = t.thread; i < n; i += t.threads) {
-        auto* place = column.at(i / SIZE, i % SIZE);
+        auto* place = column.at(inbox_row(a, i / SIZE), i % SIZE);
         const i64 id = load(place);
         if (id < 0) continue;
         i64 row = row_of(global_ids, id, 0, r[ROUTE_OWNED]);
