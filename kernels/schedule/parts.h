@@ -166,6 +166,18 @@ template <class C> struct SentAtOnce { enum { VALUES = 1 }; };
 template <class T, i64 STRIDE, i64 OFFSET, Mode MODE> struct SentAtOnce<Col<T, STRIDE, OFFSET, MODE>> {
     enum { SIZE = sizeof(Value<T>), VALUES = STRIDE == SIZE && SIZE < 4 ? 4 / SIZE : 1 };
 };
+// Moves values in steps of `threads`: several loads of a thread are in flight, as a store waits for its value.
+constexpr i32 IN_FLIGHT_TO_MIRRORS = TARGET_GPU ? 4 : 1;
+template <class T, class F, class G>
+MORPH_FN void move_all(i64 begin, i64 end, i64 threads, const F& load_value, const G& store_value) {
+    for (i64 i = begin; i < end; i += IN_FLIGHT_TO_MIRRORS * threads) {
+        T values[IN_FLIGHT_TO_MIRRORS];
+        MORPH_UNROLL_ALL for (i32 s = 0; s < IN_FLIGHT_TO_MIRRORS; s++)
+            if (i + s * threads < end) values[s] = load_value(i + s * threads);
+        MORPH_UNROLL_ALL for (i32 s = 0; s < IN_FLIGHT_TO_MIRRORS; s++)
+            if (i + s * threads < end) store_value(i + s * threads, values[s]);
+    }
+}
 // Sends the values of the rows sent[from .. last) to their mirrors in the column `to` of another part: row `first` + i
 // there is the mirror of row sent[i].  All of `threads` threads call this, each with its number `thread`.
 template <i32 SIZE, class C>
@@ -174,38 +186,41 @@ MORPH_FN void send_rows(
 ) {
     typedef typename C::V V;
     constexpr i32 VALUES = SIZE == 1 ? i32(SentAtOnce<C>::VALUES) : 1;
-    auto send = [&](i64 j) {
-        store(to.at(first + j / SIZE, j % SIZE), column.get(load_fixed(sent + j / SIZE), j % SIZE));
-    };
+    auto value = [&](i64 j) { return column.get(load_fixed(sent + j / SIZE), j % SIZE); };
+    auto set = [&](i64 j, V x) { store(to.at(first + j / SIZE, j % SIZE), x); };
     from *= SIZE, last *= SIZE;
     if constexpr (VALUES > 1) {
         const i64 before = i64(-u64(to.at(first + from)) & 3) / i64(sizeof(V));
         const i64 begin = min_of(last, from + before), words = (last - begin) / VALUES;
-        for (i64 i = thread; i < words; i += threads) {
-            const i64 j = begin + i * VALUES;
-            u32 word = 0;
+        auto word = [&](i64 i) {
+            u32 bits = 0;
             MORPH_UNROLL_ALL for (i32 b = 0; b < VALUES; b++)
-                word |= u32(to_bits(column.get(load_fixed(sent + j + b)))) << b * 8 * i32(sizeof(V));
-            store((u32*)to.at(first + j), word);
-        }
-        for (i64 j = from + thread; j < begin; j += threads) send(j);  // less than a word on either side
-        for (i64 j = begin + words * VALUES + thread; j < last; j += threads) send(j);
+                bits |= u32(to_bits(value(begin + i * VALUES + b))) << b * 8 * i32(sizeof(V));
+            return bits;
+        };
+        move_all<u32>(thread, words, threads, word, [&](i64 i, u32 x) { store((u32*)to.at(first + begin + i * VALUES), x); });
+        for (i64 j = from + thread; j < begin; j += threads) set(j, value(j));  // less than a word on either side
+        for (i64 j = begin + words * VALUES + thread; j < last; j += threads) set(j, value(j));
     } else {
-        for (i64 j = from + thread; j < last; j += threads) send(j);
+        move_all<V>(from + thread, last, threads, value, set);
     }
 }
 
 // Sends the own values of a column to their mirrors in all other parts; a crossing follows.  The mirrors that a part has
 // of this one are consecutive rows there.
-template <i32 SIZE, class A, class R, class C>
-MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 peers) {
+template <i32 SIZE, class A, class C>
+MORPH_OUTLINED void send_column(const A& a, i32 thread, i32 threads, const C column, i32 route, i32 peers) {
     const Route r(a, route);
     for (i32 i = 1; i < r.parts; i++) {  // each part begins with a different receiver
         const i32 k = (r.own + i) % r.parts;
         const i64 from = r[ROUTE_SENT_BOUNDS + k], to = r[ROUTE_SENT_BOUNDS + k + 1];
         send_rows<SIZE>(column, column_in(a, column, peers, k), r.rows(ROUTE_SENT), r[ROUTE_FIRST_MIRROR + k] - from,
-                        from, to, t.thread, t.threads);
+                        from, to, thread, threads);
     }
+}
+template <i32 SIZE, class A, class R, class C>
+MORPH_FN void spread_column(const A& a, const R& t, const C& column, i32 route, i32 peers) {
+    send_column<SIZE>(a, t.thread, t.threads, column, route, peers);
 }
 
 // A step over a worklist changes few rows: it marks them, and only these are sent.  A byte is the mark of MARKED_ROWS
@@ -355,14 +370,14 @@ struct Owners {
 struct EveryMessage {
     MORPH_FN bool operator()(i64, i64) const { return true; }
 };
-template <class Op, class C, class V> struct BestOffer {
+template <class Op, class C, class V> struct BestValue {
     C mirror;
     V offered;
     MORPH_FN bool operator()(i64 message, i64 row) const {
         return !moves(Op(), offered.get(message), mirror.get(row));
     }
 };
-template <class Op, class C, class V> MORPH_FN BestOffer<Op, C, V> best_offer(const C& mirror, const V& offered) {
+template <class Op, class C, class V> MORPH_FN BestValue<Op, C, V> best_value(const C& mirror, const V& offered) {
     return {mirror, offered};
 }
 
@@ -427,19 +442,20 @@ struct SortedMessages {
     unsigned short order[SORTERS * SORTED_EACH];
 };
 
-// Writes the messages to the inboxes of their receivers; all threads, before a crossing.
-template <class A, class R, class C, class K, class... Sent>
-MORPH_FN void push_messages(
-    const A& a, R& t, i64* meta, const C& items, const i64* inbox_meta, i32 route, i32 peers, const K& is_sent,
-    const Sent&... columns
+// Writes the messages to the inboxes of their receivers; all threads, before a crossing.  Not inlined: its registers would
+// be spilled, and those of the loops of other steps.
+template <class A, class C, class K, class... Sent>
+MORPH_OUTLINED void sort_and_push(
+    const A& a, const i32 thread, const i32 threads, i64* meta, const C items, const i64* inbox_meta, i32 route, i32 peers,
+    const K is_sent, const Sent... columns
 ) {
     const Route r(a, route);
     const Owners owner(r);
     const i64 region = region_of_inbox(inbox_meta, r.parts);
     const i32* home = r.rows(ROUTE_HOME);
     const i64 owned = r[ROUTE_OWNED], first = load(meta + FROM), last = load(meta + TO);
-    const i32 me = t.thread % SORTERS, group = t.thread / SORTERS, groups = t.threads / SORTERS, lane = lane_id();
-    const i32 each = i32(min_of(i64(SORTED_EACH), (last - first + t.threads - 1) / t.threads));  // few: by all groups
+    const i32 me = thread % SORTERS, group = thread / SORTERS, groups = threads / SORTERS, lane = lane_id();
+    const i32 each = i32(min_of(i64(SORTED_EACH), (last - first + threads - 1) / threads));  // few: by all groups
     SortedMessages of_thread;
     SortedMessages& sorted = block_memory(of_thread);
     for (i64 base = first + i64(group) * each * SORTERS; base < last; base += i64(groups) * each * SORTERS) {
@@ -487,6 +503,10 @@ MORPH_FN void push_messages(
         gather_block();
     }
 }
+template <class A, class R, class... Given> MORPH_FN void push_messages(const A& a, const R& t, Given... given) {
+    sort_and_push(a, t.thread, t.threads, given...);
+}
+
 // The row of an id among the rows from `first` to `last`, whose ids ascend; -1 if there is none.
 template <class G> MORPH_FN i64 row_of(const G& ids, i64 id, i64 first, i64 last) {
     const i64 end = last;

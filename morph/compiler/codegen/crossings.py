@@ -141,7 +141,7 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
     is_sent = "EveryMessage()"
     if (b := node.bound) is not None:
         offered = n.column(node.outbox, node.offered)
-        is_sent = f"best_offer<{OPERATIONS[b.op]}>({n.column(b.slot, b.column)}, {offered})"
+        is_sent = f"best_value<{OPERATIONS[b.op]}>({n.column(b.slot, b.column)}, {offered})"
     columns = [c for c in n.stores[node.inbox].columns if c.name != "item"]
     sent = [
         f"sent_column<{max(c.size, 1)}>({n.column(node.outbox, c.name)},"

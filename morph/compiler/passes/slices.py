@@ -106,7 +106,7 @@ class Cutter:
     copied: set[tuple[str, str]] = field(default_factory=set)  # senders write them to mirrors, too
     mirrored: set[tuple[str, str]] = field(default_factory=set)  # that senders change at mirrors
     locals: dict[str, Type] = field(init=False)
-    _offer: ir.Atomic | None = None  # of a slice without effect, unless it improves on others
+    _improvement: ir.Atomic | None = None  # of a slice without effect, unless it improves on others
 
     def __post_init__(self) -> None:
         self.locals = dict(self.kernel.locals)
@@ -354,9 +354,9 @@ class Cutter:
         values = (("item", target), *receiver.sent)
         add = ir.Add(slot=found.store.slot, values=values, type=NOTHING, pos=pos)
         send: ir.Body = (ir.Eval(value=add, pos=pos),)
-        self._offer = None
+        self._improvement = None
         send = self._filtered(body, send, found.locks, made)
-        found.bound, found.offered = self._best_offer(receiver.sent)
+        found.bound, found.offered = self._best_value(receiver.sent)
         writes = [
             x for x in body
             if isinstance(x, ir.Write) and not receiver.is_local((x.value, x.place.index))
@@ -501,9 +501,9 @@ class Cutter:
                 return True
         return not ir.used(ir.walk(c)) & made and not self._only_owner_knows(c, self.ops)
 
-    def _best_offer(self, sent: list[tuple[str, ir.Expr]]) -> tuple[Any, str]:
+    def _best_value(self, sent: list[tuple[str, ir.Expr]]) -> tuple[Any, str]:
         """The bound of the slice's messages, and the column of the value: see `Slice`."""
-        a = self._offer
+        a = self._improvement
         if a is None or a.place.index is not None:
             return None, ""
         column = self._column(a)
@@ -528,7 +528,7 @@ class Cutter:
                 op = better[0] if strict else better[1]
                 cond = ir.Compare(op=op, x=old, y=a.args[0], type=BOOL, pos=a.pos)
                 self.bounds[self._column(a)] = a.op
-                self._offer = a if strict else None
+                self._improvement = a if strict else None
                 value = replace(a, flag=None)
                 return (
                     ir.Assign(name=seen, value=value, pos=a.pos),
