@@ -226,9 +226,9 @@ class Collection(Store):
         counters[BUDGET] = self.capacity - n
         if in_all is not None:
             counters[GLOBAL] = in_all
-        counters = np.asarray(counters, np.int64)
-        object.__setattr__(self, "_host_counters", counters)  # `Store.__setattr__` is for columns
-        return counters
+        made: np.ndarray[Any, Any] = np.asarray(counters, np.int64)
+        object.__setattr__(self, "_host_counters", made)  # `Store.__setattr__` is for columns
+        return made
 
     @property
     def empty(self) -> bool:
