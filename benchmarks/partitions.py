@@ -2,7 +2,7 @@
 
 On parts a program is one launch of each part, or, in the column "by steps", a launch of each part
 for each of its steps.  The first row has steps of almost no work: on one device a barrier each, on
-parts a barrier, and a crossing in every second step.  Searches begin at the point of the largest
+parts a barrier and two crossings in turn.  Searches begin at the point of the largest
 degree.  The results of the library's algorithms stay in parts; the column "gathered" includes their
 copy to the first device.
 """

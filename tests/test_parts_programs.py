@@ -312,6 +312,71 @@ def test_mirrors_that_bound_offers_are_not_spread_between_steps():
     assert np.array_equal(dist, np.where(degree > 0, 3, FAR))
 
 
+@morph.kernel
+def offer(p, improved):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, -p.id) > -p.id:
+            improved.add(t)
+
+
+@morph.kernel
+def offer_twice(p, improved):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, -p.id) > -p.id:
+            improved.add(t)
+        if atomic_min(t.dist, -2 * p.id) > -2 * p.id:
+            improved.add(t)
+
+
+@morph.program
+def offers(g, improved):
+    morph.foreach(g.points, offer, improved)
+
+
+@morph.program
+def two_offers(g, improved):
+    morph.foreach(g.points, offer_twice, improved)
+
+
+@pytest.mark.parametrize("program, sent", [(offers, 1), (two_offers, 61)])
+def test_only_the_best_offer_of_a_part_to_a_row_is_sent(program, sent):
+    # points 0 to 59, of the first part, have an edge to the last point, of the second part
+    g = morph.Graph.from_edges(np.arange(60), np.full(60, 119), n=120, directed=True)
+    parts = morph.partition(g, ["cpu"] * 2)
+    parts.points.add("dist", i32, fill=FAR)
+    improved = morph.Collection(parts.points)
+    program(parts, improved)
+    assert parts.points.dist[119] == -59 * (1 if program is offers else 2)
+    assert len(improved) == sent and set(improved.items) == {119}
+
+
+@morph.kernel
+def spread_offers(p):
+    for t in p.outnbrs:
+        if atomic_min(t.dist, p.id) > p.id:
+            atomic_add(t.count, 1)
+
+
+@morph.program
+def rounds_of_offers(g, rounds):
+    done = 0
+    while done < rounds:
+        morph.foreach(g.points, spread_offers)
+        done += 1
+
+
+def test_inboxes_grow_to_the_largest_region():
+    # all edges lead from the last part to the first, which has many rows; the others get nothing
+    n = 3000
+    g = morph.Graph.from_edges(np.arange(2000, n), np.arange(1000), n=n, directed=True)
+    parts = morph.partition(g, ["cpu"] * 3)
+    for name, fill in (("dist", FAR), ("count", 0)):
+        parts.points.add(name, i32, fill=fill)
+    rounds_of_offers(parts, 2)
+    assert np.array_equal(parts.points.dist[:1000], np.arange(2000, n))
+    assert (parts.points.count[:1000] == 1).all() and (parts.points.count[1000:] == 0).all()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("program", [*PROGRAMS, pagerank])
 @pytest.mark.parametrize("names", ["cuda cuda", "cuda cpu cuda", "cuda:0 cuda:1", "cuda:1 cpu"])

@@ -166,6 +166,18 @@ template <class C> struct SentAtOnce { enum { VALUES = 1 }; };
 template <class T, i64 STRIDE, i64 OFFSET, Mode MODE> struct SentAtOnce<Col<T, STRIDE, OFFSET, MODE>> {
     enum { SIZE = sizeof(Value<T>), VALUES = STRIDE == SIZE && SIZE < 4 ? 4 / SIZE : 1 };
 };
+// Moves values in steps of `threads`: several loads of a thread are in flight, as a store waits for its value.
+constexpr i32 IN_FLIGHT_TO_MIRRORS = TARGET_GPU ? 4 : 1;
+template <class T, class F, class G>
+MORPH_FN void move_all(i64 begin, i64 end, i64 threads, const F& load_value, const G& store_value) {
+    for (i64 i = begin; i < end; i += IN_FLIGHT_TO_MIRRORS * threads) {
+        T values[IN_FLIGHT_TO_MIRRORS];
+        MORPH_UNROLL_ALL for (i32 s = 0; s < IN_FLIGHT_TO_MIRRORS; s++)
+            if (i + s * threads < end) values[s] = load_value(i + s * threads);
+        MORPH_UNROLL_ALL for (i32 s = 0; s < IN_FLIGHT_TO_MIRRORS; s++)
+            if (i + s * threads < end) store_value(i + s * threads, values[s]);
+    }
+}
 // Sends the values of the rows sent[from .. last) to their mirrors in the column `to` of another part: row `first` + i
 // there is the mirror of row sent[i].  All of `threads` threads call this, each with its number `thread`.
 template <i32 SIZE, class C>
@@ -174,38 +186,41 @@ MORPH_FN void send_rows(
 ) {
     typedef typename C::V V;
     constexpr i32 VALUES = SIZE == 1 ? i32(SentAtOnce<C>::VALUES) : 1;
-    auto send = [&](i64 j) {
-        store(to.at(first + j / SIZE, j % SIZE), column.get(load_fixed(sent + j / SIZE), j % SIZE));
-    };
+    auto value = [&](i64 j) { return column.get(load_fixed(sent + j / SIZE), j % SIZE); };
+    auto set = [&](i64 j, V x) { store(to.at(first + j / SIZE, j % SIZE), x); };
     from *= SIZE, last *= SIZE;
     if constexpr (VALUES > 1) {
         const i64 before = i64(-u64(to.at(first + from)) & 3) / i64(sizeof(V));
         const i64 begin = min_of(last, from + before), words = (last - begin) / VALUES;
-        for (i64 i = thread; i < words; i += threads) {
-            const i64 j = begin + i * VALUES;
-            u32 word = 0;
+        auto word = [&](i64 i) {
+            u32 bits = 0;
             MORPH_UNROLL_ALL for (i32 b = 0; b < VALUES; b++)
-                word |= u32(to_bits(column.get(load_fixed(sent + j + b)))) << b * 8 * i32(sizeof(V));
-            store((u32*)to.at(first + j), word);
-        }
-        for (i64 j = from + thread; j < begin; j += threads) send(j);  // less than a word on either side
-        for (i64 j = begin + words * VALUES + thread; j < last; j += threads) send(j);
+                bits |= u32(to_bits(value(begin + i * VALUES + b))) << b * 8 * i32(sizeof(V));
+            return bits;
+        };
+        move_all<u32>(thread, words, threads, word, [&](i64 i, u32 x) { store((u32*)to.at(first + begin + i * VALUES), x); });
+        for (i64 j = from + thread; j < begin; j += threads) set(j, value(j));  // less than a word on either side
+        for (i64 j = begin + words * VALUES + thread; j < last; j += threads) set(j, value(j));
     } else {
-        for (i64 j = from + thread; j < last; j += threads) send(j);
+        move_all<V>(from + thread, last, threads, value, set);
     }
 }
 
 // Sends the own values of a column to their mirrors in all other parts; a crossing follows.  The mirrors that a part has
 // of this one are consecutive rows there.
-template <i32 SIZE, class A, class R, class C>
-MORPH_FN void spread_column(const A& a, R& t, const C& column, i32 route, i32 peers) {
+template <i32 SIZE, class A, class C>
+MORPH_OUTLINED void send_column(const A& a, i32 thread, i32 threads, const C column, i32 route, i32 peers) {
     const Route r(a, route);
     for (i32 i = 1; i < r.parts; i++) {  // each part begins with a different receiver
         const i32 k = (r.own + i) % r.parts;
         const i64 from = r[ROUTE_SENT_BOUNDS + k], to = r[ROUTE_SENT_BOUNDS + k + 1];
         send_rows<SIZE>(column, column_in(a, column, peers, k), r.rows(ROUTE_SENT), r[ROUTE_FIRST_MIRROR + k] - from,
-                        from, to, t.thread, t.threads);
+                        from, to, thread, threads);
     }
+}
+template <i32 SIZE, class A, class R, class C>
+MORPH_FN void spread_column(const A& a, const R& t, const C& column, i32 route, i32 peers) {
+    send_column<SIZE>(a, t.thread, t.threads, column, route, peers);
 }
 
 // A step over a worklist changes few rows: it marks them, and only these are sent.  A byte is the mark of MARKED_ROWS
@@ -330,63 +345,81 @@ MORPH_FN void combine_copies(const A& a, R& t, const C& column, i64* meta, i32 p
 // --- messages -------------------------------------------------------------------------------------
 //
 // An item of an outbox is a mirror, or an own row; the message goes to the owner of the row, as an item of its inbox.
-// Parts first count their messages to each part, and exchange the counts at a crossing; so each part can compute the
-// positions of its messages in all inboxes.  Inboxes of one kind have the same capacity on all parts, so all parts make
-// the same decision to grow them.
+// Inboxes of one kind have the same capacity on all parts, and each part has an equal region of every inbox.  So it
+// knows the positions of its messages without asking.  If a region is too small, the part only counts the messages; at
+// the crossing after that all parts have all counts, so all make the same decision to grow the inboxes and send again.
+// The step that executes messages numbers them without the gaps between regions.
 
 // The part that owns a row: an own row, or a mirror.
-MORPH_FN i32 owner_of(const Route& r, i64 row) {
-    if (row < r[ROUTE_OWNED]) return r.own;
-    i32 k = 0;
-    while (row >= r[ROUTE_MIRRORS + k + 1]) k++;
-    return k;
+struct Owners {
+    i64 owned;
+    i32 own, ends[MOST_PARTS - 1];  // of the mirrors of each part
+    explicit MORPH_FN Owners(const Route& r) : owned(r[ROUTE_OWNED]), own(r.own) {
+        MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS - 1; k++)
+            ends[k] = i32(r[ROUTE_MIRRORS + min_of(k + 1, r.parts)]);
+    }
+    MORPH_FN i32 operator()(i64 row, i32 parts) const {
+        i32 k = 0;
+        MORPH_UNROLL_ALL for (i32 j = 0; j < MOST_PARTS - 1; j++) k += j < parts - 1 && row >= ends[j];
+        return row < owned ? own : k;
+    }
+};
+
+// Which messages are sent: all, or those whose value is still the best offer of this part to their row.  Others have no
+// effect if the owner executes the best offer first.
+struct EveryMessage {
+    MORPH_FN bool operator()(i64, i64) const { return true; }
+};
+template <class Op, class C, class V> struct BestValue {
+    C mirror;
+    V offered;
+    MORPH_FN bool operator()(i64 message, i64 row) const {
+        return !moves(Op(), offered.get(message), mirror.get(row));
+    }
+};
+template <class Op, class C, class V> MORPH_FN BestValue<Op, C, V> best_value(const C& mirror, const V& offered) {
+    return {mirror, offered};
 }
 
-// Counts the messages to each part; all threads, before a crossing.
-template <class A, class R, class C>
-MORPH_FN void count_messages(const A& a, R& t, i64* meta, const C& items, i32 route) {
-    const Route r(a, route);
-    u32 counts[MOST_PARTS] = {};
-    for (i64 i = load(meta + FROM) + t.thread; i < load(meta + TO); i += t.threads) {
-        const i32 to = owner_of(r, items.get(i));
-        MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) counts[k] += k == to;
-    }
-    sync_warp();
-    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) {
-        const u32 n = add_lanes(ALL_LANES, counts[k]);
-        if (n && lane_id() == 0) fetch(Plus(), a.parts + PARTS_COUNTS + k, i64(n));
-    }
-}
+MORPH_FN i64 region_of_inbox(const i64* inbox_meta, i32 parts) { return load_stable(inbox_meta + CAPACITY) / parts; }
+// By the master at the crossing after the messages.
 template <class A> MORPH_FN void publish_message_counts(const A& a, u64* w) {
-    for (i32 k = 0; k < MOST_PARTS; k++) w[k] = u64(load(a.parts + PARTS_COUNTS + k));
+    for (i32 k = 0; k < MOST_PARTS; k++) {
+        w[k] = u64(load(a.parts + PARTS_COUNTS + k));
+        store(a.parts + PARTS_COUNTS + k, 0);
+    }
 }
-template <class A> MORPH_FN void clear_message_counts(const A& a) {
-    for (i32 k = 0; k < MOST_PARTS; k++) store(a.parts + PARTS_COUNTS + k, 0);
-}
-// By the master at that crossing: whether there are no messages at all.
+// Whether there are no messages at all.
 MORPH_FN bool is_quiet(const Published& w) {
     u64 all = 0;
     for (i32 to = 0; to < w.parts; to++) all += sum_of_parts(w, to);
     return all == 0;
 }
-// By the master at that crossing.  Returns whether the inboxes, store number `inbox` of the unit, must grow first.
-template <class A> MORPH_FN bool take_message_counts(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
-    const i32 own = part_number(a);
-    i64 most = 0;
-    clear_message_counts(a);
-    for (i32 to = 0; to < w.parts; to++) {
-        i64 n = 0;
-        for (i32 from = 0; from < w.parts; from++) {
-            if (from == own) store(a.parts + PARTS_FIRST + to, n);
-            n += i64(w(from, to));
-        }
-        if (to == own) store(a.parts + PARTS_RECEIVED, n);
-        most = max_of(most, n);
+// The inbox contains the messages to this part.  Returns whether the inboxes, store number `inbox` of the unit, must grow
+// first.
+template <class A> MORPH_FN bool receive_messages(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
+    const i64 region = region_of_inbox(inbox_meta, w.parts);
+    i64 most = 0, n = 0;
+    for (i32 from = 0; from < w.parts; from++) {
+        for (i32 to = 0; to < w.parts; to++) most = max_of(most, i64(w(from, to)));
+        store(a.parts + PARTS_SHIFTS + from, from * region - n);
+        n += i64(w(from, part_number(a)));
+        store(a.parts + PARTS_ENDS + from, n);
     }
-    if (most <= load(inbox_meta + CAPACITY)) return false;
-    store(a.status + FAILED, most);
-    store(a.status + STORES + inbox, 1);
-    return true;
+    if (most > region) {
+        store(a.status + FAILED, most * w.parts - load(inbox_meta + CAPACITY));
+        store(a.status + STORES + inbox, 1);
+        return true;
+    }
+    store(inbox_meta + COUNT, n);
+    CollectionCounters(inbox_meta, COUNT).set(0, n);
+    return false;
+}
+// The row of an inbox with the message of this number.
+template <class A> MORPH_FN i64 inbox_row(const A& a, i64 message) {
+    i32 from = 0;
+    for (i32 k = 0; k < part_count(a) - 1; k++) from += message >= load_stable(a.parts + PARTS_ENDS + k);
+    return message + load_stable(a.parts + PARTS_SHIFTS + from);
 }
 
 template <i32 SIZE, class C> struct SentColumn {
@@ -401,37 +434,77 @@ template <i32 SIZE, class C> MORPH_FN SentColumn<SIZE, C> sent_column(const C& o
     return {outbox_column, peers};
 }
 
-// Writes the messages to the inboxes of their receivers; all threads, between two crossings.
-template <class A, class R, class C, class... Sent>
-MORPH_FN void push_messages(const A& a, R& t, i64* meta, const C& items, i32 route, i32 peers, const Sent&... columns) {
+// Messages that a block of a GPU, or a CPU thread, sorts by receiver, so that it writes consecutive places of an inbox.
+constexpr i32 SORTERS = TARGET_GPU ? 256 : 1, SORTED_EACH = TARGET_GPU ? 8 : 256;
+struct SortedMessages {
+    i32 count[MOST_PARTS], begin[MOST_PARTS + 1];  // of the messages to each part; where they begin in `order`
+    i64 place[MOST_PARTS];                         // of the first of them in the region of the inbox
+    unsigned short order[SORTERS * SORTED_EACH];
+};
+
+// Writes the messages to the inboxes of their receivers; all threads, before a crossing.  Not inlined: its registers would
+// be spilled, and those of the loops of other steps.
+template <class A, class C, class K, class... Sent>
+MORPH_OUTLINED void sort_and_push(
+    const A& a, const i32 thread, const i32 threads, i64* meta, const C items, const i64* inbox_meta, i32 route, i32 peers,
+    const K is_sent, const Sent... columns
+) {
     const Route r(a, route);
+    const Owners owner(r);
+    const i64 region = region_of_inbox(inbox_meta, r.parts);
     const i32* home = r.rows(ROUTE_HOME);
-    const i64 owned = r[ROUTE_OWNED], last = load(meta + TO);
-    const i32 lane = lane_id();
-    for (i64 i = load(meta + FROM) + t.thread; i - lane < last; i += t.threads) {
-        const bool here = i < last;
-        i64 row = here ? i64(items.get(i)) : 0, place = 0;
-        const i32 to = here ? owner_of(r, row) : -1;
-        for (i32 k = 0; k < r.parts; k++) {  // one atomic for the messages of a warp to a part
-            const u32 lanes = ballot(ALL_LANES, to == k);
-            if (!lanes) continue;
-            i64 at = lane == first_lane(lanes) ? fetch(Plus(), a.parts + PARTS_COUNTS + k, i64(popcount(lanes))) : 0;
-            at = shuffle(ALL_LANES, at, first_lane(lanes));
-            if (to == k) place = at + popcount(lanes & ((1u << lane) - 1)) + load(a.parts + PARTS_FIRST + k);
+    const i64 owned = r[ROUTE_OWNED], first = load(meta + FROM), last = load(meta + TO);
+    const i32 me = thread % SORTERS, group = thread / SORTERS, groups = threads / SORTERS, lane = lane_id();
+    const i32 each = i32(min_of(i64(SORTED_EACH), (last - first + threads - 1) / threads));  // few: by all groups
+    SortedMessages of_thread;
+    SortedMessages& sorted = block_memory(of_thread);
+    for (i64 base = first + i64(group) * each * SORTERS; base < last; base += i64(groups) * each * SORTERS) {
+        for (i32 k = me; k < MOST_PARTS; k += SORTERS) sorted.count[k] = 0;
+        gather_block();
+        i32 to[SORTED_EACH];  // the receiver, and from bit 4 on the position among the messages to it
+        MORPH_UNROLL_ALL for (i32 e = 0; e < SORTED_EACH; e++) {
+            const i64 i = base + e * SORTERS + me, row = e < each && i < last ? i64(items.get(i)) : -1;
+            to[e] = row >= 0 && is_sent(i, row) ? owner(row, r.parts) : -1;
         }
-        if (!here) continue;
-        if (row >= owned) row = load_fixed(home + (row - owned));
-        store(column_in(a, items, peers, to).at(place), i32(row));
-        (columns.send(a, to, i, place), ...);
+        MORPH_UNROLL_ALL for (i32 e = 0; e < SORTED_EACH; e++) {
+            if (e >= each) break;
+            const i32 receiver = to[e];
+            for (i32 k = 0; k < r.parts; k++) {
+                const u32 lanes = ballot(ALL_LANES, receiver == k);
+                if (!lanes) continue;
+                i32 at = lane == first_lane(lanes) ? fetch(Plus(), &sorted.count[k], i32(popcount(lanes))) : 0;
+                at = shuffle(ALL_LANES, at, first_lane(lanes)) + popcount(lanes & ((1u << lane) - 1));
+                if (receiver == k) to[e] |= at << 4;
+            }
+        }
+        gather_block();
+        for (i32 k = me; k <= r.parts; k += SORTERS) {
+            sorted.begin[k] = 0;
+            for (i32 j = 0; j < k; j++) sorted.begin[k] += sorted.count[j];
+            if (const i64 n = k < r.parts ? sorted.count[k] : 0) sorted.place[k] = fetch(Plus(), a.parts + PARTS_COUNTS + k, n);
+        }
+        gather_block();
+        MORPH_UNROLL_ALL for (i32 e = 0; e < SORTED_EACH; e++) {
+            if (e >= each) break;
+            if (to[e] >= 0) sorted.order[sorted.begin[to[e] & 15] + (to[e] >> 4)] = e * SORTERS + me;
+        }
+        gather_block();
+        i32 k = 0;
+        for (i32 j = me; j < sorted.begin[r.parts]; j += SORTERS) {
+            while (j >= sorted.begin[k + 1]) k++;
+            const i64 i = base + sorted.order[j], at = sorted.place[k] + (j - sorted.begin[k]);
+            if (at >= region) continue;
+            const i64 place = r.own * region + at;
+            i64 row = items.get(i);
+            if (row >= owned) row = load_fixed(home + (row - owned));
+            store(column_in(a, items, peers, k).at(place), i32(row));
+            (columns.send(a, k, i, place), ...);
+        }
+        gather_block();
     }
-    sync_warp();
 }
-// By the master at the crossing after that: the inbox contains the messages to this part.
-template <class A> MORPH_FN void receive_messages(const A& a, i64* inbox_meta) {
-    const i64 n = load(a.parts + PARTS_RECEIVED);
-    clear_message_counts(a);
-    store(inbox_meta + COUNT, n);
-    CollectionCounters(inbox_meta, COUNT).set(0, n);
+template <class A, class R, class... Given> MORPH_FN void push_messages(const A& a, const R& t, Given... given) {
+    sort_and_push(a, t.thread, t.threads, given...);
 }
 
 // The row of an id among the rows from `first` to `last`, whose ids ascend; -1 if there is none.
@@ -450,7 +523,7 @@ MORPH_FN void localise_points(const A& a, R& t, i64* inbox_meta, const C& column
     const Route r(a, route);
     const i64 n = load(inbox_meta + TO) * SIZE;
     for (i64 i = t.thread; i < n; i += t.threads) {
-        auto* place = column.at(i / SIZE, i % SIZE);
+        auto* place = column.at(inbox_row(a, i / SIZE), i % SIZE);
         const i64 id = load(place);
         if (id < 0) continue;
         i64 row = row_of(global_ids, id, 0, r[ROUTE_OWNED]);

@@ -8,15 +8,21 @@
 
 constexpr i32 STAGING_BYTES = 4096;  // bytes of a warp
 
-MORPH_FN u64* staging_memory() {  // shared by all lists of a unit
+MORPH_FN u64* staging_memory(i32 warp) {  // shared by all lists of a unit
     MORPH_SHARED u64 words[256 / 32][STAGING_BYTES / 8];
-    return words[warp_of_block()];
+    return words[warp];
+}
+// Memory of a block while no step stages rows; on a CPU the memory `own` of the thread.
+template <class T> MORPH_FN T& block_memory(T& own) {
+    if constexpr (!TARGET_GPU) return own;
+    static_assert(sizeof(T) <= 256 / 32 * STAGING_BYTES, "more than the staging buffers of a block");
+    return *(T*)staging_memory(0);
 }
 MORPH_FN i32* staging_counts() {
     MORPH_SHARED i32 counts[256 / 32][STAGING_BYTES / 128];
     return counts[warp_of_block()];
 }
-template <class E> MORPH_FN E* staged() { return (E*)(staging_memory() + E::AT / 8); }
+template <class E> MORPH_FN E* staged() { return (E*)(staging_memory(warp_of_block()) + E::AT / 8); }
 template <class E> MORPH_FN i32& staged_count() { return staging_counts()[E::WHICH]; }
 
 template <class A, class I, class E>

@@ -26,6 +26,7 @@ from morph.runtime.device import Array, Device, device_for
 
 SHORT = 1 << 20  # minimum growth, in entries, of a list that is full in a launch;
 SHORT_BYTES = 1 << 24  # limited to these bytes if there are many columns, but at least 1/16
+EXPECTED_BYTES = 1 << 25  # maximum of `expect_growth`
 
 
 class Collection(Store):
@@ -162,6 +163,13 @@ class Collection(Store):
         quick = max(min(short, rows), min(16 * self.capacity, max(short, rows)))
         self.grow(max(self.capacity + more, quick))
 
+    def expect_growth(self) -> None:
+        """Grow a list of rows on a GPU before a launch of all parts, in which growth is slow."""
+        rows = 0 if self.device.on_host or self.table is None else len(self.table)
+        each = sum(c.dtype.itemsize * max(c.size, 1) for c in self.columns.values())
+        if self.capacity < (wanted := min(rows, EXPECTED_BYTES // max(each, 1))):
+            self.resize(wanted)
+
     def _append(self, n: int, checked: Mapping[str, Array]) -> None:
         _, last = self.span()
         self._ensure_capacity(last + n)
@@ -200,13 +208,14 @@ class Collection(Store):
         The device's counters are not fetched.  ``in_all`` is the number of entries on all parts, if
         the collection belongs to one part of a graph.
         """
-        counters = self.meta if self.device.on_host else np.zeros(8, np.int64)
+        counters: Any = self.meta if self.device.on_host else [0] * 8  # faster than an array
         counters[COUNT], counters[HEAD], counters[CAPACITY] = n, 0, self.capacity
         counters[BUDGET] = self.capacity - n
         if in_all is not None:
             counters[GLOBAL] = in_all
-        object.__setattr__(self, "_host_counters", counters)  # `Store.__setattr__` is for columns
-        return counters
+        made: np.ndarray[Any, Any] = np.asarray(counters, np.int64)
+        object.__setattr__(self, "_host_counters", made)  # `Store.__setattr__` is for columns
+        return made
 
     @property
     def empty(self) -> bool:

@@ -142,7 +142,11 @@ class Launch:
 
     def fits(self) -> bool:
         """Whether the unit still fits the objects and the captured values."""
-        if not self.compiled.holds() or self.mode != (faults, seed):
+        return self.compiled.holds() and self.fits_objects()
+
+    def fits_objects(self) -> bool:
+        """Whether the unit still fits the objects."""
+        if self.mode != (faults, seed):
             return False
         if self._current():
             return True

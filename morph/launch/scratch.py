@@ -20,6 +20,9 @@ from morph.runtime.threads import get_num_threads
 from morph.runtime.timing import used
 
 checks: Hook[Any] = Hook("morph.launch.violations:Checks")
+# A long row that does not fit the list of a GPU is left to a single warp, and a worklist may have a
+# row several times: entries of most kernels have 32 bytes.
+LIST_BYTES = 1 << 28  # maximum of a side, unless 8 bytes for each possible row are more
 ENTRY_BYTES = 64  # bytes of an entry of the list of high-degree vertices
 STATUS, STATE = 64, 192  # words of the status, and of a program's state
 STOP = 32  # index in ``barrier`` of the request to stop a GPU's launch; see kernels/target_cuda.h
@@ -79,7 +82,9 @@ class Scratch:
             self.version += 1
             self.queue = self.device.zeros(max(items, 2 * self.queue.size), np.uint32)
         if edges >= 0:
-            self._allocate_list(8 * (1024 + edges // 64) + 3 * ENTRY_BYTES * threads)
+            rows = 1024 + edges // 64
+            side = max(8 * rows, 0 if self.device.on_host else min(32 * rows, LIST_BYTES))
+            self._allocate_list(side + 3 * ENTRY_BYTES * threads)
 
     def grow_high_degree_list(self, threads: int) -> None:
         """Double the capacity of the list for the entries that it holds."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from morph.compiler.ir.abi import PartsLayout
-from morph.compiler.ir.layout import MAILBOX, Parts
+from morph.compiler.ir.layout import MAILBOX, Parts, Status
 from morph.launch.launcher import Launch
 from morph.launch.locks import Locks
 from morph.launch.scratch import STOP, scratch
@@ -35,12 +35,19 @@ class LaunchOfOnePart(Launch):
 
     def start(self) -> None:
         """Start the launch; on a CPU it runs in the calling thread until its end."""
+        if not self.on_host:
+            self.scratch.report.values[Status.ENDED] = 0
         self.binary(self.arguments, self._items())
 
     def wait(self) -> memoryview:
         """Wait for the end of the launch and return the status."""
         compiled = self.compiled
         return self.scratch.report.wait(self.reported, compiled.interruptible)
+
+    def ended(self) -> memoryview | None:
+        """Return the status if the launch has ended."""
+        s = self.scratch
+        return s.report.ended(s.launches if self.reported else -1)
 
 
 class LaunchOfAllParts(LaunchOnParts):
@@ -125,8 +132,8 @@ class LaunchOfAllParts(LaunchOnParts):
         found, begin = dict[LaunchOfOnePart, memoryview](), perf_counter()
         while len(found) < len(self.launches):
             for p in self.launches:
-                if p not in found and p.scratch.report.ended():
-                    found[p] = p.wait()
+                if p not in found and (status := p.ended()) is not None:
+                    found[p] = status
             if (past := perf_counter() - begin) > SHORT:
                 sleep(min(past / 200, 0.005))
         return [found[p] for p in self.launches]
@@ -162,10 +169,14 @@ class LaunchOfAllParts(LaunchOnParts):
         return found
 
     def _send(self, found: np.ndarray[Any, Any]) -> None:
-        """Write the array of each part; crossings count from 0 again."""
+        """Write the array of each part; crossings count from 0 again.
+
+        Where the messages in an inbox lie remains: a launch may resume the step that executes them.
+        """
         for k, p in enumerate(self.launches):
             with p.device.active():
-                self.arrays[k][...] = p.device.asarray(found[k])
+                for words in (slice(Parts.ENDS), slice(Parts.ROUTES, None)):
+                    self.arrays[k][words] = p.device.asarray(found[k][words])
                 self.mailboxes[k][...] = 0
             p.arguments[p.compiled.index["parts"]] = p.device.pointer(self.arrays[k])
         self._synchronize()

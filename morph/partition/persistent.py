@@ -112,9 +112,11 @@ class PersistentProgram(LaunchOfAllParts):
             return False
         if any([x() is None for x in self.objects]):
             return False
-        objects = self.launches[0].refs
-        return all(p.fits() for p in self.launches) and all(
-            has_one_row(objects[slot]()) for slot in self.program.one_row
+        first = self.launches[0]
+        if not first.compiled.holds():  # as for all parts: they have one function
+            return False
+        return all(p.fits_objects() for p in self.launches) and all(
+            has_one_row(first.refs[slot]()) for slot in self.program.one_row
         )
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
@@ -167,6 +169,8 @@ class PersistentProgram(LaunchOfAllParts):
         for slot in self.program.collections:
             lists = self._objects(slot)
             count = sum(map(len, lists))
+            for x in () if self.valid else lists:
+                x.expect_growth()
             for x in lists:
                 if x._host_meta[GLOBAL] != count:
                     x._host_meta[GLOBAL] = count

@@ -106,8 +106,19 @@ class Report(Protocol):
             As in `wait`.
         """
 
-    def ended(self) -> bool:
-        """Whether the launch has ended, perhaps with an error, which `wait` then raises."""
+    def ended(self, launch: int) -> memoryview | None:
+        """Return the values if the launch has ended, else None after at most 0.1 ms.
+
+        Parameters
+        ----------
+        launch : int
+            The number that the launch writes, as in `poll`; -1 if it writes none.
+
+        Raises
+        ------
+        Exception
+            If the launch has ended with an error.
+        """
 
     def stop(self, barrier: Array, word: int) -> None:
         """End a running launch: write 1 to ``barrier[word]``, wait, and clear ``barrier``.

@@ -95,7 +95,7 @@ def _combine(e: Emission, node: ir.Combine) -> str:
 
 
 def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
-    """The crossings of a delivery: message counts, the messages, localised points."""
+    """The crossings of a delivery: the messages with their counts, localised points."""
     inbox = f"{e.names.base(node.inbox)}_meta"
     lists, cleared, quiet = list[str](), list[str](), list[str]()
     for slot in s.sizes:
@@ -115,14 +115,13 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         *_crossing(
             "failed = ", "failed", MOST_PARTS + len(sent),
             ["publish_message_counts(a, w);", *sent],
-            [f"full = take_message_counts(a, w, {inbox}, {e.names.index[node.inbox]});",
+            [f"full = receive_messages(a, w, {inbox}, {e.names.index[node.inbox]});",
              "quiet = is_quiet(w);", *received, *quiet],
         ),
         "store(a.parts + PARTS_QUIET, quiet);",
         "broadcast(t, failed || full || quiet);",
     ]  # fmt: skip
-    delivered = [*_crossing("", "false", 0, [], []), f"receive_messages(a, {inbox});"]
-    ends = {"count": counted, "end": delivered}
+    ends = {"end": counted}
     if node.points:
         ends["localised"] = ["cross_localised(a, t);"]
     for name, lines in ends.items():
@@ -137,18 +136,20 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
     n, parts = e.names, e.parts
     assert parts is not None
     route = parts.routes[node.table]
-    args = f"a, t, {n.base(node.outbox)}_meta, {n.column(node.outbox, 'item')}, {route}"
+    items = f"{n.base(node.outbox)}_meta, {n.column(node.outbox, 'item')}"
+    args = f"a, t, {items}, {n.base(node.inbox)}_meta, {route}"
+    is_sent = "EveryMessage()"
+    if (b := node.bound) is not None:
+        offered = n.column(node.outbox, node.offered)
+        is_sent = f"best_value<{OPERATIONS[b.op]}>({n.column(b.slot, b.column)}, {offered})"
     columns = [c for c in n.stores[node.inbox].columns if c.name != "item"]
     sent = [
         f"sent_column<{max(c.size, 1)}>({n.column(node.outbox, c.name)},"
         f" {parts.peers[node.inbox, c.name]})"
         for c in columns
     ]
-    lines = [
-        f"push_messages({', '.join([args, str(parts.peers[node.inbox, 'item']), *sent])});",
-        f"end{s.name}(a, t);",
-        STOPS,
-    ]
+    push = ", ".join([args, str(parts.peers[node.inbox, "item"]), is_sent, *sent])
+    lines = list[str]()
     for c in columns:
         if c.name in node.points and node.ids:
             ids = n.column(node.ids.slot, node.ids.column)
@@ -160,8 +161,8 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
         lines += [f"localised{s.name}(a, t);", STOPS]
     resumed = s.sender or s
     return [
-        f"count_messages({args});",
-        f"count{s.name}(a, t);",
+        f"push_messages({push});",
+        f"end{s.name}(a, t);",
         STOPS,
         "t.quiet = t.broadcast_value && load(a.parts + PARTS_QUIET);",
         "if (t.broadcast_value && !t.quiet) {",
@@ -170,9 +171,7 @@ def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:
         "    return;",
         "}",
         "t.replay = false;",
-        "if (!t.quiet) {",
-        *(f"    {x}" for x in lines),
-        "}",
+        *(["if (!t.quiet) {", *(f"    {x}" for x in lines), "}"] if lines else ()),
     ]
 
 

@@ -41,10 +41,13 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
         alive.append(
             f"!created_in_launch(a.{e.names.prefix[s.slot]}_created, it.position, {launch})"
         )
+    if step.answers:
+        found.append("    it.row = inbox_row(a, it.position);")
     if n.lists_rows(s.slot):
         column, stands = n.column(s.slot, "item"), (s.slot, "item") in plan.main.stable
-        row = f"item_of(it.asynchronous, {column}.stable(), it.position)"
-        found.append(f"    it.row = {row if stands else f'{column}.get(it.position)'};")
+        at = "it.row" if step.answers else "it.position"
+        row = f"item_of(it.asynchronous, {column}.stable(), {at})"
+        found.append(f"    it.row = {row if stands else f'{column}.get({at})'};")
     if where:
         alive.append(f"{n.call(where.name, f', it.row{given}')} && !it.failed")
     opened = ["    find(a, it);"] if found else []

@@ -94,13 +94,13 @@ class Parts(IntEnum):
     NUMBER = 1  # index of this part
     CROSSINGS = 2  # number of crossings so far
     ERROR = 3  # 0, or 1 + the global id of a point of which this part has no copy
-    RECEIVED = 4  # messages in the inbox that is being filled
     STOPPED = 5  # whether all parts leave the program; written by the last thread at a barrier
     QUIET = 6  # whether no part has sent messages at the latest delivery
     MAILBOXES = 8  # address of the mailbox of each part, which receives the words of crossings
     COUNTS = 16  # number of messages from this part to each part
-    FIRST = 24  # index of the first of these in the inbox of each part
-    ROUTES = 32
+    ENDS = 24  # by sender, the number of messages in the inbox from it and the parts before it
+    SHIFTS = 32  # by sender, the row of a message in the inbox minus its number
+    ROUTES = 40
 
 
 MAILBOX_LINE = 16  # words between the crossing counters of two parts

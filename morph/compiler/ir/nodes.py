@@ -711,9 +711,10 @@ class Deliver(Node):
     """Send the messages in ``outbox`` to the owners of their rows of ``table``, in ``inbox``.
 
     ``points`` are columns of global ids, which are converted to local ids by the column ``ids`` of
-    the points.  There are two crossings, and a third one with ``points``.  At the first crossing
-    the parts agree whether the preceding ``Foreach`` has failed on a part, and whether there are
-    messages: if not, they skip the next ``Foreach``, which executes them.
+    the points.  There is a crossing, and a second one with ``points``.  At the first crossing the
+    parts agree whether the preceding ``Foreach`` has failed on a part, and whether there are
+    messages: if not, they skip the next ``Foreach``, which executes them.  If there is a ``bound``,
+    only messages are sent whose column ``offered`` is not worse than that column of the mirror.
     """
     synchronises = True
     arguments = "messages"
@@ -722,6 +723,8 @@ class Deliver(Node):
     table: str
     points: tuple[str, ...]
     ids: Mirrors | None
+    bound: Mirrors | None
+    offered: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block(Node):

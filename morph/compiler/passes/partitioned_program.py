@@ -288,9 +288,12 @@ class _Program:
         graph = self.rows.points.get(table) or self.rows.edges[table]
         points = dict(graph.tables)["points"]
         ids = _mirrors(points, GLOBAL_ID, pos) if m.points else None
+        b = m.bound
+        bound = None if b is None else _mirrors(b.slot, b.column, pos, b.op)
         return ir.Deliver(
-            outbox=_outbox(m.slot), inbox=m.slot, table=table, points=m.points, ids=ids, pos=pos
-        )
+            outbox=_outbox(m.slot), inbox=m.slot, table=table, points=m.points, ids=ids,
+            bound=bound, offered=m.offered, pos=pos,
+        )  # fmt: skip
 
     def _local(
         self, unit: ir.Unit, sent: set[str], marked: frozenset[tuple[str, str]]

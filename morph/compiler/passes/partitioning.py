@@ -58,6 +58,10 @@ class Message:
         One ``foreach`` over the messages that a part has received.  It sends none.
     own : bool
         Whether messages to owned rows are sent, too, so that one launch executes all messages.
+    bound : Combine or None
+        A column that the message changes by this operation only, to its value ``offered`` (of the
+        columns): a message has no effect after a better one, and the mirror has the best value of
+        the part.
     """
 
     slot: str
@@ -65,6 +69,8 @@ class Message:
     points: tuple[str, ...]
     unit: ir.Unit
     own: bool
+    bound: Combine | None
+    offered: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +350,7 @@ class _Derivation:
         return Message(
             s.store.slot, s.store.columns[1:], tuple(sorted(points)),
             self._unit(made, step, (s.store,), True), s.locks,
+            None if s.bound is None else Combine(*s.bound), s.offered,
         )  # fmt: skip
 
     def _unit(

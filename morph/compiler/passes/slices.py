@@ -55,6 +55,8 @@ class Slice:
     locals : dict of str to Type
     locks : bool
         Whether owned rows are sent, too: a lock is acquired once in the whole step.
+    bound, offered
+        As in `partitioning.Message`: a slot, a column and an operation; the value's column.
     """
 
     store: Store
@@ -62,6 +64,8 @@ class Slice:
     locals: dict[str, Type]
     locks: bool
     pos: Pos
+    bound: tuple[str, str, str] | None = None
+    offered: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ class Cutter:
     copied: set[tuple[str, str]] = field(default_factory=set)  # senders write them to mirrors, too
     mirrored: set[tuple[str, str]] = field(default_factory=set)  # that senders change at mirrors
     locals: dict[str, Type] = field(init=False)
+    _improvement: ir.Atomic | None = None  # of a slice without effect, unless it improves on others
 
     def __post_init__(self) -> None:
         self.locals = dict(self.kernel.locals)
@@ -349,7 +354,9 @@ class Cutter:
         values = (("item", target), *receiver.sent)
         add = ir.Add(slot=found.store.slot, values=values, type=NOTHING, pos=pos)
         send: ir.Body = (ir.Eval(value=add, pos=pos),)
+        self._improvement = None
         send = self._filtered(body, send, found.locks, made)
+        found.bound, found.offered = self._best_value(receiver.sent)
         writes = [
             x for x in body
             if isinstance(x, ir.Write) and not receiver.is_local((x.value, x.place.index))
@@ -494,6 +501,18 @@ class Cutter:
                 return True
         return not ir.used(ir.walk(c)) & made and not self._only_owner_knows(c, self.ops)
 
+    def _best_value(self, sent: list[tuple[str, ir.Expr]]) -> tuple[Any, str]:
+        """The bound of the slice's messages, and the column of the value: see `Slice`."""
+        a = self._improvement
+        if a is None or a.place.index is not None:
+            return None, ""
+        column = self._column(a)
+        changes = [n for n, _ in self._remote(self.kernel.body) if n.writes]
+        offered = [name for name, x in sent if bare(x) == bare(a.args[0]) and x.type == a.type]
+        if [self._column(n) for n in changes].count(column) > 1 or not offered:
+            return None, ""
+        return (*column, a.op), offered[0]
+
     def _improving(self, name: str, a: ir.Atomic, rest: ir.Body, send: ir.Body) -> ir.Body:
         """Send a message only if its value improves on all earlier ones of this mirror."""
         better = (">", ">=", "==") if a.op == "min" else ("<", "<=", "==")
@@ -509,6 +528,7 @@ class Cutter:
                 op = better[0] if strict else better[1]
                 cond = ir.Compare(op=op, x=old, y=a.args[0], type=BOOL, pos=a.pos)
                 self.bounds[self._column(a)] = a.op
+                self._improvement = a if strict else None
                 value = replace(a, flag=None)
                 return (
                     ir.Assign(name=seen, value=value, pos=a.pos),

@@ -91,12 +91,14 @@ class CudaLaunch:
         if arguments is not self._arguments:
             self._arguments = arguments
             self._parameters[0] = arguments.ctypes.data
-        if self._current_context() != self._context:
-            with self._device:
-                self._set_context(self._context)  # a new thread has no context
-                self._start(items, alone)
-        else:
+        if (before := self._current_context()) == self._context:
             self._start(items, alone)
+            return
+        self._set_context(self._context)  # of another GPU, or of none: a new thread
+        try:
+            self._start(items, alone)
+        finally:
+            self._set_context(before)
 
     def _start(self, items: int, alone: bool) -> None:
         wanted = 1 if alone else max(-(-items * self._lanes // BLOCK), self._least)

@@ -48,6 +48,7 @@ FILLS |= {c: struct.Struct("=q") for c in "lq"} | {c: struct.Struct("=Q") for c 
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 POLLS = 20_000  # reads of a launch's number, about 1 ms, before the stream is queried
+POLLS_OF_ONE = 500  # the same where the host waits for several GPUs
 ENDED = int(Status.ENDED)
 SHORT = 0.01  # seconds; a longer wait sleeps in between
 
@@ -377,11 +378,14 @@ class SmallCopies:
         """Launch the kernel."""
         c.arguments[0] = c.n
         blocks = min(-(-c.largest // BLOCK), BLOCKS)
-        if self.current() == self.context:
+        if (before := self.current()) == self.context:
             self._launch(blocks, c.given)
-        else:
-            with self.elsewhere():
-                self._launch(blocks, c.given)
+            return
+        self.set_current(self.context)  # takes less time than `elsewhere`
+        try:
+            self._launch(blocks, c.given)
+        finally:
+            self.set_current(before)
 
     def _launch(self, blocks: int, given: int) -> None:
         stream = self.stream()
@@ -477,13 +481,15 @@ class CudaReport:
         if size or not interruptible:
             self.on.transfer(self.address, self.source, size)
 
-    def ended(self) -> bool:
-        """Whether the launch has ended, perhaps with an error, which `wait` then raises."""
-        on = self.on
-        if on.current() == on.context:
-            return bool(on.query(on.stream().ptr) != NOT_READY)
-        with on.elsewhere():
-            return bool(on.query(on.stream().ptr) != NOT_READY)
+    def ended(self, launch: int) -> memoryview | None:
+        """See `morph.runtime.backend.Report`."""
+        values = self.values
+        for _ in range(POLLS_OF_ONE):
+            if values[ENDED] == launch:
+                return values
+        with self.on.elsewhere():
+            ready = self.on.query(self.on.stream().ptr) != NOT_READY
+        return self.wait(launch >= 0) if ready else None
 
     def stop(self, barrier: Any, word: int) -> None:
         """Write 1 to a barrier word that a running launch polls; wait; clear all words."""
