@@ -36,6 +36,9 @@ struct Block {
 struct Place { int x; };
 static thread_local Place threadIdx, blockIdx;
 static Place gridDim, blockDim;
+constexpr bool SINGLE_BLOCK = false;
+static i32 block_id() { return blockIdx.x; }
+static i32 block_count() { return gridDim.x; }
 static std::vector<Block> blocks;
 static thread_local unsigned chance;
 static unsigned draw() { return chance = chance * 1664525u + 1013904223u, chance >> 8; }

@@ -75,7 +75,7 @@ def test_json(cnf):
         result.exit_code == 10 and report["status"] == "SATISFIABLE" and report["clauses"] == 1050
     )
     assert report["sweeps"] == sum(r["sweeps"] for r in report["rounds"])
-    assert {"read", "sweeps", "search", "check"} <= set(report["times"])
+    assert {"read", "sweeps", "beliefs", "check"} <= set(report["times"])
     model = np.array(report["model"]) > 0
     assert validate.satisfied(io.read_cnf(cnf), model).all()
 

@@ -263,6 +263,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     monkeypatch.setattr(binding, "_compiled", {})
     program = sys.modules["morph.algorithms.graph.bfs"].search
     monkeypatch.setattr(program, "launches", {})
+    monkeypatch.setattr(program, "units", {})
     monkeypatch.setattr(ahead, "_begun", {("bfs", "cpu")})
     g = Graph.from_edges([0, 1], [1, 2], device="cpu")
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]
@@ -273,6 +274,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     assert found.getters == made.getters
     binding._compiled.clear()
     program.launches.clear()
+    program.units.clear()
     g.kept.clear()
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]
     again = program._latest().compiled

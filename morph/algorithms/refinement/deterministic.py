@@ -57,7 +57,7 @@ class DeterministicRounds:
         g.triangles.add("item_bucket", i8, fill=NO_ITEM)
         with g.device.active():
             g.points.stable_id[:] = xp.arange(n)
-            # by their first edges: the result does not depend on the order of the input's triangles
+            # by the edges at their least points: the order of the input's triangles does not matter
             edge = g.triangles.node.array[:, :2].astype(np.int64)
             ids = xp.empty(m, np.int32)
             ids[argsort(edge[:, 0] << n.bit_length() | edge[:, 1])] = xp.arange(m, dtype=np.int32)

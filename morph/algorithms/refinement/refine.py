@@ -38,7 +38,7 @@ from morph.algorithms.refinement.parameters import (
 )
 from morph.algorithms.refinement.rounds import Progress as Progress
 from morph.algorithms.refinement.rounds import refine_tables, refuse_defects
-from morph.algorithms.triangulation.canonical import canonical
+from morph.algorithms.triangulation.canonical import canonical, least_first
 from morph.algorithms.triangulation.options import function, truth
 from morph.algorithms.triangulation.tables import (
     bounds,
@@ -233,6 +233,8 @@ def _refined(
         compile_ahead("refine", where)
     with counting("transfer"):
         near = mesh.to(where.array_device(3 * len(mesh.triangles)))
+        if asked.deterministic:
+            near = least_first(near)
         box = bounds(near)
         scale = scale_of(near, box)
         g = to_tables(near, where, scale, limits, sizes)

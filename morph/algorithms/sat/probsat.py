@@ -1,7 +1,7 @@
 """A model of a formula by local search: flip variables of unsatisfied clauses until there are none.
 
 probSAT (Balint, Schoening, SAT 2012): in an unsatisfied clause a variable is flipped with a
-probability that falls with the number b of clauses that this breaks: (0.9 + b)^-2.35 if clauses
+probability that falls with the number b of clauses that this breaks: (0.9 + b)^-2.06 if clauses
 have up to three literals, else c^-b.  Break counts are maintained: a clause stores in one word how
 many of its literals are true and the sum of their variables, so that one addition gives the only
 variable that satisfies the clause, and each variable counts the clauses that it alone satisfies.
@@ -51,7 +51,7 @@ from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
-EXPONENT = 2.35  # of the number of clauses that a flip breaks, for clauses of up to three literals
+EXPONENT = 2.06  # of the number of clauses that a flip breaks, for clauses of up to three literals
 LAST = 63  # flips that break more clauses than this are as likely
 FEW = 64  # unsatisfied clauses: as many or fewer are left to one thread
 MANY = 8 * FEW  # if they become more, all threads flip again

@@ -10,6 +10,7 @@ segments are sorted, too.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -129,3 +130,15 @@ def canonical(mesh: Mesh, device: Device) -> Mesh:
         segments=ends[order],
         segment_markers=mesh.segment_markers[order],
     )
+
+
+def least_first(mesh: Mesh) -> Mesh:
+    """Rotate the corners of each triangle so that its first point comes first."""
+    xp, rotated = mesh.device.xp, copy(mesh)
+    with mesh.device.active():
+        a, b, c = mesh.triangles.T
+        first = xp.where((a < b) & (a < c), 0, xp.where(b < c, 1, 2))
+        turned = (first[:, None] + xp.arange(3)) % 3
+        rotated.triangles = xp.take_along_axis(mesh.triangles, turned, 1)
+        rotated.neighbors = xp.take_along_axis(mesh.neighbors, turned, 1)
+    return rotated

@@ -329,7 +329,7 @@ def entries() -> list[Entry]:
 
 def size() -> int:
     """Return the bytes on disk of everything in the cache."""
-    return sum(file.stat().st_size for file in _ours())
+    return sum(map(_bytes, _ours()))
 
 
 def clear() -> int:
@@ -342,6 +342,13 @@ def clear() -> int:
         if not file.name.startswith(_TEMPORARY) or _age(file) > _ABANDONED:
             file.unlink(missing_ok=True)
     return removed
+
+
+def _bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # a temporary file of another process, renamed by now
+        return 0
 
 
 def _age(file: Path) -> float:
