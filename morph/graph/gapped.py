@@ -28,8 +28,8 @@ ALL, INDEX, INSERTS = 0, 1, 2
 # Minus this is the result of a batch: with an invalid change; with changes that repeat an edge, or
 # name an edge that does not exist; with loops that have to be counted.
 INVALID, REPEATED, LOOP = 1, 2, 3
-# Result of a program launched behind a batch that was refused, that still lacks memory, or that
-# (without `Batch.partial`) was applied only in part.
+# Result of a repair, in the launch of a batch or in one behind it, if the batch was refused, still
+# lacks memory, or (without `Batch.partial`) was applied only in part.
 NOT_APPLIED = -(2**62)
 
 LEAST = 1 << 10  # minimum number of unused entries at the end of a new arena

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 
 class Behind(threading.local):
-    """What this thread enqueues behind each of its launches.
+    """The work that this thread enqueues behind each of its launches on a GPU.
 
     Attributes
     ----------
     enqueue : callable or None
-        Called again if the launch is repeated, since some of its items were deferred.
+        Called after each launch, also after one that executes deferred items again: only the work
+        behind the last launch reads final values.
     """
 
     enqueue: Callable[[], None] | None = None

@@ -32,7 +32,7 @@ class Piece(NamedTuple):
     address: int
 
 
-class Slots(NamedTuple):
+class PinnedChunks(NamedTuple):
     """Chunks of pinned memory, which are used in turn.
 
     Attributes
@@ -78,19 +78,19 @@ def fetch_all(
     """
     made = [np.empty(x.shape, x.dtype) for x in arrays] if outs is None else list(outs)
 
-    def copy_slot(event: Any, slot: Any, target: Any) -> None:
+    def copy_chunk(event: Any, chunk: Any, target: Any) -> None:
         event.synchronize()
-        target[:] = slot
+        target[:] = chunk
 
-    with arrays[0].device, _slots(made, FETCHED) as s:
+    with arrays[0].device, _pinned_chunks(made, FETCHED) as s:
         copies: list[Future[None]] = []
         copy = s.cupy.cuda.runtime.memcpyAsync
         for k, piece in enumerate(_pieces(made, arrays, s.memory[0][0].size)):
             if k >= len(s.memory):
-                copies[k - len(s.memory)].result()  # its slot is free
-            slot, at = s.memory[k % len(s.memory)]
+                copies[k - len(s.memory)].result()  # its chunk is free
+            chunk, at = s.memory[k % len(s.memory)]
             copy(at, piece.address, piece.host.size, TO_HOST, s.stream)
-            copies.append(s.start(copy_slot, s.event(), slot[: piece.host.size], piece.host))
+            copies.append(s.start(copy_chunk, s.event(), chunk[: piece.host.size], piece.host))
         for copied in copies:
             copied.result()
     return made
@@ -122,12 +122,12 @@ def send_all(arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         Of the same shapes and types.
     """
 
-    def fill_slot(event: Any, slot: Any, source: Any) -> None:
+    def fill_chunk(event: Any, chunk: Any, source: Any) -> None:
         if event is not None:
-            event.synchronize()  # until the previous chunk has been copied from the slot
-        slot[:] = source
+            event.synchronize()  # until the previous piece has been copied from the chunk
+        chunk[:] = source
 
-    with _slots(arrays, SENT) as s:
+    with _pinned_chunks(arrays, SENT) as s:
         made = [s.cupy.empty(x.shape, x.dtype) for x in arrays]
         copy, count = s.cupy.cuda.runtime.memcpyAsync, len(s.memory)
         pieces = list(_pieces(arrays, made, s.memory[0][0].size))
@@ -136,7 +136,7 @@ def send_all(arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         def start(k: int, event: Any = None) -> None:
             if k < len(pieces):
                 source = pieces[k].host
-                given = fill_slot, event, s.memory[k % count][0][: source.size], source
+                given = fill_chunk, event, s.memory[k % count][0][: source.size], source
                 short = source.size <= SHORT and event is None
                 fills.append(given[0](*given[1:]) if short else s.start(*given))
 
@@ -148,7 +148,7 @@ def send_all(arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
             copy(piece.address, s.memory[k % count][1], piece.host.size, TO_DEVICE, s.stream)
             if k + count < len(pieces):
                 start(k + count, s.event())
-        s.cupy.cuda.runtime.streamSynchronize(s.stream)  # before the slots are freed for reuse
+        s.cupy.cuda.runtime.streamSynchronize(s.stream)  # before the chunks are freed for reuse
     return made
 
 
@@ -161,7 +161,7 @@ def _pieces(hosts: Sequence[Any], devices: Sequence[Any], size: int) -> Iterator
 
 
 @contextmanager
-def _slots(hosts: Sequence[np.ndarray[Any, Any]], most: int) -> Iterator[Slots]:
+def _pinned_chunks(hosts: Sequence[np.ndarray[Any, Any]], most: int) -> Iterator[PinnedChunks]:
     """Yield pinned chunks, at most ``most``; waits for all jobs at the end."""
     import cupy  # noqa: PLC0415
 
@@ -171,10 +171,10 @@ def _slots(hosts: Sequence[np.ndarray[Any, Any]], most: int) -> Iterator[Slots]:
     count = sum(-(-x.nbytes // size) for x in hosts)
     pinned = [cupy.cuda.alloc_pinned_memory(size) for _ in range(max(min(most, count), 1))]
     memory = [(np.frombuffer(p, np.uint8, size), p.ptr) for p in pinned]
-    made = Slots(cupy, memory, [], cupy.cuda.get_current_stream().ptr)
+    made = PinnedChunks(cupy, memory, [], cupy.cuda.get_current_stream().ptr)
     try:
         yield made
-    except BaseException:  # the GPU may still copy to or from the slots
+    except BaseException:  # the GPU may still copy to or from the chunks
         cupy.cuda.runtime.streamSynchronize(made.stream)
         raise
     finally:

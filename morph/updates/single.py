@@ -93,8 +93,8 @@ class PreparedBatch:
     ) -> Prepared | None:  # fmt: skip
         """Bind a program that repairs values after a batch, see `Prepared.of`.
 
-        It is launched behind the program of the batch.  If it is ``short``, as nothing interrupts
-        it then, it is in the same launch as a batch of one change.
+        It is launched behind the program of the batch.  After a batch of one change it is in the
+        same launch if it is ``short``: that launch cannot be interrupted.
         """
         if self.several or not short:
             return Prepared.of(program, *args)

@@ -423,7 +423,7 @@ class Dynamic(Maintained):
         return "repaired", affected, rounds
 
     def _apply_prepared(self, inserts: Any, deletes: Any, updates: Any) -> Update | None:
-        """See `Maintained`: the repair is launched behind the change, and the host waits once."""
+        """See `Maintained`: the host waits once, for the change and for the repair."""
         graph = self.graph
         if self._in_parts:
             return None

@@ -30,8 +30,8 @@ from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, 
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
 ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
-# Result of a program launched behind a batch that was refused, that still lacks memory, or that
-# (without `Batch.partial`) was applied only in part.
+# Result of a repair, in the launch of a batch or in one behind it, if the batch was refused, still
+# lacks memory, or (without `Batch.partial`) was applied only in part.
 NOT_APPLIED = Applied.NOT_APPLIED
 REPEATED = Applied.REPEATED
 NONE = 2**31 - 1  # the predecessor of a vertex whose parent is not set yet

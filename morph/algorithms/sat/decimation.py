@@ -40,6 +40,7 @@ from morph.prelude import i8
 
 PARAMAGNETIC = 0.02  # mean weight of being forced, below which noise decides
 LEAST_PART = 1 / 128  # of the fraction: contradictory even then, it is given up
+FRACTION, SWEEPS, UNDO, LEAST_COMPLEXITY = 0.03, 200, 4, -0.001  # defaults
 LOOSEST = 0.05  # tolerance, unless a looser one is asked for
 REFUTED = "unsatisfiable"
 SLACK = 10.0  # nats of complexity below zero that a small formula may have
@@ -57,12 +58,12 @@ def decimate(
     device: Any = None,
     max_rounds: int = 1000,
     *,
-    fraction: float = 0.03,
+    fraction: float = FRACTION,
     tolerance: float | None = None,
-    max_sweeps: int = 200,
-    undo: int = 4,
+    max_sweeps: int = SWEEPS,
+    undo: int = UNDO,
     rho: float = 1.0,
-    least_complexity: float = -0.001,
+    least_complexity: float = LEAST_COMPLEXITY,
     max_seconds: float = float("inf"),
     progress: Callable[[Round], None] | None = None,
 ) -> Decimation:
@@ -122,14 +123,14 @@ def decimate(
 def options_of(
     variables: int,
     *,
-    fraction: float = 0.03,
+    fraction: float = FRACTION,
     tolerance: float | None = None,
-    max_sweeps: int = 200,
-    undo: int = 4,
+    max_sweeps: int = SWEEPS,
+    undo: int = UNDO,
     rho: float = 1.0,
-    least_complexity: float = -0.001,
+    least_complexity: float = LEAST_COMPLEXITY,
 ) -> Options:
-    """Check the options of `decimate`, whose defaults these are, for a number of variables."""
+    """Check the options of `decimate` for a number of variables; the defaults are the same."""
     check_options(fraction, 0.5 if tolerance is None else tolerance, rho)
     number(least_complexity, "least_complexity")
     check_counts(max_sweeps=max_sweeps, undo=undo)

@@ -93,8 +93,8 @@ def random_values(variables: int, seed: int) -> NDArray[np.bool_]:
     return drawn
 
 
-class Left:
-    """What decimation has left of a formula; its clauses are copied to the host only on demand.
+class Residual:
+    """The residual formula of a decimation; its clauses are copied to the host only on demand.
 
     ``run`` is the decimation if beliefs can go on with its tables.
     """
@@ -115,12 +115,12 @@ class Left:
         self.rounds, self.rollbacks = source.rounds, source.rollbacks
 
     @classmethod
-    def of_result(cls, result: Decimation) -> Left:
+    def of_result(cls, result: Decimation) -> Residual:
         """Take the result of a decimation."""
         return cls(None, result.status, result)
 
     @classmethod
-    def of_run(cls, run: Run, status: str) -> Left:
+    def of_run(cls, run: Run, status: str) -> Residual:
         """Take a run; of one that refuted the formula, the result."""
         if status == REFUTED:
             return cls.of_result(run.result(status))
@@ -259,24 +259,24 @@ class Search(Reporter):
         formula, seed = self.formula, (self.seed + k * 0x9E3779B9) % 2**32
         if not self.max_rounds:
             return self._search_alone(seed)
-        left = self._decimated(k, seed)
-        if left.status == REFUTED and self._refuted_by_units():
+        residual = self._decimated(k, seed)
+        if residual.status == REFUTED and self._refuted_by_units():
             return None, 0
-        self.found |= {"left": left.variables, "left_clauses": left.clauses}
-        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": left.variables}
-        self.found["walked_clauses"] = left.clauses
+        self.found |= {"left": residual.variables, "left_clauses": residual.clauses}
+        self.found |= {"flips": 0, "steps": 0, "believed": [], "walked": residual.variables}
+        self.found["walked_clauses"] = residual.clauses
         early = k < ATTEMPTS - 1  # the next method may be quicker than a long search now
-        if left.status == "astray" and early:
-            assignment = left.result().assignment == 1
+        if residual.status == "astray" and early:
+            assignment = residual.result().assignment == 1
             return assignment, self._check(assignment)
-        if left.clauses and self._left() > 0:
-            assignment = self._believe(left, seed)
+        if residual.clauses and self._left() > 0:
+            assignment = self._believe(residual, seed)
         else:
-            assignment = left.result().assignment == 1
+            assignment = residual.result().assignment == 1
         most = formula.clauses
-        if early and left.status not in ("paramagnetic", "rounds"):
+        if early and residual.status not in ("paramagnetic", "rounds"):
             most = max(FEW, formula.variables // FEW_OF)
-        return self._improve(assignment, self._searches(left, k), most, seed)
+        return self._improve(assignment, self._searches(residual, k), most, seed)
 
     def _search_alone(self, seed: int) -> tuple[Any, int]:
         """Search from random values, without decimation."""
@@ -297,20 +297,20 @@ class Search(Reporter):
         self.call.spend("refutation", started)
         return refuted
 
-    def _searches(self, left: Left, k: int) -> Iterator[tuple[Formula, Any, int]]:
+    def _searches(self, residual: Residual, k: int) -> Iterator[tuple[Formula, Any, int]]:
         """Yield the local searches of the k-th attempt, as `_improve` takes them."""
         started = monotonic()
-        done, every = left.result(), ALL_EACH * self.formula.variables
+        done, every = residual.result(), ALL_EACH * self.formula.variables
         self.call.spend("rest", started)
-        yield done.rest, done.variables, REST_EACH * left.variables
-        if left.status in ("paramagnetic", "rounds"):
+        yield done.rest, done.variables, REST_EACH * residual.variables
+        if residual.status in ("paramagnetic", "rounds"):
             yield self.formula, slice(None), every
             yield done.rest, done.variables, self._long()
         else:  # the rest may have no model
             every = max(every, self._long() >> max(ATTEMPTS - 1 - k, 0))
             yield self.formula, slice(None), every
 
-    def _decimated(self, k: int, seed: int) -> Left:
+    def _decimated(self, k: int, seed: int) -> Residual:
         """Decimate by the method that the user chose, or by that of the k-th attempt."""
         method, options = SEQUENCE[k % len(SEQUENCE)]
         if self.settings.method != "auto":
@@ -321,16 +321,17 @@ class Search(Reporter):
             limits |= {"max_rounds": self.max_rounds, "progress": self._round}
         if method is decimate:
             chosen = options_of(self.formula.variables, **options)
-            left = Left.of_run(
+            residual = Residual.of_run(
                 *decimated(self.formula, seed, self.settings.devices, options=chosen, **limits)
             )
         else:
-            left = Left.of_result(method(self.formula, seed, self.where, **limits, **options))
-        for phase, spent in left.seconds.items():
+            done = method(self.formula, seed, self.where, **limits, **options)
+            residual = Residual.of_result(done)
+        for phase, spent in residual.seconds.items():
             self.call.seconds[phase] = self.call.seconds.get(phase, 0.0) + spent
-        self.found |= {"rounds": left.rounds, "rollbacks": left.rollbacks}
-        self.found["stopped"] = left.status
-        return left
+        self.found |= {"rounds": residual.rounds, "rollbacks": residual.rollbacks}
+        self.found["stopped"] = residual.status
+        return residual
 
     def _improve(
         self, model: Any, searches: Iterable[tuple[Formula, Any, int]], most: int, seed: int
@@ -364,21 +365,21 @@ class Search(Reporter):
         alone = len(devices) > 1 and not where.on_host and size < SINGLE_GPU_LITERALS
         return devices[:1] if alone and LITERAL_BYTES * size < (where.free() or 0) else devices
 
-    def _believe(self, left: Left, seed: int) -> Any:
+    def _believe(self, residual: Residual, seed: int) -> Any:
         """Return an assignment by belief propagation and a short search, or random values."""
-        self._report("beliefs", {"variables": left.variables, "clauses": left.clauses})
+        self._report("beliefs", {"variables": residual.variables, "clauses": residual.clauses})
         started = monotonic()
-        if left.run is not None:
-            devices = self._devices(left.literals)
-            done = continued(left.run, seed, devices, self._left(), self._belief)
+        if residual.run is not None:
+            devices = self._devices(residual.literals)
+            done = continued(residual.run, seed, devices, self._left(), self._belief)
         else:
             done = believe(
-                left.result().rest, seed, self.where,
+                residual.result().rest, seed, self.where,
                 lossy=True, max_seconds=self._left(), progress=self._belief,
             )  # fmt: skip
         self.call.spend("beliefs", started)
         if done.status == REFUTED:  # of the rest only: surveys fixed wrong values
-            model = random_values(left.variables, seed)
+            model = random_values(residual.variables, seed)
         else:
             self.found["believed"] = done.rounds
             self.found |= {"walked": done.rest.variables, "walked_clauses": done.rest.clauses}
@@ -386,9 +387,9 @@ class Search(Reporter):
             if done.rest.clauses:
                 last = self._search(done.rest, last, seed, done.rest.variables)
             model[done.variables] = last
-        if left.run is not None:
+        if residual.run is not None:
             return model
-        before = left.result()
+        before = residual.result()
         assignment = before.assignment == 1
         assignment[before.variables] = model
         return assignment
