@@ -115,6 +115,17 @@ def test_coasts(device, name):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_the_order_of_triangles_and_of_their_corners_does_not_matter(device):
+    mesh, rng = square(300, 5), np.random.default_rng(2)
+    turned = (rng.integers(0, 3, len(mesh.triangles))[:, None] + np.arange(3)) % 3
+    triangles = rng.permutation(np.take_along_axis(mesh.triangles, turned, 1))
+    other = morph.Mesh(mesh.points, triangles, segments=mesh.segments)
+    made = [morph.refine(m, 28, deterministic=True, device=device) for m in (mesh, other)]
+    for name in ("points", "triangles", "neighbors", "segments"):
+        assert np.array_equal(*(host(getattr(m, name)) for m in made)), name
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_no_point_is_left_after_a_small_round(device):
     mesh = morph.Mesh.read(MESHES / "italy.node")
     n = len(mesh.triangles) // 9
