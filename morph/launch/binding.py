@@ -281,7 +281,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
         if cached is not None and cached.holds():
             # it may have been compiled for a graph on which the program runs launch by launch
             return bind(request) if prepare_objects(cached, slots) else (cached, slots)
-        before, since = len(slots.objects), perf_counter()
+        since = perf_counter()
         recorder = UnitRecorder.of(description)
         made = _recorded(description, recorder) or _compiled_now(description, slots, recorder)
         made.typing_ms = 1e3 * (perf_counter() - since)
@@ -290,7 +290,7 @@ def bind(request: Request) -> tuple[Compiled, Slots]:
                 slots.objects[s.slot]._refuse_wide("in kernels with single(collection)")
         if _enable_deletion(made, slots) or prepare_objects(made, slots):
             return bind(request)
-        if len(slots.objects) == before:  # else the key lacks a captured object
+        if not slots.captured:  # else the key lacks a captured object
             while len(_compiled) >= MOST:
                 del _compiled[next(iter(_compiled))]
             _compiled[key] = made
@@ -326,11 +326,11 @@ def _compiled_now(
     description: Description, slots: Slots, recorder: UnitRecorder | None
 ) -> Compiled:  # fmt: skip
     """Compile the unit, and have it recorded when its text is printed."""
-    known, function = len(slots.objects), description.function
+    function = description.function
     parsed: Parsed = compile_unit(description, slots)
     made = Compiled(parsed.unit, parsed.getters, description.device, function.interruptible)
     made.dependencies = parsed.dependencies.checks
-    if recorder is not None and recorder.is_recordable(parsed.dependencies, slots.objects, known):
+    if recorder is not None and recorder.is_recordable(parsed.dependencies, slots.captured):
         made.recorder = recorder
     return made
 

@@ -100,7 +100,7 @@ def _with_text(description: Description) -> Compiled | None:
         made.set_text(record.text)
         return made
     parsed = compile_unit(description, without_objects(description))
-    if not recorder.is_recordable(parsed.dependencies, {}, 0):
+    if not recorder.is_recordable(parsed.dependencies, False):
         return None
     made = Compiled(parsed.unit, parsed.getters, device, interruptible)
     made.recorder = recorder

@@ -38,7 +38,7 @@ from morph.launch.slots import Slots
 
 def compile_unit(description: Description, slots: Slots) -> Parsed:
     """Check a kernel or program for a description, and make its unit."""
-    builder = Builder(slots.stores, slots.graphs, slots.of, slots.reserve)
+    builder = Builder(slots.stores, slots.graphs, slots.capture, slots.reserve)
     definition = description.function.definition
     pos = definition.source.pos(definition.source.tree)
     fused = description.function.kind == "program"

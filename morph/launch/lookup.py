@@ -156,7 +156,9 @@ def _remember(
     request: Request, shape: Shape, args: tuple[Any, ...], given: Iterable[Any],
     compiled: Compiled, slots: Slots,
 ) -> None:  # fmt: skip
-    """Let `_known` find a unit, unless it has objects that are no arguments."""
+    """Let `_known` find a unit, unless it has captured objects."""
+    if slots.captured:
+        return  # also of one that is an argument, too: not of another call
     units = request.function.units
     objects, layout = layouts(given)  # binding may have changed them
     places = {id(x): k for k, x in enumerate(objects)}

@@ -114,18 +114,13 @@ class UnitRecorder:
             made.add(current, current())
         return made.checks
 
-    def is_recordable(
-        self, dependencies: Dependencies, objects: Mapping[str, Any], known: int
-    ) -> bool:
-        """Whether a unit depends only on its key, and on no object but its ``known`` arguments."""
+    def is_recordable(self, dependencies: Dependencies, captured: bool) -> bool:
+        """Whether a unit depends only on its key, and has ``captured`` no object."""
         self.used = dependencies.names
         used = [(m, n.partition(".")[0]) for m, n in self.used]
         importable = all(m in sys.modules and n in vars(sys.modules[m]) for m, n in used)
         return (
-            dependencies.recordable
-            and importable
-            and self.names.issuperset(used)
-            and len(objects) == known
+            dependencies.recordable and importable and self.names.issuperset(used) and not captured
         )
 
     def store(self, outline: Outline, getters: Mapping[str, Any], text: str) -> None:

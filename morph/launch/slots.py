@@ -67,12 +67,14 @@ def _enter(x: Any, found: list[Any], known: dict[int, int], key: list[Any]) -> N
     if id(x) not in known and x.kind == "table" and x.graph is not None:
         _enter(x.graph, found, known, key)
     if (at := known.setdefault(id(x), len(found))) < len(found):
-        key.append(at)
+        key.append(~at)  # negative, as numbers of layouts are not
         return
     found.append(x)
     if x.kind == "graph":
-        key.append((x.directed, x.out_identity and not x.gapped, x.gapped, x.tiled))
-        for name, table in list(x.tables.items()):  # another thread may add one
+        tables = list(x.tables.items())  # another thread may add one
+        identity = x.out_identity and not x.gapped
+        key.append((len(tables), x.directed, identity, x.gapped, x.tiled))
+        for name, table in tables:
             known[id(table)] = len(found)
             found.append(table)
             key.extend((name, table.layout))
@@ -95,6 +97,7 @@ class Slots:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device  # where captured arrays are copied to
         self.arrays: set[str] = set()  # slots of captured arrays
+        self.captured = False  # whether a unit names an object that it captured
         self.objects: dict[str, Any] = {}
         self.stores: dict[str, Store] = {}
         self.graphs: dict[str, GraphInfo] = {}
@@ -131,6 +134,12 @@ class Slots:
         if id(obj) not in self._slot:
             self._enter(obj, name)
         return Object("graph" if isinstance(obj, Graph) else obj.kind, self._slot[id(obj)])
+
+    def capture(self, obj: Any, name: str) -> Object | None:
+        """As `of`, for an object that a unit captures: the unit fits no other in its place."""
+        found = self.of(obj, name)
+        self.captured = self.captured or found is not None
+        return found
 
     def _enter(self, obj: Any, name: str) -> None:
         if isinstance(obj, Table) and obj.graph is not None:
