@@ -16,6 +16,7 @@ from pretend import pretended
 
 import morph
 from morph.partition.execution import PartitionedLaunch
+from morph.partition.persistent import PersistentProgram
 from morph.partition.routes import Routes
 from morph.prelude import (
     atomic_add,
@@ -375,6 +376,43 @@ def test_inboxes_grow_to_the_largest_region():
     rounds_of_offers(parts, 2)
     assert np.array_equal(parts.points.dist[:1000], np.arange(2000, n))
     assert (parts.points.count[:1000] == 1).all() and (parts.points.count[1000:] == 0).all()
+
+
+@morph.kernel
+def offer_by_weights(p, improved):
+    for e in p.outedges:
+        if atomic_min(e.dst.dist, -e.weight) > -e.weight:
+            improved.add(e.dst)
+        if atomic_min(e.dst.dist, -2 * e.weight) > -2 * e.weight:
+            improved.add(e.dst)
+
+
+@morph.program
+def offers_by_weights(g, improved):
+    morph.foreach(g.points, offer_by_weights, improved)
+
+
+def test_inboxes_of_parts_of_unequal_sizes_grow_alike(monkeypatch):
+    """The places of a sender follow from the capacity of its own inbox."""
+    seen, write = [], PersistentProgram._write
+
+    def noted(program, graph):
+        inboxes = [program._objects(box.inbox) for box in program.program.boxes]
+        seen.append({x.capacity for x in inboxes[0]})
+        assert all(len({x.capacity for x in of_parts}) == 1 for of_parts in inboxes)
+        write(program, graph)
+
+    monkeypatch.setattr(PersistentProgram, "_write", noted)
+    # the last part has 200 times as many points, and sends many messages about one point
+    n, weight = 20_200, np.arange(1, 101, dtype=np.int32)
+    ends = n - 1 - np.arange(100) % 2, np.zeros(100, int)
+    g = morph.Graph.from_edges(*ends, weight=weight, n=n, directed=True)
+    parts = morph.partition(g, ["cpu"] * 3, by=np.repeat([0, 1, 2], [100, 100, 20_000]))
+    parts.points.add("dist", i32, fill=FAR)
+    improved = morph.Collection(parts.points)
+    offers_by_weights(parts, improved)
+    assert parts.points.dist[0] == -200 and set(improved.items) == {0}
+    assert len(seen) > 1 and max(seen[-1]) > max(seen[0])
 
 
 @pytest.mark.gpu

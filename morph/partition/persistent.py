@@ -160,7 +160,7 @@ class PersistentProgram(LaunchOfAllParts):
         for box in self.program.boxes:
             inboxes = self._objects(box.inbox)
             most = max(x.capacity for x in inboxes)
-            for x in inboxes:  # parts decide alike whether inboxes are too small
+            for x in inboxes:  # see `_match_capacities`
                 if x.capacity < most:
                     x.resize(most)
         for c in self.program.spreads:
@@ -238,8 +238,11 @@ class PersistentProgram(LaunchOfAllParts):
         self.crossings = crossings
 
     def _match_capacities(self) -> None:
-        """Grow the lists of all parts as those that were full: others will be full soon."""
-        for slot in self.program.collections:
+        """Grow the lists of all parts as those that were full: others will be full soon.
+
+        A sender computes a place in an inbox from the capacity of its own one, so these are equal.
+        """
+        for slot in (*self.program.collections, *(box.inbox for box in self.program.boxes)):
             capacities = [x.capacity for x in self._objects(slot)]
             for p, capacity in zip(self.launches, capacities, strict=True):
                 if capacity < max(capacities):
