@@ -273,6 +273,7 @@ def test_the_outline_and_text_come_back(monkeypatch, tmp_path):
     assert found.getters == made.getters
     binding._compiled.clear()
     program.launches.clear()
+    program.units.clear()
     g.kept.clear()
     assert morph.bfs(g).distance.tolist() == [0, 1, 2]
     again = program._latest().compiled
