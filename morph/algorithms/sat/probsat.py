@@ -49,7 +49,7 @@ from morph.prelude import (
 from morph.runtime.arrays import count_each, count_true
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
-from morph.runtime.threads import Call, start
+from morph.runtime.threads import Call, get_num_threads, start
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
 EXPONENT = 2.06  # of the number of clauses that a flip breaks, for clauses of up to three literals
@@ -63,6 +63,7 @@ WORK = 16 * FLIPS  # clauses and literals read in such a launch: a flip may read
 SHARE = 16  # with a time limit a launch on a CPU is divided: so many parts, or two steps each
 # Operation budget: clauses read for each flip allowed; an attempted flip of many counts as so many
 BUDGET, ATTEMPT = 512, 8
+BACKGROUND = 1 << 22  # literals that one thread sorts within the 0.1 s of a decimation on a GPU
 
 
 class Problem(NamedTuple):
@@ -421,6 +422,12 @@ class Search:
 
 class HostTables:
     """The tables of a formula for one thread of the host, made by another one in the background."""
+
+    @staticmethod
+    def worthwhile(formula: Formula, where: Device) -> bool:
+        """Whether a core is idle, and makes them while a GPU decimates."""
+        few = formula.literals.size <= BACKGROUND
+        return few and not where.on_host and get_num_threads() > 1
 
     def __init__(self, formula: Formula) -> None:
         self._calls: list[Call] = []

@@ -19,7 +19,6 @@ from morph.algorithms.sat.probsat import HostTables, local_search
 from morph.algorithms.sat.rounds import Decimation, Round
 from morph.data.formula import Formula
 from morph.runtime.device import Device
-from morph.runtime.threads import get_num_threads
 from morph.runtime.toolchain import OutOfTime, deadline
 
 SATISFIABLE, UNSATISFIABLE, UNKNOWN = "SATISFIABLE", "UNSATISFIABLE", "UNKNOWN"
@@ -318,8 +317,8 @@ class Search(Reporter):
         if self.settings.method != "auto":
             method, options = METHODS[self.settings.method], self.settings.options
         self._report("decimation", {"attempt": k + 1, "variables": self.formula.variables})
-        if self.tables is None and not self.where.on_host and get_num_threads() > 1:
-            self.tables = HostTables(self.formula)  # a core is idle while the GPU decimates
+        if self.tables is None and HostTables.worthwhile(self.formula, self.where):
+            self.tables = HostTables(self.formula)
         limits: dict[str, Any] = {"max_seconds": self._left()}
         if method is not reinforce:
             limits |= {"max_rounds": self.max_rounds, "progress": self._round}
