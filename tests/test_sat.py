@@ -262,3 +262,33 @@ def test_a_search_on_the_host_has_the_rows_that_a_device_has_sorted(monkeypatch)
     found = walksat(formula, model, device=there, seed=5)
     assert found.unsatisfied == 0 and found.flips == want.flips > 0 and found.steps == 0
     assert found.model.tolist() == want.model.tolist()
+
+
+def test_the_host_makes_tables_of_all_clauses_while_a_gpu_decimates(monkeypatch):
+    formula = morph.generate.random_ksat(3, 2000, 4.1, 3)
+    want = survey.solve(formula, 3, device="cpu", method="decimation")
+    there, made = pretended(monkeypatch), []
+
+    class Tables(search.HostTables):
+        def __init__(self, formula):
+            made.append(formula)
+            super().__init__(formula)
+
+    monkeypatch.setattr(search, "HostTables", Tables)
+    monkeypatch.setattr(probsat, "get_num_threads", lambda: 2)
+    assert not probsat.HostTables.worthwhile(formula, morph.device("cpu"))
+    monkeypatch.setattr(probsat, "BACKGROUND", formula.literals.size)
+    found = survey.solve(formula, 3, device=there, method="decimation")
+    assert made == [formula] and found.model.tolist() == want.model.tolist()
+    assert (found.flips, found.attempts) == (want.flips, want.attempts)
+
+
+def test_tables_that_cannot_be_made_in_the_background(monkeypatch):
+    def fail(*args):
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(probsat, "Search", fail)
+    tables = probsat.HostTables(Formula.of([[1]]))
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="no memory"):
+            tables.search()

@@ -49,19 +49,19 @@ def test_structured_formulas_are_not_left_to_surveys(formula, complete):
 
 def test_local_search_goes_on_from_the_best_model_when_decimation_has_used_its_time(monkeypatch):
     formula = generate.random_ksat(3, 3000, 3.9, 1)
-    calls, made, passed = [], search.walksat, 0.0
+    calls, made, passed = [], search.local_search, 0.0
 
     def slow(formula, seed, device, max_seconds, **options):
         nonlocal passed
         passed += max_seconds
         return decimation.decimate(formula, seed, device, max_seconds=0.0)
 
-    def walk(formula, model=None, seed=0, **options):
-        calls.append((model, options["time"]))
-        return made(formula, model, seed, **options)
+    def walk(formula, model, seed, flips, time, *others):
+        calls.append((model, time))
+        return made(formula, model, seed, flips, time, *others)
 
     monkeypatch.setattr(search, "SEQUENCE", ((slow, {}),))
-    monkeypatch.setattr(search, "walksat", walk)
+    monkeypatch.setattr(search, "local_search", walk)
     monkeypatch.setattr(search, "monotonic", lambda: time.monotonic() + passed)
     found = model_of(formula, device="cpu", time=1000.0)
     assert found.flips > 0 and calls[-1][0] is not None and calls[-1][1] > 20

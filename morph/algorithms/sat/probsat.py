@@ -49,6 +49,7 @@ from morph.prelude import (
 from morph.runtime.arrays import count_each, count_true
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
+from morph.runtime.threads import Call, get_num_threads, start
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
 EXPONENT = 2.06  # of the number of clauses that a flip breaks, for clauses of up to three literals
@@ -62,6 +63,7 @@ WORK = 16 * FLIPS  # clauses and literals read in such a launch: a flip may read
 SHARE = 16  # with a time limit a launch on a CPU is divided: so many parts, or two steps each
 # Operation budget: clauses read for each flip allowed; an attempted flip of many counts as so many
 BUDGET, ATTEMPT = 512, 8
+BACKGROUND = 1 << 22  # literals that one thread sorts within the 0.1 s of a decimation on a GPU
 
 
 class Problem(NamedTuple):
@@ -418,6 +420,31 @@ class Search:
         return cls(formula, host, (work.to_host(begins), work.to_host(codes)))
 
 
+class HostTables:
+    """The tables of a formula for one thread of the host, made by another one in the background."""
+
+    @staticmethod
+    def worthwhile(formula: Formula, where: Device) -> bool:
+        """Whether a core is idle, and makes them while a GPU decimates."""
+        few = formula.literals.size <= BACKGROUND
+        return few and not where.on_host and get_num_threads() > 1
+
+    def __init__(self, formula: Formula) -> None:
+        self._calls: list[Call] = []
+        start(self._calls, self._make, formula)
+
+    def _make(self, formula: Formula) -> None:
+        self._search = Search(formula, device_of("cpu"))
+
+    def search(self) -> Search:
+        """Wait for the tables; gives the search that has them, which can load any model."""
+        call = self._calls[0]
+        call.wait()
+        if call.error is not None:
+            raise call.error
+        return self._search
+
+
 def walksat(
     formula: Formula,
     model: Any = None,
@@ -468,6 +495,20 @@ def walksat(
     formula, where = Formula.of(formula), device_for(device, otherwise="auto")
     max_flips = None if max_flips is None else min(as_integer(max_flips, "max_flips"), 2**62)
     seed = _check(seed, max_flips, time, progress)
+    return local_search(formula, model, seed, max_flips, time, where, progress)
+
+
+def local_search(
+    formula: Formula,
+    model: Any,
+    seed: int,
+    max_flips: int | None,
+    time: float | None,
+    where: Device,
+    progress: Any = None,
+    tables: HostTables | None = None,
+) -> Walk:
+    """Do as `walksat`, with checked limits; ``tables`` are those of the formula, if they exist."""
     n, empty = formula.variables, count_true(np.diff(formula.offsets) == 0)
     most = max_flips if max_flips is not None else 100 * n + 10**7 if time is None else 2**62
     end = math.inf if time is None else monotonic() + time
@@ -478,7 +519,7 @@ def walksat(
     left = unsatisfied(formula, model, where) if given else formula.clauses
     if not left or given and monotonic() >= end:
         return Walk(where.to_host(model) != 0, left + empty, 0, 0)
-    run = _Run(formula, where, seed)
+    run = _Run(formula, where, seed, tables)
     run.share(model) if not given or left > FEW else run.queue(where.to_host(model), seed)
     run.search(most, end, progress)
     found = where.to_host(run.side.model())
@@ -522,8 +563,10 @@ class _Run:
 
     side: Search
 
-    def __init__(self, formula: Formula, where: Device, seed: int) -> None:
-        self.formula, self.where, self.seed = formula, where, seed
+    def __init__(
+        self, formula: Formula, where: Device, seed: int, tables: HostTables | None
+    ) -> None:
+        self.formula, self.where, self.seed, self.tables = formula, where, seed, tables
         self.wide: Search | None = None
         self.host: Search | None = None
         self.flips = self.steps = 0
@@ -539,7 +582,8 @@ class _Run:
         """Let one thread go on from a model on the host."""
         if self.host is None:
             wide = self.wide if self.where.on_host else None
-            self.host = wide or Search.on_host(self.formula, self.where)
+            made = self.tables.search() if self.tables else None
+            self.host = wide or made or Search.on_host(self.formula, self.where)
         self.side = self.host
         self.left, self.together = self.side.load(model), False
         self.side.line_up(seed)
