@@ -60,7 +60,7 @@ def mpi_starts() -> bool:
 # begun first, so that no worker is alone with one when the others have ended
 LONG = re.compile(
     r"test_(golden|sm90|interrupts|dynamic|names|ranks|refine_inorder|parts_algorithms"
-    r"|parts_dynamic|solve|refine_parts|edge_map|refine_hard|dynamic_faults|deletion)\.py"
+    r"|parts_dynamic|solve|refine_parts|edge_map|refine_hard|dynamic_faults|deletion|warm)\.py"
 )
 
 

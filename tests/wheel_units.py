@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import precompiled  # noqa: E402
 from launch import tour  # noqa: E402
 from pretend import Pretended, pretended  # noqa: E402
 
@@ -39,6 +40,7 @@ def more(device: Any) -> list[Any]:
 
 
 def main() -> None:
+    precompiled.follow()
     records.enabled = True  # descriptions of common units are compiled only with records
     built: list[tuple[str, str]] = []
 

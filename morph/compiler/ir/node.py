@@ -178,18 +178,6 @@ def equal(a: Any, b: Any) -> bool:
     return all(equal(getattr(a, name), getattr(b, name)) for name in names)
 
 
-def replaced(node: Any, change: Callable[[Node], Node | None]) -> Any:
-    """A copy of a tree with each node replaced for which ``change`` returns one."""
-    if isinstance(node, tuple):
-        return tuple(replaced(x, change) for x in node)
-    if not isinstance(node, Node):
-        return node
-    if (other := change(node)) is not None:
-        return other
-    kind: Any = type(node)
-    return replace(node, **{name: replaced(getattr(node, name), change) for name in _below(kind)})
-
-
 def slots(nodes: Iterable[Any], *traits: str) -> set[str]:
     """The slots of all nodes that have one of the traits."""
     found: Any = (n for n in nodes if _has(n.__class__, traits))

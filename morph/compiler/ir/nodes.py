@@ -20,7 +20,6 @@ from morph.compiler.ir.node import find as find
 from morph.compiler.ir.node import of_latest as of_latest
 from morph.compiler.ir.node import operands as operands
 from morph.compiler.ir.node import renamed as renamed
-from morph.compiler.ir.node import replaced as replaced
 from morph.compiler.ir.node import rewrite_bodies as rewrite_bodies
 from morph.compiler.ir.node import rewritten as rewritten
 from morph.compiler.ir.node import slots as slots

@@ -53,7 +53,7 @@ def _substituted(block: ir.Block, values: Mapping[str, ir.Expr]) -> ir.Block:
     def value(n: ir.Node) -> ir.Node | None:
         return values.get(n.name) if isinstance(n, ir.Var) else None
 
-    done: ir.Block = ir.replaced(block, value)
+    done: ir.Block = ir.rewritten(block, value)
     return done
 
 
