@@ -2,7 +2,9 @@
 
 All sums are integers and thus independent of the order: weights are scaled by a power of 2 such
 that their sum is below 2**62.  Each vertex has a hash table of the communities of its neighbours,
-with linear probing; its arcs store two slots each, so the load factor is at most one half.
+with linear probing and a load factor of at most one half.  It is a shared array of the item for up
+to `MANY` arcs, of a size for each class of degrees: on a GPU a thread executes the item, a warp or
+a block.  The tables of other vertices are in memory, two slots in each of their arcs.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_cas, i32, i64, u32
+from morph.prelude import atomic_add, atomic_cas, i32, i64, random_u32, u32
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
+FEW, SOME, MANY = 8, 64, 512  # arcs whose labels fit shared arrays of twice as many slots
 
 
 class Communities(NamedTuple):
@@ -66,6 +69,49 @@ def tabulate(p, g):
             at = at + 1 if at + 1 < size else i64(0)
             held = atomic_cas(g.edges[first + (at >> 1)].key[at & 1], i32(-1), label)
         atomic_add(g.edges[first + (at >> 1)].sum[at & 1], a.weight)
+
+
+@func
+def add_label(keys, sums, slots, label, weight):
+    """Add a weight in a table of ``slots`` places in shared arrays; a key is a label + 1."""
+    at = i64(u32(label) * u32(GOLDEN)) * slots >> 32
+    held = atomic_cas(keys[at], 0, label + 1)
+    while held != 0 and held != label + 1:
+        at = at + 1 if at + 1 < slots else i64(0)
+        held = atomic_cas(keys[at], 0, label + 1)
+    atomic_add(sums[at], weight)
+
+
+@func
+def has_few(p):
+    return p.out_degree <= FEW
+
+
+@func
+def has_some(p):
+    return FEW < p.out_degree <= SOME
+
+
+@func
+def has_many(p):
+    return SOME < p.out_degree <= MANY
+
+
+@func
+def has_most(p):
+    """Whether the hash table of a vertex is in memory."""
+    return p.out_degree > MANY
+
+
+@func
+def order_of(seed, label):
+    """Return a number by which labels are in a random order, and whose low bits are the label."""
+    return i64(random_u32(seed, label) >> 1) << 32 | i64(label)
+
+
+@func
+def label_of(order):
+    return i32(order & 0x7FFFFFFF)
 
 
 @func

@@ -15,17 +15,28 @@ of a vertex still has the largest weight among its neighbours.  One launch.  The
 proportional to the edges of vertices that can move or had a neighbour that moved.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device
 from morph.algorithms.graph.communities import (
+    FEW,
+    MANY,
+    SOME,
     Communities,
     add_inside,
+    add_label,
     add_to_community,
     clear_places,
     communities,
+    has_few,
+    has_many,
+    has_most,
+    has_some,
     integer_pairs,
+    label_of,
     modularity,
+    order_of,
     rows_of_pairs,
     tabulate,
     take_root,
@@ -35,7 +46,7 @@ from morph.data.collection import Collection, Set
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_max, bool_, i32, i64, random_u32, u64
+from morph.prelude import atomic_max, bool_, i32, i64, random_u32, shared, static, u64
 
 HALVES = 8  # rounds in which half of the vertices may move, including neighbours of one another
 NONE = -1
@@ -48,6 +59,33 @@ def begin(p, now):
         now.add(p)
 
 
+@func
+def wants_to_move(p, round, most, own, best):
+    """Whether a vertex moves; in the first rounds also to a label of equal weight."""
+    return most > own if round >= HALVES else most > 0 and label_of(best) != p.label
+
+
+@kernel
+def find_label(p, seed, round, size: static):
+    """Find the first label of largest weight among the neighbours, by a table in arrays."""
+    keys = shared(i32, size)
+    sums = shared(i64, size)
+    slots, label, most, own, best = i64(2) * p.out_degree, p.label, i64(0), i64(0), i64(NONE)
+    for a in p.outedges:
+        add_label(keys, sums, slots, a.dst.label, a.weight)
+    for i in range(slots):
+        most = max(most, sums[i])
+        if keys[i] == label + 1:
+            own += sums[i]
+    if round < HALVES or most > own:
+        for i in range(slots):
+            if sums[i] == most and keys[i] != 0:
+                best = max(best, order_of(seed, keys[i] - 1))
+    p.best = best
+    p.wants = wants_to_move(p, round, most, own, best)
+    p.blocked = False
+
+
 @kernel
 def find_most(p):
     """Find the largest weight of a label among the neighbours, and that of the own label."""
@@ -58,8 +96,7 @@ def find_most(p):
             if a.key[k] == label:
                 own += a.sum[k]
     p.most = most
-    p.wants = most > own
-    p.best = i64(NONE)
+    p.own = own
     p.blocked = False
 
 
@@ -70,11 +107,10 @@ def choose(p, seed, round):
     for a in p.outedges:
         for k in range(2):
             if a.key[k] >= 0 and a.sum[k] == most:
-                best = max(best, i64(random_u32(seed, a.key[k]) >> 1) << 32 | i64(a.key[k]))
+                best = max(best, order_of(seed, a.key[k]))
         clear_places(a)
     p.best = best
-    if round < HALVES:  # also with equal weight
-        p.wants = most > 0 and i32(best & 0x7FFFFFFF) != p.label
+    p.wants = wants_to_move(p, round, most, p.own, best)
 
 
 @func
@@ -102,7 +138,7 @@ def move(p, then, seed, round):
     if atomic_max(p.listed, i32(round + 1)) <= round:
         then.add(p)
     if is_selected(p, seed, round):
-        p.label = i32(p.best & 0x7FFFFFFF)
+        p.label = label_of(p.best)
         for t in p.outnbrs:
             if atomic_max(t.listed, i32(round + 1)) <= round:
                 then.add(t)
@@ -114,9 +150,12 @@ def propagate(g, sets, seed, now, then):
     foreach(g.points, begin, now)
     round = 0
     while not now.empty:
-        foreach(now, tabulate, g)
-        foreach(now, find_most)
-        foreach(now, choose, seed, round)
+        foreach(now, find_label, seed, round, 2 * FEW, where=has_few, balance="thread")
+        foreach(now, find_label, seed, round, 2 * SOME, where=has_some, balance="warp")
+        foreach(now, find_label, seed, round, 2 * MANY, where=has_many, balance="block")
+        foreach(now, tabulate, g, where=has_most)
+        foreach(now, find_most, where=has_most)
+        foreach(now, choose, seed, round, where=has_most)
         if round >= HALVES:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
         foreach(now, move, then, seed, round, where=lambda p: p.wants)
@@ -168,7 +207,7 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     with graph.device.active():
         pairs, n = integer_pairs(graph), len(graph.points)
         rows = rows_of_pairs(graph.device, n, pairs)
-        for name, dtype in (("most", i64), ("best", i64), ("listed", i32)):
+        for name, dtype in (("most", i64), ("own", i64), ("best", i64), ("listed", i32)):
             rows.points.add(name, dtype)
         for name in ("wants", "blocked"):
             rows.points.add(name, bool_)
