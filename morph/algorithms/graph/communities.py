@@ -24,7 +24,7 @@ from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
-FEW, SOME, MANY = 8, 64, 512  # arcs whose labels fit shared arrays of twice as many slots
+FEW, SOME, MANY = 8, 64, 1024  # arcs whose labels fit shared arrays of twice as many slots
 
 
 class Communities(NamedTuple):
