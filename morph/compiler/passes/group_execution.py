@@ -149,7 +149,9 @@ class _LoopDivision:
         """
         nodes = list(ir.walk(s))
         evals = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
-        read = {n.name for n in nodes if isinstance(n, ir.Var) and isinstance(n.type, Shared)}
+        constant = {id(n.x) for n in nodes if isinstance(n, ir.LocalSize)}
+        arrays = (n for n in nodes if isinstance(n, ir.Var) and isinstance(n.type, Shared))
+        read = {n.name for n in arrays if id(n) not in constant}
         ops: dict[str, set[str]] = {}
         for n in nodes:
             if isinstance(n, ir.ItemAtomic):
