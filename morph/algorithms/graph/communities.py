@@ -4,7 +4,7 @@ All sums are integers and thus independent of the order: weights are scaled by a
 that their sum is below 2**62.  Each vertex has a hash table of the communities of its neighbours,
 with linear probing and a load factor of at most one half.  It is a shared array of the item for up
 to `MANY` arcs, of a size for each class of degrees: on a GPU a thread executes the item, a warp or
-a block.  The tables of other vertices are in memory, two slots in each of their arcs.
+a block.  The tables of other vertices are in memory, two slots for each of their arcs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
@@ -52,23 +53,40 @@ class Pairs(NamedTuple):
     weight: Any
 
 
+class Rows(NamedTuple):
+    """A graph of communities' vertices, with both arcs of each pair, for moves between labels.
+
+    Attributes
+    ----------
+    graph : Graph
+    slots : Table
+        The hash tables in memory, a row of two slots for each arc.
+    degree : int
+        The largest number of arcs of a vertex.
+    """
+
+    graph: Any
+    slots: Any
+    degree: Any
+
+
 @kernel
 def add_arc(a):
     atomic_add(a.src.strength, a.weight)
 
 
 @kernel
-def tabulate(p, g):
-    """Add the weights of a vertex's arcs by the labels of their targets."""
+def tabulate(p, slots):
+    """Add the weights of a vertex's arcs by the labels of their targets, in memory."""
     first, size = p.first, i64(2) * p.out_degree
     for a in p.outedges:
         label = a.dst.label
         at = i64(u32(label) * u32(GOLDEN)) * size >> 32
-        held = atomic_cas(g.edges[first + (at >> 1)].key[at & 1], i32(-1), label)
+        held = atomic_cas(slots[first + (at >> 1)].key[at & 1], i32(-1), label)
         while held != -1 and held != label:
             at = at + 1 if at + 1 < size else i64(0)
-            held = atomic_cas(g.edges[first + (at >> 1)].key[at & 1], i32(-1), label)
-        atomic_add(g.edges[first + (at >> 1)].sum[at & 1], a.weight)
+            held = atomic_cas(slots[first + (at >> 1)].key[at & 1], i32(-1), label)
+        atomic_add(slots[first + (at >> 1)].sum[at & 1], a.weight)
 
 
 @func
@@ -115,11 +133,16 @@ def label_of(order):
 
 
 @func
-def clear_places(a):
-    """Clear the two slots of the hash table in an arc."""
+def slots_of(p, a, slots):
+    """Return the row of slots of an arc of ``p``."""
+    return slots[p.first + a.id - p.first_arc]
+
+
+@kernel
+def clear(s):
     for k in range(2):
-        a.key[k] = i32(-1)
-        a.sum[k] = i64(0)
+        s.key[k] = i32(-1)
+        s.sum[k] = i64(0)
 
 
 @kernel
@@ -200,8 +223,8 @@ def integer_pairs(graph: Graph) -> Pairs:
     return merged(graph.device.xp, src, dst, weight)
 
 
-def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
-    """Make the graph with both arcs of these pairs, with the columns of hash tables.
+def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Rows:
+    """Make the graph with both arcs of these pairs, and the hash tables.
 
     A self-loop has no arc; its weight counts twice in the vertex's ``strength``.
     """
@@ -209,14 +232,22 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
     low, high, weight = (x[apart] for x in pairs)
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
-    for name, dtype in (("label", i32), ("first", i64), ("strength", i64), ("total", i64)):
+    for name, dtype in (("label", i32), ("first", i64), ("first_arc", i64), ("strength", i64),
+                        ("total", i64)):  # fmt: skip
         made.points.add(name, dtype)
-    made.points.first.array[:n] = made.adjacency("out")[0][:-1]
+    offsets = made.adjacency("out")[0]
+    degree = offsets[1:] - offsets[:-1]
+    largest = int(degree.max()) if n else 0
+    in_memory = xp.where(degree > MANY, degree, 0)
+    made.points.first_arc.array[:n] = offsets[:-1]
+    made.points.first.array[:n] = xp.cumsum(in_memory) - in_memory
     made.points.strength.array[pairs.low[~apart]] = 2 * pairs.weight[~apart]
-    made.edges.add("key", vec(i32, 2), fill=-1)
-    made.edges.add("sum", vec(i64, 2))
     foreach(made.edges, add_arc)
-    return made
+    slots = Table("slots", device)
+    slots.add("key", vec(i32, 2), fill=-1)
+    slots.add("sum", vec(i64, 2))
+    slots.extend(int(in_memory.sum()) if largest > MANY else 0)
+    return Rows(made, slots, largest)
 
 
 def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:

@@ -27,7 +27,7 @@ from morph.algorithms.graph.communities import (
     add_inside,
     add_label,
     add_to_community,
-    clear_places,
+    clear,
     communities,
     has_few,
     has_many,
@@ -38,6 +38,7 @@ from morph.algorithms.graph.communities import (
     modularity,
     order_of,
     rows_of_pairs,
+    slots_of,
     tabulate,
     take_root,
     unite,
@@ -87,28 +88,29 @@ def find_label(p, seed, round, size: static):
 
 
 @kernel
-def find_most(p):
+def find_most(p, slots):
     """Find the largest weight of a label among the neighbours, and that of the own label."""
     label, most, own = p.label, i64(0), i64(0)
     for a in p.outedges:
+        s = slots_of(p, a, slots)
         for k in range(2):
-            most = max(most, a.sum[k])
-            if a.key[k] == label:
-                own += a.sum[k]
+            most = max(most, s.sum[k])
+            if s.key[k] == label:
+                own += s.sum[k]
     p.most = most
     p.own = own
     p.blocked = False
 
 
 @kernel
-def choose(p, seed, round):
-    """Find the first label of largest weight; clear the hash table."""
+def choose(p, slots, seed, round):
+    """Find the first label of largest weight."""
     most, best = p.most, i64(NONE)
     for a in p.outedges:
+        s = slots_of(p, a, slots)
         for k in range(2):
-            if a.key[k] >= 0 and a.sum[k] == most:
-                best = max(best, order_of(seed, a.key[k]))
-        clear_places(a)
+            if s.key[k] >= 0 and s.sum[k] == most:
+                best = max(best, order_of(seed, s.key[k]))
     p.best = best
     p.wants = wants_to_move(p, round, most, p.own, best)
 
@@ -145,17 +147,21 @@ def move(p, then, seed, round):
 
 
 @program
-def propagate(g, sets, seed, now, then):
+def propagate(g, slots, degree, sets, seed, now, then):
     found = Scalars(g, inside=0)
     foreach(g.points, begin, now)
     round = 0
     while not now.empty:
         foreach(now, find_label, seed, round, 2 * FEW, where=has_few, balance="thread")
-        foreach(now, find_label, seed, round, 2 * SOME, where=has_some, balance="warp")
-        foreach(now, find_label, seed, round, 2 * MANY, where=has_many, balance="block")
-        foreach(now, tabulate, g, where=has_most)
-        foreach(now, find_most, where=has_most)
-        foreach(now, choose, seed, round, where=has_most)
+        if degree > FEW:
+            foreach(now, find_label, seed, round, 2 * SOME, where=has_some, balance="warp")
+        if degree > SOME:
+            foreach(now, find_label, seed, round, 2 * MANY, where=has_many, balance="block")
+        if degree > MANY:
+            foreach(now, tabulate, slots, where=has_most)
+            foreach(now, find_most, slots, where=has_most)
+            foreach(now, choose, slots, seed, round, where=has_most)
+            foreach(slots, clear)
         if round >= HALVES:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
         foreach(now, move, then, seed, round, where=lambda p: p.wants)
@@ -207,13 +213,14 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     with graph.device.active():
         pairs, n = integer_pairs(graph), len(graph.points)
         rows = rows_of_pairs(graph.device, n, pairs)
+        points = rows.graph.points
         for name, dtype in (("most", i64), ("own", i64), ("best", i64), ("listed", i32)):
-            rows.points.add(name, dtype)
+            points.add(name, dtype)
         for name in ("wants", "blocked"):
-            rows.points.add(name, bool_)
-        lists = [Collection(rows.points, capacity=n) for _ in range(2)]
-        inside = propagate(rows, Set(rows.points), u64(seed % 2**64), *lists)
+            points.add(name, bool_)
+        lists = [Collection(points, capacity=n) for _ in range(2)]
+        inside = propagate(*rows, Set(points), u64(seed % 2**64), *lists)
         inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())
-        total = rows.device.to_host(rows.points.total.array[:n])
-        label = rows.points.label.array[:n]
+        total = graph.device.to_host(points.total.array[:n])
+        label = points.label.array[:n]
         return communities(graph, label, modularity(int(inside), total))

@@ -34,10 +34,11 @@ from morph.algorithms.graph.communities import (
     SOME,
     Communities,
     Pairs,
+    Rows,
     add_inside,
     add_label,
     add_to_community,
-    clear_places,
+    clear,
     communities,
     has_few,
     has_many,
@@ -49,6 +50,7 @@ from morph.algorithms.graph.communities import (
     modularity_of,
     order_of,
     rows_of_pairs,
+    slots_of,
     tabulate,
     take_root,
     unite,
@@ -131,31 +133,32 @@ def find_best(p, g, seed, factor, size: static):
 
 
 @kernel
-def find_gain(p, g, factor):
+def find_gain(p, g, slots, factor):
     """Find the largest gain of a move."""
     label, most, own = p.label, f64(LOWEST), i64(0)
     for a in p.outedges:
+        s = slots_of(p, a, slots)
         for k in range(2):
-            c = a.key[k]
+            c = s.key[k]
             if c == label:
-                own += a.sum[k]
+                own += s.sum[k]
             elif c >= 0:
-                most = max(most, gain(p, a.sum[k], g.points[c].total, factor))
+                most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
     p.most = most
     p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
 
 
 @kernel
-def choose(p, g, seed, factor):
+def choose(p, g, slots, seed, factor):
     """Find the first community of largest gain, in a random order."""
     label, most, best = p.label, p.most, i64(NONE)
     for a in p.outedges:
+        s = slots_of(p, a, slots)
         for k in range(2):
-            c = a.key[k]
+            c = s.key[k]
             if c >= 0 and c != label:
-                if gain(p, a.sum[k], g.points[c].total, factor) == most:
+                if gain(p, s.sum[k], g.points[c].total, factor) == most:
                     best = max(best, order_of(seed, c))
-        clear_places(a)
     p.best = best
 
 
@@ -224,7 +227,7 @@ def measure(g, found, weight):
 
 
 @program
-def improve(g, sets, seed, weight, now, then):
+def improve(g, slots, degree, sets, seed, weight, now, then):
     """Move vertices between communities while the modularity increases."""
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
     foreach(g.points, begin, now)
@@ -234,11 +237,15 @@ def improve(g, sets, seed, weight, now, then):
     round, halvings, share, factor = 0, 0, ALL // 2, weight.factor
     while halvings < HALVINGS and not now.empty:
         foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
-        foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
-        foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
-        foreach(now, tabulate, g, where=has_most)
-        foreach(now, find_gain, g, factor, where=has_most)
-        foreach(now, choose, g, seed, factor, where=has_most)
+        if degree > FEW:
+            foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
+        if degree > SOME:
+            foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
+        if degree > MANY:
+            foreach(now, tabulate, slots, where=has_most)
+            foreach(now, find_gain, g, slots, factor, where=has_most)
+            foreach(now, choose, g, slots, seed, factor, where=has_most)
+            foreach(slots, clear)
         foreach(now, move, g, then, seed, round, share, where=lambda p: p.wants)
         foreach(then, add_change, found, round, 1, where=lambda p: p.moved == round)
         measure(g, found, weight)
@@ -256,34 +263,34 @@ def improve(g, sets, seed, weight, now, then):
     foreach(g.points, take_root, sets)
 
 
-def _level(device: Device, n: int, pairs: Pairs) -> Graph:
+def _level(device: Device, n: int, pairs: Pairs) -> Rows:
     """Make the graph of a level, with the columns of `improve`."""
-    g = rows_of_pairs(device, n, pairs)
+    rows = rows_of_pairs(device, n, pairs)
     for name, dtype in (("before", i32), ("moved", i32), ("listed", i32), ("most", f64),
                         ("best", i64), ("wants", bool_)):  # fmt: skip
-        g.points.add(name, dtype)
-    return g
+        rows.graph.points.add(name, dtype)
+    return rows
 
 
-def _improved(g: Graph, label: Any, resolution: float, seed: int) -> Any:
+def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> Any:
     """Move the vertices of a level between communities; returns the new labels."""
-    n = len(label)
+    g, n = rows.graph, len(label)
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     lists = [Collection(g.points, capacity=n) for _ in range(2)]
     weight = Weight(f64(share), f64(resolution * share))
-    improve(g, Set(g.points), u64(seed % 2**64), weight, *lists)
+    improve(*rows, Set(g.points), u64(seed % 2**64), weight, *lists)
     return g.points.label.array[:n]
 
 
 def _levels(
-    finest: Graph, pairs: Pairs, label: Any, resolution: float, seed: int
+    finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int
 ) -> tuple[Any, float]:
     """Move vertices from these communities, then merge; returns labels and modularity.
 
-    ``finest`` is the graph of the first level, which later calls use again.
+    ``finest`` is the first level, which later calls use again.
     """
-    device, first, of = finest.device, None, None
+    device, first, of = finest.graph.device, None, None
     xp, part = device.xp, _improved(finest, label, resolution, seed)
     while True:
         least, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
