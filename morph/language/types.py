@@ -97,6 +97,7 @@ class Shared(Local):
 
     @property
     def bytes(self) -> int:
+        """The size of the array."""
         assert isinstance(self.elem, Scalar)
         return self.capacity * self.elem.bits // 8
 

@@ -19,7 +19,7 @@ from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_cas, i32, i64, random_u32, u32
+from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, random_u32, u32
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 
@@ -102,23 +102,31 @@ def add_label(keys, sums, slots, label, weight):
 
 @func
 def has_few(p):
-    return p.out_degree <= FEW
+    """Whether a vertex is due in this round, and has few arcs."""
+    return p.due and p.out_degree <= FEW
 
 
 @func
 def has_some(p):
-    return FEW < p.out_degree <= SOME
+    return p.due and FEW < p.out_degree <= SOME
 
 
 @func
 def has_many(p):
-    return SOME < p.out_degree <= MANY
+    return p.due and SOME < p.out_degree <= MANY
 
 
 @func
 def has_most(p):
-    """Whether the hash table of a vertex is in memory."""
-    return p.out_degree > MANY
+    """Whether a vertex is due, and its hash table in memory."""
+    return p.due and p.out_degree > MANY
+
+
+@func
+def postpone(p, then, round):
+    """Enqueue a vertex that is not due for the next round."""
+    p.listed = i32(round + 1)
+    then.add(p)
 
 
 @func
@@ -232,8 +240,10 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Rows:
     low, high, weight = (x[apart] for x in pairs)
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
-    for name, dtype in (("label", i32), ("first", i64), ("first_arc", i64), ("strength", i64),
-                        ("total", i64)):  # fmt: skip
+    for name, dtype in (
+        ("label", i32), ("first", i64), ("first_arc", i64), ("strength", i64), ("total", i64),
+        ("listed", i32), ("best", i64), ("wants", bool_), ("due", bool_),
+    ):  # fmt: skip
         made.points.add(name, dtype)
     offsets = made.adjacency("out")[0]
     degree = offsets[1:] - offsets[:-1]
@@ -265,7 +275,7 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
     if not whole:
         return 0.0
     share = total / whole
-    return inside / whole - resolution * float(share @ share)
+    return inside / whole - resolution * float(np.square(share).sum())  # `@` starts BLAS's threads
 
 
 def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> float:

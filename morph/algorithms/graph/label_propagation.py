@@ -37,6 +37,7 @@ from morph.algorithms.graph.communities import (
     label_of,
     modularity,
     order_of,
+    postpone,
     rows_of_pairs,
     slots_of,
     tabulate,
@@ -58,6 +59,15 @@ def begin(p, now):
     p.label = p.id
     if p.out_degree > 0:
         now.add(p)
+
+
+@kernel
+def select(p, then, seed, round):
+    """Draw whether a vertex may move in one of the first rounds; enqueue the others."""
+    due = round >= HALVES or random_u32(seed, p.id, round) & 1 == 1
+    p.due = due
+    if not due:
+        postpone(p, then, round)
 
 
 @func
@@ -129,17 +139,12 @@ def find_blocker(p, seed, round):
             p.blocked = True
 
 
-@func
-def is_selected(p, seed, round):
-    return not p.blocked if round >= HALVES else random_u32(seed, p.id, round) & 1 == 1
-
-
 @kernel
-def move(p, then, seed, round):
+def move(p, then, round):
     """Adopt the best label; enqueue the neighbours, and vertices that could not move."""
     if atomic_max(p.listed, i32(round + 1)) <= round:
         then.add(p)
-    if is_selected(p, seed, round):
+    if not p.blocked:
         p.label = label_of(p.best)
         for t in p.outnbrs:
             if atomic_max(t.listed, i32(round + 1)) <= round:
@@ -152,6 +157,7 @@ def propagate(g, slots, degree, sets, seed, now, then):
     foreach(g.points, begin, now)
     round = 0
     while not now.empty:
+        foreach(now, select, then, seed, round)
         foreach(now, find_label, seed, round, 2 * FEW, where=has_few, balance="thread")
         if degree > FEW:
             foreach(now, find_label, seed, round, 2 * SOME, where=has_some, balance="warp")
@@ -164,7 +170,7 @@ def propagate(g, slots, degree, sets, seed, now, then):
             foreach(slots, clear)
         if round >= HALVES:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
-        foreach(now, move, then, seed, round, where=lambda p: p.wants)
+        foreach(now, move, then, round, where=lambda p: p.due and p.wants)
         now, then = then, now
         then.clear()
         round += 1
@@ -214,10 +220,8 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
         pairs, n = integer_pairs(graph), len(graph.points)
         rows = rows_of_pairs(graph.device, n, pairs)
         points = rows.graph.points
-        for name, dtype in (("most", i64), ("own", i64), ("best", i64), ("listed", i32)):
+        for name, dtype in (("most", i64), ("own", i64), ("blocked", bool_)):
             points.add(name, dtype)
-        for name in ("wants", "blocked"):
-            points.add(name, bool_)
         lists = [Collection(points, capacity=n) for _ in range(2)]
         inside = propagate(*rows, Set(points), u64(seed % 2**64), *lists)
         inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())

@@ -49,6 +49,7 @@ from morph.algorithms.graph.communities import (
     merged,
     modularity_of,
     order_of,
+    postpone,
     rows_of_pairs,
     slots_of,
     tabulate,
@@ -64,7 +65,6 @@ from morph.prelude import (
     atomic_add,
     atomic_max,
     atomic_sub,
-    bool_,
     f64,
     i32,
     i64,
@@ -76,8 +76,8 @@ from morph.prelude import (
 from morph.runtime.device import Device
 
 ALL = 2**32  # the fraction of executed moves is in units of 1 / ALL
-HALVINGS = 4
-GAIN = 1e-6  # least gain of modularity of a round, and of an iteration over all levels
+HALVINGS = 2
+GAIN = 1e-5  # least gain of modularity of a round, and of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
@@ -97,6 +97,15 @@ def begin(p, now):
     p.total = 0
     if p.out_degree > 0:
         now.add(p)
+
+
+@kernel
+def select(p, then, seed, round, share):
+    """Draw whether a vertex may move in a round; others are enqueued for the next one."""
+    due = i64(random_u32(seed, p.id, round)) < share
+    p.due = due
+    if not due:
+        postpone(p, then, round)
 
 
 @func
@@ -163,20 +172,19 @@ def choose(p, g, slots, seed, factor):
 
 
 @kernel
-def move(p, g, then, seed, round, share):
-    """Join the best community; enqueue the neighbours, and vertices that could not move."""
+def move(p, g, then, round):
+    """Join the best community, and enqueue the vertex and its neighbours."""
+    before, label = p.label, label_of(p.best)
+    p.before = before
+    p.label = label
+    p.moved = i32(round)
+    atomic_sub(g.points[before].total, p.strength)
+    atomic_add(g.points[label].total, p.strength)
     if atomic_max(p.listed, i32(round + 1)) <= round:
         then.add(p)
-    if i64(random_u32(seed, p.id, round)) < share:
-        before, label = p.label, label_of(p.best)
-        p.before = before
-        p.label = label
-        p.moved = i32(round)
-        atomic_sub(g.points[before].total, p.strength)
-        atomic_add(g.points[label].total, p.strength)
-        for t in p.outnbrs:
-            if atomic_max(t.listed, i32(round + 1)) <= round:
-                then.add(t)
+    for t in p.outnbrs:
+        if atomic_max(t.listed, i32(round + 1)) <= round:
+            then.add(t)
 
 
 @kernel
@@ -236,6 +244,7 @@ def improve(g, slots, degree, sets, seed, weight, now, then):
     measure(g, found, weight)
     round, halvings, share, factor = 0, 0, ALL // 2, weight.factor
     while halvings < HALVINGS and not now.empty:
+        foreach(now, select, then, seed, round, share)
         foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
         if degree > FEW:
             foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
@@ -246,7 +255,7 @@ def improve(g, slots, degree, sets, seed, weight, now, then):
             foreach(now, find_gain, g, slots, factor, where=has_most)
             foreach(now, choose, g, slots, seed, factor, where=has_most)
             foreach(slots, clear)
-        foreach(now, move, g, then, seed, round, share, where=lambda p: p.wants)
+        foreach(now, move, g, then, round, where=lambda p: p.due and p.wants)
         foreach(then, add_change, found, round, 1, where=lambda p: p.moved == round)
         measure(g, found, weight)
         if not found.value >= found.before + GAIN:
@@ -266,8 +275,7 @@ def improve(g, slots, degree, sets, seed, weight, now, then):
 def _level(device: Device, n: int, pairs: Pairs) -> Rows:
     """Make the graph of a level, with the columns of `improve`."""
     rows = rows_of_pairs(device, n, pairs)
-    for name, dtype in (("before", i32), ("moved", i32), ("listed", i32), ("most", f64),
-                        ("best", i64), ("wants", bool_)):  # fmt: skip
+    for name, dtype in (("before", i32), ("moved", i32), ("most", f64)):
         rows.graph.points.add(name, dtype)
     return rows
 
