@@ -91,8 +91,11 @@ def tabulate(p, slots):
 
 @func
 def add_label(keys, sums, slots, label, weight):
-    """Add a weight in a table of ``slots`` places in shared arrays; a key is a label + 1."""
-    at = i64(u32(label) * u32(GOLDEN)) * slots >> 32
+    """Add a weight in a table of ``slots`` places in shared arrays; a key is a label + 1.
+
+    The few labels of a small table are next to each other, without hashing.
+    """
+    at = i64(0) if len(keys) <= 2 * FEW else i64(u32(label) * u32(GOLDEN)) * slots >> 32
     held = atomic_cas(keys[at], 0, label + 1)
     while held != 0 and held != label + 1:
         at = at + 1 if at + 1 < slots else i64(0)
