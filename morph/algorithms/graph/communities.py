@@ -77,15 +77,15 @@ def add_arc(a):
 
 @kernel
 def tabulate(p, slots):
-    """Add the weights of a vertex's arcs by the labels of their targets, in memory."""
+    """Add the weights of a vertex's arcs by the labels of their targets, as `add_label`."""
     first, size = p.first, i64(2) * p.out_degree
     for a in p.outedges:
         label = a.dst.label
         at = i64(u32(label) * u32(GOLDEN)) * size >> 32
-        held = atomic_cas(slots[first + (at >> 1)].key[at & 1], i32(-1), label)
-        while held != -1 and held != label:
+        held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
+        while held != 0 and held != label + 1:
             at = at + 1 if at + 1 < size else i64(0)
-            held = atomic_cas(slots[first + (at >> 1)].key[at & 1], i32(-1), label)
+            held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
         atomic_add(slots[first + (at >> 1)].sum[at & 1], a.weight)
 
 
@@ -105,29 +105,29 @@ def add_label(keys, sums, slots, label, weight):
 
 @func
 def has_few(p):
-    """Whether a vertex is due in this round, and has few arcs."""
-    return p.due and p.out_degree <= FEW
+    """Whether a vertex is active in this round, and has few arcs."""
+    return p.active and p.out_degree <= FEW
 
 
 @func
 def has_some(p):
-    return p.due and FEW < p.out_degree <= SOME
+    return p.active and FEW < p.out_degree <= SOME
 
 
 @func
 def has_many(p):
-    return p.due and SOME < p.out_degree <= MANY
+    return p.active and SOME < p.out_degree <= MANY
 
 
 @func
 def has_most(p):
-    """Whether a vertex is due, and its hash table in memory."""
-    return p.due and p.out_degree > MANY
+    """Whether a vertex is active, and its hash table in memory."""
+    return p.active and p.out_degree > MANY
 
 
 @func
-def postpone(p, then, round):
-    """Enqueue a vertex that is not due for the next round."""
+def defer(p, then, round):
+    """Enqueue a vertex that is not active for the next round."""
     p.listed = i32(round + 1)
     then.add(p)
 
@@ -152,7 +152,7 @@ def slots_of(p, a, slots):
 @kernel
 def clear(s):
     for k in range(2):
-        s.key[k] = i32(-1)
+        s.key[k] = i32(0)
         s.sum[k] = i64(0)
 
 
@@ -234,20 +234,21 @@ def integer_pairs(graph: Graph) -> Pairs:
     return merged(graph.device.xp, src, dst, weight)
 
 
-def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Rows:
+def rows_of_pairs(device: Device, n: int, pairs: Pairs, **columns: Any) -> Rows:
     """Make the graph with both arcs of these pairs, and the hash tables.
 
-    A self-loop has no arc; its weight counts twice in the vertex's ``strength``.
+    A self-loop has no arc; its weight counts twice in the vertex's ``strength``.  The vertices get
+    the further ``columns``.
     """
     xp, apart = device.xp, pairs.low != pairs.high
     low, high, weight = (x[apart] for x in pairs)
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
-    for name, dtype in (
-        ("label", i32), ("first", i64), ("first_arc", i64), ("strength", i64), ("total", i64),
-        ("listed", i32), ("best", i64), ("wants", bool_), ("due", bool_),
-    ):  # fmt: skip
-        made.points.add(name, dtype)
+    columns |= {
+        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "listed": i32,
+        "best": i64, "wants": bool_, "active": bool_,
+    }  # fmt: skip
+    made.points.add_columns({name: (dtype, None) for name, dtype in columns.items()})
     offsets = made.adjacency("out")[0]
     degree = offsets[1:] - offsets[:-1]
     largest = int(degree.max()) if n else 0
@@ -256,9 +257,7 @@ def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Rows:
     made.points.first.array[:n] = xp.cumsum(in_memory) - in_memory
     made.points.strength.array[pairs.low[~apart]] = 2 * pairs.weight[~apart]
     foreach(made.edges, add_arc)
-    slots = Table("slots", device)
-    slots.add("key", vec(i32, 2), fill=-1)
-    slots.add("sum", vec(i64, 2))
+    slots = Table("slots", device, key=vec(i32, 2), sum=vec(i64, 2))
     slots.extend(int(in_memory.sum()) if largest > MANY else 0)
     return Rows(made, slots, largest)
 

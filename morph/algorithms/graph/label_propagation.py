@@ -3,7 +3,7 @@
 Each vertex starts with a unique label, and adopts the label of largest total weight among its
 neighbours (Raghavan, Albert, Kumara, Physical Review E 2007); ties are broken by an order drawn
 from the seed.  All decisions of a round use the labels from before the round.  In the first rounds,
-a hash of the vertex and the round selects about half of the vertices that can move.  In later
+a hash of the vertex and the round selects about half of the vertices, which may move.  In later
 rounds a vertex keeps its label unless another has more weight, and moves only if it precedes, in a
 random order of the round, all neighbours that can move; as no two neighbours move, every move
 increases the weight of edges between equal labels.  This weight is an integer and bounded, so the
@@ -29,6 +29,7 @@ from morph.algorithms.graph.communities import (
     add_to_community,
     clear,
     communities,
+    defer,
     has_few,
     has_many,
     has_most,
@@ -37,7 +38,6 @@ from morph.algorithms.graph.communities import (
     label_of,
     modularity,
     order_of,
-    postpone,
     rows_of_pairs,
     slots_of,
     tabulate,
@@ -64,10 +64,10 @@ def begin(p, now):
 @kernel
 def select(p, then, seed, round):
     """Draw whether a vertex may move in one of the first rounds; enqueue the others."""
-    due = round >= HALVES or random_u32(seed, p.id, round) & 1 == 1
-    p.due = due
-    if not due:
-        postpone(p, then, round)
+    active = round >= HALVES or random_u32(seed, p.id, round) & 1 == 1
+    p.active = active
+    if not active:
+        defer(p, then, round)
 
 
 @func
@@ -105,7 +105,7 @@ def find_most(p, slots):
         s = slots_of(p, a, slots)
         for k in range(2):
             most = max(most, s.sum[k])
-            if s.key[k] == label:
+            if s.key[k] == label + 1:
                 own += s.sum[k]
     p.most = most
     p.own = own
@@ -119,8 +119,8 @@ def choose(p, slots, seed, round):
     for a in p.outedges:
         s = slots_of(p, a, slots)
         for k in range(2):
-            if s.key[k] >= 0 and s.sum[k] == most:
-                best = max(best, order_of(seed, s.key[k]))
+            if s.key[k] != 0 and s.sum[k] == most:
+                best = max(best, order_of(seed, s.key[k] - 1))
     p.best = best
     p.wants = wants_to_move(p, round, most, p.own, best)
 
@@ -170,7 +170,7 @@ def propagate(g, slots, degree, sets, seed, now, then):
             foreach(slots, clear)
         if round >= HALVES:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
-        foreach(now, move, then, round, where=lambda p: p.due and p.wants)
+        foreach(now, move, then, round, where=lambda p: p.active and p.wants)
         now, then = then, now
         then.clear()
         round += 1
@@ -218,10 +218,8 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     seed = checked_seed(seed)
     with graph.device.active():
         pairs, n = integer_pairs(graph), len(graph.points)
-        rows = rows_of_pairs(graph.device, n, pairs)
+        rows = rows_of_pairs(graph.device, n, pairs, most=i64, own=i64, blocked=bool_)
         points = rows.graph.points
-        for name, dtype in (("most", i64), ("own", i64), ("blocked", bool_)):
-            points.add(name, dtype)
         lists = [Collection(points, capacity=n) for _ in range(2)]
         inside = propagate(*rows, Set(points), u64(seed % 2**64), *lists)
         inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())

@@ -4,10 +4,10 @@ Vertices move to the neighbouring community with the largest gain of modularity 
 Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  All
 moves of a round are selected from the communities before the round, by a hash table per vertex
 (like Naim, Manne, Halappanavar, Tumeo, 2017); a hash of the vertex and the round selects the
-fraction of the moves that is executed.  A vertex is evaluated again if it or a neighbour could have
-moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the modularity is rolled
-back, and halves the fraction; a level ends after `HALVINGS` rounds of too little gain, so every run
-terminates.
+vertices that are evaluated, the others wait for the next round.  A vertex is evaluated again if it
+or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the
+modularity is rolled back, and halves the fraction; a level ends after `HALVINGS` rounds of too
+little gain, so every run terminates.
 
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
@@ -40,6 +40,7 @@ from morph.algorithms.graph.communities import (
     add_to_community,
     clear,
     communities,
+    defer,
     has_few,
     has_many,
     has_most,
@@ -49,7 +50,6 @@ from morph.algorithms.graph.communities import (
     merged,
     modularity_of,
     order_of,
-    postpone,
     rows_of_pairs,
     slots_of,
     tabulate,
@@ -75,7 +75,7 @@ from morph.prelude import (
 )
 from morph.runtime.device import Device
 
-ALL = 2**32  # the fraction of executed moves is in units of 1 / ALL
+ALL = 2**32  # the fraction of evaluated vertices is in units of 1 / ALL
 HALVINGS = 2
 GAIN = 1e-5  # least gain of modularity of a round, and of an iteration over all levels
 UNIT = 2.0**60
@@ -102,10 +102,10 @@ def begin(p, now):
 @kernel
 def select(p, then, seed, round, share):
     """Draw whether a vertex may move in a round; others are enqueued for the next one."""
-    due = i64(random_u32(seed, p.id, round)) < share
-    p.due = due
-    if not due:
-        postpone(p, then, round)
+    active = i64(random_u32(seed, p.id, round)) < share
+    p.active = active
+    if not active:
+        defer(p, then, round)
 
 
 @func
@@ -148,7 +148,7 @@ def find_gain(p, g, slots, factor):
     for a in p.outedges:
         s = slots_of(p, a, slots)
         for k in range(2):
-            c = s.key[k]
+            c = s.key[k] - 1
             if c == label:
                 own += s.sum[k]
             elif c >= 0:
@@ -164,7 +164,7 @@ def choose(p, g, slots, seed, factor):
     for a in p.outedges:
         s = slots_of(p, a, slots)
         for k in range(2):
-            c = s.key[k]
+            c = s.key[k] - 1
             if c >= 0 and c != label:
                 if gain(p, s.sum[k], g.points[c].total, factor) == most:
                     best = max(best, order_of(seed, c))
@@ -255,7 +255,7 @@ def improve(g, slots, degree, sets, seed, weight, now, then):
             foreach(now, find_gain, g, slots, factor, where=has_most)
             foreach(now, choose, g, slots, seed, factor, where=has_most)
             foreach(slots, clear)
-        foreach(now, move, g, then, round, where=lambda p: p.due and p.wants)
+        foreach(now, move, g, then, round, where=lambda p: p.active and p.wants)
         foreach(then, add_change, found, round, 1, where=lambda p: p.moved == round)
         measure(g, found, weight)
         if not found.value >= found.before + GAIN:
@@ -274,10 +274,7 @@ def improve(g, slots, degree, sets, seed, weight, now, then):
 
 def _level(device: Device, n: int, pairs: Pairs) -> Rows:
     """Make the graph of a level, with the columns of `improve`."""
-    rows = rows_of_pairs(device, n, pairs)
-    for name, dtype in (("before", i32), ("moved", i32), ("most", f64)):
-        rows.graph.points.add(name, dtype)
-    return rows
+    return rows_of_pairs(device, n, pairs, before=i32, moved=i32, most=f64)
 
 
 def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> Any:
