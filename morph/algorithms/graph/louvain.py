@@ -12,7 +12,7 @@ little gain, so every run terminates.
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
 communities any more, moves of the original vertices start from these communities, and the levels
-are repeated as long as this increases the modularity.
+are repeated as long as this increases the modularity by `ITERATION_GAIN`.
 
 Sums of weights are integers, and squared fractions are in units of 2**-60, so the result is the
 same on all devices.  One launch per level; a round takes O(n) for the modularity, and time
@@ -77,7 +77,8 @@ from morph.runtime.device import Device
 
 ALL = 2**32  # the fraction of evaluated vertices is in units of 1 / ALL
 HALVINGS = 2
-GAIN = 1e-5  # least gain of modularity of a round, and of an iteration over all levels
+GAIN = 1e-5  # least gain of modularity of a round
+ITERATION_GAIN = 1e-4  # and of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
@@ -236,12 +237,13 @@ def measure(g, found, weight):
 
 @program
 def improve(g, slots, degree, sets, seed, weight, now, then):
-    """Move vertices between communities while the modularity increases."""
+    """Move vertices between communities while the modularity increases; return by how much."""
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
     foreach(g.points, begin, now)
     foreach(g.points, add_to_community, g)
     foreach(g.edges, add_inside, found)
     measure(g, found, weight)
+    first = found.value
     round, halvings, share, factor = 0, 0, ALL // 2, weight.factor
     while halvings < HALVINGS and not now.empty:
         foreach(now, select, then, seed, round, share)
@@ -270,6 +272,7 @@ def improve(g, slots, degree, sets, seed, weight, now, then):
         round += 1
     foreach(g.edges, unite, sets)
     foreach(g.points, take_root, sets)
+    return found.value - first
 
 
 def _level(device: Device, n: int, pairs: Pairs) -> Rows:
@@ -277,34 +280,37 @@ def _level(device: Device, n: int, pairs: Pairs) -> Rows:
     return rows_of_pairs(device, n, pairs, before=i32, moved=i32, most=f64)
 
 
-def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> Any:
-    """Move the vertices of a level between communities; returns the new labels."""
+def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any, float]:
+    """Move the vertices of a level between communities; returns the new labels, and the gain."""
     g, n = rows.graph, len(label)
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     lists = [Collection(g.points, capacity=n) for _ in range(2)]
     weight = Weight(f64(share), f64(resolution * share))
-    improve(*rows, Set(g.points), u64(seed % 2**64), weight, *lists)
-    return g.points.label.array[:n]
+    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, *lists)
+    return g.points.label.array[:n], float(raised)
 
 
 def _levels(
-    finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int
+    finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int, least: float
 ) -> tuple[Any, float]:
     """Move vertices from these communities, then merge; returns labels and modularity.
 
-    ``finest`` is the first level, which later calls use again.
+    ``finest`` is the first level, which later calls use again.  If its moves gain less than
+    ``least``, the modularity returned is 0.
     """
     device, first, of = finest.graph.device, None, None
-    xp, part = device.xp, _improved(finest, label, resolution, seed)
+    xp, (part, raised) = device.xp, _improved(finest, label, resolution, seed)
+    if raised < least:
+        return label, 0.0
     while True:
-        least, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
-        if first is not None and len(least) == len(part):
+        roots, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
+        if first is not None and len(roots) == len(part):
             return first[of], modularity_of(device, pairs, len(part), resolution)
-        first, of = (least, place) if first is None else (first[least], place[of])
+        first, of = (roots, place) if first is None else (first[roots], place[of])
         pairs = merged(xp, place[pairs.low], place[pairs.high], pairs.weight)
-        labels = xp.arange(len(least), dtype=np.int32)
-        part = _improved(_level(device, len(least), pairs), labels, resolution, seed)
+        labels = xp.arange(len(roots), dtype=np.int32)
+        part, _ = _improved(_level(device, len(roots), pairs), labels, resolution, seed)
 
 
 @of_graph_on_one_device
@@ -350,11 +356,11 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
         pairs = integer_pairs(graph)
         label = device.xp.arange(len(graph.points), dtype=np.int32)
         finest = _level(device, len(label), pairs)
-        label, value = _levels(finest, pairs, label, gamma, seed)
+        label, value = _levels(finest, pairs, label, gamma, seed, 0.0)
         while True:
-            again, raised = _levels(finest, pairs, label, gamma, seed)
+            again, raised = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
             if not raised > value:
                 return communities(graph, label, value)
-            stop, label, value = raised < value + GAIN, again, raised
+            stop, label, value = raised < value + ITERATION_GAIN, again, raised
             if stop:
                 return communities(graph, label, value)
