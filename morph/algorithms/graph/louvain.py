@@ -297,12 +297,12 @@ def _levels(
     """Move vertices from these communities, then merge; returns labels and modularity.
 
     ``finest`` is the first level, which later calls use again.  If its moves gain less than
-    ``least``, the modularity returned is 0.
+    ``least``, the modularity returned is minus infinity.
     """
     device, first, of = finest.graph.device, None, None
     xp, (part, raised) = device.xp, _improved(finest, label, resolution, seed)
     if raised < least:
-        return label, 0.0
+        return label, -math.inf
     while True:
         roots, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
         if first is not None and len(roots) == len(part):
@@ -356,7 +356,7 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
         pairs = integer_pairs(graph)
         label = device.xp.arange(len(graph.points), dtype=np.int32)
         finest = _level(device, len(label), pairs)
-        label, value = _levels(finest, pairs, label, gamma, seed, 0.0)
+        label, value = _levels(finest, pairs, label, gamma, seed, -math.inf)
         while True:
             again, raised = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
             if not raised > value:
