@@ -14,6 +14,7 @@ from targets import everywhere, host, tries
 
 import morph
 from morph import generate, validate
+from morph.algorithms.graph import communities, label_propagation, louvain
 
 SEEDS = st.sampled_from([0, 1, 2**64 - 1, 2**70])
 KINDS = st.sampled_from([np.int8, np.uint64, np.int64, np.float16, np.float32, np.float64])
@@ -113,9 +114,25 @@ def test_graphs_that_were_changed(target, edges, data):
     check(g, target)
 
 
+def test_hash_tables_in_arrays_and_in_memory(target, monkeypatch):
+    """Labels do not depend on the degrees up to which a vertex has its table in arrays."""
+    hub = np.zeros(99, int), np.arange(1, 100)
+    src, dst = np.concatenate([np.random.default_rng(5).integers(0, 100, (2, 150)), hub], axis=1)
+    results = []
+    for few, some, many in ((8, 64, 1024), (2, 4, 8), (1, 1, 1), (1, 2, 200)):
+        for module in (communities, louvain, label_propagation):
+            for name, degree in (("FEW", few), ("SOME", some), ("MANY", many)):
+                monkeypatch.setattr(module, name, degree)
+        g = morph.Graph.from_edges(src, dst, n=100, device=target)
+        both = morph.louvain(g), morph.label_propagation(g)
+        results.append([host(found.label).tolist() for found in both])
+    assert all(x == results[0] for x in results)
+
+
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_larger_graphs_with_many_threads(device):
-    for g in (generate.rmat(11, seed=3, device=device), generate.grid(48, 48, device=device)):
+    graphs = generate.rmat(11, seed=3, device=device), generate.grid(48, 48, device=device)
+    for g in (*graphs, generate.rmat(14, 3, seed=1, device=device)):
         runs = everywhere(device, lambda g=g: morph.label_propagation(g, 5))
         for found in runs[1:]:
             assert np.array_equal(host(runs[0].label), host(found.label))

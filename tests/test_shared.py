@@ -17,6 +17,7 @@ from morph.launch.checked import is_checked
 from morph.prelude import (
     atomic_add,
     atomic_and,
+    atomic_cas,
     atomic_exch,
     atomic_max,
     atomic_min,
@@ -138,7 +139,8 @@ def in_order(p, g):
     atomic_max(x[0], u32(9))
     atomic_xor(x[0], u32(3))
     atomic_and(x[1], u32(0))
-    p.total = y[1] * 1000 + i64(x[7]) * 10 + popcount(x[0]) + x[1] + len(x)
+    old = i64(atomic_cas(x[6], 20, 5) + atomic_cas(x[6], 21, 6) + atomic_cas(x[6], 20, 7))
+    p.total = y[1] * 1000 + i64(x[7]) * 10 + popcount(x[0]) + x[1] + len(x) + old + i64(x[6])
 
 
 def test_what_threads_cannot_share_runs_on_one(target):
@@ -148,8 +150,73 @@ def test_what_threads_cannot_share_runs_on_one(target):
         return host(g.points.total[:])
 
     for found in everywhere(target, run):
-        assert found.tolist() == [-2000 + 280 + 2 + 8] * N
+        assert found.tolist() == [-2000 + 280 + 2 + 8 + (21 + 21 + 6) + 6] * N
     assert "GROUP = 1;" in in_order.source()
+
+
+@morph.func
+def count(keys, sums, key, weight):
+    """Add a weight to the sum of a key in a hash table; a place without a key is 0."""
+    at = key % len(keys)
+    held = atomic_cas(keys[at], 0, key)
+    while held != 0 and held != key:
+        at = (at + 1) % len(keys)
+        held = atomic_cas(keys[at], 0, key)
+    atomic_add(sums[at], weight)
+
+
+@morph.kernel
+def find_heaviest(p, size: static):
+    """The largest sum of the weights of edges whose targets have the same remainder by 7."""
+    keys = shared(i32, size)
+    sums = shared(i64, size)
+    for e in p.outedges:
+        count(keys, sums, i32(e.dst.id) % 7 + 1, e.weight)
+    most = i64(-LAST)
+    for i in range(size):
+        if keys[i] != 0:
+            most = max(most, sums[i])
+    p.total = most
+
+
+@pytest.mark.parametrize(("size", "balance"), [(8, "thread"), (16, "warp"), (128, "block")])
+def test_a_hash_table_in_arrays(target, size, balance):
+    weight = np.random.default_rng(3).integers(-(2**33), 2**33, len(ENDS[0]))
+    sums = np.zeros((N, 7), np.int64)
+    np.add.at(sums, (ENDS[0], ENDS[1] % 7), weight)
+    seen = np.zeros((N, 7), bool)
+    seen[ENDS[0], ENDS[1] % 7] = True
+    want = np.where(seen, sums, -LAST).max(axis=1)
+
+    def run():
+        g = morph.Graph.from_edges(*ENDS, weight=weight, n=N, device=target)
+        g.points.add("total", i64)
+        foreach(g.points, find_heaviest, size, balance=balance)
+        return host(g.points.total[:])
+
+    for total in everywhere(target, run):
+        assert total.tolist() == want.tolist()
+    threads = {"thread": 1, "warp": 32, "block": 256}[balance]
+    assert f"GROUP = {1 if is_checked() else threads};" in find_heaviest.source()
+    assert f"OWN_ARRAYS = {str(size < 128).lower()};" in find_heaviest.source()
+
+
+@morph.kernel
+def find_shared_element(p):
+    """All iterations use the old value of one element: they are not independent."""
+    x = shared(i32, 1)
+    for t in p.outnbrs:
+        if atomic_cas(x[0], 0, i32(t.id) + 1) == 0:
+            p.low = t.id
+
+
+@pytest.mark.unchecked
+def test_swaps_of_one_element_are_not_shared():
+    g = graph("cpu")
+    foreach(g.points, find_shared_element)
+    assert "GROUP = 1;" in find_shared_element.source()
+    first = [ENDS[1][ENDS[0] == p][0] if (ENDS[0] == p).any() else 0 for p in range(N)]
+    assert host(g.points.low[:]).tolist() == first
 
 
 @morph.kernel
@@ -217,4 +284,8 @@ def test_they_compile_for_sm_90():
     for balance in ("auto", "warp"):
         foreach(g.points, survey, g, 5, balance=balance)
         texts[prelude(groups=True) + survey.source()] = "morph_survey"
+    g.edges.add("weight", i64)
+    for size, balance in ((8, "thread"), (16, "warp"), (128, "block")):
+        foreach(g.points, find_heaviest, size, balance=balance)
+        texts[prelude(groups=True) + find_heaviest.source()] = "morph_find_heaviest"
     sm90.compile_all(texts)

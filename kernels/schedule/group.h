@@ -2,6 +2,7 @@
 //
 // A `Step` of a kernel with shared arrays has
 //     GROUP                  how many threads execute an item; 1: the first thread of a block alone
+//     OWN_ARRAYS             whether the arrays are local to a thread: then each thread executes an item
 //     run_group(a, it, g)    the kernel for each thread of the group `g`; only where GROUP > 1
 // Invariant: all threads of a group reach the same barriers (`sync`) in the same order.
 //
@@ -34,10 +35,37 @@ template <class T, i32 N> struct Shared {
     }
 };
 
+// Whether other threads may change an element at the same time.
+template <class T> MORPH_FN bool is_shared(const T& place) {
+#ifdef __CUDACC__
+    return __isShared(&place);
+#else
+    return false;
+#endif
+}
 // Changes an element of a shared array; returns its old value.
 template <class Op, class T> MORPH_FN T change_element(Op, T& place, Value<T> x) {
-    if constexpr (TARGET_GPU) return fetch_untested(Op(), &place, x);
-    else return fetch(Op(), NonAtomic<T>{&place}, T(x));
+    if (is_shared(place)) return fetch_untested(Op(), &place, x);
+    return fetch(Op(), NonAtomic<T>{&place}, T(x));
+}
+// Shared memory has no fast 64-bit addition, so the halves are added one after the other.  Of several threads none may
+// use the result.
+template <class T> MORPH_FN T change_element(Plus, T& place, Value<T> x) {
+    if constexpr (sizeof(T) == 8) {
+        if (is_shared(place)) {
+            u32* half = (u32*)&place;
+            u32 low = fetch_untested(Plus(), half, u32(x)), carry = low > ~u32(x), high = u32(u64(x) >> 32) + carry;
+            if (high) return T(u64(fetch_untested(Plus(), half + 1, high)) << 32 | low);
+            return T(u64(half[1]) << 32 | low);
+        }
+    } else if (is_shared(place)) return fetch_untested(Plus(), &place, x);
+    return fetch(Plus(), NonAtomic<T>{&place}, T(x));
+}
+struct PutIf {};
+template <class T> MORPH_FN T change_element(PutIf, T& place, Value<T> old, Value<T> x) {
+    if (!is_shared(place)) return swap_if(NonAtomic<T>{&place}, T(old), T(x));
+    T seen = *(volatile T*)&place;  // most swaps fail, and a load takes less time
+    return same_bits(seen, T(old)) ? swap_if(&place, T(old), T(x)) : seen;
 }
 
 #ifdef MORPH_CHECKED
@@ -101,7 +129,9 @@ template <i32 SIZE, i32 WIDTH> struct Group {
 template <class A, class R, class Step>
 MORPH_FN void each_by_gpu_groups(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    if constexpr (Step::GROUP == 1) {
+    if constexpr (Step::GROUP == 1 && Step::OWN_ARRAYS) {
+        each(a, t, s, first, last);
+    } else if constexpr (Step::GROUP == 1) {
         for (i64 i = first + block_id(); i < last; i += block_count()) {
             if (warp_of_block() != 0 || lane_id() != 0) continue;
             I it(a, t, i);

@@ -95,6 +95,12 @@ class Local(Type):
 class Shared(Local):
     """An array of ``capacity`` numbers, initially 0, shared by the threads of an item."""
 
+    @property
+    def bytes(self) -> int:
+        """The size of the array."""
+        assert isinstance(self.elem, Scalar)
+        return self.capacity * self.elem.bits // 8
+
     def __str__(self) -> str:
         return f"shared array of {self.elem}"
 

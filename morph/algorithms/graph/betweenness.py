@@ -14,6 +14,7 @@ ratios of counts have the same precision.
 Paths by weights: `betweenness_weighted.py`.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from morph.data.collection import Collection, Flag
 from morph.data.conversion import truth
 from morph.graph import Graph
 from morph.launch.foreach import foreach, kernel, program
-from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32
+from morph.prelude import atomic_add, atomic_min, atomic_sub, f64, i32, static
 
 INFINITY = 2**31 - 1
 MOST = np.finfo(np.float64).max
@@ -92,21 +93,27 @@ def search(g, now, then, leaves, lost, level, source):
 
 
 @kernel
-def give(p, then, ends):
+def give(p, then, ends, scaled: static):
     if p.dist > 0:
         p.share += p.carried + ends
     for t in p.innbrs:
         if t.dist + 1 == p.dist:
-            atomic_add(t.carried, t.paths / p.paths * (1.0 + p.carried))
+            part = t.paths / p.paths
+            if scaled:
+                apart = p.scale - t.scale  # at least 0: a predecessor has at most as many paths
+                while apart > 0 and part > 0.0:
+                    part *= UNIT
+                    apart -= 1
+            atomic_add(t.carried, part * (1.0 + p.carried))
             if atomic_sub(t.ahead, 1) == 1:
                 then.add(t)
 
 
 @program
-def carry(now, then, source, reached, ends):
+def carry(now, then, source, reached, ends, scaled: static):
     source.share = source.share + ends * (reached - 1)
     while not now.empty:
-        foreach(now, give, then, ends)
+        foreach(now, give, then, ends, scaled)
         now, then = then, now
         then.clear()
 
@@ -167,31 +174,6 @@ def search_scaled(g, now, then, leaves, level, source):
         now, then = then, now
         then.clear()
     return reached
-
-
-@kernel
-def give_scaled(p, then, ends):
-    if p.dist > 0:
-        p.share += p.carried + ends
-    for t in p.innbrs:
-        if t.dist + 1 == p.dist:
-            part = t.paths / p.paths
-            apart = p.scale - t.scale  # at least 0: a predecessor has at most as many paths
-            while apart > 0 and part > 0.0:
-                part *= UNIT
-                apart -= 1
-            atomic_add(t.carried, part * (1.0 + p.carried))
-            if atomic_sub(t.ahead, 1) == 1:
-                then.add(t)
-
-
-@program
-def carry_scaled(now, then, source, reached, ends):
-    source.share = source.share + ends * (reached - 1)
-    while not now.empty:
-        foreach(now, give_scaled, then, ends)
-        now, then = then, now
-        then.clear()
 
 
 @of_graph
@@ -312,7 +294,7 @@ def _sweep(
             scaled, source = True, begin(s)
             reached = search_scaled(graph, now, then, leaves, i32(0), source)
         then.clear()
-        (carry_scaled if scaled else carry)(leaves, then, source, reached, ends)
+        carry(leaves, then, source, reached, ends, int(scaled))
         each(scaled)
 
 

@@ -2,7 +2,9 @@
 
 All sums are integers and thus independent of the order: weights are scaled by a power of 2 such
 that their sum is below 2**62.  Each vertex has a hash table of the communities of its neighbours,
-with linear probing; its arcs store two slots each, so the load factor is at most one half.
+with linear probing and a load factor of at most one half.  It is a shared array of the item for up
+to `MANY` arcs, of a size for each class of degrees: on a GPU a thread executes the item, a warp or
+a block.  The tables of other vertices are in memory, two slots for each of their arcs.
 """
 
 from __future__ import annotations
@@ -12,16 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from morph.algorithms.graph.arguments import live_edges
+from morph.data.table import Table
 from morph.graph import Graph
 from morph.language.dtypes import vec
 from morph.launch.foreach import foreach, func, kernel
 from morph.operators.sort import argsort
-from morph.prelude import atomic_add, atomic_cas, i32, i64, u32
+from morph.prelude import atomic_add, atomic_cas, bool_, i32, i64, random_u32, u32
 from morph.runtime.arrays import all_true
 from morph.runtime.device import Device
 
 BITS = 61  # the sum of all weights is below 2**BITS, the sum over all arcs below 2**(BITS + 1)
 GOLDEN = 2654435769  # 2^32 / golden ratio: multiplicative hashing (Fibonacci hashing)
+FEW, SOME, MANY = 8, 64, 1024  # arcs whose labels fit shared arrays of twice as many slots
 
 
 class Communities(NamedTuple):
@@ -49,31 +53,107 @@ class Pairs(NamedTuple):
     weight: Any
 
 
+class Rows(NamedTuple):
+    """A graph of communities' vertices, with both arcs of each pair, for moves between labels.
+
+    Attributes
+    ----------
+    graph : Graph
+    slots : Table
+        The hash tables in memory, a row of two slots for each arc.
+    degree : int
+        The largest number of arcs of a vertex.
+    """
+
+    graph: Any
+    slots: Any
+    degree: Any
+
+
 @kernel
 def add_arc(a):
     atomic_add(a.src.strength, a.weight)
 
 
 @kernel
-def tabulate(p, g):
-    """Add the weights of a vertex's arcs by the labels of their targets."""
+def tabulate(p, slots):
+    """Add the weights of a vertex's arcs by the labels of their targets, as `add_label`."""
     first, size = p.first, i64(2) * p.out_degree
     for a in p.outedges:
         label = a.dst.label
         at = i64(u32(label) * u32(GOLDEN)) * size >> 32
-        held = atomic_cas(g.edges[first + (at >> 1)].key[at & 1], i32(-1), label)
-        while held != -1 and held != label:
+        held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
+        while held != 0 and held != label + 1:
             at = at + 1 if at + 1 < size else i64(0)
-            held = atomic_cas(g.edges[first + (at >> 1)].key[at & 1], i32(-1), label)
-        atomic_add(g.edges[first + (at >> 1)].sum[at & 1], a.weight)
+            held = atomic_cas(slots[first + (at >> 1)].key[at & 1], 0, label + 1)
+        atomic_add(slots[first + (at >> 1)].sum[at & 1], a.weight)
 
 
 @func
-def clear_places(a):
-    """Clear the two slots of the hash table in an arc."""
+def add_label(keys, sums, slots, label, weight):
+    """Add a weight in a table of ``slots`` places in shared arrays; a key is a label + 1.
+
+    The few labels of a small table are next to each other, without hashing.
+    """
+    at = i64(0) if len(keys) <= 2 * FEW else i64(u32(label) * u32(GOLDEN)) * slots >> 32
+    held = atomic_cas(keys[at], 0, label + 1)
+    while held != 0 and held != label + 1:
+        at = at + 1 if at + 1 < slots else i64(0)
+        held = atomic_cas(keys[at], 0, label + 1)
+    atomic_add(sums[at], weight)
+
+
+@func
+def has_few(p):
+    """Whether a vertex is active in this round, and has few arcs."""
+    return p.active and p.out_degree <= FEW
+
+
+@func
+def has_some(p):
+    return p.active and FEW < p.out_degree <= SOME
+
+
+@func
+def has_many(p):
+    return p.active and SOME < p.out_degree <= MANY
+
+
+@func
+def has_most(p):
+    """Whether a vertex is active, and its hash table in memory."""
+    return p.active and p.out_degree > MANY
+
+
+@func
+def defer(p, then, round):
+    """Enqueue a vertex that is not active for the next round."""
+    p.listed = i32(round + 1)
+    then.add(p)
+
+
+@func
+def order_of(seed, label):
+    """Return a number by which labels are in a random order, and whose low bits are the label."""
+    return i64(random_u32(seed, label) >> 1) << 32 | i64(label)
+
+
+@func
+def label_of(order):
+    return i32(order & 0x7FFFFFFF)
+
+
+@func
+def slots_of(p, a, slots):
+    """Return the row of slots of an arc of ``p``."""
+    return slots[p.first + a.id - p.first_arc]
+
+
+@kernel
+def clear(s):
     for k in range(2):
-        a.key[k] = i32(-1)
-        a.sum[k] = i64(0)
+        s.key[k] = i32(0)
+        s.sum[k] = i64(0)
 
 
 @kernel
@@ -154,23 +234,32 @@ def integer_pairs(graph: Graph) -> Pairs:
     return merged(graph.device.xp, src, dst, weight)
 
 
-def rows_of_pairs(device: Device, n: int, pairs: Pairs) -> Graph:
-    """Make the graph with both arcs of these pairs, with the columns of hash tables.
+def rows_of_pairs(device: Device, n: int, pairs: Pairs, **columns: Any) -> Rows:
+    """Make the graph with both arcs of these pairs, and the hash tables.
 
-    A self-loop has no arc; its weight counts twice in the vertex's ``strength``.
+    A self-loop has no arc; its weight counts twice in the vertex's ``strength``.  The vertices get
+    the further ``columns``.
     """
     xp, apart = device.xp, pairs.low != pairs.high
     low, high, weight = (x[apart] for x in pairs)
     ends = xp.concatenate([low, high]), xp.concatenate([high, low])
     made = Graph.from_edges(*ends, weight=xp.concatenate([weight, weight]), n=n, device=device)
-    for name, dtype in (("label", i32), ("first", i64), ("strength", i64), ("total", i64)):
-        made.points.add(name, dtype)
-    made.points.first.array[:n] = made.adjacency("out")[0][:-1]
+    columns |= {
+        "label": i32, "first": i64, "first_arc": i64, "strength": i64, "total": i64, "listed": i32,
+        "best": i64, "wants": bool_, "active": bool_,
+    }  # fmt: skip
+    made.points.add_columns({name: (dtype, None) for name, dtype in columns.items()})
+    offsets = made.adjacency("out")[0]
+    degree = offsets[1:] - offsets[:-1]
+    largest = int(degree.max()) if n else 0
+    in_memory = xp.where(degree > MANY, degree, 0)
+    made.points.first_arc.array[:n] = offsets[:-1]
+    made.points.first.array[:n] = xp.cumsum(in_memory) - in_memory
     made.points.strength.array[pairs.low[~apart]] = 2 * pairs.weight[~apart]
-    made.edges.add("key", vec(i32, 2), fill=-1)
-    made.edges.add("sum", vec(i64, 2))
     foreach(made.edges, add_arc)
-    return made
+    slots = Table("slots", device, key=vec(i32, 2), sum=vec(i64, 2))
+    slots.extend(int(in_memory.sum()) if largest > MANY else 0)
+    return Rows(made, slots, largest)
 
 
 def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
@@ -188,7 +277,7 @@ def modularity(inside: int, total: Any, resolution: float = 1.0) -> float:
     if not whole:
         return 0.0
     share = total / whole
-    return inside / whole - resolution * float(share @ share)
+    return inside / whole - resolution * float(np.square(share).sum())  # `@` starts BLAS's threads
 
 
 def modularity_of(device: Device, pairs: Pairs, n: int, resolution: float) -> float:

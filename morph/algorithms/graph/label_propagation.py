@@ -3,7 +3,7 @@
 Each vertex starts with a unique label, and adopts the label of largest total weight among its
 neighbours (Raghavan, Albert, Kumara, Physical Review E 2007); ties are broken by an order drawn
 from the seed.  All decisions of a round use the labels from before the round.  In the first rounds,
-a hash of the vertex and the round selects about half of the vertices that can move.  In later
+a hash of the vertex and the round selects about half of the vertices, which may move.  In later
 rounds a vertex keeps its label unless another has more weight, and moves only if it precedes, in a
 random order of the round, all neighbours that can move; as no two neighbours move, every move
 increases the weight of edges between equal labels.  This weight is an integer and bounded, so the
@@ -15,18 +15,31 @@ of a vertex still has the largest weight among its neighbours.  One launch.  The
 proportional to the edges of vertices that can move or had a neighbour that moved.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device
 from morph.algorithms.graph.communities import (
+    FEW,
+    MANY,
+    SOME,
     Communities,
     add_inside,
+    add_label,
     add_to_community,
-    clear_places,
+    clear,
     communities,
+    defer,
+    has_few,
+    has_many,
+    has_most,
+    has_some,
     integer_pairs,
+    label_of,
     modularity,
+    order_of,
     rows_of_pairs,
+    slots_of,
     tabulate,
     take_root,
     unite,
@@ -35,7 +48,7 @@ from morph.data.collection import Collection, Set
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_max, bool_, i32, i64, random_u32, u64
+from morph.prelude import atomic_max, bool_, i32, i64, random_u32, shared, static, u64
 
 HALVES = 8  # rounds in which half of the vertices may move, including neighbours of one another
 NONE = -1
@@ -49,32 +62,67 @@ def begin(p, now):
 
 
 @kernel
-def find_most(p):
-    """Find the largest weight of a label among the neighbours, and that of the own label."""
-    label, most, own = p.label, i64(0), i64(0)
+def select(p, then, seed, round):
+    """Draw whether a vertex may move in one of the first rounds; enqueue the others."""
+    active = round >= HALVES or random_u32(seed, p.id, round) & 1 == 1
+    p.active = active
+    if not active:
+        defer(p, then, round)
+
+
+@func
+def wants_to_move(p, round, most, own, best):
+    """Whether a vertex moves; in the first rounds also to a label of equal weight."""
+    return most > own if round >= HALVES else most > 0 and label_of(best) != p.label
+
+
+@kernel
+def find_label(p, seed, round, size: static):
+    """Find the first label of largest weight among the neighbours, by a table in arrays."""
+    keys = shared(i32, size)
+    sums = shared(i64, size)
+    slots, label, most, own, best = i64(2) * p.out_degree, p.label, i64(0), i64(0), i64(NONE)
     for a in p.outedges:
-        for k in range(2):
-            most = max(most, a.sum[k])
-            if a.key[k] == label:
-                own += a.sum[k]
-    p.most = most
-    p.wants = most > own
-    p.best = i64(NONE)
+        add_label(keys, sums, slots, a.dst.label, a.weight)
+    for i in range(slots):
+        most = max(most, sums[i])
+        if keys[i] == label + 1:
+            own += sums[i]
+    if round < HALVES or most > own:
+        for i in range(slots):
+            if sums[i] == most and keys[i] != 0:
+                best = max(best, order_of(seed, keys[i] - 1))
+    p.best = best
+    p.wants = wants_to_move(p, round, most, own, best)
     p.blocked = False
 
 
 @kernel
-def choose(p, seed, round):
-    """Find the first label of largest weight; clear the hash table."""
+def find_most(p, slots):
+    """Find the largest weight of a label among the neighbours, and that of the own label."""
+    label, most, own = p.label, i64(0), i64(0)
+    for a in p.outedges:
+        s = slots_of(p, a, slots)
+        for k in range(2):
+            most = max(most, s.sum[k])
+            if s.key[k] == label + 1:
+                own += s.sum[k]
+    p.most = most
+    p.own = own
+    p.blocked = False
+
+
+@kernel
+def choose(p, slots, seed, round):
+    """Find the first label of largest weight."""
     most, best = p.most, i64(NONE)
     for a in p.outedges:
+        s = slots_of(p, a, slots)
         for k in range(2):
-            if a.key[k] >= 0 and a.sum[k] == most:
-                best = max(best, i64(random_u32(seed, a.key[k]) >> 1) << 32 | i64(a.key[k]))
-        clear_places(a)
+            if s.key[k] != 0 and s.sum[k] == most:
+                best = max(best, order_of(seed, s.key[k] - 1))
     p.best = best
-    if round < HALVES:  # also with equal weight
-        p.wants = most > 0 and i32(best & 0x7FFFFFFF) != p.label
+    p.wants = wants_to_move(p, round, most, p.own, best)
 
 
 @func
@@ -91,35 +139,38 @@ def find_blocker(p, seed, round):
             p.blocked = True
 
 
-@func
-def is_selected(p, seed, round):
-    return not p.blocked if round >= HALVES else random_u32(seed, p.id, round) & 1 == 1
-
-
 @kernel
-def move(p, then, seed, round):
+def move(p, then, round):
     """Adopt the best label; enqueue the neighbours, and vertices that could not move."""
     if atomic_max(p.listed, i32(round + 1)) <= round:
         then.add(p)
-    if is_selected(p, seed, round):
-        p.label = i32(p.best & 0x7FFFFFFF)
+    if not p.blocked:
+        p.label = label_of(p.best)
         for t in p.outnbrs:
             if atomic_max(t.listed, i32(round + 1)) <= round:
                 then.add(t)
 
 
 @program
-def propagate(g, sets, seed, now, then):
+def propagate(g, slots, degree, sets, seed, now, then):
     found = Scalars(g, inside=0)
     foreach(g.points, begin, now)
     round = 0
     while not now.empty:
-        foreach(now, tabulate, g)
-        foreach(now, find_most)
-        foreach(now, choose, seed, round)
+        foreach(now, select, then, seed, round)
+        foreach(now, find_label, seed, round, 2 * FEW, where=has_few, balance="thread")
+        if degree > FEW:
+            foreach(now, find_label, seed, round, 2 * SOME, where=has_some, balance="warp")
+        if degree > SOME:
+            foreach(now, find_label, seed, round, 2 * MANY, where=has_many, balance="block")
+        if degree > MANY:
+            foreach(now, tabulate, slots, where=has_most)
+            foreach(now, find_most, slots, where=has_most)
+            foreach(now, choose, slots, seed, round, where=has_most)
+            foreach(slots, clear)
         if round >= HALVES:
             foreach(now, find_blocker, seed, round, where=lambda p: p.wants)
-        foreach(now, move, then, seed, round, where=lambda p: p.wants)
+        foreach(now, move, then, round, where=lambda p: p.active and p.wants)
         now, then = then, now
         then.clear()
         round += 1
@@ -167,14 +218,11 @@ def label_propagation(graph: Graph, seed: int = 0) -> Communities:
     seed = checked_seed(seed)
     with graph.device.active():
         pairs, n = integer_pairs(graph), len(graph.points)
-        rows = rows_of_pairs(graph.device, n, pairs)
-        for name, dtype in (("most", i64), ("best", i64), ("listed", i32)):
-            rows.points.add(name, dtype)
-        for name in ("wants", "blocked"):
-            rows.points.add(name, bool_)
-        lists = [Collection(rows.points, capacity=n) for _ in range(2)]
-        inside = propagate(rows, Set(rows.points), u64(seed % 2**64), *lists)
+        rows = rows_of_pairs(graph.device, n, pairs, most=i64, own=i64, blocked=bool_)
+        points = rows.graph.points
+        lists = [Collection(points, capacity=n) for _ in range(2)]
+        inside = propagate(*rows, Set(points), u64(seed % 2**64), *lists)
         inside += 2 * int(pairs.weight[pairs.low == pairs.high].sum())
-        total = rows.device.to_host(rows.points.total.array[:n])
-        label = rows.points.label.array[:n]
+        total = graph.device.to_host(points.total.array[:n])
+        label = points.label.array[:n]
         return communities(graph, label, modularity(int(inside), total))

@@ -4,20 +4,22 @@ Vertices move to the neighbouring community with the largest gain of modularity 
 Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  All
 moves of a round are selected from the communities before the round, by a hash table per vertex
 (like Naim, Manne, Halappanavar, Tumeo, 2017); a hash of the vertex and the round selects the
-fraction of the moves that is executed.  A vertex is evaluated again if it or a neighbour could have
-moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the modularity is rolled
-back, and halves the fraction; a level ends after `HALVINGS` rounds of too little gain, so every run
-terminates.
+vertices that are evaluated, the others wait for the next round.  A vertex is evaluated again if it
+or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the
+modularity is rolled back, and halves the fraction; a level ends after `HALVINGS` rounds of too
+little gain, so every run terminates.
 
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
 communities any more, moves of the original vertices start from these communities, and the levels
-are repeated as long as this increases the modularity.
+are repeated as long as this increases the modularity by `ITERATION_GAIN`.
 
 Sums of weights are integers, and squared fractions are in units of 2**-60, so the result is the
-same on all devices.  One launch per level; a round takes O(n + m) for the modularity.
+same on all devices.  One launch per level; a round takes O(n) for the modularity, and time
+proportional to the arcs of the vertices that it evaluates.
 """
 
+# mypy: disable-error-code="valid-type,no-untyped-def"
 from __future__ import annotations
 
 import math
@@ -27,16 +29,29 @@ import numpy as np
 
 from morph.algorithms.graph.arguments import checked_seed, of_graph_on_one_device
 from morph.algorithms.graph.communities import (
+    FEW,
+    MANY,
+    SOME,
     Communities,
     Pairs,
+    Rows,
     add_inside,
+    add_label,
     add_to_community,
-    clear_places,
+    clear,
     communities,
+    defer,
+    has_few,
+    has_many,
+    has_most,
+    has_some,
     integer_pairs,
+    label_of,
     merged,
     modularity_of,
+    order_of,
     rows_of_pairs,
+    slots_of,
     tabulate,
     take_root,
     unite,
@@ -46,12 +61,24 @@ from morph.data.conversion import number
 from morph.data.scalars import Scalars
 from morph.graph import Graph
 from morph.launch.foreach import foreach, func, kernel, program
-from morph.prelude import atomic_add, atomic_max, atomic_sub, bool_, f64, i32, i64, random_u32, u64
+from morph.prelude import (
+    atomic_add,
+    atomic_max,
+    atomic_sub,
+    f64,
+    i32,
+    i64,
+    random_u32,
+    shared,
+    static,
+    u64,
+)
 from morph.runtime.device import Device
 
-ALL = 2**32  # the fraction of executed moves is in units of 1 / ALL
-HALVINGS = 4
-GAIN = 1e-6  # least gain of modularity of a round, and of an iteration over all levels
+ALL = 2**32  # the fraction of evaluated vertices is in units of 1 / ALL
+HALVINGS = 2
+GAIN = 1e-5  # least gain of modularity of a round
+ITERATION_GAIN = 1e-4  # and of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
@@ -73,6 +100,15 @@ def begin(p, now):
         now.add(p)
 
 
+@kernel
+def select(p, then, seed, round, share):
+    """Draw whether a vertex may move in a round; others are enqueued for the next one."""
+    active = i64(random_u32(seed, p.id, round)) < share
+    p.active = active
+    if not active:
+        defer(p, then, round)
+
+
 @func
 def gain(p, weight, total, factor):
     """Return the gain of modularity of a vertex in a community, times half of the total weight."""
@@ -80,49 +116,76 @@ def gain(p, weight, total, factor):
 
 
 @kernel
-def find_gain(p, g, factor):
+def find_best(p, g, seed, factor, size: static):
+    """Find the first community of largest gain, by a table in arrays, if its gain is positive."""
+    keys = shared(i32, size)
+    sums = shared(i64, size)
+    slots, label, most, own, best = (
+        i64(2) * p.out_degree, p.label, f64(LOWEST), i64(0), i64(NONE)
+    )  # fmt: skip
+    for a in p.outedges:
+        add_label(keys, sums, slots, a.dst.label, a.weight)
+    for i in range(slots):
+        c = keys[i] - 1
+        if c == label:
+            own += sums[i]
+        elif c >= 0:
+            most = max(most, gain(p, sums[i], g.points[c].total, factor))
+    wants = most > gain(p, own, g.points[label].total - p.strength, factor)
+    if wants:
+        for i in range(slots):
+            c = keys[i] - 1
+            if c >= 0 and c != label:
+                if gain(p, sums[i], g.points[c].total, factor) == most:
+                    best = max(best, order_of(seed, c))
+    p.best = best
+    p.wants = wants
+
+
+@kernel
+def find_gain(p, g, slots, factor):
     """Find the largest gain of a move."""
     label, most, own = p.label, f64(LOWEST), i64(0)
     for a in p.outedges:
+        s = slots_of(p, a, slots)
         for k in range(2):
-            c = a.key[k]
+            c = s.key[k] - 1
             if c == label:
-                own += a.sum[k]
+                own += s.sum[k]
             elif c >= 0:
-                most = max(most, gain(p, a.sum[k], g.points[c].total, factor))
+                most = max(most, gain(p, s.sum[k], g.points[c].total, factor))
     p.most = most
     p.wants = most > gain(p, own, g.points[label].total - p.strength, factor)
 
 
 @kernel
-def choose(p, g, seed, factor):
+def choose(p, g, slots, seed, factor):
     """Find the first community of largest gain, in a random order."""
     label, most, best = p.label, p.most, i64(NONE)
     for a in p.outedges:
+        s = slots_of(p, a, slots)
         for k in range(2):
-            c = a.key[k]
+            c = s.key[k] - 1
             if c >= 0 and c != label:
-                if gain(p, a.sum[k], g.points[c].total, factor) == most:
-                    best = max(best, i64(random_u32(seed, c) >> 1) << 32 | i64(c))
-        clear_places(a)
+                if gain(p, s.sum[k], g.points[c].total, factor) == most:
+                    best = max(best, order_of(seed, c))
     p.best = best
 
 
 @kernel
-def move(p, g, then, seed, round, share):
-    """Join the best community; enqueue the neighbours, and vertices that could not move."""
+def move(p, g, then, round):
+    """Join the best community, and enqueue the vertex and its neighbours."""
+    before, label = p.label, label_of(p.best)
+    p.before = before
+    p.label = label
+    p.moved = i32(round)
+    atomic_sub(g.points[before].total, p.strength)
+    atomic_add(g.points[label].total, p.strength)
     if atomic_max(p.listed, i32(round + 1)) <= round:
         then.add(p)
-    if i64(random_u32(seed, p.id, round)) < share:
-        before, label = p.label, i32(p.best & 0x7FFFFFFF)
-        p.before = before
-        p.label = label
-        p.moved = i32(round)
-        atomic_sub(g.points[before].total, p.strength)
-        atomic_add(g.points[label].total, p.strength)
-        for t in p.outnbrs:
-            if atomic_max(t.listed, i32(round + 1)) <= round:
-                then.add(t)
+    for t in p.outnbrs:
+        if atomic_max(t.listed, i32(round + 1)) <= round:
+            then.add(t)
 
 
 @kernel
@@ -130,6 +193,20 @@ def undo(p, g):
     atomic_sub(g.points[p.label].total, p.strength)
     atomic_add(g.points[p.before].total, p.strength)
     p.label = p.before
+
+
+@kernel
+def add_change(p, found, round, sign):
+    """Add to the weight of arcs within communities what a move has changed, times ``sign``."""
+    change = i64(0)
+    for a in p.outedges:
+        t = a.dst
+        moved = t.moved == round
+        before = t.before if moved else t.label
+        gained = i64(t.label == p.label) - i64(before == p.before)
+        change += gained * a.weight if moved else 2 * gained * a.weight  # else it is the only mover
+    if change != 0:
+        atomic_add(found.inside, sign * change)
 
 
 @kernel
@@ -144,7 +221,6 @@ def evaluate(found, weight):
     found.before = found.value
     inside = f64(found.inside) * weight.share
     found.value = inside - weight.factor / weight.share * (f64(found.squares) / UNIT)
-    found.inside = 0
     found.squares = 0
 
 
@@ -155,29 +231,40 @@ def restore(found):
 
 @program
 def measure(g, found, weight):
-    foreach(g.edges, add_inside, found)
     foreach(g.points, add_square, found, weight.share, where=lambda p: p.total > 0)
     foreach(found, evaluate, weight)
 
 
 @program
-def improve(g, sets, seed, weight, now, then):
-    """Move vertices between communities while the modularity increases."""
+def improve(g, slots, degree, sets, seed, weight, now, then):
+    """Move vertices between communities while the modularity increases; return by how much."""
     found = Scalars(g, inside=0, squares=0, value=0.0, before=0.0)
     foreach(g.points, begin, now)
     foreach(g.points, add_to_community, g)
+    foreach(g.edges, add_inside, found)
     measure(g, found, weight)
-    round, halvings, share = 0, 0, ALL // 2
+    first = found.value
+    round, halvings, share, factor = 0, 0, ALL // 2, weight.factor
     while halvings < HALVINGS and not now.empty:
-        foreach(now, tabulate, g)
-        foreach(now, find_gain, g, weight.factor)
-        foreach(now, choose, g, seed, weight.factor)
-        foreach(now, move, g, then, seed, round, share, where=lambda p: p.wants)
+        foreach(now, select, then, seed, round, share)
+        foreach(now, find_best, g, seed, factor, 2 * FEW, where=has_few, balance="thread")
+        if degree > FEW:
+            foreach(now, find_best, g, seed, factor, 2 * SOME, where=has_some, balance="warp")
+        if degree > SOME:
+            foreach(now, find_best, g, seed, factor, 2 * MANY, where=has_many, balance="block")
+        if degree > MANY:
+            foreach(now, tabulate, slots, where=has_most)
+            foreach(now, find_gain, g, slots, factor, where=has_most)
+            foreach(now, choose, g, slots, seed, factor, where=has_most)
+            foreach(slots, clear)
+        foreach(now, move, g, then, round, where=lambda p: p.active and p.wants)
+        foreach(then, add_change, found, round, 1, where=lambda p: p.moved == round)
         measure(g, found, weight)
         if not found.value >= found.before + GAIN:
             halvings += 1
             share = share // 2
         if found.value < found.before:
+            foreach(then, add_change, found, round, -1, where=lambda p: p.moved == round)
             foreach(then, undo, g, where=lambda p: p.moved == round)
             foreach(found, restore)
         now, then = then, now
@@ -185,45 +272,45 @@ def improve(g, sets, seed, weight, now, then):
         round += 1
     foreach(g.edges, unite, sets)
     foreach(g.points, take_root, sets)
+    return found.value - first
 
 
-def _level(device: Device, n: int, pairs: Pairs) -> Graph:
+def _level(device: Device, n: int, pairs: Pairs) -> Rows:
     """Make the graph of a level, with the columns of `improve`."""
-    g = rows_of_pairs(device, n, pairs)
-    for name, dtype in (("before", i32), ("moved", i32), ("listed", i32), ("most", f64),
-                        ("best", i64), ("wants", bool_)):  # fmt: skip
-        g.points.add(name, dtype)
-    return g
+    return rows_of_pairs(device, n, pairs, before=i32, moved=i32, most=f64)
 
 
-def _improved(g: Graph, label: Any, resolution: float, seed: int) -> Any:
-    """Move the vertices of a level between communities; returns the new labels."""
-    n = len(label)
+def _improved(rows: Rows, label: Any, resolution: float, seed: int) -> tuple[Any, float]:
+    """Move the vertices of a level between communities; returns the new labels, and the gain."""
+    g, n = rows.graph, len(label)
     g.points.label.array[:n] = label
     share = 1 / max(int(g.points.strength.array[:n].sum()), 1)
     lists = [Collection(g.points, capacity=n) for _ in range(2)]
     weight = Weight(f64(share), f64(resolution * share))
-    improve(g, Set(g.points), u64(seed % 2**64), weight, *lists)
-    return g.points.label.array[:n]
+    raised = improve(*rows, Set(g.points), u64(seed % 2**64), weight, *lists)
+    return g.points.label.array[:n], float(raised)
 
 
 def _levels(
-    finest: Graph, pairs: Pairs, label: Any, resolution: float, seed: int
+    finest: Rows, pairs: Pairs, label: Any, resolution: float, seed: int, least: float
 ) -> tuple[Any, float]:
     """Move vertices from these communities, then merge; returns labels and modularity.
 
-    ``finest`` is the graph of the first level, which later calls use again.
+    ``finest`` is the first level, which later calls use again.  If its moves gain less than
+    ``least``, the modularity returned is minus infinity.
     """
-    device, first, of = finest.device, None, None
-    xp, part = device.xp, _improved(finest, label, resolution, seed)
+    device, first, of = finest.graph.device, None, None
+    xp, (part, raised) = device.xp, _improved(finest, label, resolution, seed)
+    if raised < least:
+        return label, -math.inf
     while True:
-        least, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
-        if first is not None and len(least) == len(part):
+        roots, place = xp.unique(part, return_inverse=True)  # in order of their least vertices
+        if first is not None and len(roots) == len(part):
             return first[of], modularity_of(device, pairs, len(part), resolution)
-        first, of = (least, place) if first is None else (first[least], place[of])
+        first, of = (roots, place) if first is None else (first[roots], place[of])
         pairs = merged(xp, place[pairs.low], place[pairs.high], pairs.weight)
-        labels = xp.arange(len(least), dtype=np.int32)
-        part = _improved(_level(device, len(least), pairs), labels, resolution, seed)
+        labels = xp.arange(len(roots), dtype=np.int32)
+        part, _ = _improved(_level(device, len(roots), pairs), labels, resolution, seed)
 
 
 @of_graph_on_one_device
@@ -269,11 +356,11 @@ def louvain(graph: Graph, resolution: float = 1.0, seed: int = 0) -> Communities
         pairs = integer_pairs(graph)
         label = device.xp.arange(len(graph.points), dtype=np.int32)
         finest = _level(device, len(label), pairs)
-        label, value = _levels(finest, pairs, label, gamma, seed)
+        label, value = _levels(finest, pairs, label, gamma, seed, -math.inf)
         while True:
-            again, raised = _levels(finest, pairs, label, gamma, seed)
+            again, raised = _levels(finest, pairs, label, gamma, seed, ITERATION_GAIN)
             if not raised > value:
                 return communities(graph, label, value)
-            stop, label, value = raised < value + GAIN, again, raised
+            stop, label, value = raised < value + ITERATION_GAIN, again, raised
             if stop:
                 return communities(graph, label, value)

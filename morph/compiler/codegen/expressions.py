@@ -21,7 +21,7 @@ WRAPPING = {"+": "wrap_add", "-": "wrap_sub", "*": "wrap_mul"}
 
 ELEMENT = {  # the operations on elements of shared arrays
     "add": "Plus", "sub": "Minus", "min": "Min", "max": "Max", "and": "And", "or": "Or",
-    "xor": "Xor", "exch": "Put",
+    "xor": "Xor", "exch": "Put", "cas": "PutIf",
 }  # fmt: skip
 
 
@@ -220,7 +220,7 @@ class Expressions:
         return f"atomic_{e.op}({self.target(e)}{self.args(e.args)}{flag})"
 
     def _expr_itematomic(self, e: ir.ItemAtomic) -> str:
-        return f"change_element({ELEMENT[e.op]}(), {self.element(e)}, {self.expr(e.value)})"
+        return f"change_element({ELEMENT[e.op]}(), {self.element(e)}{self.args(e.args)})"
 
     def element(self, e: ir.ItemAtomic) -> str:
         """The element of a shared array that an atomic changes."""

@@ -258,7 +258,10 @@ def group_function(e: Emission, plan: FunctionPlan, body: BodyPlan) -> None:
 
 def group_members(step: StepPlan, func: str, args: str) -> list[str]:
     """Return the additional members of the step of a kernel with shared arrays."""
-    lines = [f"    static constexpr i32 GROUP = {step.group};  // threads that execute an item"]
+    lines = [
+        f"    static constexpr i32 GROUP = {step.group};  // threads that execute an item",
+        f"    static constexpr bool OWN_ARRAYS = {str(step.own_arrays).lower()};",
+    ]
     if step.group > 1:
         lines += [
             "    template <class G>",

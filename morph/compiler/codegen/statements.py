@@ -8,6 +8,7 @@ from morph.compiler.codegen.expressions import Expressions, Scope, ends_before
 from morph.compiler.codegen.names import TEMPORARY, Names, constant
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE, parts_of
+from morph.compiler.passes.group_execution import THREAD_BYTES, array_bytes
 from morph.compiler.passes.grouping import Allocations, Make, Reads, Writes, column_of, extent
 from morph.compiler.passes.plan import BodyPlan, Plan
 from morph.language.types import I64, Column, Handle, Local, Shared, Store, Vector
@@ -43,7 +44,8 @@ class Body(Expressions):
 
     def array(self, name: str, t: Shared) -> str:
         """The declaration of a shared array."""
-        return f"MORPH_ARRAY {self.names.type(t)} {self.resolve(name)};"
+        place = "" if array_bytes(self.types.values()) <= THREAD_BYTES else "MORPH_ARRAY "
+        return f"{place}{self.names.type(t)} {self.resolve(name)};"
 
     def _clear(self, array: str) -> None:
         self.put(f"{array}.clear();")

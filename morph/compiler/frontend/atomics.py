@@ -47,13 +47,13 @@ def check_atomic(c: Context, node: ast.Call, name: str) -> ir.Expr:
 def _of_array(c: Context, node: ast.Call, op: str, target: ir.Item) -> ir.Expr:
     """An atomic operation on an element of a shared array."""
     pos, elem = c.pos(node), target.type
-    if op == "cas" or len(node.args) > 2 or node.keywords:
-        problem = "a shared array has no atomic_cas, and raises no flag"
-        reject(problem, pos, "atomic_add, sub, min, max, and, or, xor or exch")
+    count = 3 if op == "cas" else 2
+    if len(node.args) > count or node.keywords:
+        reject("an atomic on a shared array raises no flag", pos, "call it without a flag")
     assert isinstance(target.x, ir.Var)
     index = c.bind(target.index)
-    value = coerce(c.expr(node.args[1]), elem, "element")
-    atomic = ir.ItemAtomic(op=op, name=target.x.name, index=index, value=value, type=elem, pos=pos)
+    args = tuple(coerce(x, elem, "element") for x in c.exprs(node.args[1:count]))
+    atomic = ir.ItemAtomic(op=op, name=target.x.name, index=index, args=args, type=elem, pos=pos)
     return c.effect(atomic, shared=False)
 
 

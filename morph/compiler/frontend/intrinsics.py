@@ -153,8 +153,7 @@ def _check_shared(c: Context, node: ast.Call, name: str) -> ir.Expr:
         hint = "name = shared(u32, 1024), outside of branches and loops"
         reject("a shared array is made at the top level of a kernel", pos, hint)
     t = Shared(elem, constant_int(c, node.args[1], "size"))
-    others = (x for x in c.locals.values() if isinstance(x, Shared))
-    total = sum(x.capacity * x.elem.bits // 8 for x in (t, *others))  # type: ignore[attr-defined]
+    total = t.bytes + sum(x.bytes for x in c.locals.values() if isinstance(x, Shared))
     if total > SHARED_BYTES:
         problem = f"the shared arrays of an item take {total} bytes, more than {SHARED_BYTES}"
         reject(problem, pos, "give several items a part of the work each")

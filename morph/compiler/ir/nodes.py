@@ -219,14 +219,14 @@ class Atomic(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemAtomic(Expr):
-    """*effect*.  ``min max add sub and or xor exch`` of a shared array's element: the old value."""
+    """*effect*.  As `Atomic`, of a shared array's element; returns the old value."""
     indices = ("index",)
     effect = site = True
     uses = ("name",)
     op: str
     name: str
     index: Expr
-    value: Expr
+    args: tuple[Expr, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class New(Expr):

@@ -230,8 +230,11 @@ class _Backwards:
         match n:
             case ir.Assign():
                 yield from ((n.value, path) for path in self.locals[func, n.name])
-            case ir.SetItem() | ir.LocalAdd() | ir.ItemAtomic():
+            case ir.SetItem() | ir.LocalAdd():
                 yield from ((n.value, path) for path in self._below(func, n.name, ELEMENT))
+            case ir.ItemAtomic():
+                below = self._below(func, n.name, ELEMENT)
+                yield from ((x, path) for x in n.args for path in below)
             case ir.SetField():
                 yield from ((n.value, path) for path in self._below(func, n.name, n.index))
             case ir.ForItems():

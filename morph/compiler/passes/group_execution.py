@@ -14,16 +14,17 @@ threads could take different branches before a barrier: they read values that ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.effects import called
-from morph.compiler.passes.independence import COMMUTATIVE, Loop, reductions_if_independent
-from morph.language.types import Shared
+from morph.compiler.passes.independence import COMMUTATIVE, Loop, LoopFacts
+from morph.language.types import Shared, Type
 
 THREADS, SUBWARPS, LANES = "thread", "subwarp", "lane"
 WARP_BYTES = 4096  # limit of the shared arrays of an item that a warp executes
+THREAD_BYTES = 1024  # limit of those that one thread has in its local memory
 Columns = Set[tuple[str, str]]
 
 
@@ -40,14 +41,18 @@ def shares_arrays(kernel: ir.Func) -> bool:
     return any(isinstance(n, ir.MakeShared) for n in ir.walk(kernel.body))
 
 
+def array_bytes(types: Iterable[Type]) -> int:
+    """Return the size of the shared arrays among the types of an item's locals."""
+    return sum(t.bytes for t in types if isinstance(t, Shared))
+
+
 def group_plan(
     kernel: ir.Kernel, funcs: Mapping[str, ir.Func], unstable: Columns, checked: bool
 ) -> GroupPlan | None:
     """Decide how groups execute the items of a kernel; None if it has no shared arrays."""
-    arrays = [n.type for n in ir.walk(kernel.body) if isinstance(n, ir.MakeShared)]
-    if not arrays:
+    if not shares_arrays(kernel):
         return None
-    size = sum(t.capacity * t.elem.bits // 8 for t in arrays if isinstance(t, Shared))  # type: ignore[attr-defined]
+    size = array_bytes(t for _, t in kernel.locals)
     written = {column for _, column in ir.columns(ir.walk(kernel.body), "writes")}
     if checked or not written.isdisjoint(("src", "dst")):
         return GroupPlan(None, size)
@@ -104,7 +109,7 @@ class _LoopDivision:
             case ir.Eval(value=ir.Atomic(flag=None, op=op) as x) if op in COMMUTATIVE:
                 return self._is_uniform(x.place) and all(map(self._is_uniform, x.args))
             case ir.Eval(value=ir.ItemAtomic(op=op) as x) if op in COMMUTATIVE:
-                return self._is_uniform(x.index) and self._is_uniform(x.value)
+                return self._is_uniform(x.index) and all(map(self._is_uniform, x.args))
             case ir.Continue():
                 return bool(level)
             case ir.Return():
@@ -126,9 +131,10 @@ class _LoopDivision:
 
     def _loop(self, s: Loop | ir.ForRange, following: ir.Body, level: str) -> ir.Stmt | None:
         """The loop with marks, None if its iterations cannot be divided."""
-        reductions = reductions_if_independent(s, following, self.kernel, self.funcs)
-        if reductions is None or not self._arrays_are_independent(s):
+        facts = LoopFacts(s, following, self.kernel, self.funcs)
+        if not facts.is_independent() or not self._arrays_are_independent(s, facts):
             return None
+        reductions = tuple(sorted(facts.reductions.items()))
         if level:
             return replace(s, divided=LANES, reductions=reductions)
         inner = any(n.loop for n in ir.walk(s.body))
@@ -136,15 +142,21 @@ class _LoopDivision:
             return replace(s, divided=SUBWARPS, reductions=reductions, body=body)
         return replace(s, divided=THREADS, reductions=reductions)
 
-    def _arrays_are_independent(self, s: ir.Stmt) -> bool:
-        """Whether each array is only read, or only changed by one operation in any order."""
+    def _arrays_are_independent(self, s: ir.Stmt, facts: LoopFacts) -> bool:
+        """Whether each array is only read, or only changed by one operation in any order.
+
+        As with columns, iterations may use the result of ``cas`` at elements of their own choice.
+        """
         nodes = list(ir.walk(s))
         evals = {id(n.value) for n in nodes if isinstance(n, ir.Eval)}
-        read = {n.name for n in nodes if isinstance(n, ir.Var) and isinstance(n.type, Shared)}
+        constant = {id(n.x) for n in nodes if isinstance(n, ir.LocalSize)}
+        arrays = (n for n in nodes if isinstance(n, ir.Var) and isinstance(n.type, Shared))
+        read = {n.name for n in arrays if id(n) not in constant}
         ops: dict[str, set[str]] = {}
         for n in nodes:
             if isinstance(n, ir.ItemAtomic):
-                if id(n) not in evals or n.op not in COMMUTATIVE:
+                apart = n.op == "cas" and not facts.is_invariant(n.index)
+                if not apart and (id(n) not in evals or n.op not in COMMUTATIVE):
                     return False
                 ops.setdefault(n.name, set()).add(n.op)
         return read.isdisjoint(ops) and all(len(found) == 1 for found in ops.values())

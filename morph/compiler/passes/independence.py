@@ -19,14 +19,6 @@ Loop = ir.ForEdges | ir.ForRows
 COMMUTATIVE = ("min", "max", "add", "sub", "and", "or", "xor")  # in any order
 
 
-def reductions_if_independent(
-    loop: Loop | ir.ForRange, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
-) -> tuple[tuple[str, str], ...] | None:
-    """The reductions of a loop whose iterations may run in any order; None if they may not."""
-    facts = LoopFacts(loop, tail, kernel, funcs)
-    return tuple(sorted(facts.reductions.items())) if facts.is_independent() else None
-
-
 def reductions_of(
     loop: Loop, tail: ir.Body, kernel: ir.Kernel, funcs: Mapping[str, ir.Func]
 ) -> Mapping[str, str]:
@@ -162,7 +154,7 @@ class LoopFacts:
         below = (n for n in self.called_nodes(self.loop.body) if not isinstance(n, ir.Prefetch))
         return not any(n.effect or n.writes for n in below)
 
-    def _is_invariant(self, *exprs: ir.Expr | None) -> bool:
+    def is_invariant(self, *exprs: ir.Expr | None) -> bool:
         """Whether an expression is the same for all iterations, apart from loaded values."""
         varying = self.given | self.assigned
         return not any(isinstance(n, ir.Var) and n.name in varying for n in ir.walk(exprs))
@@ -176,11 +168,11 @@ class LoopFacts:
                     return False
                 case ir.Dead() if n.slot in deleted:
                     return False
-                case ir.Lock() if self._is_invariant(n.row):
+                case ir.Lock() if self.is_invariant(n.row):
                     return False
-                case ir.LockPlace(place=p) if self._is_invariant(p.row, p.index):
+                case ir.LockPlace(place=p) if self.is_invariant(p.row, p.index):
                     return False
-                case ir.Atomic(place=p) if self._is_invariant(
+                case ir.Atomic(place=p) if self.is_invariant(
                     p.row, p.index
                 ) and not self._only_reduces(n):
                     return False
@@ -230,7 +222,7 @@ class LoopFacts:
             constant = isinstance(n, ir.Load) and column_of(n) not in written
             return (n.varies and not constant) or n.effect or isinstance(n, ir.Call)
 
-        return self._is_invariant(value) and not any(map(changes, nodes))
+        return self.is_invariant(value) and not any(map(changes, nodes))
 
 
 def bound(loop: Loop | ir.ForRange) -> list[str]:

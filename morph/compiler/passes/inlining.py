@@ -1,7 +1,8 @@
 """Inlining of functions with effects into the loops that call them.
 
 Work sharing and other passes then analyse the effects of a function, which may update the target
-of an edge, as a part of the loop.  Only kernels whose loop can then be shared are changed.
+of an edge, as a part of the loop.  Only kernels whose loop can then be shared, and kernels with
+shared arrays, are changed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.effects import Effects, value_params
+from morph.compiler.passes.group_execution import shares_arrays
 from morph.compiler.passes.work_sharing import allows_shared_loop, shared_loop
 from morph.language.types import Object, Store, Type
 
@@ -19,13 +21,15 @@ from morph.language.types import Object, Store, Type
 def inline_effects(
     funcs: Mapping[str, ir.Func], blocks: tuple[ir.Block, ...], stores: Iterable[Store]
 ) -> dict[str, ir.Func]:
-    """The functions of a unit, with calls inlined where the loop of a kernel can then be shared."""
+    """The functions of a unit, with calls inlined where threads can then share a kernel's loops."""
     tables, found = {s.slot for s in stores if s.kind == "table"}, dict(funcs)
     steps = [s for s in ir.find(blocks, ir.Foreach) if allows_shared_loop(s)]
     for name in {s.kernel for s in steps}:
         kernel = funcs[name]
         assert isinstance(kernel, ir.Kernel)
-        if shared_loop(kernel, funcs, tables) is None:
+        if shares_arrays(kernel):
+            found[name] = _Inliner(funcs, kernel).kernel()
+        elif shared_loop(kernel, funcs, tables) is None:
             inliner = _Inliner(funcs, kernel)
             made = inliner.kernel()
             if inliner.calls and shared_loop(made, funcs, tables) is not None:

@@ -31,7 +31,7 @@ from morph.compiler.ir.sites import Sites, sites_of
 from morph.compiler.passes import search, steps
 from morph.compiler.passes.double_buffering import swapped
 from morph.compiler.passes.effects import reached
-from morph.compiler.passes.group_execution import GroupPlan, group_plan, group_size
+from morph.compiler.passes.group_execution import THREAD_BYTES, GroupPlan, group_plan, group_size
 from morph.compiler.passes.grouping import Groups, groups
 from morph.compiler.passes.independence import bound
 from morph.compiler.passes.liveness import (
@@ -162,6 +162,7 @@ class StepPlan:
     sharing: Sharing | None = None
     searching: Searching | None = None
     group: int = 0  # threads of a GPU that execute an item of a kernel with shared arrays
+    own_arrays: bool = False  # whether these may be local to a thread
     by_warp: bool = False  # the lanes of a GPU's warp execute an item together
     lists_rows: bool = False  # long rows are appended to a list that all threads process
     fetch_adds: bool = False  # adds floats, or uses the old value: slow under contention
@@ -373,7 +374,8 @@ class _Planner:
         """
         if self.group_plans and not self.unit.fused:
             return MOST
-        local = any(isinstance(n, ir.MakeLocal) for n in ir.walk(self.unit.funcs))
+        nodes = ir.walk(self.unit.funcs)
+        local = any(isinstance(n, ir.MakeLocal) and not isinstance(n, ir.MakeShared) for n in nodes)
         if claims or self.ahead or local or not self.shared:
             return FEW
         if not sweeps:
@@ -722,6 +724,7 @@ class _Planner:
             sharing=sharing,
             searching=functions[s.kernel].searching if search.allows_shared_search(s) else None,
             group=group_size(s.balance, arrays) if arrays and not s.until_empty else 0,
+            own_arrays=arrays is not None and arrays.bytes <= THREAD_BYTES,
             by_warp=s.kernel in self.warp_bodies and allows_warp_execution(s),
             lists_rows=sharing is not None and s.balance in LISTS,
             fetch_adds=steps.fetch_adds(self.reached[s.kernel], self.partial_sums),

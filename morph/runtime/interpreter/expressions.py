@@ -144,19 +144,15 @@ class Expressions:
         return make
 
     def _itematomic(self, n: ir.ItemAtomic) -> Code:
-        op, index, value, memory = (
-            values.ATOMIC[n.op],
-            self.expr(n.index),
-            self.expr(n.value),
-            self.memory,
-        )
+        op, index, memory = values.ATOMIC[n.op], self.expr(n.index), self.memory
+        args = [self.expr(x) for x in n.args]
 
         def change(env: Env) -> Any:
-            items, i, x = env[n.name], int(index(env)), value(env)
+            items, i, given = env[n.name], int(index(env)), [x(env) for x in args]
             if not 0 <= i < len(items):
                 memory.outside(Kind.NO_INDEX, n, i, len(items), f"item {i} of {n.name}")
             old = items[i]
-            items[i] = op(old, x)
+            items[i] = op(old, *given)
             return old
 
         return change
