@@ -303,12 +303,6 @@ MORPH_FN bool time_to_poll() {
 }
 template <class A> MORPH_FN bool asked_to_stop(const A& a) { return *(volatile u32*)(a.barrier + STOP_WORD) != 0; }
 #ifdef MORPH_PARTS
-// Waits at a crossing (parts.h) until another part has stored its number; returns false if the launch is to stop.
-template <class A> MORPH_FN bool await_part(const A& a, const u64* line, u64 number) {
-    for (u32 spins = 1; load_system_word(line) < number; spins++)
-        if ((spins & 255) == 0 && asked_to_stop(a)) return false;
-    return true;
-}
 template <class A> MORPH_FN void wake_part(const A&, u64*) {}
 #endif
 // Called by the first thread of block 0 after its release from a barrier.
@@ -340,7 +334,8 @@ template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // 
     acquire();
     return now & T::BROADCAST;
 }
-template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
+// After a crossing (parts.h) all threads may have to stop.
+template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     if constexpr (SINGLE_BLOCK) {
         t.broadcast_value = any_of_block(t.broadcast_value);
         t.master = t.has_read = t.flag_taken = false;
@@ -358,7 +353,7 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     }
     bool stop = sees_stop(t);
 #ifdef MORPH_PARTS
-    stop |= speaks(t) && load(a.parts + PARTS_STOPPED);
+    if constexpr (CROSSED) stop |= speaks(t) && load(a.parts + PARTS_STOPPED);
 #endif
     if (any_of_block(t.broadcast_value | stop)) {
         t.stop |= any_of_block(stop);

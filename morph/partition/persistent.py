@@ -157,7 +157,9 @@ class PersistentProgram(LaunchOfAllParts):
 
     def _prepare(self, graph: PartitionedGraph) -> None:
         """Bring objects and argument blocks up to date."""
-        for box in self.program.boxes:
+        if not all([p._current() for p in self.launches]):
+            self.valid = False
+        for box in () if self.valid else self.program.boxes:
             inboxes = self._objects(box.inbox)
             most = max(x.capacity for x in inboxes)
             for x in inboxes:  # see `_match_capacities`

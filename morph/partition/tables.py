@@ -354,8 +354,8 @@ class PartitionedTable(Columns):
         """Return part k's own rows among global ids, and its mirrors of other parts' rows."""
         share = self._share(k)
         if ids.size == 1 and share.in_order:
-            row = share.row(int(ids[0]))
-            found, none = np.array([row] if row >= 0 else [], np.int32), np.zeros(0, np.int32)
+            row, none = share.row(ids.item()), ids[:0]
+            found = none if row < 0 else np.array([row], np.int32)
             return (found, none) if row < share.owned else (none, found)
         own = share.own_rows(ids)
         mirrors = share.rows(ids[own < 0])

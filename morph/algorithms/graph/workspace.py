@@ -44,6 +44,8 @@ class InitialWrites:
         seed: Mapping[str, Any] | None,
     ) -> None:  # fmt: skip
         self.device, self.temporary, self.objects = graph.device, temporary, objects
+        self.lists = [x for x in objects if isinstance(x, Collection)]
+        self.first = None if seed is None else self.lists.pop(0)
         self.known = self._versions()
         seeds, columns = None, graph.points.columns
         if seed is not None:
@@ -74,11 +76,10 @@ class InitialWrites:
         count : int, or None
             Number of start points of all parts; None for a graph that is not a part.
         """
-        counters = None
-        for x in reversed(self.objects):
-            if isinstance(x, Collection):  # in reverse: `counters` are finally those of the first
-                first = x is self.objects[0]
-                counters = x.have(len(rows) if first else 0, count if first or count is None else 0)
+        counters = None if self.first is None else self.first.have(len(rows), count)
+        in_all = None if count is None else 0
+        for x in self.lists:
+            x.have(0, in_all)
         self.writer.write(rows, mirrors, counters)
 
     def clear(self) -> None:
@@ -276,8 +277,9 @@ def workspace(
 
 def _warn_of_small_steps(graph: PartitionedGraph, steps: int) -> None:
     """Warn if a search on several devices spent most of its time on exchanges."""
-    several = len({d.name for d in graph.devices}) > 1 or len(graph.here) < len(graph.devices)
-    if several and steps > MANY_STEPS and len(graph.edges) < SMALL_STEP * steps:
+    if steps <= MANY_STEPS or len(graph.edges) >= SMALL_STEP * steps:
+        return
+    if len({d.name for d in graph.devices}) > 1 or len(graph.here) < len(graph.devices):
         warnings.warn(
             f"{steps} steps for {len(graph.edges)} edges: one device is faster, parts.to(device)",
             PerformanceWarning, stacklevel=5,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
-from morph.compiler.ir.layout import MOST_PARTS
+from morph.compiler.ir.layout import MESSAGE_WORDS
 from morph.compiler.passes.plan import StepPlan
 
 OPERATIONS = {
@@ -13,6 +13,7 @@ OPERATIONS = {
     "set": "Put", "first": "First",
 }  # fmt: skip
 STOPS = "if (stops(t)) return;"  # after each crossing, at which all parts agree on it
+RELEASE = "    release_barrier<true>(a, t);"  # of a barrier with a crossing
 
 
 def agreement(e: Emission, s: StepPlan) -> list[str]:
@@ -102,7 +103,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         lists.append(
             f"CollectionCounters {e.names.prefix[slot]}_counters({e.names.base(slot)}_meta, TO);"
         )
-    sent, received, totals = _agreement(e, s, MOST_PARTS)
+    sent, received, totals = _agreement(e, s, MESSAGE_WORDS)
     for slot in s.receiver.clears if s.receiver else ():  # the receiver is skipped if all are quiet
         meta = f"{e.names.base(slot)}_meta"
         cleared += [f"CollectionCounters({meta}, TO).clear();", f"store({meta} + GLOBAL, 0);"]
@@ -113,7 +114,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         *lists,
         f"bool full = false, quiet = false, failed = {failed};",
         *_crossing(
-            "failed = ", "failed", MOST_PARTS + len(sent),
+            "failed = ", "failed", MESSAGE_WORDS + len(sent),
             ["publish_message_counts(a, w);", *sent],
             [f"full = receive_messages(a, w, {inbox}, {e.names.index[node.inbox]});",
              "quiet = is_quiet(w);", *received, *quiet],
@@ -128,7 +129,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "        rewind(a);"]
         e.put("", f"MORPH_FN void {name}{s.name}(const Args& a, Run& t) {{")
         named = {*s.sizes, *(s.receiver.clears if s.receiver else ())} if lines is counted else ()
-        e.put(*e.with_permutation([*inner, "    }"], "t", named), "    release_barrier(a, t);", "}")
+        e.put(*e.with_permutation([*inner, "    }"], "t", named), RELEASE, "}")
 
 
 def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:

@@ -12,6 +12,7 @@ from functools import reduce
 from operator import or_
 
 from morph.compiler.codegen.crossings import (
+    RELEASE,
     STOPS,
     agreement,
     crossing_steps,
@@ -84,7 +85,8 @@ def _end(e: Emission, s: StepPlan) -> None:
     """The barrier after a step at which the last thread publishes counters or other state."""
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
     lines, actions = publish_lines(e, s, failed)
-    if s.agree or isinstance(s.node, ir.Exchange | ir.Combine):
+    crosses = bool(s.agree) or isinstance(s.node, ir.Exchange | ir.Combine)
+    if crosses:
         lines += [] if failed else ["bool failed = false;"]
         actions = [*agreement(e, s), *actions]
     actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
@@ -103,9 +105,8 @@ def _end(e: Emission, s: StepPlan) -> None:
     ]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
     e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
-    e.put(
-        *e.with_permutation(inner, "t", {*s.resized, *s.clears}), "    release_barrier(a, t);", "}"
-    )
+    release = RELEASE if crosses else "    release_barrier(a, t);"
+    e.put(*e.with_permutation(inner, "t", {*s.resized, *s.clears}), release, "}")
 
 
 def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:

@@ -81,7 +81,8 @@ class Rebuild(IntEnum):
 
 MARKED_ROWS = 8  # rows that share a mark, a byte
 MOST_PARTS = 8  # maximum of parts, on one host, that execute a program together
-MOST_WORDS = 48  # maximum of words that a part sends at a crossing: two of parts.h, then others
+MOST_WORDS = 48  # maximum of words that a part sends at a crossing: one of parts.h, then others
+MESSAGE_WORDS = MOST_PARTS + 1  # of these at a delivery: counts of messages, and the largest
 
 
 class Parts(IntEnum):

@@ -19,14 +19,14 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MOST_PARTS, MOST_WORDS
+from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MESSAGE_WORDS, MOST_WORDS
 from morph.compiler.passes.effects import called, reached
 from morph.compiler.passes.ownership import Ownership
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.language.position import Pos
 from morph.language.types import I32, I64, Column, Handle
 
-OWN_VALUES = 2  # words of a part at each crossing: whether it failed, whether it stops (parts.h)
+OWN_VALUES = 1  # words of a part at each crossing: whether it failed, whether it stops (parts.h)
 
 
 class NeedsSteps(Exception):
@@ -149,7 +149,7 @@ class _Program:
         self._refuse_spreads(steps)
         self.steps, self.marked = steps, self._marked(steps)
         blocks = tuple(
-            replace(b, steps=tuple(self._steps(b, iter(row))))
+            replace(b, steps=_joined(self._steps(b, iter(row))))
             for b, row in zip(blocks, found, strict=True)
         )
         for p in steps:
@@ -410,8 +410,23 @@ class _Program:
         for p in steps:
             sizes = [self.stores[t.slot].column(t.column) for t in p.totals]
             number = sum(max(c.size, 1) for c in sizes if c is not None)
-            if number + lists + 1 + OWN_VALUES + MOST_PARTS > MOST_WORDS or len(p.flags) > 64:
+            if number + lists + 1 + OWN_VALUES + MESSAGE_WORDS > MOST_WORDS or len(p.flags) > 64:
                 raise NeedsSteps("a step changes more numbers than parts send at once")
+
+
+def _joined(steps: Iterable[Any]) -> tuple[Any, ...]:
+    """Let statements of one thread end with the assignments after them.
+
+    These keep totals of before a step: where all threads read totals, a barrier precedes the step.
+    """
+    found = list[Any]()
+    for s in steps:
+        last = found[-1] if found else None
+        if isinstance(s, ir.Assign) and isinstance(last, ir.OneThread) and last.body:
+            found[-1] = replace(last, body=(*last.body, s))
+        else:
+            found.append(s)
+    return tuple(found)
 
 
 def _only(operations: Iterable[str | None]) -> str:
