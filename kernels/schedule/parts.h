@@ -254,6 +254,87 @@ MORPH_FN void spread_column(const A& a, const R& t, const C& column, i32 route, 
     send_column<SIZE>(a, t.thread, t.threads, column, route, peers);
 }
 
+// If all values that a step has written to a column are equal, a part sends a bit for each mirror: whether the row has
+// this value.  Other rows have not changed, or had this value before.  Bits are received apart from the column, which
+// other parts may still read in the same step, and the mirrors are set after the crossing.  A part may send the next bits
+// while another one still reads these, so they have two places in turn: at crossings with even and odd numbers.
+
+// The bits of the mirrors in part `to`, from row `first` on, of the rows of part `from`.  `crossing`: the one before
+// which they are sent.
+template <class A> MORPH_FN u32* bits_of(const A& a, i32 bits, i64 crossing, i32 from, i32 to, i64 first) {
+    return (u32*)load_fixed(a.parts + bits + (crossing & 1) * MOST_PARTS + to) + (first / 32 + from);
+}
+constexpr i32 WORDS_AT_ONCE = 8;
+template <class A, class C, class V>
+MORPH_OUTLINED void pack_equal(const A& a, i32 thread, i32 threads, const C column, V value, i32 route, i32 bits) {
+    const Route r(a, route);
+    const i64 crossing = load(a.parts + PARTS_CROSSINGS) + 1;
+    for (i32 i = 1; i < r.parts; i++) {  // each part begins with a different receiver
+        const i32 k = (r.own + i) % r.parts;
+        const i32* sent = r.rows(ROUTE_SENT) + r[ROUTE_SENT_BOUNDS + k];
+        const i64 n = r[ROUTE_SENT_BOUNDS + k + 1] - r[ROUTE_SENT_BOUNDS + k], words = (n + 31) / 32;
+        u32* to = bits_of(a, bits, crossing, r.own, k, r[ROUTE_FIRST_MIRROR + k]);
+        if constexpr (TARGET_GPU) {  // a warp makes some words, whose loads are in flight at once
+            const i32 lane = lane_id();
+            for (i64 w = i64(thread / 32) * WORDS_AT_ONCE; w < words; w += i64(threads / 32) * WORDS_AT_ONCE) {
+                i32 row[WORDS_AT_ONCE];
+                V x[WORDS_AT_ONCE];
+                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++)
+                    row[s] = load_fixed(sent + min_of((w + s) * 32 + lane, n - 1));
+                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) x[s] = column.get(row[s]);
+                u32 mine = 0;
+                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) {
+                    const u32 word = ballot(ALL_LANES, (w + s) * 32 + lane < n && same_bits(x[s], value));
+                    mine = lane == s ? word : mine;
+                }
+                if (lane < WORDS_AT_ONCE && w + lane < words) store(to + w + lane, mine);
+            }
+        } else {
+            for (i64 w = thread; w < words; w += threads) {
+                u32 word = 0;
+                for (i64 j = 32 * w; j < min_of(n, 32 * w + 32); j++)
+                    word |= u32(same_bits(column.get(load_fixed(sent + j)), value)) << j % 32;
+                store(to + w, word);
+            }
+        }
+    }
+}
+template <class A, class C, class V>
+MORPH_OUTLINED void unpack_equal(const A& a, i32 thread, i32 threads, const C column, V value, i32 route, i32 bits) {
+    const Route r(a, route);
+    const i64 crossing = load(a.parts + PARTS_CROSSINGS);
+    for (i32 k = 0; k < r.parts; k++) {
+        const i64 first = r[ROUTE_MIRRORS + k], n = r[ROUTE_MIRRORS + k + 1] - first;
+        const u32* from = bits_of(a, bits, crossing, k, r.own, first);
+        if (k == r.own) continue;
+        if constexpr (TARGET_GPU) {
+            for (i64 j = thread; j < n; j += i64(threads) * WORDS_AT_ONCE) {
+                u32 word[WORDS_AT_ONCE];
+                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++)
+                    word[s] = load(from + min_of(j + i64(threads) * s, n - 1) / 32);
+                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) {
+                    const i64 row = j + i64(threads) * s;
+                    if (row < n && word[s] >> row % 32 & 1) store(column.at(first + row), value);
+                }
+            }
+        } else {
+            for (i64 w = thread; 32 * w < n; w += threads)
+                for (u32 word = load(from + w); word; word &= word - 1)
+                    store(column.at(first + 32 * w + trailing_zeros(word)), value);
+        }
+    }
+}
+// Sends the bits of a column to all other parts; a crossing follows, then `set_equal` with the same arguments and a
+// barrier.
+template <class A, class R, class C>
+MORPH_FN void send_equal(const A& a, const R& t, const C& column, typename C::V value, i32 route, i32 bits) {
+    pack_equal(a, t.thread, t.threads, column, value, route, bits);
+}
+template <class A, class R, class C>
+MORPH_FN void set_equal(const A& a, const R& t, const C& column, typename C::V value, i32 route, i32 bits) {
+    unpack_equal(a, t.thread, t.threads, column, value, route, bits);
+}
+
 // A step over a worklist changes few rows: it marks them, and only these are sent.  A byte is the mark of MARKED_ROWS
 // rows, whose values have at least the size of one transfer between GPUs; a warp reads the marks of 32 words at once.
 template <class A> MORPH_FN void mark_row(const A& a, i32 marks, i64 row) {

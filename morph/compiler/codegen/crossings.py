@@ -59,7 +59,7 @@ def crossing_steps(e: Emission, s: StepPlan) -> list[str]:
         case ir.FillMirrors(mirrors=mirrors):
             return [*(f"fill_mirrors<{_mirrors(e, m)});" for m in mirrors), "barrier(a, t);"]
         case ir.Exchange() as node:
-            return [*_exchange(e, node), f"end{s.name}(a, t);", STOPS]
+            return [*_exchange(e, node), f"end{s.name}(a, t);", STOPS, *_set_mirrors(e, node)]
         case ir.Combine() as node:
             return [_combine(e, node), f"end{s.name}(a, t);", STOPS]
         case ir.Deliver() as node:
@@ -79,11 +79,26 @@ def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
 
 def _spread(e: Emission, m: ir.Mirrors) -> str:
     """Send owned rows to their mirrors: all rows, or the marked ones."""
+    if m.value is not None:
+        return f"send_equal({_equal(e, m)});"
     args = f"{_mirrors(e, m)}, {_peers(e, m)}"
     if not m.marked:
         return f"spread_column<{args});"
     assert e.parts is not None
     return f"spread_marked<{args}, {e.parts.marks[m.slot, m.column]});"
+
+
+def _set_mirrors(e: Emission, node: ir.Exchange) -> list[str]:
+    """Set the mirrors of which bits have been received."""
+    lines = [f"set_equal({_equal(e, m)});" for m in node.spreads if m.value is not None]
+    return [*lines, "barrier(a, t);"] if lines else []
+
+
+def _equal(e: Emission, m: ir.Mirrors) -> str:
+    """The arguments for a column whose changed values are equal."""
+    assert e.parts is not None and m.value is not None
+    at, value = e.names.column(m.slot, m.column), e.uniform().expr(m.value)
+    return f"a, t, {at}, {value}, {e.parts.routes[m.slot]}, {e.parts.bits[m.slot, m.column]}"
 
 
 def _combine(e: Emission, node: ir.Combine) -> str:
