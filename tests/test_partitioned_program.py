@@ -288,7 +288,7 @@ def test_a_step_that_writes_one_value_sends_bits(kernel):
     if kernel is number:
         assert steps(found) == [["Foreach", "Exchange", "Agree", "Assign"]]
         assert [(m.column, m.value.op) for m in exchange.spreads] == [("dist", "+")]
-        assert array.size == array.bits["g.points", "dist"] + 2 * layout.MOST_PARTS
+        assert array.size == array.bits["g.points", "dist"] + layout.Equal.WORDS
     else:
         assert steps(found) == [["Foreach", "Agree", "Exchange", "Assign"]]
         assert exchange.spreads[0].value is None and not array.bits

@@ -254,85 +254,84 @@ MORPH_FN void spread_column(const A& a, const R& t, const C& column, i32 route, 
     send_column<SIZE>(a, t.thread, t.threads, column, route, peers);
 }
 
-// If all values that a step has written to a column are equal, a part sends a bit for each mirror: whether the row has
-// this value.  Other rows have not changed, or had this value before.  Bits are received apart from the column, which
-// other parts may still read in the same step, and the mirrors are set after the crossing.  A part may send the next bits
-// while another one still reads these, so they have two places in turn: at crossings with even and odd numbers.
-
-// The bits of the mirrors in part `to`, from row `first` on, of the rows of part `from`.  `crossing`: the one before
-// which they are sent.
-template <class A> MORPH_FN u32* bits_of(const A& a, i32 bits, i64 crossing, i32 from, i32 to, i64 first) {
-    return (u32*)load_fixed(a.parts + bits + (crossing & 1) * MOST_PARTS + to) + (first / 32 + from);
-}
+// If all values that a step has written to a column are equal, a part sends a bit for each of its rows: whether it has
+// this value.  Other rows have not changed; those that had the value before have it at their mirrors.  Bits are received
+// apart from the column, which other parts may still read in the same step, and the mirrors are set after the crossing.
+// A part may send the next bits while another one still reads these, so they have two places in turn: at crossings with
+// even and odd numbers.
+//
+// Each sender has `EQUAL_WIDTH` words in each place of a receiver, which has as many words for which rows of the sender it
+// mirrors, and for the mirror of the first of these rows from that word on.
 constexpr i32 WORDS_AT_ONCE = 8;
+template <class A> MORPH_FN u32* bits_in(const A& a, i32 bits, i64 crossing, i32 part) {
+    return (u32*)load_fixed(a.parts + bits + EQUAL_PLACES + (crossing & 1) * MOST_PARTS + part);
+}
 template <class A, class C, class V>
 MORPH_OUTLINED void pack_equal(const A& a, i32 thread, i32 threads, const C column, V value, i32 route, i32 bits) {
-    const Route r(a, route);
-    const i64 crossing = load(a.parts + PARTS_CROSSINGS) + 1;
-    for (i32 i = 1; i < r.parts; i++) {  // each part begins with a different receiver
-        const i32 k = (r.own + i) % r.parts;
-        const i32* sent = r.rows(ROUTE_SENT) + r[ROUTE_SENT_BOUNDS + k];
-        const i64 n = r[ROUTE_SENT_BOUNDS + k + 1] - r[ROUTE_SENT_BOUNDS + k], words = (n + 31) / 32;
-        u32* to = bits_of(a, bits, crossing, r.own, k, r[ROUTE_FIRST_MIRROR + k]);
-        if constexpr (TARGET_GPU) {  // a warp makes some words, whose loads are in flight at once
-            const i32 lane = lane_id();
-            for (i64 w = i64(thread / 32) * WORDS_AT_ONCE; w < words; w += i64(threads / 32) * WORDS_AT_ONCE) {
-                i32 row[WORDS_AT_ONCE];
-                V x[WORDS_AT_ONCE];
-                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++)
-                    row[s] = load_fixed(sent + min_of((w + s) * 32 + lane, n - 1));
-                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) x[s] = column.get(row[s]);
-                u32 mine = 0;
-                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) {
-                    const u32 word = ballot(ALL_LANES, (w + s) * 32 + lane < n && same_bits(x[s], value));
-                    mine = lane == s ? word : mine;
-                }
-                if (lane < WORDS_AT_ONCE && w + lane < words) store(to + w + lane, mine);
+    const i32 parts = part_count(a), own = part_number(a);
+    const i64 n = load_fixed(a.parts + route + ROUTE_OWNED), words = (n + 31) / 32;
+    const i64 crossing = load(a.parts + PARTS_CROSSINGS) + 1, first = own * load_fixed(a.parts + bits + EQUAL_WIDTH);
+    u32* to[MOST_PARTS];
+    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) to[k] = bits_in(a, bits, crossing, k < parts ? k : own) + first;
+    auto send = [&](i64 w, u32 word) {
+        MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) if (k < parts && k != own) store(to[k] + w, word);
+    };
+    if constexpr (TARGET_GPU) {  // a warp makes some words, whose loads are in flight at once
+        const i32 lane = lane_id();
+        for (i64 w = i64(thread / 32) * WORDS_AT_ONCE; w < words; w += i64(threads / 32) * WORDS_AT_ONCE) {
+            V x[WORDS_AT_ONCE];
+            MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) x[s] = column.get(min_of((w + s) * 32 + lane, n - 1));
+            u32 mine = 0;
+            MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) {
+                const u32 word = ballot(ALL_LANES, same_bits(x[s], value));
+                mine = lane == s ? word : mine;
             }
-        } else {
-            for (i64 w = thread; w < words; w += threads) {
-                u32 word = 0;
-                for (i64 j = 32 * w; j < min_of(n, 32 * w + 32); j++)
-                    word |= u32(same_bits(column.get(load_fixed(sent + j)), value)) << j % 32;
-                store(to + w, word);
-            }
+            if (lane < WORDS_AT_ONCE && w + lane < words) send(w + lane, mine);
+        }
+    } else {
+        for (i64 w = thread; w < words; w += threads) {
+            u32 word = 0;
+            for (i64 i = 32 * w; i < min_of(n, 32 * w + 32); i++) word |= u32(same_bits(column.get(i), value)) << i % 32;
+            send(w, word);
         }
     }
 }
 template <class A, class C, class V>
-MORPH_OUTLINED void unpack_equal(const A& a, i32 thread, i32 threads, const C column, V value, i32 route, i32 bits) {
-    const Route r(a, route);
-    const i64 crossing = load(a.parts + PARTS_CROSSINGS);
-    for (i32 k = 0; k < r.parts; k++) {
-        const i64 first = r[ROUTE_MIRRORS + k], n = r[ROUTE_MIRRORS + k + 1] - first;
-        const u32* from = bits_of(a, bits, crossing, k, r.own, first);
-        if (k == r.own) continue;
-        if constexpr (TARGET_GPU) {
-            for (i64 j = thread; j < n; j += i64(threads) * WORDS_AT_ONCE) {
-                u32 word[WORDS_AT_ONCE];
-                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++)
-                    word[s] = load(from + min_of(j + i64(threads) * s, n - 1) / 32);
-                MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) {
-                    const i64 row = j + i64(threads) * s;
-                    if (row < n && word[s] >> row % 32 & 1) store(column.at(first + row), value);
-                }
+MORPH_OUTLINED void unpack_equal(const A& a, i32 thread, i32 threads, const C column, V value, i32 bits) {
+    const i64 n = part_count(a) * load_fixed(a.parts + bits + EQUAL_WIDTH);
+    const u32* words = bits_in(a, bits, load(a.parts + PARTS_CROSSINGS), part_number(a));
+    const u32* mirrored = (const u32*)load_fixed(a.parts + bits + EQUAL_MIRRORED);
+    const i32* firsts = (const i32*)load_fixed(a.parts + bits + EQUAL_FIRST);
+    if constexpr (TARGET_GPU) {
+        const i32 lane = lane_id();
+        for (i64 i = thread; i - lane < n; i += threads) {  // the words of a warp one by one, a row on each lane
+            const u32 mine = i < n ? load_fixed(mirrored + i) : 0, set = i < n ? load(words + i) & mine : 0;
+            const i32 first = i < n ? load_fixed(firsts + i) : 0;
+            for (u32 lanes = ballot(ALL_LANES, set != 0); lanes; lanes &= lanes - 1) {
+                const i32 from = first_lane(lanes);
+                const u32 rows = shuffle(ALL_LANES, mine, from), bit = shuffle(ALL_LANES, set, from) >> lane & 1;
+                const i32 row = shuffle(ALL_LANES, first, from) + popcount(rows & ((1u << lane) - 1));
+                if (bit) store(column.at(row), value);
             }
-        } else {
-            for (i64 w = thread; 32 * w < n; w += threads)
-                for (u32 word = load(from + w); word; word &= word - 1)
-                    store(column.at(first + 32 * w + trailing_zeros(word)), value);
+        }
+    } else {
+        for (i64 i = thread; i < n; i += threads) {
+            const u32 mine = load_fixed(mirrored + i);
+            for (u32 set = mine ? load(words + i) & mine : 0; set; set &= set - 1) {
+                const u32 before = mine & ((set & (0 - set)) - 1);
+                store(column.at(load_fixed(firsts + i) + popcount(before)), value);
+            }
         }
     }
 }
-// Sends the bits of a column to all other parts; a crossing follows, then `set_equal` with the same arguments and a
-// barrier.
+// Sends the bits of a column to all other parts; a crossing follows, then `set_equal` with the same value, and a barrier.
 template <class A, class R, class C>
 MORPH_FN void send_equal(const A& a, const R& t, const C& column, typename C::V value, i32 route, i32 bits) {
     pack_equal(a, t.thread, t.threads, column, value, route, bits);
 }
 template <class A, class R, class C>
-MORPH_FN void set_equal(const A& a, const R& t, const C& column, typename C::V value, i32 route, i32 bits) {
-    unpack_equal(a, t.thread, t.threads, column, value, route, bits);
+MORPH_FN void set_equal(const A& a, const R& t, const C& column, typename C::V value, i32 bits) {
+    unpack_equal(a, t.thread, t.threads, column, value, bits);
 }
 
 // A step over a worklist changes few rows: it marks them, and only these are sent.  A byte is the mark of MARKED_ROWS

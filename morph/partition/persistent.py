@@ -16,7 +16,7 @@ import numpy as np
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Status
-from morph.compiler.ir.layout import GLOBAL, MOST_PARTS, Parts, Route
+from morph.compiler.ir.layout import GLOBAL, MOST_PARTS, Equal, Parts, Route
 from morph.compiler.passes.partitioned_program import (
     NeedsSteps,
     PartitionedProgram,
@@ -93,7 +93,11 @@ class PersistentProgram(LaunchOfAllParts):
             ]
             for slot, column in layout.marks
         }
-        self.bits = {c: self._places_of_bits(c[0]) for c in layout.bits}
+        self.bits: dict[tuple[str, str], list[Any]] = {}
+        for slot, column in layout.bits:
+            sizes = [x.size for x, _ in shared.mirrored(graph, self._objects(slot)[0].name)]
+            places = zip(self.launches, sizes, strict=True)
+            self.bits[slot, column] = [p.device.zeros(2 * n, np.uint32) for p, n in places]
         named = {slot for slot, _ in (*program.spreads, *program.writes)}
         self.names = {slot: self._objects(slot)[0].name for slot in named}
         self.crossings = 0  # of the latest launches; `_write` starts at 0 again
@@ -149,16 +153,6 @@ class PersistentProgram(LaunchOfAllParts):
                 return result
 
             return self._guarded(busy, launch, lambda: self._end(graph, busy, shared.failed))
-
-    def _places_of_bits(self, slot: str) -> list[Any]:
-        """For each part the bits that it receives, a row for each of two crossings in turn.
-
-        Those of each sender begin with a new word.
-        """
-        return [
-            p.device.zeros((2, len(x) // 32 + MOST_PARTS + 1), np.uint32)
-            for p, x in zip(self.launches, self._objects(slot), strict=True)
-        ]
 
     # --- before and after the launches -----------------------------------------------------------
 
@@ -282,10 +276,14 @@ class PersistentProgram(LaunchOfAllParts):
             begins = shared.marked(graph, self._objects(slot)[0].name)
             arrays = zip(self.launches, self.marks[slot, column], begins, strict=True)
             found[:, at : at + 2] = [[p.device.pointer(x) for x in two] for p, *two in arrays]
-        for c, at in layout.bits.items():
-            for k, (p, x) in enumerate(zip(self.launches, self.bits[c], strict=True)):
-                first = p.device.pointer(x)
-                found[:, [at + k, at + MOST_PARTS + k]] = first, first + x.nbytes // 2
+        for (slot, column), at in layout.bits.items():
+            mirrored = shared.mirrored(graph, self._objects(slot)[0].name)
+            for k, (p, x) in enumerate(zip(self.launches, self.bits[slot, column], strict=True)):
+                pointer, place = p.device.pointer, at + Equal.PLACES + k
+                found[:, place] = first = pointer(x)
+                found[:, place + MOST_PARTS] = first + x.nbytes // 2
+                found[k, at + Equal.WIDTH] = x.size // (2 * len(found))
+                found[k, at + Equal.MIRRORED : at + Equal.PLACES] = [*map(pointer, mirrored[k])]
         self._send(found)
 
     def _clear_marks(self) -> None:

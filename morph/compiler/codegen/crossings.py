@@ -78,27 +78,32 @@ def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
 
 
 def _spread(e: Emission, m: ir.Mirrors) -> str:
-    """Send owned rows to their mirrors: all rows, or the marked ones."""
+    """Send owned rows to their mirrors: all rows, the marked ones, or a bit for each."""
+    assert e.parts is not None
     if m.value is not None:
-        return f"send_equal({_equal(e, m)});"
+        return f"send_equal({_equal(e, m)}, {e.parts.routes[m.slot]}, {_bits(e, m)});"
     args = f"{_mirrors(e, m)}, {_peers(e, m)}"
     if not m.marked:
         return f"spread_column<{args});"
-    assert e.parts is not None
     return f"spread_marked<{args}, {e.parts.marks[m.slot, m.column]});"
 
 
 def _set_mirrors(e: Emission, node: ir.Exchange) -> list[str]:
     """Set the mirrors of which bits have been received."""
-    lines = [f"set_equal({_equal(e, m)});" for m in node.spreads if m.value is not None]
+    equal = [m for m in node.spreads if m.value is not None]
+    lines = [f"set_equal({_equal(e, m)}, {_bits(e, m)});" for m in equal]
     return [*lines, "barrier(a, t);"] if lines else []
 
 
 def _equal(e: Emission, m: ir.Mirrors) -> str:
     """The arguments for a column whose changed values are equal."""
-    assert e.parts is not None and m.value is not None
-    at, value = e.names.column(m.slot, m.column), e.uniform().expr(m.value)
-    return f"a, t, {at}, {value}, {e.parts.routes[m.slot]}, {e.parts.bits[m.slot, m.column]}"
+    assert m.value is not None
+    return f"a, t, {e.names.column(m.slot, m.column)}, {e.uniform().expr(m.value)}"
+
+
+def _bits(e: Emission, m: ir.Mirrors) -> str:
+    assert e.parts is not None
+    return str(e.parts.bits[m.slot, m.column])
 
 
 def _combine(e: Emission, node: ir.Combine) -> str:

@@ -21,6 +21,7 @@ from morph.compiler.ir.layout import (
     QUEUE_ARGUMENT,
     STORE_ARRAYS,
     TOGETHER_ARGUMENT,
+    Equal,
     Parts,
     Route,
 )
@@ -159,8 +160,7 @@ class PartsLayout:
         for `MARKED_ROWS` rows, padded to words of 8 bytes), and the address of the first index in
         `Route.SENT` of each mark, by receiving part (i32).
     bits : dict of (slot, column) to int
-        The first of the words with the addresses of the bits that each part receives for the
-        mirrors of a column: `MOST_PARTS` at even crossings, then as many at odd ones.
+        The first of the words of `Equal` of a column.
     size : int
         Number of words of the array.
     """
@@ -201,8 +201,8 @@ def parts_of(unit: ir.Unit) -> PartsLayout | None:
     first += len(peers) * MOST_PARTS
     marks = {c: first + 2 * i for i, c in enumerate(marked)}
     first += 2 * len(marks)
-    bits = {c: first + 2 * MOST_PARTS * i for i, c in enumerate(equal)}
-    return PartsLayout(routes, peers, marks, bits, first + 2 * MOST_PARTS * len(bits))
+    bits = {c: first + Equal.WORDS * i for i, c in enumerate(equal)}
+    return PartsLayout(routes, peers, marks, bits, first + Equal.WORDS * len(bits))
 
 
 class _Used:

@@ -120,6 +120,16 @@ class Route(IntEnum):
     WORDS = 29
 
 
+class Equal(IntEnum):
+    """Words for a column of which parts send a bit for each row, see `send_equal` in parts.h."""
+
+    WIDTH = 0  # words of bits from each sender
+    MIRRORED = 1  # address: by sender, a bit for each of its rows that this part mirrors (u32)
+    FIRST = 2  # address: for each of these words, the mirror of the first such row from it on (i32)
+    PLACES = 3  # addresses of received bits: of each part at even crossings, then at odd ones
+    WORDS = PLACES + 2 * MOST_PARTS
+
+
 class CheckWord(IntEnum):
     """Words of the ``check`` array (int64)."""
 
@@ -230,6 +240,7 @@ def header(checked: bool = False, rebuilds: bool = False, parts: bool = False) -
     if parts:
         lines.append(f"enum {{ {_enumerators(Parts, 'PARTS_')}, GLOBAL = {int(GLOBAL)} }};")
         lines.append(f"enum {{ {_enumerators(Route, 'ROUTE_')} }};")
+        lines.append(f"enum {{ {_enumerators(Equal, 'EQUAL_')} }};")
         lines.append(f"constexpr i32 MOST_PARTS = {MOST_PARTS}, MOST_WORDS = {MOST_WORDS};")
         lines.append(f"constexpr i32 MAILBOX_LINE = {MAILBOX_LINE}, MARKED_ROWS = {MARKED_ROWS};")
     lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")

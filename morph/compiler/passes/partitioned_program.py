@@ -233,11 +233,13 @@ class _Program:
             for c in changed
             if not self._stays_bound(p, c)
         )
-        at_once = not (marked or combines or p.messages or _needs_agreement(p.unit))
+        at_once = not (combines or p.messages or _needs_agreement(p.unit))
         values = [self._value(p.unit, (m.slot, m.column)) for m in spreads if at_once]
         at_once = bool(values) and all(values)
         if at_once:
-            spreads = tuple(replace(m, value=x) for m, x in zip(spreads, values, strict=True))
+            given = zip(spreads, values, strict=True)
+            spreads = tuple(replace(m, marked=False, value=x) for m, x in given)
+            marked -= {(m.slot, m.column) for m in spreads}
         self.sends.append(spreads)
         yield self._local(p.unit, {m.slot for m in p.messages}, marked)
         if at_once:  # no part writes to memory that another one reads: one crossing

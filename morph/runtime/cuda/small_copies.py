@@ -521,7 +521,7 @@ class CudaWriter:
         """Add the commands for seeds; `write` sets their numbers of rows and their values.
 
         Sets ``counters`` and ``rows``, views of the values that `write` replaces; ``counted``, the
-        words with the number of rows, in commands; ``columns``, for each column its address, stride,
+        words with the number of rows in commands; ``columns``, for each column its address, stride,
         bytes that `SPOT` counts per row, and command; ``fixed``, the number of commands so far.
         """
         c = self.commands
