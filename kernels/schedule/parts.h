@@ -324,7 +324,8 @@ MORPH_OUTLINED void unpack_equal(const A& a, i32 thread, i32 threads, const C co
         }
     }
 }
-// Sends the bits of a column to all other parts; a crossing follows, then `set_equal` with the same value, and a barrier.
+// Sends the bits of a column to all other parts; a crossing follows, then `set_equal` with the same value.  A
+// barrier precedes the next step.
 template <class A, class R, class C>
 MORPH_FN void send_equal(const A& a, const R& t, const C& column, typename C::V value, i32 route, i32 bits) {
     pack_equal(a, t.thread, t.threads, column, value, route, bits);

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from morph.data.protocols import TableLike
 from morph.data.versions import renew
 
+set_attribute = object.__setattr__  # `Store.__setattr__`, which is slower, is for columns
+
 
 class State(NamedTuple):
     """The columns of a table at a version, for restoring: names, records and fills."""
@@ -33,14 +35,14 @@ class State(NamedTuple):
 
         ``renamed`` is whether names of columns may have changed since.
         """
-        table.columns = self.columns.copy()
+        set_attribute(table, "columns", self.columns.copy())
         if renamed:
             for name, column in self.columns.items():
                 column.name = name
             for record, names in self.records:
                 record.names = names
-        table._records = [record for record, _ in self.records]
-        table._fills = self.fills
+        set_attribute(table, "_records", [record for record, _ in self.records])
+        set_attribute(table, "_fills", self.fills)
         renew(table, self.version)
 
 

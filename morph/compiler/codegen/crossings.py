@@ -6,7 +6,7 @@ from morph.compiler.codegen.emission import Emission
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
 from morph.compiler.ir.layout import MESSAGE_WORDS
-from morph.compiler.passes.plan import StepPlan
+from morph.compiler.passes.plan import ANY_MEMORY, StepPlan
 
 OPERATIONS = {
     "add": "Plus", "min": "Min", "max": "Max", "or": "Or", "and": "And", "sum": "Sum",
@@ -89,10 +89,10 @@ def _spread(e: Emission, m: ir.Mirrors) -> str:
 
 
 def _set_mirrors(e: Emission, node: ir.Exchange) -> list[str]:
-    """Set the mirrors of which bits have been received."""
+    """Set the mirrors of which bits have been received; a barrier precedes the next step."""
     equal = [m for m in node.spreads if m.value is not None]
     lines = [f"set_equal({_equal(e, m)}, {_bits(e, m)});" for m in equal]
-    return [*lines, "barrier(a, t);"] if lines else []
+    return [*lines, f"t.has_read |= {ANY_MEMORY:#x}u;"] if lines else []
 
 
 def _equal(e: Emission, m: ir.Mirrors) -> str:

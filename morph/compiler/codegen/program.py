@@ -23,7 +23,7 @@ from morph.compiler.codegen.slot_cache import close_gaps
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.outline import RESULT
-from morph.compiler.passes.plan import VARIABLES, BlockPlan, StepPlan
+from morph.compiler.passes.plan import ANY_MEMORY, VARIABLES, BlockPlan, StepPlan
 
 
 def emit_program(e: Emission) -> None:
@@ -172,6 +172,8 @@ def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
         case ir.Clear():
             _finish(b, s)
         case ir.FillMirrors() | ir.Exchange() | ir.Combine() | ir.Deliver():
+            if guard and isinstance(s.node, ir.FillMirrors):
+                b.put(guard)
             for line in crossing_steps(e, s):
                 b.put(line)
 
@@ -187,6 +189,8 @@ def _guard(e: Emission, parts: Sequence[StepPlan]) -> str:
     blocks = e.plan.blocks
     read = [x for block in blocks for x in (block.reads, *(s.reads for s in block.steps))]
     read += [VARIABLES for block in blocks for s in block.steps if s.assigned]
+    if e.parts and e.parts.bits:  # mirrors that are set after a crossing
+        read.append(ANY_MEMORY)
     bits = reduce(or_, (p.writes for p in parts)) & reduce(or_, read, 0)
     return f"if (t.has_read & {bits:#x}u) barrier(a, t);" if bits else ""
 
