@@ -144,7 +144,7 @@ class Shared:
                 for j, mirrors in enumerate(shares[k].mirrors_of[:-1]):
                     rows = sent[j][k]
                     bits[j][rows] = True
-                    before = rows.searchsorted(np.arange(0, 32 * words, 32, rows.dtype))
+                    before = rows.searchsorted(32 * np.arange(words, dtype=rows.dtype))
                     firsts.append(before + (shares[k].owned + mirrors))
                 packed = np.packbits(bits, bitorder="little").view(np.uint32)
                 first = np.concatenate(firsts).astype(np.int32)
