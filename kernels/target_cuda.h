@@ -334,7 +334,7 @@ template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // 
     acquire();
     return now & T::BROADCAST;
 }
-// After a crossing (parts.h) all threads may have to stop.
+// After a crossing (parts.h), at which the master broadcasts whether it has failed, all threads may have to stop.
 template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     if constexpr (SINGLE_BLOCK) {
         t.broadcast_value = any_of_block(t.broadcast_value);
@@ -353,7 +353,7 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
     }
     bool stop = sees_stop(t);
 #ifdef MORPH_PARTS
-    if constexpr (CROSSED) stop |= speaks(t) && load(a.parts + PARTS_STOPPED);
+    if constexpr (CROSSED) stop |= speaks(t) && t.broadcast_value && load(a.parts + PARTS_STOPPED);
 #endif
     if (any_of_block(t.broadcast_value | stop)) {
         t.stop |= any_of_block(stop);

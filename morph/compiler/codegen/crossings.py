@@ -144,7 +144,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
     ]  # fmt: skip
     ends = {"end": counted}
     if node.points:
-        ends["localised"] = ["cross_localised(a, t);"]
+        ends["localised"] = ["broadcast(t, cross_localised(a, t));"]
     for name, lines in ends.items():
         inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "        rewind(a);"]
         e.put("", f"MORPH_FN void {name}{s.name}(const Args& a, Run& t) {{")
