@@ -44,30 +44,20 @@ template <class A> MORPH_FN i64* mailbox(const A& a, i32 part) {
     return (i64*)load_fixed(a.parts + PARTS_MAILBOXES + part);
 }
 
-// The words that all parts have published at a crossing.  All threads of all parts wait for the master that reads them,
-// so the loads of all parts are in flight at once: they have no branches, and those beyond the last part read the first.
+// The words that all parts have published at a crossing.
 struct Published {
     i32 parts;
     const u64* first;
-    MORPH_FN void read(i32 word, u64 (&x)[MOST_PARTS]) const {
-        MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++)
-            x[k] = load_system(first + (k < parts ? k : 0) * MOST_WORDS + word);
-    }
+    MORPH_FN u64 operator()(i32 part, i32 word) const { return load_system(first + part * MOST_WORDS + word); }
 };
-// f(x, k) of the word of each part, in order.
-template <class F> MORPH_FN void each_part(const Published& w, i32 word, const F& f) {
-    u64 x[MOST_PARTS];
-    w.read(word, x);
-    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) if (k < w.parts) f(x[k], k);
-}
 MORPH_FN u64 sum_of_parts(const Published& w, i32 word) {
     u64 sum = 0;
-    each_part(w, word, [&](u64 x, i32) { sum += x; });
+    for (i32 k = 0; k < w.parts; k++) sum += w(k, word);
     return sum;
 }
 MORPH_FN u64 or_of_parts(const Published& w, i32 word) {
     u64 bits = 0;
-    each_part(w, word, [&](u64 x, i32) { bits |= x; });
+    for (i32 k = 0; k < w.parts; k++) bits |= w(k, word);
     return bits;
 }
 
@@ -81,44 +71,25 @@ template <class A, class R> MORPH_FN void stop_part(const A& a, const R& t) {
     store(a.parts + PARTS_STOPPED, 1);
     if constexpr (!TARGET_GPU) set_stop(t);
 }
-// Waits until all parts have stored the number of a crossing; returns false if the launch is to stop.
-template <class A> MORPH_FN bool await_parts(const A& a, u64* lines, i32 parts, u64 number) {
-    if constexpr (TARGET_GPU) {
-        for (u32 spins = 1;; spins++) {
-            u64 least = number;  // the loads are in flight at once
-            MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++)
-                least = min_of(least, load_system(lines + (k < parts ? k : 0) * MAILBOX_LINE));
-            if (least == number) return true;
-            if ((spins & 255) == 0 && asked_to_stop(a)) return false;
-        }
-    } else {
-        for (i32 k = 0; k < parts; k++)
-            if (!await_part(a, lines + k * MAILBOX_LINE, number)) return false;
-        return true;
-    }
-}
 // Publishes `count` words of this part and waits for all parts; returns the bits of all of them.  Not inlined: a unit has
 // many crossings.
 template <class A> MORPH_OUTLINED u64 meet(const A& a, i64 crossing, const u64* w, i32 count) {
     const i32 parts = part_count(a), own = part_number(a);
-    i64* boxes[MOST_PARTS];
-    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) boxes[k] = mailbox(a, k < parts ? k : own);
-    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) {
-        if (k >= parts) break;
-        u64* to = published_in(boxes[k], crossing, own);
+    for (i32 k = 0; k < parts; k++) {
+        u64* to = published_in(mailbox(a, k), crossing, own);
         for (i32 i = 0; i < count; i++) set_system(to + i, w[i]);
     }
     fence_system();
-    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) {
-        if (k >= parts) break;
-        u64* line = (u64*)boxes[k] + own * MAILBOX_LINE;
+    for (i32 k = 0; k < parts; k++) {
+        u64* line = (u64*)mailbox(a, k) + own * MAILBOX_LINE;
         set_system(line, u64(crossing));
         wake_part(a, line);
     }
-    i64* arrived = mailbox(a, own);
-    if (w[0] & PART_STOPS || !await_parts(a, (u64*)arrived, parts, u64(crossing))) return PART_STOPS;
+    u64* arrived = (u64*)mailbox(a, own);
+    bool stop = w[0] & PART_STOPS;
+    for (i32 k = 0; k < parts && !stop; k++) stop = !await_part(a, arrived + k * MAILBOX_LINE, u64(crossing));
     fence_system();
-    return or_of_parts({parts, published_in(arrived, crossing, 0)}, 0);
+    return stop ? u64(PART_STOPS) : or_of_parts({parts, published_in((i64*)arrived, crossing, 0)}, 0);
 }
 // By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
 // all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case.
@@ -148,12 +119,10 @@ template <class T> constexpr bool IS_FLOAT = IS<T, f16> || IS<T, f32> || IS<T, f
 // The value after a step, in order of parts.  Plus: each part has added to a copy of the same value; Put: the last part
 // whose value differs from `before` counts.
 template <class Op, class T> MORPH_FN T agreed(const Published& w, i32 word, T before) {
-    T x{};
-    each_part(w, word, [&](u64 bits, i32 k) {
-        const T v = from_bits<T>(Bits<T>(bits));
-        if (k == 0) {
-            x = v;
-        } else if constexpr (IS<Op, Plus>) {
+    T x = from_bits<T>(Bits<T>(w(0, word)));
+    for (i32 k = 1; k < w.parts; k++) {
+        T v = from_bits<T>(Bits<T>(w(k, word)));
+        if constexpr (IS<Op, Plus>) {
             if (v != before) x = Plus::of(x, Minus::of(v, before));  // infinity minus itself is NaN
         } else if constexpr (IS<Op, Put>) {
             if (x == before || (x != x && before != before)) x = v;
@@ -162,7 +131,7 @@ template <class Op, class T> MORPH_FN T agreed(const Published& w, i32 word, T b
         } else if constexpr (!IS<Op, First>) {
             x = Op::of(x, v);
         }
-    });
+    }
     return x;
 }
 
@@ -510,12 +479,12 @@ MORPH_FN bool is_quiet(const Published& w) { return or_of_parts(w, MOST_PARTS) =
 template <class A> MORPH_FN bool receive_messages(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
     const i64 region = region_of_inbox(inbox_meta, w.parts);
     i64 most = 0, n = 0;
-    each_part(w, MOST_PARTS, [&](u64 x, i32) { most = max_of(most, i64(x)); });
-    each_part(w, part_number(a), [&](u64 x, i32 from) {
+    for (i32 from = 0; from < w.parts; from++) {
+        most = max_of(most, i64(w(from, MOST_PARTS)));
         store(a.parts + PARTS_SHIFTS + from, from * region - n);
-        n += i64(x);
+        n += i64(w(from, part_number(a)));
         store(a.parts + PARTS_ENDS + from, n);
-    });
+    }
     if (most > region) {
         store(a.status + FAILED, most * w.parts - load(inbox_meta + CAPACITY));
         store(a.status + STORES + inbox, 1);

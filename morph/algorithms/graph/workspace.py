@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from morph.data.collection import Collection, Set
 from morph.data.temporary import detach
-from morph.data.versions import Outdated
 from morph.graph import Graph
-from morph.language.bundles import Flatten, flattener, is_bundle
-from morph.launch.checked import is_checked
-from morph.launch.foreach import Program, launch_for
+from morph.launch.kept import KeptLaunches
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
 # A search on several devices with more steps and fewer edges per step than these is slower than on
@@ -27,7 +23,6 @@ WEIGHT_SUMS, TRIANGLES, SHORT_ROWS = "weights", "triangles", "short rows"
 # A graph caches a workspace with at most so many points, or at least so many edges per point.
 MAX_KEPT_POINTS, KEPT_DEGREE = 1 << 24, 8
 NO_STARTS = np.zeros(0, np.int32)
-NO_LAUNCH: tuple[None, list[Flatten]] = None, []
 Specs = dict[str, tuple[Any, Any]]
 
 
@@ -103,48 +98,18 @@ class InitialWrites:
 
 
 class Objects(list[Any]):
-    """The objects of a workspace, with what is made of them once: bundles, and bound launches."""
+    """The objects of a workspace, with what is made of them once: bundles, and launches."""
 
     def __init__(self, made: Iterable[Any]) -> None:
         super().__init__(made)
         self._made: dict[Any, Any] = {}
-        self._launches: dict[Program, tuple[Any, list[Flatten]]] = {}
+        self.run = KeptLaunches().run
 
     def once(self, make: Callable[..., Any], *args: Any) -> Any:
         """Return the result of the first call of a function, for equal arguments in all calls."""
         if make not in self._made:
             self._made[make] = make(*args)
         return self._made[make]
-
-    def run(self, program: Program, *args: Any) -> Any:
-        """Call a program; between calls only numbers of its arguments differ.
-
-        Later calls do not look its launch up.
-        """
-        launch, flatten = self._launches.pop(program, NO_LAUNCH)
-        if launch is not None and not is_checked() and launch.fits():
-            given = args
-            for f in flatten:
-                given = f(given)
-            with suppress(Outdated):
-                result = launch.run(given, None)
-                self._launches[program] = launch, flatten
-                return result
-        result = program(*args)
-        self._bind(program, args)
-        return result
-
-    def _bind(self, program: Program, args: tuple[Any, ...]) -> None:
-        """Keep the launch of a program for later calls."""
-        if is_checked():
-            return
-        launch, _ = launch_for(program, None, args, None)
-        if launch is not None:
-            flatten = list[Flatten]()
-            while any(map(is_bundle, types := tuple(map(type, args)))):
-                flatten.append(flattener(types))
-                args = flatten[-1](args)
-            self._launches[program] = launch, flatten
 
 
 class Workspace:
