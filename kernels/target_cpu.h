@@ -777,7 +777,7 @@ template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     if (t.master) update_team(t, lost);
     return t.master;
 }
-template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
+template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     if (is_single(t)) {
     } else if (t.master) {
         if (load(a.barrier) & T::SLEEPS) store(&released_at, wall_time());

@@ -340,7 +340,8 @@ template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // 
     acquire();
     return now & T::BROADCAST;
 }
-template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
+// After a crossing (parts.h), at which the master broadcasts whether it has failed, all threads may have to stop.
+template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     if constexpr (SINGLE_BLOCK) {
         t.broadcast_value = any_of_block(t.broadcast_value);
         t.master = t.has_read = t.flag_taken = false;
@@ -358,7 +359,7 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
     }
     bool stop = sees_stop(t);
 #ifdef MORPH_PARTS
-    stop |= speaks(t) && load(a.parts + PARTS_STOPPED);
+    if constexpr (CROSSED) stop |= speaks(t) && t.broadcast_value && load(a.parts + PARTS_STOPPED);
 #endif
     if (any_of_block(t.broadcast_value | stop)) {
         t.stop |= any_of_block(stop);

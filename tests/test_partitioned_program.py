@@ -235,12 +235,63 @@ def test_mirrors_change_between_two_crossings_only(program, more):
     found = derived(program, g, *more(g))
     for block in found.unit.blocks:
         for i, s in enumerate(block.steps):
-            if isinstance(s, ir.Exchange):
+            if isinstance(s, ir.Exchange) and any(m.value for m in s.spreads):
+                assert all(m.value for m in s.spreads) and not s.combines  # set after the crossing
+                assert isinstance(block.steps[i - 1], ir.Foreach)
+                assert isinstance(block.steps[i + 1], ir.Agree)
+            elif isinstance(s, ir.Exchange):
                 before = [x for x in block.steps[:i] if x.synchronises or isinstance(x, ir.Agree)]
                 last = before[-1]
                 assert isinstance(last, ir.Agree | ir.Exchange | ir.Clear)
             if isinstance(s, ir.Agree):
-                assert isinstance(block.steps[i - 1], ir.Foreach | ir.Deliver)
+                last = block.steps[i - 1]
+                assert isinstance(last, ir.Foreach | ir.Deliver | ir.Exchange)
+
+
+@morph.kernel
+def number(p, k, chosen):
+    for t in p.innbrs:
+        if t.dist == k:
+            p.dist = k + 1
+
+
+@morph.kernel
+def number_by_id(p, k, chosen):
+    for t in p.innbrs:
+        if t.dist == k:
+            p.dist = i64(p.id)
+
+
+@morph.kernel
+def number_and_list(p, k, chosen):
+    for t in p.innbrs:
+        if t.dist == k:
+            p.dist = k + 1
+    chosen.add(p)
+
+
+@morph.program
+def numbered(g, kernel, chosen):
+    k = i64(0)
+    while k < 9:
+        morph.foreach(g.points, kernel, k, chosen)
+        k += 1
+
+
+@pytest.mark.parametrize("kernel", [number, number_by_id, number_and_list])
+def test_a_step_that_writes_one_value_sends_bits(kernel):
+    """At one crossing, unless the parts have to agree before whether an item has failed."""
+    g = graph()
+    found = derived(numbered, g, kernel, lists(g)[0])
+    (exchange,) = (n for n in ir.walk(found.unit.blocks) if isinstance(n, ir.Exchange))
+    array = abi.parts_of(found.unit)
+    if kernel is number:
+        assert steps(found) == [["Foreach", "Exchange", "Agree", "Assign"]]
+        assert [(m.column, m.value.op) for m in exchange.spreads] == [("dist", "+")]
+        assert array.size == array.bits["g.points", "dist"] + layout.Equal.WORDS
+    else:
+        assert steps(found) == [["Foreach", "Agree", "Exchange", "Assign"]]
+        assert exchange.spreads[0].value is None and not array.bits
 
 
 def test_the_array_of_a_part_has_a_place_for_each_route_and_column():

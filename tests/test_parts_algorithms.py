@@ -81,7 +81,7 @@ def test_bfs_pulls(tmp_path):
     parts = morph.partition(g, ["cpu"] * 3, "degree")
     found = morph.bfs(parts)
     text = bfs.search_by_levels.source()
-    assert "pull_first" in text and "spread_column<1>(a, t, a.graph_points_active" in text
+    assert "pull_first" in text and "send_equal(a, t, a.graph_points_active" in text
     assert "spread_column<1>(a, t, a.graph_points_dist" not in text  # offers bound what is needed
     assert np.array_equal(found.distance, wanted.distance) and found.levels == wanted.levels
     morph.validate.bfs(g, found.distance, found.predecessor)

@@ -13,7 +13,7 @@ from test_parts_together import rmat
 import morph
 from morph.data.collection import Collection
 from morph.partition.persistent import PersistentProgram
-from morph.prelude import atomic_add, i32, u32
+from morph.prelude import atomic_add, i32, i64, u32
 
 
 @morph.kernel
@@ -80,6 +80,67 @@ def test_no_store_is_missed_by_gpus(names, n, rounds):
     with counted() as launches:
         found = mixed(morph.partition(ring(n), devices_of(names)), rounds)
     assert np.array_equal(found, wanted) and launches.call_count == 1
+
+
+# --- equal values, of which parts send bits ------------------------------------------------------
+
+
+@morph.kernel
+def infect(p, k, s):
+    if p.wave != k:
+        found = 0
+        for t in p.innbrs:
+            if t.wave == k:  # race: waves of this step have another number
+                found = 1
+        if found:
+            p.wave = k + 1
+            atomic_add(s.n, 1)
+
+
+@morph.program
+def waves(g, s, rounds):
+    k, total = i32(0), i64(0)
+    while k < rounds:
+        s.n = 0
+        morph.foreach(g.points, infect, k, s)
+        total = total * 31 + s.n
+        k += i32(1)
+    return total
+
+
+def infected(g, rounds):
+    """One crossing a round, at which parts agree on ``n``, too."""
+    g.points.add("wave", i32, fill=-1)
+    g.points.wave[3] = 0
+    found = waves(g, morph.Scalars(g, n=0), rounds)
+    return g.points.wave[:], found
+
+
+def random_graph(n, m):
+    ends = np.random.default_rng(5).integers(0, n, (2, m))
+    return morph.Graph.from_edges(*ends, n=n, device="cpu")
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("n", [7, 70, 1000])
+def test_bits_of_equal_values(n, parts):
+    wave, n_infected = infected(random_graph(n, 2 * n), 100)
+    divided = morph.partition(random_graph(n, 2 * n), ["cpu"] * parts)
+    with counted() as launches:
+        found = infected(divided, 100)
+    assert np.array_equal(found[0], wave) and found[1] == n_infected
+    assert launches.call_count == 1
+    if parts > 1:  # a crossing a round: `_steps` counts two as one
+        assert divided._steps == 50
+        assert "send_equal(a, t, a.g_points_wave" in waves.source()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("names", ["cuda:0 cuda:1", "cuda:0 cuda:1 cuda:2 cuda:3"])
+def test_bits_of_equal_values_on_gpus(names):
+    wave, n_infected = infected(random_graph(200_000, 400_000).to("cuda:0"), 1000)
+    found = infected(morph.partition(random_graph(200_000, 400_000), devices_of(names)), 1000)
+    assert np.array_equal(found[0], wave.get()) and found[1] == n_infected
 
 
 # --- the host ------------------------------------------------------------------------------------

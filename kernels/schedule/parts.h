@@ -21,7 +21,8 @@
 //     barrier of its own publishes that at its next crossing and does not wait.  A part that waits sees the
 //     same request.  Then PARTS_STOPPED is set, all threads leave, and no crossing follows in this launch.
 
-constexpr i32 OWN_VALUES = 2;  // whether an item of the part has failed; whether the part stops
+constexpr i32 OWN_VALUES = 1;  // the bits that follow
+enum : u64 { PART_FAILED = 1, PART_STOPS = 2 };  // an item of the part has failed; the part stops
 
 // A word of this part that other parts write, or of another part.
 template <class T> MORPH_FN T load_system(const T* p) {
@@ -70,9 +71,9 @@ template <class A, class R> MORPH_FN void stop_part(const A& a, const R& t) {
     store(a.parts + PARTS_STOPPED, 1);
     if constexpr (!TARGET_GPU) set_stop(t);
 }
-// Publishes `count` words of this part and waits for all parts; returns whether the program stops.  Not inlined: a unit
-// has many crossings.
-template <class A> MORPH_OUTLINED bool meet(const A& a, i64 crossing, const u64* w, i32 count) {
+// Publishes `count` words of this part and waits for all parts; returns the bits of all of them.  Not inlined: a unit has
+// many crossings.
+template <class A> MORPH_OUTLINED u64 meet(const A& a, i64 crossing, const u64* w, i32 count) {
     const i32 parts = part_count(a), own = part_number(a);
     for (i32 k = 0; k < parts; k++) {
         u64* to = published_in(mailbox(a, k), crossing, own);
@@ -85,26 +86,25 @@ template <class A> MORPH_OUTLINED bool meet(const A& a, i64 crossing, const u64*
         wake_part(a, line);
     }
     u64* arrived = (u64*)mailbox(a, own);
-    bool stop = w[1];
+    bool stop = w[0] & PART_STOPS;
     for (i32 k = 0; k < parts && !stop; k++) stop = !await_part(a, arrived + k * MAILBOX_LINE, u64(crossing));
     fence_system();
-    return stop || or_of_parts({parts, published_in((i64*)arrived, crossing, 0)}, 1);
+    return stop ? u64(PART_STOPS) : or_of_parts({parts, published_in((i64*)arrived, crossing, 0)}, 0);
 }
 // By the master, between arrival and release.  `publish(w)` sets `count` words of this part; `combine(w)` takes those of
 // all parts, unless an item of any part has failed or the program stops.  Returns whether one of these is the case.
 template <class A, class R, class F, class G>
 MORPH_FN bool cross(const A& a, const R& t, bool failed, i32 count, const F& publish, const G& combine) {
-    if (load(a.parts + PARTS_STOPPED)) return true;
-    const i64 crossing = load(a.parts + PARTS_CROSSINGS) + 1;
+    const i64 stopped = load(a.parts + PARTS_STOPPED), crossing = load(a.parts + PARTS_CROSSINGS) + 1;
+    if (stopped) return true;
     store(a.parts + PARTS_CROSSINGS, crossing);
     u64 w[MOST_WORDS];
-    w[0] = failed, w[1] = wants_stop(t);
+    w[0] = (failed ? PART_FAILED : 0) | (wants_stop(t) ? PART_STOPS : 0);
     publish(w + OWN_VALUES);
-    const bool stop = meet(a, crossing, w, OWN_VALUES + count);
-    const Published all{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0)};
-    if (stop) stop_part(a, t);
-    if (stop || or_of_parts(all, 0)) return true;
-    combine(Published{all.parts, all.first + OWN_VALUES});
+    const u64 bits = meet(a, crossing, w, OWN_VALUES + count);
+    if (bits & PART_STOPS) stop_part(a, t);
+    if (bits) return true;
+    combine(Published{part_count(a), published_in(mailbox(a, part_number(a)), crossing, 0) + OWN_VALUES});
     return false;
 }
 
@@ -221,6 +221,87 @@ MORPH_OUTLINED void send_column(const A& a, i32 thread, i32 threads, const C col
 template <i32 SIZE, class A, class R, class C>
 MORPH_FN void spread_column(const A& a, const R& t, const C& column, i32 route, i32 peers) {
     send_column<SIZE>(a, t.thread, t.threads, column, route, peers);
+}
+
+// If all values that a step has written to a column are equal, a part sends a bit for each of its rows: whether it has
+// this value.  Other rows have not changed; those that had the value before have it at their mirrors.  Bits are received
+// apart from the column, which other parts may still read in the same step, and the mirrors are set after the crossing.
+// A part may send the next bits while another one still reads these, so they have two places in turn: at crossings with
+// even and odd numbers.
+//
+// Each sender has `EQUAL_WIDTH` words in each place of a receiver, which has as many words for which rows of the sender it
+// mirrors, and for the mirror of the first of these rows from that word on.
+constexpr i32 WORDS_AT_ONCE = 8;
+template <class A> MORPH_FN u32* bits_in(const A& a, i32 bits, i64 crossing, i32 part) {
+    return (u32*)load_fixed(a.parts + bits + EQUAL_PLACES + (crossing & 1) * MOST_PARTS + part);
+}
+template <class A, class C, class V>
+MORPH_OUTLINED void pack_equal(const A& a, i32 thread, i32 threads, const C column, V value, i32 route, i32 bits) {
+    const i32 parts = part_count(a), own = part_number(a);
+    const i64 n = load_fixed(a.parts + route + ROUTE_OWNED), words = (n + 31) / 32;
+    const i64 crossing = load(a.parts + PARTS_CROSSINGS) + 1, first = own * load_fixed(a.parts + bits + EQUAL_WIDTH);
+    u32* to[MOST_PARTS];
+    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) to[k] = bits_in(a, bits, crossing, k < parts ? k : own) + first;
+    auto send = [&](i64 w, u32 word) {
+        MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) if (k < parts && k != own) store(to[k] + w, word);
+    };
+    if constexpr (TARGET_GPU) {  // a warp makes some words, whose loads are in flight at once
+        const i32 lane = lane_id();
+        for (i64 w = i64(thread / 32) * WORDS_AT_ONCE; w < words; w += i64(threads / 32) * WORDS_AT_ONCE) {
+            V x[WORDS_AT_ONCE];
+            MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) x[s] = column.get(min_of((w + s) * 32 + lane, n - 1));
+            u32 mine = 0;
+            MORPH_UNROLL_ALL for (i32 s = 0; s < WORDS_AT_ONCE; s++) {
+                const u32 word = ballot(ALL_LANES, same_bits(x[s], value));
+                mine = lane == s ? word : mine;
+            }
+            if (lane < WORDS_AT_ONCE && w + lane < words) send(w + lane, mine);
+        }
+    } else {
+        for (i64 w = thread; w < words; w += threads) {
+            u32 word = 0;
+            for (i64 i = 32 * w; i < min_of(n, 32 * w + 32); i++) word |= u32(same_bits(column.get(i), value)) << i % 32;
+            send(w, word);
+        }
+    }
+}
+template <class A, class C, class V>
+MORPH_OUTLINED void unpack_equal(const A& a, i32 thread, i32 threads, const C column, V value, i32 bits) {
+    const i64 n = part_count(a) * load_fixed(a.parts + bits + EQUAL_WIDTH);
+    const u32* words = bits_in(a, bits, load(a.parts + PARTS_CROSSINGS), part_number(a));
+    const u32* mirrored = (const u32*)load_fixed(a.parts + bits + EQUAL_MIRRORED);
+    const i32* firsts = (const i32*)load_fixed(a.parts + bits + EQUAL_FIRST);
+    if constexpr (TARGET_GPU) {
+        const i32 lane = lane_id();
+        for (i64 i = thread; i - lane < n; i += threads) {  // the words of a warp one by one, a row on each lane
+            const u32 mine = i < n ? load_fixed(mirrored + i) : 0, set = i < n ? load(words + i) & mine : 0;
+            const i32 first = i < n ? load_fixed(firsts + i) : 0;
+            for (u32 lanes = ballot(ALL_LANES, set != 0); lanes; lanes &= lanes - 1) {
+                const i32 from = first_lane(lanes);
+                const u32 rows = shuffle(ALL_LANES, mine, from), bit = shuffle(ALL_LANES, set, from) >> lane & 1;
+                const i32 row = shuffle(ALL_LANES, first, from) + popcount(rows & ((1u << lane) - 1));
+                if (bit) store(column.at(row), value);
+            }
+        }
+    } else {
+        for (i64 i = thread; i < n; i += threads) {
+            const u32 mine = load_fixed(mirrored + i);
+            for (u32 set = mine ? load(words + i) & mine : 0; set; set &= set - 1) {
+                const u32 before = mine & ((set & (0 - set)) - 1);
+                store(column.at(load_fixed(firsts + i) + popcount(before)), value);
+            }
+        }
+    }
+}
+// Sends the bits of a column to all other parts; a crossing follows, then `set_equal` with the same value.  A
+// barrier precedes the next step.
+template <class A, class R, class C>
+MORPH_FN void send_equal(const A& a, const R& t, const C& column, typename C::V value, i32 route, i32 bits) {
+    pack_equal(a, t.thread, t.threads, column, value, route, bits);
+}
+template <class A, class R, class C>
+MORPH_FN void set_equal(const A& a, const R& t, const C& column, typename C::V value, i32 bits) {
+    unpack_equal(a, t.thread, t.threads, column, value, bits);
 }
 
 // A step over a worklist changes few rows: it marks them, and only these are sent.  A byte is the mark of MARKED_ROWS
@@ -382,26 +463,24 @@ template <class Op, class C, class V> MORPH_FN BestValue<Op, C, V> best_value(co
 }
 
 MORPH_FN i64 region_of_inbox(const i64* inbox_meta, i32 parts) { return load_stable(inbox_meta + CAPACITY) / parts; }
-// By the master at the crossing after the messages.
+// By the master at the crossing after the messages: the counts of those to each part, and the largest of them.
 template <class A> MORPH_FN void publish_message_counts(const A& a, u64* w) {
-    for (i32 k = 0; k < MOST_PARTS; k++) {
-        w[k] = u64(load(a.parts + PARTS_COUNTS + k));
+    w[MOST_PARTS] = 0;
+    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) w[k] = u64(load(a.parts + PARTS_COUNTS + k));
+    MORPH_UNROLL_ALL for (i32 k = 0; k < MOST_PARTS; k++) {
+        w[MOST_PARTS] = max_of(w[MOST_PARTS], w[k]);
         store(a.parts + PARTS_COUNTS + k, 0);
     }
 }
 // Whether there are no messages at all.
-MORPH_FN bool is_quiet(const Published& w) {
-    u64 all = 0;
-    for (i32 to = 0; to < w.parts; to++) all += sum_of_parts(w, to);
-    return all == 0;
-}
+MORPH_FN bool is_quiet(const Published& w) { return or_of_parts(w, MOST_PARTS) == 0; }
 // The inbox contains the messages to this part.  Returns whether the inboxes, store number `inbox` of the unit, must grow
 // first.
 template <class A> MORPH_FN bool receive_messages(const A& a, const Published& w, i64* inbox_meta, i32 inbox) {
     const i64 region = region_of_inbox(inbox_meta, w.parts);
     i64 most = 0, n = 0;
     for (i32 from = 0; from < w.parts; from++) {
-        for (i32 to = 0; to < w.parts; to++) most = max_of(most, i64(w(from, to)));
+        most = max_of(most, i64(w(from, MOST_PARTS)));
         store(a.parts + PARTS_SHIFTS + from, from * region - n);
         n += i64(w(from, part_number(a)));
         store(a.parts + PARTS_ENDS + from, n);

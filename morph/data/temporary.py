@@ -13,31 +13,36 @@ from typing import Any, NamedTuple
 from morph.data.protocols import TableLike
 from morph.data.versions import renew
 
+set_attribute = object.__setattr__  # `Store.__setattr__`, which is slower, is for columns
+
 
 class State(NamedTuple):
     """The columns of a table at a version, for restoring: names, records and fills."""
 
     version: int
     fills: Any
-    columns: tuple[tuple[str, Any], ...]
+    columns: dict[str, Any]
     records: tuple[tuple[Any, tuple[str, ...]], ...]
 
     @classmethod
     def of(cls, table: TableLike) -> State:
         """Record the state of a table."""
         records = tuple((r, r.names) for r in table._records)
-        return cls(table.version, table._fills, tuple(table.columns.items()), records)
+        return cls(table.version, table._fills, dict(table.columns), records)
 
-    def restore(self, table: TableLike) -> None:
-        """Restore this state and version of a table, whose memory is unchanged."""
-        table.columns.clear()
-        table.columns.update(self.columns)
-        for name, column in self.columns:
-            column.name = name
-        for record, names in self.records:
-            record.names = names
-        table._records = [record for record, _ in self.records]
-        table._fills = self.fills
+    def restore(self, table: TableLike, renamed: bool) -> None:
+        """Restore this state and version of a table, whose memory is unchanged.
+
+        ``renamed`` is whether names of columns may have changed since.
+        """
+        set_attribute(table, "columns", self.columns.copy())
+        if renamed:
+            for name, column in self.columns.items():
+                column.name = name
+            for record, names in self.records:
+                record.names = names
+        set_attribute(table, "_records", [record for record, _ in self.records])
+        set_attribute(table, "_fills", self.fills)
         renew(table, self.version)
 
 
@@ -56,7 +61,7 @@ class TemporaryColumns:
         self.columns: dict[str, Any] = {}
         self.shadowed: list[tuple[str, str]] = []
         # the table with these columns, and without them
-        self.attached = self.detached = State(0, None, (), ())
+        self.attached = self.detached = State(0, None, {}, ())
 
     def fits(self) -> bool:
         """Whether the columns can be attached again, as the table has not changed."""
@@ -65,8 +70,10 @@ class TemporaryColumns:
     @property
     def is_attached(self) -> bool:
         """Whether the table has the columns."""
+        if not self.columns or self.table.version == self.attached.version:
+            return bool(self.columns)
         now = self.table.columns
-        return bool(self.columns) and all(now.get(n) is c for n, c in self.columns.items())
+        return all(now.get(n) is c for n, c in self.columns.items())
 
     def __enter__(self) -> None:
         if self.fits():
@@ -79,7 +86,7 @@ class TemporaryColumns:
         """Attach the columns again, with their last contents."""
         if self.detached.fills is not self.table._fills:
             self.detached = self.detached._replace(fills=self.table._fills)
-        self.attached.restore(self.table)
+        self.attached.restore(self.table, bool(self.shadowed))
 
     def writes(self) -> list[tuple[Any, Any]]:
         """The writes, for `Device.put`, that set the columns to their fills."""
@@ -110,7 +117,7 @@ class TemporaryColumns:
         if table.version == self.attached.version:
             if self.attached.fills is not table._fills:
                 self.attached = self.attached._replace(fills=table._fills)
-            self.detached.restore(table)
+            self.detached.restore(table, bool(self.shadowed))
         else:
             self._remove()
 

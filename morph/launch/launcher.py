@@ -203,8 +203,7 @@ class Launch:
         Outdated
             If another thread has changed an object's type, so that another unit is needed.
         """
-        shared, numbers = self.scratch, self.compiled.numbers
-        values = self._values(args, where) if numbers is None else numbers(args)
+        shared, values = self.scratch, self._values(args, where)
         with self.lock, shared.lock:
             if shared.running:
                 raise RuntimeError("a signal handler that interrupts a launch cannot launch")
@@ -290,8 +289,10 @@ class Launch:
             if (table := ref()) is not None:
                 release(table)
 
-    def _values(self, args: tuple[Any, ...], where: Where) -> list[Any]:
+    def _values(self, args: tuple[Any, ...], where: Where) -> Sequence[Any]:
         """The scalar arguments, and the numbers that the kernel and the filter capture."""
+        if (numbers := self.compiled.numbers) is not None:
+            return numbers(args)
         origins = self.compiled.origins
         return [args[o] if isinstance(o, int) else self._captured(o, where) for o in origins]
 

@@ -121,9 +121,10 @@ def mark_frontier(s, now):
     """Mark the vertices of a worklist with the number of the next step; count their out-edges."""
     if s.state[0].step > LAST // 2:  # to have numbers for the next dense steps
         unmark_all(s)
+    step = s.state[0].step + 1
     s.state[0].edges = 0
-    s.state[0].step = s.state[0].step + 1
-    foreach(now, mark, s.state, s.marks, u8(s.state[0].step))
+    s.state[0].step = step
+    foreach(now, mark, s.state, s.marks, u8(step))
 
 
 @program

@@ -90,7 +90,7 @@ class PartitionedArray(NDArrayOperatorsMixin):
             raise ValueError(f"part {k} lies in another process")
         own, ids, values = self._pieces[k]
         if values is not None:
-            return values
+            return values.view(self.dtype)
         where = self._where()
         with where.active():
             place = ids if isinstance(ids, slice) else where.asarray(own.to_host(ids))
@@ -107,19 +107,24 @@ class PartitionedArray(NDArrayOperatorsMixin):
         On MPI ranks the first call is a collective operation of all ranks.
         """
         if self._array is None:
-            pieces = list(self._pieces.values())
+            pieces = self._viewed()
             if self._ranks is not None:
-                pieces = gathered_pieces(self._ranks, self._pieces)
+                pieces = gathered_pieces(self._ranks, dict(zip(self._pieces, pieces, strict=True)))
             self._array = gather(self._where(), self.size, self.dtype, pieces)
             self._pieces = {k: x._replace(values=None) for k, x in self._pieces.items()}
         return self._array
+
+    def _viewed(self) -> list[Piece]:
+        """Return the pieces with values of the array's type."""
+        return [x._replace(values=x.values.view(self.dtype)) for x in self._pieces.values()]
 
     def map(self, function: Callable[[Device, Array], Array]) -> Any:
         """Apply an elementwise function to the values of each part, or to the gathered array."""
         if self._array is not None:
             return function(self._where(), self._array)
         pieces = {
-            k: x._replace(values=function(x.device, x.values)) for k, x in self._pieces.items()
+            k: x._replace(values=function(x.device, x.values))
+            for k, x in zip(self._pieces, self._viewed(), strict=True)
         }
         dtype = next(iter(pieces.values())).values.dtype
         return PartitionedArray(self.size, dtype, pieces, self._ranks)
@@ -127,9 +132,9 @@ class PartitionedArray(NDArrayOperatorsMixin):
     def view(self, dtype: Any = None) -> Any:
         """Return the same bytes as values of another type."""
         kind = self.dtype if dtype is None else np.dtype(dtype)
-        if kind.itemsize != self.dtype.itemsize:
+        if kind.itemsize != self.dtype.itemsize or self._array is not None:
             return self.gathered().view(kind)
-        return self.map(lambda _, values: values.view(kind))
+        return PartitionedArray(self.size, kind, self._pieces, self._ranks)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -54,7 +54,8 @@ class Columns(OnParts):
     @property
     def columns(self) -> dict[str, Column]:
         """The columns by name; their arrays are those of one part."""
-        return self._tables()[0].columns
+        found: dict[str, Column] = self.local(self.graph.here[0]).columns
+        return found
 
     def no_column(self, name: str) -> str:
         """Say that there is no such column, and which there are."""

@@ -16,7 +16,7 @@ import numpy as np
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import Status
-from morph.compiler.ir.layout import GLOBAL, Parts, Route
+from morph.compiler.ir.layout import GLOBAL, MOST_PARTS, Equal, Parts, Route
 from morph.compiler.passes.partitioned_program import (
     NeedsSteps,
     PartitionedProgram,
@@ -93,6 +93,11 @@ class PersistentProgram(LaunchOfAllParts):
             ]
             for slot, column in layout.marks
         }
+        self.bits: dict[tuple[str, str], list[Any]] = {}
+        for slot, column in layout.bits:
+            sizes = [x.size for x, _ in shared.mirrored(graph, self._objects(slot)[0].name)]
+            places = zip(self.launches, sizes, strict=True)
+            self.bits[slot, column] = [p.device.zeros(2 * n, np.uint32) for p, n in places]
         named = {slot for slot, _ in (*program.spreads, *program.writes)}
         self.names = {slot: self._objects(slot)[0].name for slot in named}
         self.crossings = 0  # of the latest launches; `_write` starts at 0 again
@@ -157,7 +162,9 @@ class PersistentProgram(LaunchOfAllParts):
 
     def _prepare(self, graph: PartitionedGraph) -> None:
         """Bring objects and argument blocks up to date."""
-        for box in self.program.boxes:
+        if not all([p._current() for p in self.launches]):
+            self.valid = False
+        for box in () if self.valid else self.program.boxes:
             inboxes = self._objects(box.inbox)
             most = max(x.capacity for x in inboxes)
             for x in inboxes:  # see `_match_capacities`
@@ -269,6 +276,14 @@ class PersistentProgram(LaunchOfAllParts):
             begins = shared.marked(graph, self._objects(slot)[0].name)
             arrays = zip(self.launches, self.marks[slot, column], begins, strict=True)
             found[:, at : at + 2] = [[p.device.pointer(x) for x in two] for p, *two in arrays]
+        for (slot, column), at in layout.bits.items():
+            mirrored = shared.mirrored(graph, self._objects(slot)[0].name)
+            for k, (p, x) in enumerate(zip(self.launches, self.bits[slot, column], strict=True)):
+                pointer, place = p.device.pointer, at + Equal.PLACES + k
+                found[:, place] = first = pointer(x)
+                found[:, place + MOST_PARTS] = first + x.nbytes // 2
+                found[k, at + Equal.WIDTH] = x.size // (2 * len(found))
+                found[k, at + Equal.MIRRORED : at + Equal.PLACES] = [*map(pointer, mirrored[k])]
         self._send(found)
 
     def _clear_marks(self) -> None:

@@ -39,6 +39,7 @@ class Shared:
         self._routes: dict[str, np.ndarray[Any, Any]] = {}
         self._arrays: list[Any] = []  # whose addresses routes have
         self._marked: dict[str, list[Any]] = {}
+        self._mirrored: dict[str, list[tuple[Any, Any]]] = {}
         self._boxes: dict[Any, Collection] = {}
         self.running = self.failed = False
 
@@ -126,6 +127,30 @@ class Shared:
                 found.append(device.asarray(np.concatenate(begins).astype(np.int32)))
             self._marked[name] = found
         return self._marked[name]
+
+    def mirrored(self, graph: PartitionedGraph, name: str) -> list[tuple[Any, Any]]:
+        """For each part, which rows of each part it mirrors: see `Equal`.
+
+        Arrays with the same number of words of 32 rows for each part.
+        """
+        if name not in self._mirrored:
+            table, count, found = graph.tables[name], len(graph.devices), []
+            shares = [table._share(k) for k in range(count)]
+            words = max(-(-x.owned // 32) for x in shares)
+            routes = table._routes.sent
+            sent = [[d.to_host(a) for a in routes[j]] for j, d in enumerate(graph.devices)]
+            for k, device in enumerate(graph.devices):
+                bits, firsts = np.zeros((count, 32 * words), np.bool_), []
+                for j, mirrors in enumerate(shares[k].mirrors_of[:-1]):
+                    rows = sent[j][k]
+                    bits[j][rows] = True
+                    before = rows.searchsorted(32 * np.arange(words, dtype=rows.dtype))
+                    firsts.append(before + (shares[k].owned + mirrors))
+                packed = np.packbits(bits, bitorder="little").view(np.uint32)
+                first = np.concatenate(firsts).astype(np.int32)
+                found.append((device.asarray(packed), device.asarray(first)))
+            self._mirrored[name] = found
+        return self._mirrored[name]
 
 
 def words_of_marks(rows: int) -> int:

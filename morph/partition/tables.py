@@ -350,13 +350,21 @@ class PartitionedTable(Columns):
             local = target._local_ids(k, local, f"{self.name}.{column.name}")
         return rows, local
 
+    def rows_of_parts(self, ids: HostArray) -> list[tuple[HostArray, HostArray]]:
+        """Return, for each part of this process, the result of `rows_of_part`."""
+        shares = [self._share(k) for k in self.graph.here]
+        if ids.size != 1 or not all([x.in_order for x in shares]):
+            return [self.rows_of_part(k, ids) for k in self.graph.here]
+        none, id, found = ids[:0], ids.item(), []
+        for share in shares:
+            row = share.row(id)
+            one = none if row < 0 else np.array([row], np.int32)
+            found.append((one, none) if row < share.owned else (none, one))
+        return found
+
     def rows_of_part(self, k: int, ids: HostArray) -> tuple[HostArray, HostArray]:
         """Return part k's own rows among global ids, and its mirrors of other parts' rows."""
         share = self._share(k)
-        if ids.size == 1 and share.in_order:
-            row = share.row(int(ids[0]))
-            found, none = np.array([row] if row >= 0 else [], np.int32), np.zeros(0, np.int32)
-            return (found, none) if row < share.owned else (none, found)
         own = share.own_rows(ids)
         mirrors = share.rows(ids[own < 0])
         return own[own >= 0], mirrors[mirrors >= 0]

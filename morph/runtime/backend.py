@@ -107,7 +107,7 @@ class Report(Protocol):
         """
 
     def ended(self, launch: int) -> memoryview | None:
-        """Return the values if the launch has ended, else None after at most 0.1 ms.
+        """Return the values if the launch has ended, else None after at most 1 ms.
 
         Parameters
         ----------

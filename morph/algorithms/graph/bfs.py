@@ -196,12 +196,12 @@ def bfs(graph: Graph, source: Any = 0, *, cutoff: int | None = None, rows: bool 
     columns = {"dist": (u32, INFINITY), "active": (u8, 0), "predecessor": (i32, -1)}
     with workspace(graph, "bfs", make, None, starts, {"dist": 0}, **columns) as objects:
         now, then, far, conflict, state = objects
-        levels_of = level_map(graph, state)
+        levels_of = objects.once(level_map, graph, state)
         with early_results(graph, "dist", "predecessor") as found:
             if isinstance(graph, PartitionedGraph):
-                levels = search_by_levels(levels_of, now, then, most)
+                levels = objects.run(search_by_levels, levels_of, now, then, most)
             else:
-                levels = search(levels_of, now, then, far, conflict, most)
+                levels = objects.run(search, levels_of, now, then, far, conflict, most)
         distance, predecessor = found.arrays()
         distance = distance.view(np.int32)
         if levels > DEEP:  # some were expanded asynchronously

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from morph.data.collection import Collection, Set
 from morph.data.temporary import detach
 from morph.graph import Graph
+from morph.launch.kept import KeptLaunches
 from morph.partition.graph import PartitionedGraph, PerformanceWarning
 
 # A search on several devices with more steps and fewer edges per step than these is slower than on
@@ -44,6 +45,8 @@ class InitialWrites:
         seed: Mapping[str, Any] | None,
     ) -> None:  # fmt: skip
         self.device, self.temporary, self.objects = graph.device, temporary, objects
+        self.lists = [x for x in objects if isinstance(x, Collection)]
+        self.first = None if seed is None else self.lists.pop(0)
         self.known = self._versions()
         seeds, columns = None, graph.points.columns
         if seed is not None:
@@ -74,11 +77,10 @@ class InitialWrites:
         count : int, or None
             Number of start points of all parts; None for a graph that is not a part.
         """
-        counters = None
-        for x in reversed(self.objects):
-            if isinstance(x, Collection):  # in reverse: `counters` are finally those of the first
-                first = x is self.objects[0]
-                counters = x.have(len(rows) if first else 0, count if first or count is None else 0)
+        counters = None if self.first is None else self.first.have(len(rows), count)
+        in_all = None if count is None else 0
+        for x in self.lists:
+            x.have(0, in_all)
         self.writer.write(rows, mirrors, counters)
 
     def clear(self) -> None:
@@ -93,6 +95,21 @@ class InitialWrites:
 
     def _cleared(self, objects: list[Any]) -> list[Any]:
         return [w for x in objects if isinstance(x, Collection | Set) for w in x.cleared()]
+
+
+class Objects(list[Any]):
+    """The objects of a workspace, with what is made of them once: bundles, and launches."""
+
+    def __init__(self, made: Iterable[Any]) -> None:
+        super().__init__(made)
+        self._made: dict[Any, Any] = {}
+        self.run = KeptLaunches().run
+
+    def once(self, make: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of the first call of a function, for equal arguments in all calls."""
+        if make not in self._made:
+            self._made[make] = make(*args)
+        return self._made[make]
 
 
 class Workspace:
@@ -111,11 +128,11 @@ class Workspace:
         self.temporary: list[Any] = [
             graph.tables[t].temporary_columns(**s) for t, s in specs.items() if s
         ]
-        self.objects: list[Any] | None = None  # until the first call
+        self.objects: Objects | None = None  # until the first call
         self.starts: Any = None
         self.prepared: list[InitialWrites] = []  # on each device
 
-    def __enter__(self) -> list[Any]:
+    def __enter__(self) -> Objects:
         self.graph._lock.acquire()
         try:
             reusable = self.objects is not None
@@ -146,7 +163,7 @@ class Workspace:
     def _create(self) -> None:
         for x in self.temporary:
             x.add()
-        self.objects, self.prepared = self.make(), []
+        self.objects, self.prepared = Objects(self.make()), []
         if self.starts is not None:
             self._seed()
 
@@ -193,7 +210,7 @@ class Workspace:
 class WorkspaceOfParts(Workspace):
     """A `Workspace` of a graph in parts."""
 
-    def __enter__(self) -> list[Any]:
+    def __enter__(self) -> Objects:
         objects, self.before = super().__enter__(), self.graph._steps
         return objects
 
@@ -230,7 +247,8 @@ class WorkspaceOfParts(Workspace):
 
     def _rows(self, starts: Any) -> list[tuple[Any, Any]]:
         self.graph.transport.begin("start at", starts)  # an error if processes differ
-        return [self.graph.points.rows_of_part(k, starts) for k in self.graph.here]
+        found: list[tuple[Any, Any]] = self.graph.points.rows_of_parts(starts)
+        return found
 
     def _count(self, starts: Any) -> int | None:
         return len(starts)
@@ -276,8 +294,9 @@ def workspace(
 
 def _warn_of_small_steps(graph: PartitionedGraph, steps: int) -> None:
     """Warn if a search on several devices spent most of its time on exchanges."""
-    several = len({d.name for d in graph.devices}) > 1 or len(graph.here) < len(graph.devices)
-    if several and steps > MANY_STEPS and len(graph.edges) < SMALL_STEP * steps:
+    if steps <= MANY_STEPS or len(graph.edges) >= SMALL_STEP * steps:
+        return
+    if len({d.name for d in graph.devices}) > 1 or len(graph.here) < len(graph.devices):
         warnings.warn(
             f"{steps} steps for {len(graph.edges)} edges: one device is faster, parts.to(device)",
             PerformanceWarning, stacklevel=5,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from morph.compiler.codegen.emission import Emission
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.abi import CTYPE
-from morph.compiler.ir.layout import MOST_PARTS
-from morph.compiler.passes.plan import StepPlan
+from morph.compiler.ir.layout import MESSAGE_WORDS
+from morph.compiler.passes.plan import ANY_MEMORY, StepPlan
 
 OPERATIONS = {
     "add": "Plus", "min": "Min", "max": "Max", "or": "Or", "and": "And", "sum": "Sum",
     "set": "Put", "first": "First",
 }  # fmt: skip
 STOPS = "if (stops(t)) return;"  # after each crossing, at which all parts agree on it
+RELEASE = "    release_barrier<true>(a, t);"  # of a barrier with a crossing
 
 
 def agreement(e: Emission, s: StepPlan) -> list[str]:
@@ -58,7 +59,7 @@ def crossing_steps(e: Emission, s: StepPlan) -> list[str]:
         case ir.FillMirrors(mirrors=mirrors):
             return [*(f"fill_mirrors<{_mirrors(e, m)});" for m in mirrors), "barrier(a, t);"]
         case ir.Exchange() as node:
-            return [*_exchange(e, node), f"end{s.name}(a, t);", STOPS]
+            return [*_exchange(e, node), f"end{s.name}(a, t);", STOPS, *_set_mirrors(e, node)]
         case ir.Combine() as node:
             return [_combine(e, node), f"end{s.name}(a, t);", STOPS]
         case ir.Deliver() as node:
@@ -77,12 +78,32 @@ def _exchange(e: Emission, node: ir.Exchange) -> list[str]:
 
 
 def _spread(e: Emission, m: ir.Mirrors) -> str:
-    """Send owned rows to their mirrors: all rows, or the marked ones."""
+    """Send owned rows to their mirrors: all rows, the marked ones, or a bit for each."""
+    assert e.parts is not None
+    if m.value is not None:
+        return f"send_equal({_equal(e, m)}, {e.parts.routes[m.slot]}, {_bits(e, m)});"
     args = f"{_mirrors(e, m)}, {_peers(e, m)}"
     if not m.marked:
         return f"spread_column<{args});"
-    assert e.parts is not None
     return f"spread_marked<{args}, {e.parts.marks[m.slot, m.column]});"
+
+
+def _set_mirrors(e: Emission, node: ir.Exchange) -> list[str]:
+    """Set the mirrors of which bits have been received; a barrier precedes the next step."""
+    equal = [m for m in node.spreads if m.value is not None]
+    lines = [f"set_equal({_equal(e, m)}, {_bits(e, m)});" for m in equal]
+    return [*lines, f"t.has_read |= {ANY_MEMORY:#x}u;"] if lines else []
+
+
+def _equal(e: Emission, m: ir.Mirrors) -> str:
+    """The arguments for a column whose changed values are equal."""
+    assert m.value is not None
+    return f"a, t, {e.names.column(m.slot, m.column)}, {e.uniform().expr(m.value)}"
+
+
+def _bits(e: Emission, m: ir.Mirrors) -> str:
+    assert e.parts is not None
+    return str(e.parts.bits[m.slot, m.column])
 
 
 def _combine(e: Emission, node: ir.Combine) -> str:
@@ -102,7 +123,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         lists.append(
             f"CollectionCounters {e.names.prefix[slot]}_counters({e.names.base(slot)}_meta, TO);"
         )
-    sent, received, totals = _agreement(e, s, MOST_PARTS)
+    sent, received, totals = _agreement(e, s, MESSAGE_WORDS)
     for slot in s.receiver.clears if s.receiver else ():  # the receiver is skipped if all are quiet
         meta = f"{e.names.base(slot)}_meta"
         cleared += [f"CollectionCounters({meta}, TO).clear();", f"store({meta} + GLOBAL, 0);"]
@@ -113,7 +134,7 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
         *lists,
         f"bool full = false, quiet = false, failed = {failed};",
         *_crossing(
-            "failed = ", "failed", MOST_PARTS + len(sent),
+            "failed = ", "failed", MESSAGE_WORDS + len(sent),
             ["publish_message_counts(a, w);", *sent],
             [f"full = receive_messages(a, w, {inbox}, {e.names.index[node.inbox]});",
              "quiet = is_quiet(w);", *received, *quiet],
@@ -123,12 +144,12 @@ def deliver_ends(e: Emission, s: StepPlan, node: ir.Deliver) -> None:
     ]  # fmt: skip
     ends = {"end": counted}
     if node.points:
-        ends["localised"] = ["cross_localised(a, t);"]
+        ends["localised"] = ["broadcast(t, cross_localised(a, t));"]
     for name, lines in ends.items():
         inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "        rewind(a);"]
         e.put("", f"MORPH_FN void {name}{s.name}(const Args& a, Run& t) {{")
         named = {*s.sizes, *(s.receiver.clears if s.receiver else ())} if lines is counted else ()
-        e.put(*e.with_permutation([*inner, "    }"], "t", named), "    release_barrier(a, t);", "}")
+        e.put(*e.with_permutation([*inner, "    }"], "t", named), RELEASE, "}")
 
 
 def _deliver(e: Emission, s: StepPlan, node: ir.Deliver) -> list[str]:

@@ -12,6 +12,7 @@ from functools import reduce
 from operator import or_
 
 from morph.compiler.codegen.crossings import (
+    RELEASE,
     STOPS,
     agreement,
     crossing_steps,
@@ -22,7 +23,7 @@ from morph.compiler.codegen.slot_cache import close_gaps
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.outline import RESULT
-from morph.compiler.passes.plan import VARIABLES, BlockPlan, StepPlan
+from morph.compiler.passes.plan import ANY_MEMORY, VARIABLES, BlockPlan, StepPlan
 
 
 def emit_program(e: Emission) -> None:
@@ -84,11 +85,13 @@ def _end(e: Emission, s: StepPlan) -> None:
     """The barrier after a step at which the last thread publishes counters or other state."""
     failed = "load(a.status + FAILED) != 0" if s.can_fail else ""
     lines, actions = publish_lines(e, s, failed)
-    if s.agree or isinstance(s.node, ir.Exchange | ir.Combine):
+    crosses = bool(s.agree) or isinstance(s.node, ir.Exchange | ir.Combine)
+    if crosses:
         lines += [] if failed else ["bool failed = false;"]
         actions = [*agreement(e, s), *actions]
     actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
-    actions += ["broadcast(t, failed);"] if s.can_fail and not s.waits else []
+    tells = crosses or (s.can_fail and not s.waits)
+    actions += ["broadcast(t, failed);"] if tells else []
     actions += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if s.lists_rows and s.sharing:  # listed rows come first; then this barrier again
         actions = ["} else {", *(f"    {x}" for x in actions)] if actions else []
@@ -103,9 +106,8 @@ def _end(e: Emission, s: StepPlan) -> None:
     ]
     inner = ["    if (arrive(a, t)) {", *(f"        {x}" for x in lines), "    }"]
     e.put("", f"MORPH_FN void end{s.name}(const Args& a, Run& t) {{")
-    e.put(
-        *e.with_permutation(inner, "t", {*s.resized, *s.clears}), "    release_barrier(a, t);", "}"
-    )
+    release = RELEASE if crosses else "    release_barrier(a, t);"
+    e.put(*e.with_permutation(inner, "t", {*s.resized, *s.clears}), release, "}")
 
 
 def _one_thread(e: Emission, s: StepPlan, node: ir.OneThread) -> None:
@@ -171,6 +173,8 @@ def _step(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan]) -> None:
         case ir.Clear():
             _finish(b, s)
         case ir.FillMirrors() | ir.Exchange() | ir.Combine() | ir.Deliver():
+            if guard and isinstance(s.node, ir.FillMirrors):
+                b.put(guard)
             for line in crossing_steps(e, s):
                 b.put(line)
 
@@ -186,6 +190,8 @@ def _guard(e: Emission, parts: Sequence[StepPlan]) -> str:
     blocks = e.plan.blocks
     read = [x for block in blocks for x in (block.reads, *(s.reads for s in block.steps))]
     read += [VARIABLES for block in blocks for s in block.steps if s.assigned]
+    if e.parts and e.parts.bits:  # mirrors that are set after a crossing
+        read.append(ANY_MEMORY)
     bits = reduce(or_, (p.writes for p in parts)) & reduce(or_, read, 0)
     return f"if (t.has_read & {bits:#x}u) barrier(a, t);" if bits else ""
 

@@ -21,6 +21,7 @@ from morph.compiler.ir.layout import (
     QUEUE_ARGUMENT,
     STORE_ARRAYS,
     TOGETHER_ARGUMENT,
+    Equal,
     Parts,
     Route,
 )
@@ -158,6 +159,8 @@ class PartsLayout:
         The first of two words: the address of the marks of a column's rows (see `ir.Mark`; a byte
         for `MARKED_ROWS` rows, padded to words of 8 bytes), and the address of the first index in
         `Route.SENT` of each mark, by receiving part (i32).
+    bits : dict of (slot, column) to int
+        The first of the words of `Equal` of a column.
     size : int
         Number of words of the array.
     """
@@ -165,6 +168,7 @@ class PartsLayout:
     routes: dict[str, int]
     peers: dict[tuple[str, str], int]
     marks: dict[tuple[str, str], int]
+    bits: dict[tuple[str, str], int]
     size: int
 
 
@@ -174,11 +178,15 @@ def parts_of(unit: ir.Unit) -> PartsLayout | None:
     if not any(isinstance(n, ir.Agree | ir.Exchange | ir.Combine | ir.Deliver) for n in nodes):
         return None
     stores, sent = {s.slot: s for s in unit.stores}, list[ir.Deliver]()
-    tables, columns, marked = dict[str, None](), dict[tuple[str, str], None](), []
+    tables, columns = dict[str, None](), dict[tuple[str, str], None]()
+    marked, equal = dict[tuple[str, str], None](), dict[tuple[str, str], None]()
     for n in nodes:
         if isinstance(n, ir.Mirrors):
             tables[n.slot] = None
-            marked += [(n.slot, n.column)] if n.marked else []
+            if n.marked:
+                marked[n.slot, n.column] = None
+            if n.value is not None:
+                equal[n.slot, n.column] = None
         elif isinstance(n, ir.Exchange):
             columns |= dict.fromkeys((m.slot, m.column) for m in (*n.combines, *n.spreads))
         elif isinstance(n, ir.Combine):
@@ -191,8 +199,10 @@ def parts_of(unit: ir.Unit) -> PartsLayout | None:
     first = Parts.ROUTES + len(routes) * Route.WORDS
     peers = {c: first + i * MOST_PARTS for i, c in enumerate(columns)}
     first += len(peers) * MOST_PARTS
-    marks = {c: first + 2 * i for i, c in enumerate(dict.fromkeys(marked))}
-    return PartsLayout(routes, peers, marks, first + 2 * len(marks))
+    marks = {c: first + 2 * i for i, c in enumerate(marked)}
+    first += 2 * len(marks)
+    bits = {c: first + Equal.WORDS * i for i, c in enumerate(equal)}
+    return PartsLayout(routes, peers, marks, bits, first + Equal.WORDS * len(bits))
 
 
 class _Used:

@@ -81,7 +81,8 @@ class Rebuild(IntEnum):
 
 MARKED_ROWS = 8  # rows that share a mark, a byte
 MOST_PARTS = 8  # maximum of parts, on one host, that execute a program together
-MOST_WORDS = 48  # maximum of words that a part sends at a crossing: two of parts.h, then others
+MOST_WORDS = 48  # maximum of words that a part sends at a crossing: one of parts.h, then others
+MESSAGE_WORDS = MOST_PARTS + 1  # of these at a delivery: counts of messages, and the largest
 
 
 class Parts(IntEnum):
@@ -117,6 +118,16 @@ class Route(IntEnum):
     FIRST_MIRROR = 12  # the first mirror, in each part, of rows of this part
     MIRRORS = 20  # the first mirror, in this part, of rows of each part, and the end
     WORDS = 29
+
+
+class Equal(IntEnum):
+    """Words for a column of which parts send a bit for each row, see `send_equal` in parts.h."""
+
+    WIDTH = 0  # words of bits from each sender
+    MIRRORED = 1  # address: by sender, a bit for each of its rows that this part mirrors (u32)
+    FIRST = 2  # address: for each of these words, the mirror of the first such row from it on (i32)
+    PLACES = 3  # addresses of received bits: of each part at even crossings, then at odd ones
+    WORDS = PLACES + 2 * MOST_PARTS
 
 
 class CheckWord(IntEnum):
@@ -229,6 +240,7 @@ def header(checked: bool = False, rebuilds: bool = False, parts: bool = False) -
     if parts:
         lines.append(f"enum {{ {_enumerators(Parts, 'PARTS_')}, GLOBAL = {int(GLOBAL)} }};")
         lines.append(f"enum {{ {_enumerators(Route, 'ROUTE_')} }};")
+        lines.append(f"enum {{ {_enumerators(Equal, 'EQUAL_')} }};")
         lines.append(f"constexpr i32 MOST_PARTS = {MOST_PARTS}, MOST_WORDS = {MOST_WORDS};")
         lines.append(f"constexpr i32 MAILBOX_LINE = {MAILBOX_LINE}, MARKED_ROWS = {MARKED_ROWS};")
     lines.append(f"struct LooseRow {{ i32 {', '.join(GAPPED_ROW)}; }};")

@@ -668,13 +668,15 @@ class Agree(Node):
 class Mirrors(Node):
     """A column of points or edges at the mirrors of a part, and the combining operation or "".
 
-    ``marked``: only the rows of `Mark`, and rows that share their marks, are sent.
+    ``marked``: only the rows of `Mark`, and rows that share their marks, are sent.  ``value``: all
+    values that the step has written are equal to this one: a bit for each row is sent.
     """
     arguments = "column"
     slot: str
     column: str
     op: str = ""
     marked: bool = False
+    value: Expr | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillMirrors(Node):

@@ -19,14 +19,16 @@ from typing import Any
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MOST_PARTS, MOST_WORDS
+from morph.compiler.ir.layout import GLOBAL_ID, MARKED_ROWS, MESSAGE_WORDS, MOST_WORDS
 from morph.compiler.passes.effects import called, reached
 from morph.compiler.passes.ownership import Ownership
 from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, derive, describe
 from morph.language.position import Pos
-from morph.language.types import I32, I64, Column, Handle
+from morph.language.types import I32, I64, Column, Handle, Object
 
-OWN_VALUES = 2  # words of a part at each crossing: whether it failed, whether it stops (parts.h)
+# expressions that have, until the program's variables change, the same value in all threads
+UNVARYING = ir.Const | ir.Var | ir.Cast | ir.Unary | ir.Binary
+OWN_VALUES = 1  # words of a part at each crossing: whether it failed, whether it stops (parts.h)
 
 
 class NeedsSteps(Exception):
@@ -100,6 +102,7 @@ def describe_program(found: PartitionedProgram) -> list[str]:
 def _described(m: ir.Mirrors) -> str:
     """Describe which rows of a column are sent after a step."""
     rows = f"those that have changed, by groups of {MARKED_ROWS}" if m.marked else "all"
+    rows = rows if m.value is None else "a bit each"
     return f"rows of {m.slot}.{m.column} are sent to mirrors, {rows}"
 
 
@@ -149,7 +152,7 @@ class _Program:
         self._refuse_spreads(steps)
         self.steps, self.marked = steps, self._marked(steps)
         blocks = tuple(
-            replace(b, steps=tuple(self._steps(b, iter(row))))
+            replace(b, steps=_joined(self._steps(b, iter(row))))
             for b, row in zip(blocks, found, strict=True)
         )
         for p in steps:
@@ -230,8 +233,19 @@ class _Program:
             for c in changed
             if not self._stays_bound(p, c)
         )
+        at_once = not (combines or p.messages or _needs_agreement(p.unit))
+        values = [self._value(p.unit, (m.slot, m.column)) for m in spreads if at_once]
+        at_once = bool(values) and all(values)
+        if at_once:
+            given = zip(spreads, values, strict=True)
+            spreads = tuple(replace(m, marked=False, value=x) for m, x in given)
+            marked -= {(m.slot, m.column) for m in spreads}
         self.sends.append(spreads)
         yield self._local(p.unit, {m.slot for m in p.messages}, marked)
+        if at_once:  # no part writes to memory that another one reads: one crossing
+            yield ir.Exchange(combines=(), spreads=spreads, pos=s.pos)
+            yield ir.Agree(flags=p.flags, totals=totals, pos=s.pos)
+            return
         waits = bool(p.messages) and not combines  # the parts agree at the first delivery
         exchanges = totals or p.flags or combines or spreads
         if not waits and (exchanges or _needs_agreement(p.unit)):
@@ -251,6 +265,33 @@ class _Program:
             yield ir.Clear(slot=m.slot, pos=s.pos)
         if combines or spreads:
             yield ir.Exchange(combines=combines, spreads=spreads, pos=s.pos)
+
+    def _value(self, unit: ir.Unit, c: tuple[str, str]) -> ir.Expr | None:
+        """The value that the step of a derived unit writes to a column, if all of them are equal.
+
+        Then it is an expression of the program.
+        """
+        (step,) = unit.blocks[0].steps
+        assert isinstance(step, ir.Foreach)
+        kernel = next(f for f in unit.funcs if f.name == step.kernel)
+        column = self.stores[c[0]].column(c[1])
+        effects = [n for n in ir.walk(unit.funcs) if n.writes]
+        effects = [n for n in effects if (n.place.slot, n.place.column) == c]  # type: ignore[attr-defined]
+        writes = [n for n in ir.find(kernel, ir.Write) if (n.place.slot, n.place.column) == c]
+        if column is None or column.size or len(writes) != len(effects) or not writes:
+            return None
+        if self._bound(c):  # mirrors may differ from their rows before the step
+            return None
+        params = [n for n, t in kernel.params[1:] if not isinstance(t, Object)]
+        args = [x for x in step.args if not isinstance(x.type, Object)]
+        given = dict(zip(params, args, strict=True))
+        value = writes[0].value
+        fixed = {n: x for n, x in given.items() if n not in ir.bound(ir.walk(kernel))}
+        names = {n.name for n in ir.find(value, ir.Var)}
+        if names - fixed.keys() or not all(ir.equal(n.value, value) for n in writes):
+            return None
+        value = ir.rewritten(value, lambda n: fixed[n.name] if isinstance(n, ir.Var) else None)
+        return value if all(isinstance(n, UNVARYING) for n in ir.walk(value)) else None
 
     def _bound(self, c: tuple[str, str]) -> str:
         """The operation by which steps compare new values with mirrors of a column, if any."""
@@ -410,8 +451,23 @@ class _Program:
         for p in steps:
             sizes = [self.stores[t.slot].column(t.column) for t in p.totals]
             number = sum(max(c.size, 1) for c in sizes if c is not None)
-            if number + lists + 1 + OWN_VALUES + MOST_PARTS > MOST_WORDS or len(p.flags) > 64:
+            if number + lists + 1 + OWN_VALUES + MESSAGE_WORDS > MOST_WORDS or len(p.flags) > 64:
                 raise NeedsSteps("a step changes more numbers than parts send at once")
+
+
+def _joined(steps: Iterable[Any]) -> tuple[Any, ...]:
+    """Let statements of one thread end with the assignments after them.
+
+    These keep totals of before a step: where all threads read totals, a barrier precedes the step.
+    """
+    found = list[Any]()
+    for s in steps:
+        last = found[-1] if found else None
+        if isinstance(s, ir.Assign) and isinstance(last, ir.OneThread) and last.body:
+            found[-1] = replace(last, body=(*last.body, s))
+        else:
+            found.append(s)
+    return tuple(found)
 
 
 def _only(operations: Iterable[str | None]) -> str:

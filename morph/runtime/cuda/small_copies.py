@@ -48,7 +48,7 @@ FILLS |= {c: struct.Struct("=q") for c in "lq"} | {c: struct.Struct("=Q") for c 
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 POLLS = 20_000  # reads of a launch's number, about 1 ms, before the stream is queried
-POLLS_OF_ONE = 500  # the same where the host waits for several GPUs
+POLLS_OF_ONE = 5_000  # the same where the host waits for several GPUs
 ENDED = int(Status.ENDED)
 SHORT = 0.01  # seconds; a longer wait sleeps in between
 
@@ -521,20 +521,20 @@ class CudaWriter:
         """Add the commands for seeds; `write` sets their numbers of rows and their values.
 
         Sets ``counters`` and ``rows``, views of the values that `write` replaces; ``counted``, the
-        range of commands with an element per row; ``columns``, for each column its address, stride,
+        words with the number of rows in commands; ``columns``, for each column its address, stride,
         bytes that `SPOT` counts per row, and command; ``fixed``, the number of commands so far.
         """
         c = self.commands
         self.counters = c.values[c.at : c.at + seeds.counters.size]
         c.add(seeds.counters, np.zeros(seeds.counters.size, seeds.counters.dtype))
-        self.rows, self.counted = c.values[c.at : c.at + MOST].view(np.int32)[::2], slice(c.n, None)
+        self.rows, first = c.values[c.at : c.at + MOST].view(np.int32)[::2], c.n
         c.command(seeds.item.data.ptr, 0, seeds.item.strides[0], 4 | EACH | c.at << 32)
         c.at += MOST
         for array, value in seeds.beside:
             wide = WIDE if is_wide(array) else 0
             c.command(array.data.ptr, 0, array.strides[0], array.dtype.itemsize | wide | c.at << 32)
             self._value(array, value)
-        self.counted = slice(self.counted.start, c.n)
+        self.counted = [1 + 4 * k + 1 for k in range(first, c.n)]
         self.columns = []
         for array, value in seeds.columns:
             size = array.dtype.itemsize
@@ -554,13 +554,15 @@ class CudaWriter:
         """Make the writes, then those of the seeds."""
         c = self.commands
         if self.seeds is not None:
-            c.n, count = self.fixed, len(rows)
+            n, count, words = self.fixed, len(rows), c.words
             self.counters[:] = counters
             self.rows[:count] = rows
-            c.commands[self.counted, 1] = count
-            for at, step, each, how in self.columns:
-                for row in (*rows.tolist(), *copies.tolist()):
-                    c.commands[c.n] = at + row * step, row * each // 16, 0, how
-                    c.n += 1
+            for at in self.counted:
+                words[at] = count
+            for row in (*rows.tolist(), *copies.tolist()):
+                for at, step, each, how in self.columns:
+                    COMMAND.pack_into(words, 8 + 32 * n, at + row * step, row * each // 16, 0, how)
+                    n += 1
+            c.n = n
         if c.n:  # else all arrays are empty
             self.on.start(c)
