@@ -231,6 +231,25 @@ def test_groups_are_sorted_one_after_the_other(kind, monkeypatch):
             assert (a is None and b is None) or (a == b).all()
 
 
+def test_parts_draw_each_edge_once(monkeypatch):
+    drawn, quadrants = [], draws.quadrants
+
+    def counted(*given):
+        found = quadrants(*given)
+        drawn.append(found[0].size)
+        return found
+
+    monkeypatch.setattr(generate.graphs, "quadrants", counted)
+    monkeypatch.setattr(generate.graphs, "_PART", 64)
+    wanted = generate.rmat(8, 5, permute=True)
+    assert drawn == [64] * 20
+    drawn.clear()
+    found = generate.rmat(8, 5, permute=True, device=["cpu"] * 3).to("cpu")
+    assert drawn == [64] * 20
+    for a, b in zip(found.edge_list()[:2], wanted.edge_list()[:2], strict=True):
+        assert (a == b).all()
+
+
 @pytest.mark.parametrize("weight", [None, (1, 9)])
 def test_making_parts_takes_little_more_memory_than_the_parts(weight, monkeypatch):
     devices = ["cpu", "cpu"]
