@@ -116,7 +116,7 @@ def on_network(fit: Fit, net: Network, row: Row) -> float:
 def outlook(fit: Fit, net: Network, scales: list[int], parts: list[int]) -> list[Row]:
     """Predict searches and PageRank on R-MAT graphs that no machine here holds."""
     found = []
-    for program in sorted(fit.visit):
+    for program in sorted(CALLS.keys() & fit.visit.keys()):
         for scale in scales:
             for p in parts:
                 steps, crossings, passes = CALLS[program]

@@ -49,6 +49,7 @@ _HOST = device("cpu")
 _PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
 _LOW = 0xFFFFFFFF
 _GROUPS = 64  # largest number of groups, into which each batch is divided
+_CHUNKS = 16  # of the keys of a group
 
 
 def uniform(
@@ -367,7 +368,7 @@ def _graph(
             groups = 1  # groups save memory, but cost time
         held = kind if groups > 1 else np.int64  # a single group needs keys and edges at once
         require_memory(where, n, most // parts, held, arranged=True)
-        return _Groups(where, own, groups, most if parts == 1 else None)
+        return _Groups(where, own, groups, most // parts, parts == 1)
 
     def rows_of(found: _Groups) -> Rows:
         where = found.where
@@ -459,7 +460,7 @@ def _keys(pairs: Iterable[Pair], directed: bool, simple: bool) -> Iterator[Array
 
 
 class _Groups:
-    """Keys of edges in groups of consecutive sources, each in pieces.
+    """Keys of edges in groups of consecutive sources, each in chunks.
 
     Groups are balanced by the frequency of sources in the first batch, and not larger than equal
     ranges of points.
@@ -471,42 +472,53 @@ class _Groups:
         The sources.
     groups : int
         How many are wanted.
-    most : int or None
-        An upper bound of the number of keys, if known.
+    most : int
+        An upper bound of the number of keys, if the points have equally many.
+    is_bound : bool
+        Whether it is one for any graph.
 
     Attributes
     ----------
     cuts : list of int
         The first source of each group, and the end.
-    pieces : list of list of array
-        The keys of each group.
     """
 
-    def __init__(self, where: Device, own: range, groups: int, most: int | None) -> None:
-        self.where, self.own, self.groups, self.most = where, own, groups, most
-        self.cuts, self.pieces = [own.start, own.stop], list[list[Array]]()
-        self._end = 0
+    def __init__(self, where: Device, own: range, groups: int, most: int, is_bound: bool) -> None:
+        self.where, self.own, self.groups = where, own, groups
+        self.cuts = [own.start, own.stop]
+        self._chunk = most if groups <= 1 and is_bound else 0
+        if not self._chunk and not where.on_host:  # allocations of a GPU take long
+            self._chunk = max(most // (_CHUNKS * groups), 1)
+        self._chunks, self._ends = list[list[Array]](), list[int]()
 
     def add(self, keys: Array, in_order: bool = False) -> None:
         """Add keys, which are sorted if they are ``in_order``, and may be overwritten otherwise."""
-        if self.groups <= 1 and self.most is not None:
-            if not self.pieces:
-                self.pieces = [[empty(self.where, self.most, np.int64)]]
-            self.pieces[0][0][self._end : self._end + keys.size] = keys
-            self._end += keys.size
-            return
-        if self.groups <= 1:
-            self.pieces = self.pieces or [[]]
-            self.pieces[0].append(self.where.copy(keys) if in_order else keys)
-            return
-        if not in_order:
+        if self.groups > 1 and not in_order:
             keys.sort()
-        if not self.pieces:
-            self._divide(keys)
-        places = _places(self.where, keys, self.cuts)
-        for pieces, (a, b) in zip(self.pieces, pairwise(places), strict=True):
-            if a < b:
-                pieces.append(self.where.copy(keys[a:b]))
+        if not self._chunks:
+            if self.groups > 1:
+                self._divide(keys)
+            self._chunks, self._ends = [[] for _ in self.cuts[1:]], [0] * (len(self.cuts) - 1)
+        places = [0, keys.size]
+        if self.groups > 1:
+            places = _places(self.where, keys, self.cuts)
+        for k, (i, j) in enumerate(pairwise(places)):
+            self._append(k, keys[i:j])
+
+    def _append(self, k: int, keys: Array) -> None:
+        """Copy keys to the chunks of a group, of which the last one is not full."""
+        chunks, done = self._chunks[k], 0
+        if not self._chunk and keys.size:
+            chunks.append(self.where.copy(keys))
+            self._ends[k] = done = keys.size
+        while done < keys.size:
+            if not chunks or self._ends[k] == chunks[-1].size:
+                chunks.append(empty(self.where, self._chunk, np.int64))
+                self._ends[k] = 0
+            begin = self._ends[k]
+            end = min(begin + keys.size - done, chunks[-1].size)
+            chunks[-1][begin:end] = keys[done : done + end - begin]
+            done, self._ends[k] = done + end - begin, end
 
     def _divide(self, keys: Array) -> None:
         """Choose the groups by the sorted keys of the first batch."""
@@ -515,14 +527,13 @@ class _Groups:
         frequent = where.to_host(keys[at] >> 32).tolist() if keys.size else []
         even = (own.start + len(own) * k // groups for k in range(groups))
         self.cuts = sorted({*self.cuts, *even, *frequent})
-        self.pieces = [[] for _ in self.cuts[1:]]
 
-    def taken(self) -> list[list[Array]]:
-        """Return the pieces of each group, which are freed as they are used."""
-        found, self.pieces = self.pieces or [[]], []
-        if self.most is not None and self.groups <= 1 and found[0]:
-            found[0][0] = found[0][0][: self._end]
-        return found
+    def take(self, k: int) -> Array:
+        """Return the keys of a group, once; its chunks are freed."""
+        chunks = self._chunks[k] if self._chunks else []
+        if chunks:
+            chunks[-1] = chunks[-1][: self._ends[k]]
+        return _joined(self.where, chunks, np.int64)
 
 
 def _rows(given: _Groups, simple: bool) -> Rows:
@@ -534,8 +545,8 @@ def _rows(given: _Groups, simple: bool) -> Rows:
     where, own, cuts = given.where, given.own, given.cuts
     xp = where.xp
     offsets, found, end = where.zeros(len(own) + 1, np.int64), [], 0
-    for (first, last), pieces in zip(pairwise(cuts), given.taken(), strict=True):
-        keys = _joined(where, pieces, np.int64)
+    for k, (first, last) in enumerate(pairwise(cuts)):
+        keys = given.take(k)
         keys.sort()
         if simple:
             keys = keys[: _drop_repeated(where, keys)]
