@@ -358,6 +358,7 @@ class PartitionedRefinement:
             params = parameters_of(self.mesh, unlimited, self.scale, part.device, self.box)[0]
             waiting = worklist(part.tables, len(host.waiting))
             counts += examine(part.tables, waiting, params)
+            part.free()
         counts += np.bincount(host.reason[left], minlength=len(REASONS))
         found: list[int] = counts.tolist()
         return found
