@@ -15,7 +15,7 @@ from morph.algorithms.triangulation.tables import (
 )
 from morph.mesh import Mesh
 from morph.partition.group import DeviceGroup, share_of
-from morph.runtime.arrays import copy_all_to_host
+from morph.runtime.device import Device
 
 SLACK = 16  # arrays of a strip get 1 / SLACK spare rows
 GROWTH = 4  # arrays of a round of parts have so many times the rows: untouched pages cost nothing
@@ -216,8 +216,7 @@ def around(nbr: Any, rows: Any, rings: int) -> Any:
     return np.sort(np.concatenate(found))
 
 
-def write_rows(*given: tuple[Arrays, Arrays, slice]) -> None:
-    """Copy arrays of a device to rows of columns on the host, all of them together."""
-    pairs = [(a, columns[name][rows]) for arrays, columns, rows in given
-             for name, a in arrays.items()]  # fmt: skip
-    copy_all_to_host(*zip(*pairs, strict=True))
+def write_rows(device: Device, arrays: Arrays, columns: Arrays, rows: slice) -> None:
+    """Copy arrays of a device to rows of columns on the host."""
+    for name, a in arrays.items():
+        device.copy_to_host(a, columns[name][rows])

@@ -227,7 +227,7 @@ class PartitionedRefinement:
 
         def sort(k: int) -> None:
             device, share = self.devices[k], self._share(k, host.m)
-            xp, arrays = device.xp, device.asarrays(*(a[share] for a in host.triangles.values()))
+            xp, arrays = device.xp, [device.asarray(a[share]) for a in host.triangles.values()]
             with device.active():
                 part = xp.take(points[k].pop("part"), arrays[0][:, 0])
                 order = xp.argsort(part, kind="stable")
@@ -266,9 +266,9 @@ class PartitionedRefinement:
                 with part.device.active():
                     rows = part.device.xp.arange(*row[k : k + 2], dtype=np.int32)
                 found[k] = part.result(self.scale, point[k], rows)
+                write_rows(part.device, found[k].pop("points"), points, slice(*point[k : k + 2]))
                 write_rows(
-                    (found[k].pop("points"), points, slice(*point[k : k + 2])),
-                    (found[k].pop("triangles"), triangles, slice(*row[k : k + 2])),
+                    part.device, found[k].pop("triangles"), triangles, slice(*row[k : k + 2])
                 )
                 strips.append(part.strip_rows(rows, RINGS))
                 part.free()
@@ -305,7 +305,7 @@ class PartitionedRefinement:
         with part.device.active():
             new = part.device.xp.arange(host.m, m, dtype=np.int32)
             found = part.result(self.scale, host.n, part.device.xp.concatenate([part.row, new]))
-        write_rows((found.pop("points"), host.points, slice(host.n, n)))
+        write_rows(part.device, found.pop("points"), host.points, slice(host.n, n))
         arrays = {name: part.device.to_host(a) for name, a in found.pop("triangles").items()}
         for name, a in arrays.items():
             host.triangles[name][rows] = a[: len(rows)]
