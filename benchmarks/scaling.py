@@ -26,7 +26,7 @@ from scipy.optimize import nnls
 Row = dict[str, Any]
 CACHED = 12  # the logarithm of a number of points whose columns are in the cache
 # steps, exchanges, and visits of each arc, on R-MAT graphs; of PageRank in an iteration
-CALLS = {"levels": (16, 8, 1.0), "shortest_paths": (16, 8, 4.0), "pagerank": (2, 1, 1.0)}
+CALLS = {"levels": (7, 7, 1.0), "shortest_paths": (9, 9, 8.2), "pagerank": (2, 1, 1.0)}
 
 
 class Fit(NamedTuple):
