@@ -191,16 +191,31 @@ def shape_of(parts: Any) -> tuple[dict[str, float], int]:
     return shape, 8 * max(s.mirrors for s in sizes)
 
 
+def relaxed(g: Any, source: int) -> tuple[int, int]:
+    """Count the steps of `shortest_paths` on one device, and the arcs that it relaxes."""
+    _, now, following = search(g, source)
+    degree, steps, arcs = g.degree(), 0, 0
+    while not now.empty:
+        arcs, steps = arcs + int(degree[now.items].sum(dtype=np.int64)), steps + 1
+        morph.foreach(now, relax, g, following)
+        now, following = following, now
+        following.clear()
+    return steps, arcs
+
+
 def features(g: Any, parts: Any, source: int, iterations: int) -> dict[str, dict[str, float]]:
     """Give what the cost model of `scaling` knows of programs, by the begin of their names.
 
-    An offer or a value takes 8 bytes; in a search each mirror makes at most one offer.
+    An offer or a value takes 8 bytes.  In a search each mirror makes at most one offer; as many as
+    the arcs to it are relaxed on average, in `shortest_paths`.
     """
     shape, most = shape_of(parts)
     depth, arcs = morph.bfs(g, source).levels, len(g.edges)
+    steps, visits = relaxed(g, source)
     found = {
         f"{STEPS:,} steps": (STEPS, STEPS // 2, 0, 0),
         "levels": (depth, depth, arcs, most),
+        "shortest_paths": (steps, steps, visits, most * visits / arcs),
         "pagerank": (2 * iterations, iterations, iterations * arcs, iterations * most),
     }
     names = "steps", "crossings", "visits", "bytes"

@@ -121,6 +121,15 @@ def test_directions(target):
     assert push[3] == 0 < once[3] and both[3] > 0
 
 
+@pytest.mark.parametrize("large, wanted", [(module.LARGE, 2), (100, 3)])
+def test_the_edges_of_few_vertices_of_a_large_graph_are_counted(target, large, wanted):
+    leaves = np.arange(1, 400)
+    g = morph.Graph.from_edges(leaves * 0, leaves, symmetrize=True, device=target)
+    with mock.patch.object(module, "LARGE", large):
+        steps, dist, _, dense = levels(g, search, once=True)
+    assert (steps, dist) == (2, [0, *[1] * 399]) and dense == wanted
+
+
 @morph.func
 def lower(p, t, a):
     return atomic_min(t.label, p.label) > p.label

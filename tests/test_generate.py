@@ -222,6 +222,17 @@ def test_a_device_with_memory_of_its_own_makes_the_same_graph(kind, part, monkey
 
 
 @pytest.mark.parametrize("kind", MADE)
+def test_such_devices_make_the_same_parts(kind, monkeypatch):
+    wanted = MADE[kind]()
+    monkeypatch.setattr(generate.graphs, "_PART", 1 << 17)
+    monkeypatch.setattr(Pretended, "bulk", 16)
+    devices = [pretended(monkeypatch, k) for k in (7, 8)]
+    made = MADE[kind](device=devices).to("cpu")
+    for a, b in zip(made.edge_list(), wanted.edge_list(), strict=True):
+        assert (a is None and b is None) or (a == b).all()
+
+
+@pytest.mark.parametrize("kind", MADE)
 def test_groups_are_sorted_one_after_the_other(kind, monkeypatch):
     wanted = MADE[kind]()
     monkeypatch.setattr(HostDevice, "bulk", 16)
@@ -229,6 +240,25 @@ def test_groups_are_sorted_one_after_the_other(kind, monkeypatch):
     for made in (MADE[kind](), MADE[kind](device=["cpu", "cpu", "cpu"]).to("cpu")):
         for a, b in zip(made.edge_list(), wanted.edge_list(), strict=True):
             assert (a is None and b is None) or (a == b).all()
+
+
+def test_parts_draw_each_edge_once(monkeypatch):
+    drawn, quadrants = [], draws.quadrants
+
+    def counted(*given):
+        found = quadrants(*given)
+        drawn.append(found[0].size)
+        return found
+
+    monkeypatch.setattr(generate.graphs, "quadrants", counted)
+    monkeypatch.setattr(generate.graphs, "_PART", 64)
+    wanted = generate.rmat(8, 5, permute=True)
+    assert drawn == [64] * 20
+    drawn.clear()
+    found = generate.rmat(8, 5, permute=True, device=["cpu"] * 3).to("cpu")
+    assert drawn == [64] * 20
+    for a, b in zip(found.edge_list()[:2], wanted.edge_list()[:2], strict=True):
+        assert (a == b).all()
 
 
 @pytest.mark.parametrize("weight", [None, (1, 9)])

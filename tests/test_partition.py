@@ -217,6 +217,17 @@ def test_spread_and_combine_as_numpy_does(case, op, vector):
     assert name not in parts.stale
 
 
+def test_a_list_for_all_points_has_on_each_part_the_capacity_for_its_points():
+    parts = morph.partition(morph.generate.grid(30, 30), ["cpu"] * 3)
+    rows = [len(parts.local(k).points) for k in range(3)]
+    for asked, wanted in ((900, rows), (1800, [2 * n for n in rows]), (16, [16] * 3)):
+        made = morph.Collection(parts.points, capacity=asked)
+        found = [made.local(k).capacity for k in range(3)]
+        assert all(w <= f < 1.2 * w + 64 for f, w in zip(found, wanted, strict=True))
+    with pytest.raises(ValueError, match="capacity"):
+        morph.Collection(parts.points, capacity=-1)
+
+
 @given(partitions(), st.data())
 def test_collections(case, data):
     g, parts = case

@@ -2,6 +2,7 @@
 
 import gc
 import warnings
+from unittest import mock
 
 import networkx as nx
 import numpy as np
@@ -16,6 +17,7 @@ from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 import morph
 from morph.algorithms.graph import bfs, sssp, triangles, workspace
 from morph.algorithms.registry import ROWS
+from morph.data.store import Store
 from morph.operators.edge_map import pull_first
 from morph.partition.persistent import PersistentProgram
 from morph.partition.tables import EarlyResults
@@ -138,6 +140,22 @@ def test_sssp_of_a_dense_graph_sends_distances_only_before_it_pulls():
     assert [text.count("spread_column<1") for text in texts] == [1, 0]
     assert "first: rows of graph.points.dist are sent to mirrors, all" in texts[0]
     assert np.array_equal(found.distance, morph.sssp(g).distance)
+
+
+def test_parts_of_2_to_the_31_edges_or_more_run_programs_together():
+    g = morph.generate.rmat(8, weight=(1, 9), device="cpu")
+    wide = property(lambda s: s.name == "edges" and s.capacity > 0)
+    with mock.patch.object(Store, "_wide", wide):
+        parts = morph.partition(g, ["cpu"] * 3)
+        levels, paths = morph.bfs(parts).distance, morph.sssp(parts).distance
+        ranks = morph.pagerank(parts)[0]
+        programs = (bfs.search_by_levels, sssp.dense_phase, sssp.search)
+    for f in programs:
+        made = [x for x in f.launches.values() if isinstance(x, PersistentProgram)]
+        assert any(s.wide for x in made for s in x.launches[0].compiled.outline.stores)
+    assert np.array_equal(levels, morph.bfs(g).distance)
+    assert np.array_equal(paths, morph.sssp(g).distance)
+    assert np.allclose(ranks, morph.pagerank(g)[0], rtol=1e-12, atol=0)
 
 
 @given(graphs=divided(), data=st.data())

@@ -55,16 +55,20 @@ Stream = PCG64 | State
 
 
 def streams(
-    m: int, seed: int, kind: int, part: int, most: int = 1
+    m: int, seed: int, kind: int, part: int, most: int = 1, share: tuple[int, int] = (0, 1)
 ) -> Iterator[tuple[int, Sequence[Any]]]:
     """Divide ``m`` draws into parts with one stream each.
 
     Yields the size of a part, and the streams of up to ``most`` consecutive parts of this size; for
-    several parts their states, which are faster to compute.
+    several parts their states, which are faster to compute.  Of ``share = k, n`` the k-th of n
+    equal shares of the parts.
     """
-    parts, rest = divmod(m, part)
-    groups = [(part, k, min(k + most, parts)) for k in range(0, parts, most)]
-    for size, first, end in [*groups, (rest, parts, parts + 1)][: len(groups) + (rest > 0)]:
+    (k, n), (parts, rest) = share, divmod(m, part)
+    begin, stop = parts * k // n, parts * (k + 1) // n
+    groups = [(part, i, min(i + most, stop)) for i in range(begin, stop, most)]
+    if rest and k == n - 1:
+        groups.append((rest, parts, parts + 1))
+    for size, first, end in groups:
         if most > 1:
             yield size, _states_of(seed, kind, first, end)
         else:

@@ -27,9 +27,11 @@ from morph.graph import Graph
 from morph.graph.arrange import Rows, empty, offsets_from, require_memory, sources_from
 from morph.language.dtypes import ID_LIMIT, f64
 from morph.language.messages import shown
-from morph.partition.partition import partition
+from morph.partition.group import share_of
+from morph.partition.partition import bounds_by_range, checked_shares, partition
+from morph.partition.pool import each_part
 from morph.partition.ranges import partitioned, places
-from morph.partition.transport import agree
+from morph.partition.transport import Transport, agree
 from morph.runtime.device import Array, Device, device, device_for
 
 GRAPH500 = (0.57, 0.19, 0.19)
@@ -39,6 +41,7 @@ GTGRAPH = (0.45, 0.15, 0.15)
 
 Ints = NDArray[np.int64]
 Pair = tuple[Array, Array]  # ends of edges
+Share = tuple[int, int]  # k, n: the k-th of n equal shares
 Place = str | Device | list[Any] | tuple[Any, ...] | None
 Weight = tuple[float, float] | None
 
@@ -46,6 +49,7 @@ _HOST = device("cpu")
 _PART = 1 << 17  # edges drawn at once, to fit the cache; determines the graphs
 _LOW = 0xFFFFFFFF
 _GROUPS = 64  # largest number of groups, into which each batch is divided
+_CHUNKS = 16  # of the keys of a group
 
 
 def uniform(
@@ -99,8 +103,8 @@ def uniform(
     if n == 0 and m:
         raise ValueError(f"m = {m}: without points there are no edges")
 
-    def draw(where: Device) -> Iterator[Pair]:
-        for count, some in streams(m, seed, 0, _PART, _streams_of(where)):
+    def draw(where: Device, share: Share) -> Iterator[Pair]:
+        for count, some in streams(m, seed, 0, _PART, _streams_of(where), share):
             ends = (raw_bits(where, some, 2 * count) >> np.uint64(11)) * (n * UNIT)
             ends = ends.astype(np.int64).reshape(-1, 2, count)
             yield ends[:, 0].reshape(-1), ends[:, 1].reshape(-1)
@@ -173,9 +177,9 @@ def rmat(
     check(n=n, m=m, seed=seed)
     least = Thresholds(*(np.uint32(min(round(p * 2**32), _LOW)) for p in (a, a + b, a + b + c)))
 
-    def draw(where: Device) -> Iterator[Pair]:
+    def draw(where: Device, share: Share) -> Iterator[Pair]:
         names = _permutation(where, n, seed) if permute else None
-        for count, some in streams(m, seed, 1, _PART, _streams_of(where)):
+        for count, some in streams(m, seed, 1, _PART, _streams_of(where), share):
             u, v = quadrants(where, some, count, scale, least)
             yield (u, v) if names is None else (names[u], names[v])
 
@@ -215,10 +219,10 @@ def grid(
     if n > ID_LIMIT:
         raise ValueError(f"rows x columns = {n}: at most 2^31 - 1 points are possible")
 
-    def draw(where: Device) -> Iterator[Pair]:
-        part = _PART * _streams_of(where)
-        for start in range(0, n, part):
-            u = where.xp.arange(start, min(start + part, n))
+    def draw(where: Device, share: Share) -> Iterator[Pair]:
+        part, own = _PART * _streams_of(where), share_of(n, *share)
+        for start in range(own.start, own.stop, part):
+            u = where.xp.arange(start, min(start + part, own.stop))
             row, column = where.xp.divmod(u, columns)
             right, down = u + 1, u + columns
             if torus:
@@ -284,7 +288,7 @@ def geometric(
     found = list(_near(x, y, starts, side, radius))[::-1]
     m = sum(u.size for u, _ in found)
 
-    def pairs(where: Device) -> Iterator[Pair]:
+    def pairs(where: Device, share: Share) -> Iterator[Pair]:
         for _ in range(len(found)):
             u, v = found.pop()  # so that each is freed after use
             yield where.asarray(u), where.asarray(v)
@@ -346,8 +350,8 @@ def _streams_of(where: Device) -> int:
 
 
 def _graph(
-    n: int, m: int, pairs: Callable[[Device], Iterable[Pair]], weight: Weight, directed: bool,
-    simple: bool, seed: int, spec: tuple[Any, Any],
+    n: int, m: int, pairs: Callable[[Device, Share], Iterable[Pair]], weight: Weight,
+    directed: bool, simple: bool, seed: int, spec: tuple[Any, Any],
 ) -> Any:  # fmt: skip
     """Make a graph of at most ``m`` edges on its device, or each part on its device.
 
@@ -356,72 +360,193 @@ def _graph(
     kind = _weight_type(weight)
     most = m if directed else 2 * m
     devices, comm = spec
-    transport = None
-    if comm is not None or isinstance(devices, (list, tuple)):
-        devices, transport = places(devices, comm)
-        agree(transport, "the graph", (n, m, weight, directed, simple, seed))
-    parts = 1 if transport is None else transport.size
 
-    def edges_of(where: Device, own: range, k: int = 0) -> Rows:
+    def groups_of(where: Device, own: range, parts: int = 1) -> _Groups:
         at_once = where.bulk if where.on_host else where.bulk * 8
         groups = min(-(-most // (parts * at_once)), _GROUPS)
         if parts == 1 and (where.on_host or 24 * most < (where.free() or 0)):
             groups = 1  # groups save memory, but cost time
         held = kind if groups > 1 else np.int64  # a single group needs keys and edges at once
         require_memory(where, n, most // parts, held, arranged=True)
+        return _Groups(where, own, groups, most // parts, parts == 1)
+
+    def rows_of(found: _Groups) -> Rows:
+        where = found.where
         with where.active():
-            keys = _keys(pairs(where), directed, simple, None if parts == 1 else own)
-            rows = _rows(where, own, keys, simple, groups, most if parts == 1 else None)
+            rows = _rows(found, simple)
             if weight is not None and kind is not None:
                 rows.weight = _weights(where, rows, weight, kind, directed, simple, seed)
         return rows
 
-    if transport is not None:
-        return partitioned(devices, n, edges_of, directed, transport)
-    where = device_for(devices)
-    return Graph._of_rows(where, edges_of(where, range(n)), directed)
+    if comm is None and not isinstance(devices, (list, tuple)):
+        found = groups_of(where := device_for(devices), range(n))
+        with where.active():
+            for keys in _keys(pairs(where, (0, 1)), directed, simple):
+                found.add(keys)
+        return Graph._of_rows(where, rows_of(found), directed)
+
+    devices, transport = places(devices, comm)
+    agree(transport, "the graph", (n, m, weight, directed, simple, seed))
+    parts = transport.size
+    bounds = bounds_by_range(n, checked_shares(None, parts))
+    waiting, batches = dict[int, _Groups](), dict[int, Iterator[Array]]()
+
+    def begin(k: int) -> None:
+        waiting[k] = groups_of(devices[k], range(bounds[k], bounds[k + 1]), parts)
+        batches[k] = _keys(pairs(devices[k], (k, parts)), directed, simple)
+
+    each_part(devices, transport, begin)
+    _exchange(devices, transport, bounds, batches, waiting)
+    return partitioned(
+        devices, n, lambda where, own, k: rows_of(waiting.pop(k)), directed, transport, bounds
+    )
 
 
-def _keys(
-    pairs: Iterable[Pair], directed: bool, simple: bool, own: range | None
-) -> Iterator[Array]:
-    """Yield edges, and their reverses unless directed, as keys (source, target).
+def _exchange(
+    devices: list[Device], transport: Transport, bounds: list[int],
+    batches: dict[int, Iterator[Array]], waiting: dict[int, _Groups],
+) -> None:  # fmt: skip
+    """Send the keys that each part draws to the owners of their sources, batch by batch."""
+    drawn = dict[int, Array | None]()
 
-    ``own`` is the range of the sources, None for all.
-    """
+    def draw(k: int) -> None:
+        with devices[k].active():
+            if (keys := next(batches[k], None)) is not None:
+                keys.sort()
+            drawn[k] = keys
+
+    def divided(k: int) -> list[list[Array]]:
+        where, keys = devices[k], drawn.pop(k)
+        with where.active():
+            if keys is None:
+                keys = where.zeros(0, np.int64)
+            return [[keys[i:j]] for i, j in pairwise(_places(where, keys, bounds))]
+
+    while True:
+        each_part(devices, transport, draw)
+        if not any(transport.gather({k: keys is not None for k, keys in drawn.items()})):
+            return
+        received = transport.exchange({k: divided(k) for k in transport.here})
+
+        def keep(k: int, received: Any = received) -> None:
+            where = devices[k]
+            with where.active():
+                for (keys,) in received.pop(k):
+                    if keys.size:
+                        waiting[k].add(where.asarray(keys), in_order=True)
+
+        each_part(devices, transport, keep)
+
+
+def _places(where: Device, keys: Array, sources: list[int]) -> list[int]:
+    """Return where the keys of sources begin among sorted keys."""
+    first = where.asarray(np.array(sources, np.int64) << 32)
+    found: list[int] = where.to_host(where.xp.searchsorted(keys, first)).tolist()
+    return found
+
+
+def _keys(pairs: Iterable[Pair], directed: bool, simple: bool) -> Iterator[Array]:
+    """Yield edges, and their reverses unless directed, as keys (source, target)."""
     for u, v in pairs:
         if simple:
             kept = u != v
             u, v = u[kept], v[kept]
-        yield _keys_from(u, v, own)
+        yield u.astype(np.int64) << 32 | v
         if not directed:
             if not simple:
                 kept = u != v
                 u, v = u[kept], v[kept]
-            yield _keys_from(v, u, own)
+            yield v.astype(np.int64) << 32 | u
 
 
-def _keys_from(src: Array, dst: Array, own: range | None) -> Array:
-    if own is not None:
-        kept = (src >= own.start) & (src < own.stop)
-        src, dst = src[kept], dst[kept]
-    return src.astype(np.int64) << 32 | dst
+class _Groups:
+    """Keys of edges in groups of consecutive sources, each in chunks.
+
+    Groups are balanced by the frequency of sources in the first batch, and not larger than equal
+    ranges of points.
+
+    Parameters
+    ----------
+    where : Device
+    own : range
+        The sources.
+    groups : int
+        How many are wanted.
+    most : int
+        An upper bound of the number of keys, if the points have equally many.
+    is_bound : bool
+        Whether it is one for any graph.
+
+    Attributes
+    ----------
+    cuts : list of int
+        The first source of each group, and the end.
+    """
+
+    def __init__(self, where: Device, own: range, groups: int, most: int, is_bound: bool) -> None:
+        self.where, self.own, self.groups = where, own, groups
+        self.cuts = [own.start, own.stop]
+        self._chunk = most if groups <= 1 and is_bound else 0
+        if not self._chunk and not where.on_host:  # allocations of a GPU take long
+            self._chunk = max(most // (_CHUNKS * groups), 1)
+        self._chunks, self._ends = list[list[Array]](), list[int]()
+
+    def add(self, keys: Array, in_order: bool = False) -> None:
+        """Add keys, which are sorted if they are ``in_order``, and may be overwritten otherwise."""
+        if self.groups > 1 and not in_order:
+            keys.sort()
+        if not self._chunks:
+            if self.groups > 1:
+                self._divide(keys)
+            self._chunks, self._ends = [[] for _ in self.cuts[1:]], [0] * (len(self.cuts) - 1)
+        places = [0, keys.size]
+        if self.groups > 1:
+            places = _places(self.where, keys, self.cuts)
+        for k, (i, j) in enumerate(pairwise(places)):
+            self._append(k, keys[i:j])
+
+    def _append(self, k: int, keys: Array) -> None:
+        """Copy keys to the chunks of a group, of which the last one is not full."""
+        chunks, done = self._chunks[k], 0
+        if not self._chunk and keys.size:
+            chunks.append(self.where.copy(keys))
+            self._ends[k] = done = keys.size
+        while done < keys.size:
+            if not chunks or self._ends[k] == chunks[-1].size:
+                chunks.append(empty(self.where, self._chunk, np.int64))
+                self._ends[k] = 0
+            begin = self._ends[k]
+            end = min(begin + keys.size - done, chunks[-1].size)
+            chunks[-1][begin:end] = keys[done : done + end - begin]
+            done, self._ends[k] = done + end - begin, end
+
+    def _divide(self, keys: Array) -> None:
+        """Choose the groups by the sorted keys of the first batch."""
+        where, own, groups = self.where, self.own, self.groups
+        at = where.xp.arange(1, groups) * keys.size // groups
+        frequent = where.to_host(keys[at] >> 32).tolist() if keys.size else []
+        even = (own.start + len(own) * k // groups for k in range(groups))
+        self.cuts = sorted({*self.cuts, *even, *frequent})
+
+    def take(self, k: int) -> Array:
+        """Return the keys of a group, once; its chunks are freed."""
+        chunks = self._chunks[k] if self._chunks else []
+        if chunks:
+            chunks[-1] = chunks[-1][: self._ends[k]]
+        return _joined(self.where, chunks, np.int64)
 
 
-def _rows(
-    where: Device, own: range, batches: Iterable[Array], simple: bool, groups: int,
-    most: int | None,
-) -> Rows:  # fmt: skip
+def _rows(given: _Groups, simple: bool) -> Rows:
     """Sort keys and convert them to CSR, group by group of consecutive sources.
 
     A key of 8 bytes becomes a target and later a source of 4 bytes each, so the peak memory is that
-    of the keys, a batch and a group.  ``most`` is an upper bound of the number of keys, if known.
+    of the keys, a batch and a group.
     """
+    where, own, cuts = given.where, given.own, given.cuts
     xp = where.xp
-    cuts, waiting = _by_group(where, own, batches, groups, most)
     offsets, found, end = where.zeros(len(own) + 1, np.int64), [], 0
-    for (first, last), pieces in zip(pairwise(cuts), waiting, strict=True):
-        keys = _joined(where, pieces, np.int64)
+    for k, (first, last) in enumerate(pairwise(cuts)):
+        keys = given.take(k)
         keys.sort()
         if simple:
             keys = keys[: _drop_repeated(where, keys)]
@@ -439,40 +564,6 @@ def _rows(
     src = sources_from(where, offsets, dst.size)
     src += own.start
     return Rows(offsets, src, dst, None)
-
-
-def _by_group(
-    where: Device, own: range, batches: Iterable[Array], groups: int, most: int | None
-) -> tuple[list[int], list[list[Array]]]:
-    """Divide keys into groups of consecutive sources.
-
-    Returns the first source of each group, and the end; and the keys of each group in pieces.  The
-    groups are balanced by the frequency of sources in the first batch, and not larger than equal
-    ranges of points.
-    """
-    xp, cuts = where.xp, [own.start, own.stop]
-    if groups <= 1 and most is not None:
-        keys, end = empty(where, most, np.int64), 0
-        for some in batches:
-            keys[end : end + some.size] = some
-            end += some.size
-        return cuts, [[keys[:end]]]
-    if groups <= 1:
-        return cuts, [list(batches)]
-    waiting: list[list[Array]] = []
-    for keys in batches:
-        keys.sort()
-        if not waiting:
-            at = xp.arange(1, groups) * keys.size // groups
-            frequent = where.to_host(keys[at] >> 32).tolist() if keys.size else []
-            even = (own.start + len(own) * k // groups for k in range(groups))
-            cuts = sorted({*cuts, *even, *frequent})
-            waiting = [[] for _ in cuts[1:]]
-        bounds = xp.searchsorted(keys, where.asarray(np.array(cuts) << 32))
-        for pieces, (a, b) in zip(waiting, pairwise(where.to_host(bounds).tolist()), strict=True):
-            if a < b:
-                pieces.append(where.copy(keys[a:b]))
-    return cuts, waiting or [[]]
 
 
 def _joined(where: Device, pieces: list[Array], dtype: Any) -> Array:

@@ -19,7 +19,8 @@ from morph.launch.foreach import foreach, kernel, program
 from morph.prelude import atomic_add, i64, single, u8
 
 DENSE = 14  # pull if the frontier has over a 14th of the edges that may be updated
-SPARSE = 256  # a frontier of fewer than a 256th of all vertices always pushes
+SPARSE = 256  # a frontier of fewer than a 256th of all vertices always pushes,
+LARGE = 1 << 24  # but none of more than LARGE / SPARSE vertices, as few may have most edges
 LAST = 126  # the largest number of a dense step; then the numbering restarts
 NUMBER = 127  # the bits of a mark that hold a number
 AGAIN = 128  # the bit of a vertex in the frontiers of this step and of the previous one
@@ -154,7 +155,7 @@ def edge_map(s, now, then, size, args):
     """
     if not then.empty:  # a test takes no barrier
         then.clear()
-    if s.pulls and size * SPARSE > len(s.graph.points):
+    if s.pulls and size * SPARSE > min(len(s.graph.points), LARGE):
         left = s.state[0].left
         if not now.empty:
             mark_frontier(s, now)

@@ -33,6 +33,9 @@ class PartitionedCollection(OnParts):
         self.set_length(0)
         for k in self.graph.here:
             own = {refuse_name("a collection", x): spec_of_part(s, k) for x, s in options.items()}
+            if isinstance(capacity := own.get("capacity"), int) and len(table):
+                rows = len(table.local(k))  # of a list of all rows a part has its own
+                own["capacity"] = min(capacity, rows * max(capacity, len(table)) // len(table))
             self._copies[k] = Collection(table.local(k), **own)
         self.graph.register(self)
         self._begin("make")

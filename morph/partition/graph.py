@@ -26,7 +26,7 @@ from morph.partition.routes import Routes
 from morph.partition.tables import PartitionedTable
 from morph.partition.transport import Local, Transport
 from morph.partition.views import spec_of_part
-from morph.runtime.arrays import all_true
+from morph.runtime.arrays import all_true, count_true
 from morph.runtime.device import Device, device
 
 checkpoint: Hook[AbstractContextManager[None]] = Hook()  # io.graph.checkpoint
@@ -339,10 +339,12 @@ class PartitionedGraph:
         part = self.parts[k]
         assert part is not None
         points, edges = part.share("points"), part.share("edges")
-        g, own = part.graph, edges.own
+        g, own, bulk = part.graph, edges.own, part.device.bulk
         with g.device.active():
             own = own if isinstance(own, slice) else g.device.asarray(own)
-            cut = int((g.edges.columns["dst"].array[own] >= points.owned).sum())
+            dst = g.edges.columns["dst"].array[own]
+            pieces = (dst[start : start + bulk] for start in range(0, dst.size, bulk))
+            cut = sum(count_true(piece >= points.owned) for piece in pieces)
         mirrors = points.mirrors, edges.owned, edges.mirrors, cut
         share = (POINT_COST * points.owned + edges.owned) / total
         return Statistics(g.device.name, points.owned, *mirrors, share)

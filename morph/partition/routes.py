@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from morph.partition.parts import DIVIDED
+from morph.partition.parts import DIVIDED, Share
 from morph.runtime.arrays import to_host
 from morph.runtime.device import Array, Device
 
@@ -77,8 +77,7 @@ class Routes:
             received, found = self.table.graph.transport.exchange(wanted), {}
             for j, pieces in received.items():
                 share, device = self.table._share(j), self.table.local(j).device
-                rows = (share.own_rows(to_host(ids)).astype(np.int32) for (ids,) in pieces)
-                found[j] = [device.asarray(a) for a in rows]
+                found[j] = [_own_rows(share, device, ids) for (ids,) in pieces]
             self._sent = found
         return self._sent
 
@@ -218,6 +217,14 @@ class Routes:
         """The points or edges that a column refers to, None if it does not."""
         ref = self.table.columns[name].ref
         return self.table.graph.tables[ref] if ref in DIVIDED else None
+
+
+def _own_rows(share: Share, device: Device, ids: Array) -> Array:
+    """Return the rows of a part on its device, int32, by the global ids of own rows."""
+    if not isinstance(share.ids, slice) or share.own_at is not None:
+        return device.asarray(share.own_rows(to_host(ids)).astype(np.int32))
+    with device.active():
+        return (device.asarray(ids) - share.ids.start).astype(np.int32, copy=False)
 
 
 def _changes(

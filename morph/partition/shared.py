@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -97,10 +98,11 @@ class Shared:
             shares = [table._share(k) for k in range(count)]
             found = np.zeros((count, Route.WORDS), np.int64)
             rows = table._routes.sent
-            on_host = [[d.to_host(a) for a in rows[j]] for j, d in enumerate(graph.devices)]
+            homes = graph.transport.exchange({j: [[a] for a in own] for j, own in rows.items()})
             for k, (share, device) in enumerate(zip(shares, graph.devices, strict=True)):
-                own, mirrored = on_host[k], [pieces[k] for pieces in on_host]
-                sent, home = (device.asarray(np.concatenate(x)) for x in (own, mirrored))
+                own, mirrored = rows[k], [a for (a,) in homes[k]]
+                with device.active():
+                    sent, home = map(device.xp.concatenate, (own, mirrored))
                 self._arrays += [sent, home]
                 row, sizes = found[k], [0, *(a.size for a in own)]
                 row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
@@ -120,11 +122,15 @@ class Shared:
         if name not in self._marked:
             table, found = graph.tables[name], []
             for k, device in enumerate(graph.devices):
-                own = [device.to_host(a) for a in table._routes.sent[k]]
-                rows = np.arange(8 * words_of_marks(table._share(k).owned) + 1) * MARKED_ROWS
-                starts = np.cumsum([0, *(a.size for a in own)])
-                begins = [s + np.searchsorted(a, rows) for s, a in zip(starts, own, strict=False)]
-                found.append(device.asarray(np.concatenate(begins).astype(np.int32)))
+                own, xp = table._routes.sent[k], device.xp
+                starts = accumulate((a.size for a in own), initial=0)
+                with device.active():
+                    rows = xp.arange(8 * words_of_marks(table._share(k).owned) + 1) * MARKED_ROWS
+                    begins = [
+                        (s + xp.searchsorted(a, rows)).astype(np.int32)
+                        for s, a in zip(starts, own, strict=False)
+                    ]
+                    found.append(xp.concatenate(begins))
             self._marked[name] = found
         return self._marked[name]
 

@@ -184,10 +184,9 @@ class Part:
             return device.to_host(row[device.xp.flatnonzero(g.triangles.near.array)])
 
     def free(self) -> None:
-        """Free the memory now, not when Python's collector finds it."""
-        for table in self.tables.tables.values():
-            table.truncate(0)
-            table.resize(0)
+        """Free the memory of the tables now, not when Python's collector finds them."""
+        self.tables.dissolve()
+        del self.tables
 
 
 def _with_ends(

@@ -83,7 +83,8 @@ def refine_parts(
 def _refine(run: PartitionedRefinement, progress: Progress | None) -> list[int]:
     """Refine in rounds; count the triangles that miss a limit, by reason."""
     host, enough = run.host, LEAST * len(run.devices)
-    rows, rings, divided = np.arange(host.m), RINGS, host.m >= enough
+    rings, divided = RINGS, host.m >= enough
+    rows = np.arange(0 if divided else host.m)
     for number in count(1):
         if divided:
             rows, added = run.refine_all()
@@ -345,19 +346,20 @@ class PartitionedRefinement:
     def unmet(self, rings: int) -> list[int]:
         """Count the triangles that miss a limit, by reason."""
         host, failed = self.host, self.host.failed
-        counts = np.zeros(len(REASONS), np.int64)
-        left = np.ones(host.m, np.bool_)
+        counts: Any = np.zeros(len(REASONS), np.int64)
+        left: Any = slice(None)
         # triangles around waiting ones are examined again: the border may no longer prevent an
         # insertion
         if len(host.waiting):
             rows = around(host.triangles["nbr"][: host.m], host.waiting, rings)
-            left[rows] = False
+            left = ~np.isin(failed, rows)
             part = self._part_of(rows)
             part.tables.triangles.drop("reason")
             unlimited = replace(self.asked, deterministic=False, max_points=None)
             params = parameters_of(self.mesh, unlimited, self.scale, part.device, self.box)[0]
             waiting = worklist(part.tables, len(host.waiting))
             counts += examine(part.tables, waiting, params)
-        counts += np.bincount(host.reason[left[failed]], minlength=len(REASONS))
+            part.free()
+        counts += np.bincount(host.reason[left], minlength=len(REASONS))
         found: list[int] = counts.tolist()
         return found

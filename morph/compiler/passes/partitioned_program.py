@@ -415,8 +415,8 @@ class _Program:
 
     def _refuse_unit(self) -> None:
         """Refuse rebuilt adjacency and sections; and rows of parts outside of steps."""
-        if self.unit.checked or abi.rebuilt(self.unit) or any(s.wide for s in self.unit.stores):
-            raise NeedsSteps("checks, changes of the graph and wide tables need single launches")
+        if self.unit.checked or abi.rebuilt(self.unit):
+            raise NeedsSteps("checks and changes of the graph need single launches")
         for n in ir.walk(self.unit.blocks):
             calls = [f for f in (n,) if isinstance(f, ir.Call)]
             inside = [x for c in calls for f in reached(c.func, self.known) for x in ir.walk(f)]
@@ -440,8 +440,11 @@ class _Program:
         return slot or (isinstance(n, ir.Cast) and self.rows.partitioned(n.type))
 
     def _refuse_spreads(self, steps: tuple[Partitioning, ...]) -> None:
-        """Refuse columns of rows at mirrors, and too many words for a crossing."""
+        """Refuse columns of rows at mirrors, wide tables, and too many words for a crossing."""
         columns = {(c.slot, c.column) for p in steps for c in p.combines} | self.spreads
+        routed = {slot for slot, _ in columns} | {box.table for box in self.boxes}
+        if any(self.stores[slot].wide for slot in routed):  # routes have rows of 32 bits
+            raise NeedsSteps("parts exchange rows of a table of 2^31 rows or more")
         for slot, name in sorted(columns):
             column = self.stores[slot].column(name)
             assert column is not None
