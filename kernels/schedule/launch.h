@@ -386,17 +386,41 @@ MORPH_FN void* operator new(decltype(sizeof 0), Here here) noexcept { return her
 template <class I> struct Kept {
     typename I::Buffers buffers;
     I it;
+    bool won;
     template <class A, class R> I& make(const A& a, const R& t, i64 position) {
         return *new (Here{&it}) I(a, t, position, buffers);
     }
 };
 
-// Rounds of 64 to 1024 items a thread, so that the cost of barriers is spread over many items, while few items of a
-// small range are in flight at once; items of one chunk lie 16 positions apart.  A single thread needs no claims.
+// Whether items of a step allocate exactly what `demand` announces.
+template <class Step, class = void> constexpr bool DEMANDS = false;
+template <class Step> constexpr bool DEMANDS<Step, Void<typename Step::BatchSlots>> = true;
+
+// The part of a batch of items after the barrier.  All allocate together, if they can, so that threads change the
+// counters of a store once for each batch, not for each item.
+template <class A, class Step, class I> MORPH_FN void finish_batch(const A& a, const Step& s, Kept<I>* batch, i32 n) {
+    for (i32 k = 0; k < n; k++) batch[k].won = s.wins(a, batch[k].it);
+    if constexpr (DEMANDS<Step>) {
+        typename Step::BatchSlots slots;
+        for (i32 k = 0; k < n; k++) s.demand(a, batch[k].it, batch[k].won, slots);
+        if (!will_fail(a.status) && slots.take()) {
+            for (i32 k = 0; k < n; k++) {
+                slots.serve(batch[k].it);
+                finish(a, s, batch[k].it, batch[k].won);
+            }
+            return;
+        }
+    }
+    for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, batch[k].won);
+}
+
+// Batches of at most 128 items a thread: each costs two barriers, but items of a batch conflict with each other, and a
+// thread's items stay in its caches from gather to commit.  Threads take the items of a batch from a cursor, so that all
+// arrive at the barrier at the same time.  Items of one chunk lie 16 positions apart.  A single thread needs no claims.
 template <class A, class R, class Step>
 MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    constexpr i32 CHUNK = 32, APART = 16;
+    constexpr i32 CHUNK = 8, APART = 16;
     if (t.threads == 1) {
         in_pieces(a, first, last, [&](i64 from, i64 to) {
             for (i64 i = from; i < to; i++) {
@@ -413,15 +437,18 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
         return;
     }
     i64 quarter = (last - first) / (4 * t.threads);
-    i32 size = quarter < LEAST_BATCH ? LEAST_BATCH : quarter > 1024 ? 1024 : i32(quarter);
-    Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (size + CHUNK));
+    i32 size = i32(max_of(min_of(quarter, i64(MOST_BATCH)), i64(LEAST_BATCH))), most = 2 * size;
+    Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (most + CHUNK));
     i64 columns = (last - first + APART - 1) / APART, places = columns * APART;
-    Share share(a, t, 0, places, CHUNK);
+    i64 quota = i64(size) * t.threads, span = quota;  // of a batch: its items that pass, its places
+    i64 end = min_of(places, span);
     for (bool more = first < last; more;) {
         t.round++;
         i32 n = 0;
-        while (n < size && share.next())
-            for (i64 place = share.begin; place < share.end; place++) {
+        while (n < most) {
+            if (t.thread == 0) poll(a.cursor);
+            i64 begin = add_word(a.cursor, i64(CHUNK));
+            for (i64 place = begin; place < min_of(begin + CHUNK, end); place++) {
                 i64 i = first + place % columns * APART + place / columns;
                 if (i >= last) continue;
                 I& it = batch[n].make(a, t, i);
@@ -434,10 +461,22 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
                 s.claim(a, it);
                 n++;
             }
-        if (arrive(a, t)) broadcast(t, load(a.cursor) < places);
+            if (begin + CHUNK >= end) break;
+        }
+        add_word(a.cursor + 2, i64(n));
+        if (arrive(a, t)) {
+            i64 next = limit_cursor(a, end), passed = load(a.cursor + 2);
+            span = max_of(quota, min_of(span * quota / max_of(passed, i64(1)), 16 * quota));
+            store(a.cursor + 1, span);
+            store(a.cursor + 2, 0);
+            store(a.cursor + 3, next);
+            broadcast(t, next < places);
+        }
         release_barrier(a, t);
         more = t.broadcast_value;
-        for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, s.wins(a, batch[k].it));
+        span = load(a.cursor + 1);
+        end = min_of(places, load(a.cursor + 3) + span);
+        finish_batch(a, s, batch, n);
         if (more) {
             arrive(a, t);
             release_barrier(a, t);
