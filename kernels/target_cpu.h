@@ -616,13 +616,13 @@ template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
-// By the master: sets the cursor back to `end`, if threads have added beyond, and returns it.
-template <class A> MORPH_FN i64 limit_cursor(const A& a, i64 end) {
-    i64 next = load(a.cursor);
-    if (next >= PAST_ALL_ITEMS) return next;  // the step is cut short
-    store(a.cursor, min_of(next, end));
-    return min_of(next, end);
-}
+// How many of a thread's own items threads have taken, between two barriers.
+struct alignas(64) ItemCursor {
+    i64 taken;
+};
+static ItemCursor item_cursors[MOST_THREADS];
+template <class A> MORPH_FN i64* item_cursor(const A&, i32 thread) { return &item_cursors[thread].taken; }
+template <class A> MORPH_FN bool cut_short(const A& a) { return load(a.cursor) >= PAST_ALL_ITEMS; }
 // Each section of a step has a cursor of its own, since no barrier precedes the section.
 constexpr i32 CURSOR_WORDS = 8;  // from the cursor of one section to that of the next
 template <class A> MORPH_FN void rewind_sections(const A& a, i32 sections) {

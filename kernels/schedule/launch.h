@@ -414,13 +414,19 @@ template <class A, class Step, class I> MORPH_FN void finish_batch(const A& a, c
     for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, batch[k].won);
 }
 
-// Batches of at most 128 items a thread: each costs two barriers, but items of a batch conflict with each other, and a
-// thread's items stay in its caches from gather to commit.  Threads take the items of a batch from a cursor, so that all
-// arrive at the barrier at the same time.  Items of one chunk lie 16 positions apart.  A single thread needs no claims.
+// Items of a batch conflict with each other if they are near each other in the mesh or graph, as neighbours in a list
+// often are.  So a thread takes items that lie APART positions apart, from its own block of the list: its next batches
+// are items between these, whose rows are in its caches.  Phase k of a block has the positions phase_of(k) + APART * j.
+constexpr i32 APART = 16;
+MORPH_FN i64 phase_of(i64 k) { return (k & 1) << 3 | (k & 2) << 1 | (k & 4) >> 1 | k >> 3; }
+
+// Batches of at most 128 items a thread: each costs two barriers, but smaller ones have fewer conflicts and stay in the
+// caches from gather to commit.  A thread that has run its share takes items of others, so that all arrive at the
+// barrier at the same time.  A single thread needs no claims.
 template <class A, class R, class Step>
 MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    constexpr i32 CHUNK = 8, APART = 16;
+    constexpr i64 CHUNK = 8, MOST_BLOCK = 1024;
     if (t.threads == 1) {
         in_pieces(a, first, last, [&](i64 from, i64 to) {
             for (i64 i = from; i < to; i++) {
@@ -436,47 +442,56 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
         });
         return;
     }
-    i64 quarter = (last - first) / (4 * t.threads);
-    i32 size = i32(max_of(min_of(quarter, i64(MOST_BATCH)), i64(LEAST_BATCH))), most = 2 * size;
+    const i64 block = min_of(((last - first - 1) / t.threads / APART + 1) * APART, MOST_BLOCK), columns = block / APART;
+    const i64 size = max_of(min_of(block / 4, i64(MOST_BATCH)), i64(LEAST_BATCH)), most = 2 * size;
     Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (most + CHUNK));
-    i64 columns = (last - first + APART - 1) / APART, places = columns * APART;
-    i64 quota = i64(size) * t.threads, span = quota;  // of a batch: its items that pass, its places
-    i64 end = min_of(places, span);
+    i64 from = 0, span = size;  // of each block a batch has the items `from` to `from + span`, by phases
     for (bool more = first < last; more;) {
         t.round++;
-        i32 n = 0;
-        while (n < most) {
-            if (t.thread == 0) poll(a.cursor);
-            i64 begin = add_word(a.cursor, i64(CHUNK));
-            for (i64 place = begin; place < min_of(begin + CHUNK, end); place++) {
-                i64 i = first + place % columns * APART + place / columns;
-                if (i >= last) continue;
-                I& it = batch[n].make(a, t, i);
-                if (!open(a, t, s, it)) continue;
-                if (!s.run(a, it) || it.failed) {
-                    end_item(a, it);
-                    continue;
+        const i64 end = min_of(from + span, block);
+        i64 n = 0;
+        for (i32 k = 0; k < t.threads; k++) {
+            const i32 owner = (t.thread + k) % t.threads;
+            const i64 base = first + owner * block;
+            i64* cursor = item_cursor(a, owner);
+            while (base < last && n < most && from + load(cursor) < end && !cut_short(a)) {
+                if (t.thread == 0) poll(a.cursor);
+                i64 place = from + add_word(cursor, CHUNK);
+                for (i64 upto = min_of(place + CHUNK, end); place < upto; place++) {
+                    i64 i = base + phase_of(place / columns) + place % columns * APART;
+                    if (i >= last) continue;
+                    I& it = batch[n].make(a, t, i);
+                    if (!open(a, t, s, it)) continue;
+                    if (!s.run(a, it) || it.failed) {
+                        end_item(a, it);
+                        continue;
+                    }
+                    it.key = claim_key(t.round, it.priority, it.position);
+                    s.claim(a, it);
+                    n++;
                 }
-                it.key = claim_key(t.round, it.priority, it.position);
-                s.claim(a, it);
-                n++;
             }
-            if (begin + CHUNK >= end) break;
         }
-        add_word(a.cursor + 2, i64(n));
+        add_word(a.cursor + 1, n);
         if (arrive(a, t)) {
-            i64 next = limit_cursor(a, end), passed = load(a.cursor + 2);
-            span = max_of(quota, min_of(span * quota / max_of(passed, i64(1)), 16 * quota));
-            store(a.cursor + 1, span);
-            store(a.cursor + 2, 0);
-            store(a.cursor + 3, next);
-            broadcast(t, next < places);
+            bool left = false;  // threads with full batches may leave items for another one
+            for (i32 k = 0; k < t.threads; k++)
+                left |= first + k * block < last && from + load(item_cursor(a, k)) < end;
+            i64 passed = max_of(load(a.cursor + 1), i64(1)), wanted = size * t.threads;
+            store(a.cursor + 1, 0);
+            store(a.cursor + 2, max_of(min_of(span * wanted / passed, 16 * size), size));
+            store(a.cursor + 3, left);
+            broadcast(t, !cut_short(a) && (left || end < block || first + t.threads * block < last));
         }
         release_barrier(a, t);
         more = t.broadcast_value;
-        span = load(a.cursor + 1);
-        end = min_of(places, load(a.cursor + 3) + span);
-        finish_batch(a, s, batch, n);
+        span = load(a.cursor + 2);
+        if (!more || !load(a.cursor + 3)) {
+            store(item_cursor(a, t.thread), 0);
+            from = end < block ? end : 0;
+            if (!from) first += t.threads * block;
+        }
+        finish_batch(a, s, batch, i32(n));
         if (more) {
             arrive(a, t);
             release_barrier(a, t);
