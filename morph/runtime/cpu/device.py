@@ -15,8 +15,10 @@ from morph.runtime import arrays
 from morph.runtime.arrays import Array, is_host
 from morph.runtime.backend import IOTA, Launch, Seeds, Write
 from morph.runtime.device import Device
+from morph.runtime.threads import in_threads
 
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
+WRITE_BY_THREADS, WRITTEN_AT_ONCE = 1 << 22, 1 << 18  # bytes
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cpu.launch:load")
 _build: Hook[Any] = Hook("morph.runtime.cpu.launch:build")
@@ -81,6 +83,18 @@ class HostDevice(Device):
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         return x if type(x) is np.ndarray else arrays.to_host(x)
+
+    def write(self, array: Array, values: Any) -> None:
+        """Write values, in several threads if there are many: these also map new memory."""
+        if array.nbytes < WRITE_BY_THREADS:
+            return super().write(array, values)
+        values = np.broadcast_to(self.asarray(values), array.shape)
+        step = -(-len(array) * WRITTEN_AT_ONCE // array.nbytes)
+
+        def write_part(first: int, end: int) -> None:
+            array[first * step : end * step] = values[first * step : end * step]
+
+        in_threads(write_part, -(-len(array) // step))
 
     def put(self, *writes: Write) -> None:
         for array, values in writes:
