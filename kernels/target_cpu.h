@@ -640,7 +640,7 @@ MORPH_FN i64 least_chunk() { return 1; }
 template <class Step> MORPH_FN i64 team_work() { return 4; }
 template <class Step> MORPH_FN i64 kept_work() { return 3; }
 #else
-constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64, MOST_BATCH = 128;
+constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 32, MOST_BATCH = 128;
 constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
 template <class Step> MORPH_FN i64 team_work() {
