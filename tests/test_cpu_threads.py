@@ -270,6 +270,18 @@ def test_arrays_are_written(n):
         device("cpu").write(array, np.zeros((n + 1, 3), np.int32))
 
 
+@pytest.mark.parametrize("n", [1, 40_000, 1_200_000])  # the last are reduced by several threads
+def test_extremes(n):
+    values = np.random.default_rng(n).standard_normal((n, 2))
+    whole = (values[:, 0] * 1e6).astype(np.int32)
+    expected = [(x.min(), x.max()) for x in (values[:, 1], whole)]
+    assert device("cpu").extremes(values[:, 1], whole) == expected
+    values[n // 2, 1] = np.nan
+    assert np.isnan(device("cpu").extremes(values[:, 1])).all()
+    with pytest.raises(ValueError, match="zero-size"):
+        device("cpu").extremes(whole[:0])
+
+
 def test_errors_in_threads_of_the_host(monkeypatch):
     """An error is raised when no thread works any more."""
     monkeypatch.setattr(threads, "get_num_threads", lambda: 2)

@@ -19,9 +19,31 @@ from morph.runtime.threads import in_threads
 
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
 WRITE_BY_THREADS, WRITTEN_AT_ONCE = 1 << 22, 1 << 18  # bytes
+REDUCED_AT_ONCE, REDUCED_BY_THREADS = 1 << 15, 32  # rows; parts of so many
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cpu.launch:load")
 _build: Hook[Any] = Hook("morph.runtime.cpu.launch:build")
+
+
+def _extremes(array: Array) -> tuple[Any, Any]:
+    """Return the least and the largest value: of contiguous parts, in threads if there are many."""
+    parts = -(-len(array) // REDUCED_AT_ONCE)
+    if parts < 2:
+        array = np.ascontiguousarray(array)
+        return array.min().item(), array.max().item()
+    least, most = np.empty(parts, array.dtype), np.empty(parts, array.dtype)
+
+    def reduce_parts(first: int, end: int) -> None:
+        for k in range(first, end):
+            part = array[k * REDUCED_AT_ONCE : (k + 1) * REDUCED_AT_ONCE]
+            part = np.ascontiguousarray(part)  # NumPy's reductions are then many times as fast
+            least[k], most[k] = part.min(), part.max()
+
+    if parts < REDUCED_BY_THREADS:
+        reduce_parts(0, parts)
+    else:
+        in_threads(reduce_parts, parts)
+    return least.min().item(), most.max().item()
 
 
 class HostDevice(Device):
@@ -95,6 +117,9 @@ class HostDevice(Device):
             array[first * step : end * step] = values[first * step : end * step]
 
         in_threads(write_part, -(-len(array) // step))
+
+    def extremes(self, *arrays: Array) -> list[tuple[Any, Any]]:
+        return [_extremes(a) for a in arrays]
 
     def put(self, *writes: Write) -> None:
         for array, values in writes:
