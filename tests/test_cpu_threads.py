@@ -278,6 +278,7 @@ def test_extremes(n):
     assert device("cpu").extremes(values[:, 1], whole) == expected
     values[n // 2, 1] = np.nan
     assert np.isnan(device("cpu").extremes(values[:, 1])).all()
+    assert device("cpu").extremes(np.array(3)) == [(3, 3)]
     with pytest.raises(ValueError, match="zero-size"):
         device("cpu").extremes(whole[:0])
 

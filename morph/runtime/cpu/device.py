@@ -27,10 +27,10 @@ _build: Hook[Any] = Hook("morph.runtime.cpu.launch:build")
 
 def _extremes(array: Array) -> tuple[Any, Any]:
     """Return the least and the largest value: of contiguous parts, in threads if there are many."""
-    parts = -(-len(array) // REDUCED_AT_ONCE)
-    if parts < 2:
+    if array.size <= REDUCED_AT_ONCE:  # also a single number
         array = np.ascontiguousarray(array)
         return array.min().item(), array.max().item()
+    parts = -(-len(array) // REDUCED_AT_ONCE)
     least, most = np.empty(parts, array.dtype), np.empty(parts, array.dtype)
 
     def reduce_parts(first: int, end: int) -> None:
