@@ -20,7 +20,7 @@ COMPILE_AFTER = (
 )  # words of all sorts so far: NumPy's have taken 0.2 s, as a compilation does
 USE_FROM = 1 << 11  # words
 
-PART = 1 << 17  # least words of a thread
+PART, LEAST_PARTS = 1 << 17, 4  # least words of a thread; with fewer threads, one is as fast
 
 LIBRARY = HostLibrary(
     Path(__file__).with_name("radix.cpp"),
@@ -58,7 +58,7 @@ def sort_words(words: Array, ordered: int = 0) -> None:
         words.sort()
         return
     parts = min(get_num_threads(), words.size // PART)
-    if parts > 1:
+    if parts >= LEAST_PARTS:
         return _sort_by_threads(library, words, ordered, parts)
     spare = np.empty_like(words)
     library.morph_sort_words(words.ctypes.data, words.size, spare.ctypes.data, ordered)
