@@ -37,6 +37,9 @@ struct SlotCache {
     i32 slot(i64* meta, Reservation& reservation);
     void keep(i64* meta, i32 n);
     void flush();
+    void demand(i64* meta, i64 n);
+    bool reserve_demand();
+    void take_demand(bool all);
 };
 // Rows that an item has reserved.
 struct Reservation {
@@ -117,6 +120,22 @@ MORPH_HOT void SlotCache::flush() {
     *this = SlotCache();
 }
 
+// For all items of a batch that will allocate exactly what they demand: `kept` is the sum of the demands, then `at` and
+// `end` are the slots for them, which leaves no gaps.  So tables, too, have such slots.
+MORPH_HOT void SlotCache::demand(i64* of, i64 n) {
+    meta = of;
+    if (n > 0) kept += n;
+}
+MORPH_HOT bool SlotCache::reserve_demand() {
+    if (!kept || add_word(meta + BUDGET, -kept) >= kept) return all = true;
+    add_word(meta + BUDGET, kept);
+    return false;
+}
+MORPH_HOT void SlotCache::take_demand(bool granted) {  // if not, reservations are returned
+    if (kept && granted) at = add_word(meta + COUNT, kept), end = at + kept;
+    else if (kept && all) add_word(meta + BUDGET, kept);
+}
+
 // By the master: moves a list's last items to its gaps, by `move(to, from)`.
 template <class Move> MORPH_FN void close_gaps(i64* meta, const Move& move) {
     i32 n = 0, others = 0;
@@ -163,7 +182,7 @@ struct Slots {
             row = reservation.slot_cache->cached_slots(n);
         } else {
             row = n == 1 && reservation.slot_cache ? reservation.slot_cache->slot(meta, reservation) : -1;
-            if (row < 0) row = AggregatedAdd(meta + COUNT, n, 1).row();
+            if (row < 0) row = n ? AggregatedAdd(meta + COUNT, n, 1).row() : 0;
         }
         reservation -= n;
     }

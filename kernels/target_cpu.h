@@ -616,6 +616,13 @@ template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
+// How many of a thread's own items threads have taken, between two barriers.
+struct alignas(64) ItemCursor {
+    i64 taken;
+};
+static ItemCursor item_cursors[MOST_THREADS];
+template <class A> MORPH_FN i64* item_cursor(const A&, i32 thread) { return &item_cursors[thread].taken; }
+template <class A> MORPH_FN bool cut_short(const A& a) { return load(a.cursor) >= PAST_ALL_ITEMS; }
 // Each section of a step has a cursor of its own, since no barrier precedes the section.
 constexpr i32 CURSOR_WORDS = 8;  // from the cursor of one section to that of the next
 template <class A> MORPH_FN void rewind_sections(const A& a, i32 sections) {
@@ -628,12 +635,12 @@ template <class T> MORPH_FN bool stops(const T&) { return stopped; }
 // An item takes a thread of a team about 1.96 times as long as a single thread, because of atomics and cache misses on
 // lines that other threads write; 4.5 times if it adds floats atomically, or uses the old value of an addition.
 #ifdef MORPH_FAULTS  // tests: threads meet over few items too
-constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2;
+constexpr i32 LEAST_ITEMS = 2, LEAST_BATCH = 2, MOST_BATCH = 128;
 MORPH_FN i64 least_chunk() { return 1; }
 template <class Step> MORPH_FN i64 team_work() { return 4; }
 template <class Step> MORPH_FN i64 kept_work() { return 3; }
 #else
-constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 64;
+constexpr i32 LEAST_ITEMS = 512, LEAST_BATCH = 32, MOST_BATCH = 128;
 constexpr i64 LEAST_WORK = 1024, NEVER = 1ll << 50;
 MORPH_FN i64 least_chunk() { return team_threads > 32 ? 4 : team_threads > 4 ? 128 / team_threads : 32; }
 template <class Step> MORPH_FN i64 team_work() {

@@ -143,7 +143,7 @@ struct Idle {  // of a thread that finds no item in a queue: polls less and less
 };
 MORPH_FN i32 team_size() { return 1; }
 template <class Step> MORPH_FN i64 kept_work() { return 0; }
-constexpr i32 LEAST_BATCH = 1;
+constexpr i32 LEAST_BATCH = 1, MOST_BATCH = 1;
 
 #ifdef MORPH_PARTS
 // Places that threads of several GPUs write, see parts.h.  The memory of another GPU is not cached here.

@@ -50,7 +50,8 @@ LAYERS = {
     "runtime.arrays": "language",
     "runtime.backend": "language compiler.ir runtime.arrays",
     "runtime.device": "language runtime.arrays runtime.backend",
-    "runtime.cpu.device": "language compiler.ir runtime.arrays runtime.backend runtime.device",
+    "runtime.cpu.device": "language compiler.ir runtime.arrays runtime.backend runtime.device"
+    " runtime.threads",
     "runtime.interpreter": "language compiler.ir runtime.backend runtime.cpu.device"
     " runtime.interpreter",  # independent of codegen
     "runtime": "language compiler.ir compiler.passes compiler.codegen runtime",

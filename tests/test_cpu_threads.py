@@ -257,6 +257,32 @@ def test_threads_of_the_host_divide_parts(parts, monkeypatch):
     assert len(calls) <= 3 and sum(end - first for first, end in calls) == parts
 
 
+@pytest.mark.parametrize("n", [1, 100_000, 1_000_003])  # the others are written by several threads
+def test_arrays_are_written(n):
+    """An array with gaps between its rows gets the values of another, of a row, and a number."""
+    memory = np.full((n, 8), -9, np.int32)
+    array, values = memory[:, 2:5], np.random.default_rng(n).integers(0, 99, (n, 3))
+    for given in (values, values[:, ::-1].astype(np.int16), values[:1], values[0], 7):
+        device("cpu").write(array, given)
+        assert (array == given).all()
+        assert (memory[:, [0, 1, 5, 6, 7]] == -9).all()
+    with pytest.raises(ValueError, match="broadcast"):
+        device("cpu").write(array, np.zeros((n + 1, 3), np.int32))
+
+
+@pytest.mark.parametrize("n", [1, 40_000, 1_200_000])  # the last are reduced by several threads
+def test_extremes(n):
+    values = np.random.default_rng(n).standard_normal((n, 2))
+    whole = (values[:, 0] * 1e6).astype(np.int32)
+    expected = [(x.min(), x.max()) for x in (values[:, 1], whole)]
+    assert device("cpu").extremes(values[:, 1], whole) == expected
+    values[n // 2, 1] = np.nan
+    assert np.isnan(device("cpu").extremes(values[:, 1])).all()
+    assert device("cpu").extremes(np.array(3)) == [(3, 3)]
+    with pytest.raises(ValueError, match="zero-size"):
+        device("cpu").extremes(whole[:0])
+
+
 def test_errors_in_threads_of_the_host(monkeypatch):
     """An error is raised when no thread works any more."""
     monkeypatch.setattr(threads, "get_num_threads", lambda: 2)

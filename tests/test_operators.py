@@ -152,6 +152,22 @@ def test_words_are_sorted(monkeypatch):
         assert (sorting.order_of(np, keys) == order).all()
 
 
+@pytest.mark.parametrize("ordered", [0, 20])
+@pytest.mark.parametrize("mask", [0, 2**63 - 1, 0x0FF0_0FFF_00FF_F00F])
+def test_words_are_sorted_by_threads(monkeypatch, mask, ordered):
+    rng = np.random.default_rng(mask)
+    words = rng.integers(0, 2**63, 10_007) & mask
+    if ordered:
+        words = words >> ordered << ordered | np.arange(words.size)
+    monkeypatch.setattr(sorting, "COMPILE_AFTER", 0)
+    monkeypatch.setattr(sorting, "PART", 1000)
+    monkeypatch.setattr(sorting, "get_num_threads", lambda: 4)
+    expected = np.sort(words)
+    for _ in range(2):  # the second time they are in order
+        sorting.sort_words(words, ordered)
+        assert (words == expected).all()
+
+
 def test_sort_of_a_collection(target):
     g = morph.Graph.from_edges([0, 1], [1, 2], n=5, device=target)
     g.points.add("x", i32)

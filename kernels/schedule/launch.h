@@ -386,17 +386,47 @@ MORPH_FN void* operator new(decltype(sizeof 0), Here here) noexcept { return her
 template <class I> struct Kept {
     typename I::Buffers buffers;
     I it;
+    bool won;
     template <class A, class R> I& make(const A& a, const R& t, i64 position) {
         return *new (Here{&it}) I(a, t, position, buffers);
     }
 };
 
-// Rounds of 64 to 1024 items a thread, so that the cost of barriers is spread over many items, while few items of a
-// small range are in flight at once; items of one chunk lie 16 positions apart.  A single thread needs no claims.
+// Whether items of a step allocate exactly what `demand` announces.
+template <class Step, class = void> constexpr bool DEMANDS = false;
+template <class Step> constexpr bool DEMANDS<Step, Void<typename Step::BatchSlots>> = true;
+
+// The part of a batch of items after the barrier.  All allocate together, if they can, so that threads change the
+// counters of a store once for each batch, not for each item.
+template <class A, class Step, class I> MORPH_FN void finish_batch(const A& a, const Step& s, Kept<I>* batch, i32 n) {
+    for (i32 k = 0; k < n; k++) batch[k].won = s.wins(a, batch[k].it);
+    if constexpr (DEMANDS<Step>) {
+        typename Step::BatchSlots slots;
+        for (i32 k = 0; k < n; k++) s.demand(a, batch[k].it, batch[k].won, slots);
+        if (!will_fail(a.status) && slots.take()) {
+            for (i32 k = 0; k < n; k++) {
+                slots.serve(batch[k].it);
+                finish(a, s, batch[k].it, batch[k].won);
+            }
+            return;
+        }
+    }
+    for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, batch[k].won);
+}
+
+// Items of a batch conflict with each other if they are near each other in the mesh or graph, as neighbours in a list
+// often are.  So a thread takes items that lie APART positions apart, from its own block of the list: its next batches
+// are items between these, whose rows are in its caches.  Phase k of a block has the positions phase_of(k) + APART * j.
+constexpr i32 APART = 16;
+MORPH_FN i64 phase_of(i64 k) { return (k & 1) << 3 | (k & 2) << 1 | (k & 4) >> 1 | k >> 3; }
+
+// Batches of at most 128 items a thread: each costs two barriers, but smaller ones have fewer conflicts and stay in the
+// caches from gather to commit.  A thread that has run its share takes items of others, so that all arrive at the
+// barrier at the same time.  A single thread needs no claims.
 template <class A, class R, class Step>
 MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
-    constexpr i32 CHUNK = 32, APART = 16;
+    constexpr i64 CHUNK = 8, MOST_BLOCK = 1024;
     if (t.threads == 1) {
         in_pieces(a, first, last, [&](i64 from, i64 to) {
             for (i64 i = from; i < to; i++) {
@@ -412,32 +442,56 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
         });
         return;
     }
-    i64 quarter = (last - first) / (4 * t.threads);
-    i32 size = quarter < LEAST_BATCH ? LEAST_BATCH : quarter > 1024 ? 1024 : i32(quarter);
-    Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (size + CHUNK));
-    i64 columns = (last - first + APART - 1) / APART, places = columns * APART;
-    Share share(a, t, 0, places, CHUNK);
+    const i64 block = min_of(((last - first - 1) / t.threads / APART + 1) * APART, MOST_BLOCK), columns = block / APART;
+    const i64 size = max_of(min_of(block / 4, i64(MOST_BATCH)), i64(LEAST_BATCH)), most = 2 * size;
+    Kept<I>* batch = (Kept<I>*)allocate(sizeof(Kept<I>) * (most + CHUNK));
+    i64 from = 0, span = size;  // of each block a batch has the items `from` to `from + span`, by phases
     for (bool more = first < last; more;) {
         t.round++;
-        i32 n = 0;
-        while (n < size && share.next())
-            for (i64 place = share.begin; place < share.end; place++) {
-                i64 i = first + place % columns * APART + place / columns;
-                if (i >= last) continue;
-                I& it = batch[n].make(a, t, i);
-                if (!open(a, t, s, it)) continue;
-                if (!s.run(a, it) || it.failed) {
-                    end_item(a, it);
-                    continue;
+        const i64 end = min_of(from + span, block);
+        i64 n = 0;
+        for (i32 k = 0; k < t.threads; k++) {
+            const i32 owner = (t.thread + k) % t.threads;
+            const i64 base = first + owner * block;
+            i64* cursor = item_cursor(a, owner);
+            while (base < last && n < most && from + load(cursor) < end && !cut_short(a)) {
+                if (t.thread == 0) poll(a.cursor);
+                i64 place = from + add_word(cursor, CHUNK);
+                for (i64 upto = min_of(place + CHUNK, end); place < upto; place++) {
+                    i64 i = base + phase_of(place / columns) + place % columns * APART;
+                    if (i >= last) continue;
+                    I& it = batch[n].make(a, t, i);
+                    if (!open(a, t, s, it)) continue;
+                    if (!s.run(a, it) || it.failed) {
+                        end_item(a, it);
+                        continue;
+                    }
+                    it.key = claim_key(t.round, it.priority, it.position);
+                    s.claim(a, it);
+                    n++;
                 }
-                it.key = claim_key(t.round, it.priority, it.position);
-                s.claim(a, it);
-                n++;
             }
-        if (arrive(a, t)) broadcast(t, load(a.cursor) < places);
+        }
+        add_word(a.cursor + 1, n);
+        if (arrive(a, t)) {
+            bool left = false;  // threads with full batches may leave items for another one
+            for (i32 k = 0; k < t.threads; k++)
+                left |= first + k * block < last && from + load(item_cursor(a, k)) < end;
+            i64 passed = max_of(load(a.cursor + 1), i64(1)), wanted = size * t.threads;
+            store(a.cursor + 1, 0);
+            store(a.cursor + 2, max_of(min_of(span * wanted / passed, 16 * size), size));
+            store(a.cursor + 3, left);
+            broadcast(t, !cut_short(a) && (left || end < block || first + t.threads * block < last));
+        }
         release_barrier(a, t);
         more = t.broadcast_value;
-        for (i32 k = 0; k < n; k++) finish(a, s, batch[k].it, s.wins(a, batch[k].it));
+        span = load(a.cursor + 2);
+        if (!more || !load(a.cursor + 3)) {
+            store(item_cursor(a, t.thread), 0);
+            from = end < block ? end : 0;
+            if (!from) first += t.threads * block;
+        }
+        finish_batch(a, s, batch, i32(n));
         if (more) {
             arrive(a, t);
             release_barrier(a, t);

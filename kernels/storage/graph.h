@@ -20,6 +20,10 @@ MORPH_FN i32 degree(const i64* offset, i64 p) {
     MORPH_ASSUME(n >= 0 && n <= 0x7fffffff);
     return i32(n);
 }
+// The degree of the i-th point of a random sample.
+template <class Offset> MORPH_FN i32 sampled_degree(const Offset* offset, i64 i, i64 points) {
+    return points > 0 ? degree(offset, i64(u64(u32(i) * 0x9e3779b1u) * u64(points) >> 32)) : 0;
+}
 MORPH_FN RowId edge_at(i64 k) {
     MORPH_ASSUME(k >= 0 && (sizeof(RowId) > 4 || k <= 0x7fffffff));
     return RowId(k);

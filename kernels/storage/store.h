@@ -38,6 +38,15 @@ MORPH_FN bool injected(i64* status) {
 #endif
 }
 
+// Test only: whether a later reservation will fail.
+MORPH_FN bool will_fail(const i64* status) {
+#ifdef MORPH_FAULTS
+    return load(status + INJECT) > 0;
+#else
+    return false;
+#endif
+}
+
 MORPH_FN bool injected(i64* status, const ItemBase& it) {
 #ifdef MORPH_FAULTS
     return !it.reserved && injected(status);

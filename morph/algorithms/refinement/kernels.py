@@ -251,7 +251,7 @@ def refine_triangle(item, g, bucket, following, waiting, params):
             if stays:
                 write_entry(soon[m], t, item.stamp, item.bucket)
     else:
-        enqueue(following, t, item.stamp, item.bucket)
+        following.add(t, stamp=item.stamp, bucket=item.bucket)
 
 
 @kernel

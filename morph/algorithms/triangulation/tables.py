@@ -215,10 +215,7 @@ def bounds(mesh: Mesh) -> NDArray[np.float64]:
 
 def box_of(where: Device, xy: Any) -> NDArray[np.float64]:
     """Return the lowest and the highest coordinates of points, shape (2, 2), on the host."""
-    x, y = xy[:, 0], xy[:, 1]
-    if where.on_host:  # NumPy's reductions of contiguous arrays are many times as fast
-        x, y = where.copies(x, y)
-    return np.array(where.extremes(x, y)).T
+    return np.array(where.extremes(xy[:, 0], xy[:, 1])).T
 
 
 def scale_of(mesh: Mesh, box: Any = None) -> float:

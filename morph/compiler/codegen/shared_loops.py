@@ -15,7 +15,7 @@ from morph.compiler.codegen.names import Names, constant
 from morph.compiler.codegen.slot_cache import take_all
 from morph.compiler.codegen.statements import Body
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.abi import CTYPE
+from morph.compiler.ir.abi import CTYPE, fields
 from morph.compiler.ir.spelling import ascii_name
 from morph.compiler.passes.independence import bound
 from morph.compiler.passes.plan import BodyPlan, FunctionPlan, Sharing, StepPlan
@@ -411,14 +411,17 @@ def _sweeps(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> list
 
 
 def _entries(e: Emission, step: StepPlan, loop: ir.ForEdges | ir.ForRows) -> str:
-    """The number of entries of item ``i``, or 0 if only the prologue computes them."""
+    """The number of entries of item ``i``; if only the prologue computes it, that of any point."""
     s = step.node
     assert isinstance(s, ir.Foreach)
     if isinstance(loop, ir.ForRows):
         first, last = e.names.extent(loop.slot)
         return f"{last} - {first}"
     if not step.own_row:
-        return "0"
+        points = dict(e.names.graphs[loop.graph].tables)["points"]
+        counted = any(f.slot == points and f.kind == "meta" for f in fields(e.unit))
+        rows = e.names.extent(points)[1]
+        return f"sampled_degree({_offset(e, loop)}, i, {rows})" if counted else "0"
     item = "i"
     if e.names.stores[s.slot].kind == "collection":
         item = f"max_of({e.names.column(s.slot, 'item')}.get(i), 0)"  # it may be None

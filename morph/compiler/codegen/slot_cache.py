@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from morph.compiler.codegen.emission import Emission
-from morph.compiler.passes.plan import StepPlan
+from morph.compiler.codegen.statements import Body
+from morph.compiler.ir import nodes as ir
+from morph.compiler.passes.plan import FunctionPlan, StepPlan
 
 
 def cache_name(e: Emission, slot: str) -> str:
@@ -26,6 +28,60 @@ def slot_caches(e: Emission) -> None:
         )
     e.put("    MORPH_FN void serve(Item&) {}", "    static MORPH_FN void release(Item&) {}")
     e.put("    MORPH_FN void flush() {}", *(["#endif"] if lists else []), "};")
+
+
+class Demand(Body):
+    """The reservation of an item as a demand on the slots of its batch."""
+
+    def _stmt_reserve(self, s: ir.Reserve) -> None:
+        for n in s.needs:
+            demand = f"{self.names.member(self.names.prefix[n.slot])}.demand"
+            self.put(f"batch.{demand}({self.names.base(n.slot)}_meta, {self.expr(n.count)});")
+
+
+def batch_slots(e: Emission) -> None:
+    """The slots of all stores in which a batch of items that claim may allocate together."""
+    plans = [x for f in e.plan.functions.values() if f.exact for x in f.exact]
+    slots = sorted({n.slot for x in plans for n in ir.find(x.body, ir.Need)})
+    if not slots:
+        return
+    names = [cache_name(e, s) for s in slots]
+    e.put("#ifndef __CUDACC__", "struct BatchSlots {  // for a batch of items that claim")
+    e.put(f"    SlotCache {', '.join(names)};")
+    takes = " && ".join(f"{x}.reserve_demand()" for x in names)
+    e.put("    bool take() {", f"        bool all = {takes};")
+    e.put(*(f"        {x}.take_demand(all);" for x in names), "        return all;", "    }")
+    e.put("    void serve(Item& it) {")
+    for s, name in zip(slots, names, strict=True):
+        e.put(f"        it.{e.names.prefix[s]}_reservation.slot_cache = &{name};")
+    e.put("    }", "};", "#endif")
+
+
+def demands(e: Emission, f: FunctionPlan) -> None:
+    """The functions that add what an item will allocate to the demand of its batch."""
+    if not f.exact:
+        return
+    name, given = e.names.funcs[f.func.name], e.signature(f.func.params)
+    live = dict.fromkeys(f.live, "it")
+    e.put("#ifndef __CUDACC__")
+    for part, plan in zip(("commit", "abort"), f.exact, strict=True):
+        head = f"(const Args& a, {name}_item& it{given}, BatchSlots& batch)"
+        e.define(f.func, f"MORPH_BODY void {name}_{part}_demand{head}", plan, live, make=Demand)
+    e.put("#endif")
+
+
+def demand_member(f: FunctionPlan, name: str, args: str) -> list[str]:
+    """Members of a step whose items allocate in batches."""
+    if not f.exact:
+        return []
+    given = f"_demand(a, it, it.row{args}, batch)"
+    return [
+        "#ifndef __CUDACC__",
+        "    typedef ::BatchSlots BatchSlots;",
+        "    MORPH_FN void demand(const Args& a, I& it, bool won, BatchSlots& batch) const {",
+        f"        if (won) {name}_commit{given};", f"        else {name}_abort{given};", "    }",
+        "#endif",
+    ]  # fmt: skip
 
 
 def take_all(e: Emission, s: StepPlan) -> list[str]:

@@ -6,6 +6,7 @@ from morph.compiler.codegen.emission import Emission
 from morph.compiler.codegen.group_execution import group_members
 from morph.compiler.codegen.shared_loops import step_members
 from morph.compiler.codegen.shared_searches import search_members
+from morph.compiler.codegen.slot_cache import demand_member
 from morph.compiler.codegen.warp_execution import warp_members
 from morph.compiler.ir import nodes as ir
 from morph.compiler.passes.plan import StepPlan
@@ -71,6 +72,7 @@ def step_text(e: Emission, step: StepPlan) -> list[str]:
         for part in ("commit", "abort"):
             lines.append(f"    MORPH_FN void {part}{head} {{ {after_barrier}{func}_{part}{call} }}")
         lines += _claims(e, k, head)
+        lines += demand_member(plan, func, args)
     return [*lines, "};", ""]
 
 

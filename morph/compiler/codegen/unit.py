@@ -14,7 +14,7 @@ from morph.compiler.codegen.prelude import prelude as prelude
 from morph.compiler.codegen.program import emit_program, publish_lines
 from morph.compiler.codegen.shared_loops import shared_functions, shared_structs
 from morph.compiler.codegen.shared_searches import search_functions, search_structs
-from morph.compiler.codegen.slot_cache import slot_caches
+from morph.compiler.codegen.slot_cache import batch_slots, demands, slot_caches
 from morph.compiler.codegen.steps import step_text
 from morph.compiler.codegen.warp_execution import warp_function
 from morph.compiler.ir import abi, layout
@@ -58,6 +58,7 @@ def source(unit: ir.Unit) -> str:
     _run(e)
     _item(e)
     slot_caches(e)
+    batch_slots(e)
     for f in e.plan.functions.values():
         if f.commit is not None:
             _live(e, f)
@@ -232,7 +233,7 @@ def _function(e: Emission, plan: FunctionPlan) -> None:
         e.define(f, f"MORPH_BODY bool {name}{given}", plan.main, live, " false")
         e.define(f, f"MORPH_BODY void {name}_commit{given}", plan.commit, live)
         e.define(f, f"MORPH_BODY void {name}_abort{given}", plan.abort, live)
-        return
+        return demands(e, plan)
     kind = "MORPH_CALL" if plan.called else "MORPH_BODY"
     default = "" if result == "void" else " {}"
     e.define(f, f"{kind} {head}", plan.main, default=default)

@@ -42,13 +42,13 @@ Groups = tuple[Reads | Writes | Allocations | ir.Stmt, ...]
 def groups(
     body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str], single: bool = False
 ) -> Iterator[Reads | Writes | Allocations | ir.Stmt]:
-    """The statements of a body in order, some of them in groups; see `_allocations`.
+    """The statements of a body in order, some of them in groups; see `allocations`.
 
     If ``single``, a group has one statement, an allocation.
     """
     if single:
         for s in body:
-            makes = _allocations((s,), stores, consecutive)
+            makes = allocations((s,), stores, consecutive)
             yield Allocations(makes) if makes else s
         return
     i = 0
@@ -60,7 +60,7 @@ def groups(
         elif len(writes := _writes(rest, stores)) > 1:
             yield Writes(writes)
             i += len(writes)
-        elif makes := _allocations(rest, stores, consecutive):
+        elif makes := allocations(rest, stores, consecutive):
             yield Allocations(makes)
             i += len(makes)
         else:
@@ -81,7 +81,7 @@ def extent(p: ir.Place, stores: Mapping[str, Store]) -> tuple[int, int]:
     return c.offset, c.offset + max(c.size, 1) * c.dtype.bits // 8
 
 
-def _allocations(
+def allocations(
     body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str]
 ) -> list[tuple[str, Make]]:
     """The leading statements that allocate at the end of a store.

@@ -45,6 +45,7 @@ from morph.compiler.passes.liveness import (
     standing,
     unstable_columns,
 )
+from morph.compiler.passes.reservations import exact_reservations
 from morph.compiler.passes.search import SharedSearch, shared_searches
 from morph.compiler.passes.warp_execution import (
     allows_warp_execution,
@@ -134,6 +135,8 @@ class FunctionPlan:
     main: BodyPlan
     commit: BodyPlan | None
     abort: BodyPlan | None
+    # reservations of commit and abort, if these always allocate exactly so much
+    exact: tuple[BodyPlan, BodyPlan] | None
     sharing: Sharing | None
     searching: Searching | None = None
     group_plan: GroupPlan | None = None  # of a kernel with shared arrays
@@ -417,11 +420,14 @@ class _Planner:
         if f.name in self.shared and all(allows_shared_loop(s) for s in on if s.kernel == f.name):
             # several threads execute the parts of the kernel instead
             main = replace(main, single_threaded=True, prefetches=_prefetches(f.body))
-        commit = abort = None
+        commit = abort = exact = None
         if isinstance(f, ir.Kernel) and f.commit is not None:
             unstable = self.unstable[f"{f.name}_commit"]
             commit = text(f.commit, unstable=unstable)
             abort = text(f.abort or (), unstable=unstable)
+            found = exact_reservations(f, self.stores, self.consecutive, self.reached)
+            if found and not self.unit.checked:
+                exact = text(found[0], unstable=unstable), text(found[1], unstable=unstable)
         return FunctionPlan(
             func=f,
             reached=self.reached[f.name],
@@ -432,6 +438,7 @@ class _Planner:
             main=main,
             commit=commit,
             abort=abort,
+            exact=exact,
             sharing=self._sharing(f),
             searching=self._searching(f),
             group_plan=arrays,

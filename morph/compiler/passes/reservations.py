@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from morph.compiler.ir import nodes as ir
 from morph.compiler.ir.spelling import user_name
 from morph.compiler.passes.effects import Effects, value_params
+from morph.compiler.passes.grouping import Make, allocations
 from morph.language.errors import reject
 from morph.language.intrinsics import BINARY
 from morph.language.position import Pos
@@ -42,6 +43,55 @@ def place_reservations(
             hint = "write it there, at the top level, in a kernel without single(collection)"
             reject("reserve comes before the item's first change", n.pos, hint)
     return replace(kernel, body=body, commit=commit, abort=abort, locals=tuple(r.locals.items()))
+
+
+def exact_reservations(
+    kernel: ir.Kernel, stores: Mapping[str, Store], consecutive: frozenset[str],
+    reached: Mapping[str, tuple[ir.Func, ...]],
+) -> tuple[ir.Body, ir.Body] | None:  # fmt: skip
+    """The reservations of commit and abort, if both always allocate exactly what they reserve.
+
+    Then a thread can allocate for several items together.
+    """
+    found: list[ir.Body] = []
+    for body in (kernel.commit or (), kernel.abort or ()):
+        while len(body) == 1 and isinstance(body[0], ir.If) and _is_true(body[0].cond, reached):
+            body = body[0].then
+        if any(isinstance(n, ir.Reserve) for n in ir.walk(body)):
+            if not _allocates_exactly(body, stores, consecutive, reached):
+                return None
+        needed = (s for s in body[:1] if isinstance(s, ir.Reserve) and s.needs)
+        found.append(tuple(needed))
+    return (found[0], found[1]) if any(found) else None
+
+
+def _allocates_exactly(
+    body: ir.Body, stores: Mapping[str, Store], consecutive: frozenset[str],
+    reached: Mapping[str, tuple[ir.Func, ...]],
+) -> bool:  # fmt: skip
+    """Whether a body begins with a reservation, and then makes each row of it in any case."""
+    if not isinstance(body[0], ir.Reserve):
+        return False
+    made = [e.slot for _, e in allocations(body[1:], stores, consecutive)]
+    for s in body[1 + len(made) :]:  # a later number of consecutive rows may have changed
+        single = allocations((s,), stores, consecutive)
+        made += [e.slot for _, e in single if not isinstance(e, ir.NewRows)]
+    nodes = list(ir.walk(body))
+    called = [f for n in nodes if isinstance(n, ir.Call) for f in reached[n.func]]
+    every = [n for n in (*nodes, *ir.walk(tuple(called))) if isinstance(n, Make)]
+    needs = [n.slot for n in body[0].needs]
+    once = len(made) == len(set(made)) == len(every) == len(needs)
+    ends = any(isinstance(n, ir.Return | ir.LocalAdd) for n in nodes)
+    return once and set(made) == set(needs) and not ends
+
+
+def _is_true(x: ir.Expr, reached: Mapping[str, tuple[ir.Func, ...]]) -> bool:
+    """Whether a condition is constantly true, or a call of a function that only returns True."""
+    if isinstance(x, ir.Call):
+        body = reached[x.func][0].body
+        only = body[0] if len(body) == 1 else None
+        return isinstance(only, ir.Return) and only.value is not None and _is_true(only.value, {})
+    return isinstance(x, ir.Const) and x.value is True
 
 
 class _Reservations:

@@ -15,11 +15,35 @@ from morph.runtime import arrays
 from morph.runtime.arrays import Array, is_host
 from morph.runtime.backend import IOTA, Launch, Seeds, Write
 from morph.runtime.device import Device
+from morph.runtime.threads import in_threads
 
 ALIGN = 64  # bytes; a cache line, and two sectors of GPU memory
+WRITE_BY_THREADS, WRITTEN_AT_ONCE = 1 << 22, 1 << 18  # bytes
+REDUCED_AT_ONCE, REDUCED_BY_THREADS = 1 << 15, 32  # rows; parts of so many
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 _load: Hook[Launch] = Hook("morph.runtime.cpu.launch:load")
 _build: Hook[Any] = Hook("morph.runtime.cpu.launch:build")
+
+
+def _extremes(array: Array) -> tuple[Any, Any]:
+    """Return the least and the largest value: of contiguous parts, in threads if there are many."""
+    if array.size <= REDUCED_AT_ONCE:  # also a single number
+        array = np.ascontiguousarray(array)
+        return array.min().item(), array.max().item()
+    parts = -(-len(array) // REDUCED_AT_ONCE)
+    least, most = np.empty(parts, array.dtype), np.empty(parts, array.dtype)
+
+    def reduce_parts(first: int, end: int) -> None:
+        for k in range(first, end):
+            part = array[k * REDUCED_AT_ONCE : (k + 1) * REDUCED_AT_ONCE]
+            part = np.ascontiguousarray(part)  # NumPy's reductions are then many times as fast
+            least[k], most[k] = part.min(), part.max()
+
+    if parts < REDUCED_BY_THREADS:
+        reduce_parts(0, parts)
+    else:
+        in_threads(reduce_parts, parts)
+    return least.min().item(), most.max().item()
 
 
 class HostDevice(Device):
@@ -81,6 +105,21 @@ class HostDevice(Device):
 
     def to_host(self, x: Any) -> np.ndarray[Any, Any]:
         return x if type(x) is np.ndarray else arrays.to_host(x)
+
+    def write(self, array: Array, values: Any) -> None:
+        """Write values, in several threads if there are many: these also map new memory."""
+        if array.nbytes < WRITE_BY_THREADS:
+            return super().write(array, values)
+        values = np.broadcast_to(self.asarray(values), array.shape)
+        step = -(-len(array) * WRITTEN_AT_ONCE // array.nbytes)
+
+        def write_part(first: int, end: int) -> None:
+            array[first * step : end * step] = values[first * step : end * step]
+
+        in_threads(write_part, -(-len(array) // step))
+
+    def extremes(self, *arrays: Array) -> list[tuple[Any, Any]]:
+        return [_extremes(a) for a in arrays]
 
     def put(self, *writes: Write) -> None:
         for array, values in writes:
