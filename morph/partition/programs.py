@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from morph.compiler.ir.layout import MOST_PARTS
 from morph.compiler.passes.partitioned_program import NeedsSteps, PartitionedProgram, derive_program
 from morph.language.bundles import flat
 from morph.language.errors import LanguageError
@@ -12,6 +13,7 @@ from morph.launch.slots import Slots
 from morph.partition.graph import PartitionedGraph
 from morph.partition.objects import Call, LaunchOnParts, derived_unit, of_part, owners_of, sizes_of
 from morph.partition.persistent import PersistentProgram, has_one_row
+from morph.partition.program_on_ranks import ProgramOnRanks
 from morph.partition.replicated import TableOfParts
 
 
@@ -23,8 +25,8 @@ class BySteps(LaunchOnParts):
     why : str
         The reason.
     lasting : bool
-        Whether the reason holds for all later calls on the graph (its parts are in several
-        processes); otherwise a later call tries one launch of each part again.
+        Whether the reason holds for all later calls on the graph; otherwise a later call tries one
+        launch of each part again.
     """
 
     def __init__(self, why: str, lasting: bool = False) -> None:
@@ -48,7 +50,7 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
             raise NeedsSteps("each part has rows of its own in a table")
     except NeedsSteps as why:
         lookup.accept(call.what, of_part(call.args, graph.here[0]))
-        return BySteps(str(why), len(graph.here) < len(graph.devices))
+        return BySteps(str(why), len(graph.devices) > MOST_PARTS)
     try:
         found = [_derived_program(k, graph, call) for k in graph.here]
         program = found[0][0]
@@ -57,7 +59,9 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
         objects = owners_of(graph.here[0], graph, call, found[0][2])
         sizes = [sizes_of(k, graph, program.hidden) for k in graph.here]
         parts = [(compiled, slots) for _, compiled, slots in found]
-        return PersistentProgram(graph, call.what, program, objects, parts, sizes)
+        on_ranks = len(graph.here) < len(graph.devices)
+        made = ProgramOnRanks if on_ranks else PersistentProgram
+        return made(graph, call.what, program, objects, parts, sizes)
     except NeedsSteps as why:
         return BySteps(str(why))
 

@@ -18,6 +18,7 @@ from morph.launch.scratch import Scratch, scratch
 from morph.partition.graph import PartitionedGraph
 from morph.partition.messages import message_box
 from morph.partition.replicated import ReplicatedFlag, ReplicatedTable
+from morph.runtime.arrays import to_host
 
 
 class Shared:
@@ -27,6 +28,8 @@ class Shared:
     ----------
     devices : sequence of Device
         Of each part.
+    here : range
+        The parts of this process.
 
     Attributes
     ----------
@@ -34,8 +37,8 @@ class Shared:
         Whether a launch is running, and whether the latest one has not ended, or by an error.
     """
 
-    def __init__(self, devices: Sequence[Any]) -> None:
-        self._devices = devices
+    def __init__(self, devices: Sequence[Any], here: range) -> None:
+        self._devices = {k: devices[k] for k in here}
         self._routes: dict[str, np.ndarray[Any, Any]] = {}
         self._arrays: list[Any] = []  # whose addresses routes have
         self._marked: dict[str, list[Any]] = {}
@@ -64,17 +67,21 @@ class Shared:
                 x.make_equal()
 
     @cached_property
-    def memories(self) -> list[Scratch]:
-        """Of each part: parts on a CPU execute a program at the same time, so each has its own.
+    def memories(self) -> dict[int, Scratch]:
+        """Of each part of this process: parts on a CPU execute a program at the same time, so each has its own.
 
         Raises
         ------
         NeedsSteps
             If a part cannot access the memory of another.
         """
-        if not all(d.reach(other) for d in self._devices for other in self._devices):
+        devices = self._devices.values()
+        if not all(d.reach(other) for d in devices for other in devices):
             raise NeedsSteps("a part cannot access the memory of another")
-        return [Scratch(d) if d.on_host else scratch(d) for d in self._devices]
+        apart = len(devices) > 1
+        return {
+            k: Scratch(d) if d.on_host and apart else scratch(d) for k, d in self._devices.items()
+        }
 
     def box(
         self, k: int, table: Table, slot: str, columns: Sequence[Column], capacity: int = 0
@@ -90,35 +97,41 @@ class Shared:
         return self._boxes[key]
 
     def route(self, graph: PartitionedGraph, name: str) -> np.ndarray[Any, Any]:
-        """The words of `Route` of a table, a row for each part."""
+        """The words of `Route` of a table, a row for each part of this process.
+
+        If the parts lie in several processes, rows for others go to an array in the order of those
+        sent, so the first mirror in each part is the first of these.
+        """
         if name not in self._routes:
             table, count = graph.tables[name], len(graph.devices)
-            shares = [table._share(k) for k in range(count)]
-            found = np.zeros((count, Route.WORDS), np.int64)
-            rows = table._routes.sent
-            on_host = [[d.to_host(a) for a in rows[j]] for j, d in enumerate(graph.devices)]
-            for k, (share, device) in enumerate(zip(shares, graph.devices, strict=True)):
-                own, mirrored = on_host[k], [pieces[k] for pieces in on_host]
+            here, found = graph.here, np.zeros((len(graph.here), Route.WORDS), np.int64)
+            rows = {k: [[self._devices[k].to_host(a)] for a in table._routes.sent[k]] for k in here}
+            received = graph.transport.exchange(rows)
+            for row, (k, device) in zip(found, self._devices.items(), strict=True):
+                share, own = table._share(k), [a for (a,) in rows[k]]
+                mirrored = [to_host(a) for (a,) in received[k]]
                 sent, home = (device.asarray(np.concatenate(x)) for x in (own, mirrored))
                 self._arrays += [sent, home]
-                row, sizes = found[k], [0, *(a.size for a in own)]
                 row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
                 row[Route.OWNED] = share.owned
-                row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum(sizes)
-                first = [holder.owned + int(holder.mirrors_of[k]) for holder in shares]
-                row[Route.FIRST_MIRROR :][:count] = first
+                bounds = np.cumsum([0, *(a.size for a in own)])
+                row[Route.SENT_BOUNDS :][: count + 1] = first = bounds
+                if len(here) == count:
+                    holders = map(table._share, here)
+                    first = [x.owned + int(x.mirrors_of[k]) for x in holders]
+                row[Route.FIRST_MIRROR :][:count] = first[:count]
                 row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
             self._routes[name] = found
         return self._routes[name]
 
     def marked(self, graph: PartitionedGraph, name: str) -> list[Any]:
-        """For each part, where the rows of each mark begin among those sent, by receiving part.
+        """For each part here, where the rows of each mark begin among those sent, by receiving part.
 
         Words of 8 marks are whole, and an end follows: see `PartsLayout.marks`.
         """
         if name not in self._marked:
             table, found = graph.tables[name], []
-            for k, device in enumerate(graph.devices):
+            for k, device in self._devices.items():
                 own = [device.to_host(a) for a in table._routes.sent[k]]
                 rows = np.arange(8 * words_of_marks(table._share(k).owned) + 1) * MARKED_ROWS
                 starts = np.cumsum([0, *(a.size for a in own)])
@@ -139,4 +152,4 @@ _known: WeakMap[PartitionedGraph, Shared] = WeakMap()
 def shared_by(graph: PartitionedGraph) -> Shared:
     """Return the state shared by the launches on a graph."""
     found = _known.get(graph)
-    return _known.setdefault(graph, Shared(graph.devices)) if found is None else found
+    return _known.setdefault(graph, Shared(graph.devices, graph.here)) if found is None else found

@@ -26,7 +26,7 @@ from morph.compiler.passes.partitioning import Hidden, Message, Partitioning, de
 from morph.language.position import Pos
 from morph.language.types import I32, I64, Column, Handle
 
-OWN_VALUES = 2  # words of a part at each crossing: whether it failed, whether it stops (parts.h)
+OWN_VALUES = 3  # words of a part at each crossing, see parts.h
 
 
 class NeedsSteps(Exception):
@@ -233,9 +233,10 @@ class _Program:
         self.sends.append(spreads)
         yield self._local(p.unit, {m.slot for m in p.messages}, marked)
         waits = bool(p.messages) and not combines  # the parts agree at the first delivery
-        exchanges = totals or p.flags or combines or spreads
-        if not waits and (exchanges or _needs_agreement(p.unit)):
-            yield ir.Agree(flags=p.flags, totals=() if p.messages else totals, pos=s.pos)
+        agrees = totals or p.flags or combines or _needs_agreement(p.unit)
+        if not waits and (agrees or spreads):
+            given = () if p.messages else totals
+            yield ir.Agree(flags=p.flags, totals=given, fence=not agrees, pos=s.pos)
         if p.messages and combines:  # owners must have the values before they execute messages
             yield ir.Exchange(combines=combines, spreads=(), pos=s.pos)
             combines = ()

@@ -1,0 +1,217 @@
+"""Programs on MPI ranks: one launch of each part, which leaves at each crossing and resumes there.
+
+The part stores what it sends into memory of its own (`Routes` in ``kernels/schedule/parts.h`` lead
+there); at a crossing the ranks exchange the words of all parts, and then, by the number of the
+crossing, rows of mirrors or messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from morph.compiler.ir import abi
+from morph.compiler.ir import nodes as ir
+from morph.compiler.ir.layout import MAILBOX, MAILBOX_LINE, MOST_PARTS, MOST_WORDS, Parts, Route
+from morph.compiler.passes.partitioned_program import OWN_VALUES, Box
+from morph.data.layout import strided_rows
+from morph.launch.binding import Where
+from morph.launch.launcher import RUN
+from morph.partition.collection import PartitionedCollection
+from morph.partition.graph import PartitionedGraph
+from morph.partition.persistent import PersistentProgram
+from morph.partition.shared import shared_by
+from morph.partition.transport import PartError, error_texts, raise_any
+from morph.runtime.device import Array
+from morph.runtime.threads import get_num_threads
+
+Pieces = list[list[Array]]  # by part
+
+
+class ProgramOnRanks(PersistentProgram):
+    """A program whose parts lie on MPI ranks, one on each; see `PersistentProgram`."""
+
+    def __init__(self, graph: PartitionedGraph, *args: Any) -> None:
+        super().__init__(graph, *args)
+        (self.part,), (self.rank,) = self.launches, graph.here
+        self.device, size = self.part.device, self.layout.size
+        self.memory = self.device.zeros(size + MAILBOX, np.int64)  # fetched together
+        self.arrays, self.mailboxes = [self.memory[:size]], [self.memory[size:]]
+        self.numbers_of_gpus = [0 if d.on_host else 1 + d.index for d in graph.devices]
+        self.staged: dict[tuple[str, str], Array] = {}  # what is sent, or received from mirrors
+        self.places: dict[tuple[str, str], int] = {}  # their addresses
+        self.steps = dict(self._crossings())
+        self.known: dict[int, tuple[Pieces, Pieces]] = {}  # by crossing, rows to send and to set
+        self.at = 0  # index in the mailbox of the words of all parts at the latest crossing
+        self.failed = False  # whether items of any part have failed at the latest crossing
+
+    def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
+        """Run the program, see `PersistentProgram.run`."""
+        graph = self._graph()
+        assert graph is not None
+        numbers = (x for x in args if isinstance(x, int | float | np.generic))
+        graph.transport.begin("program", self.part.function.__name__, *numbers)
+        for x in (x() for x in self.objects):
+            if isinstance(x, PartitionedCollection):
+                x.set_length(None)
+        self.team = get_num_threads()
+        return super().run(args, where, alone)
+
+    # --- launches --------------------------------------------------------------------------------
+
+    def _execute(self, behind: Callable[[], None] | None) -> list[memoryview]:
+        """Launch, and exchange at each crossing, until the launch ends elsewhere."""
+        graph, p = self._graph(), self.part
+        assert graph is not None
+        self.failed = False
+        while True:
+            errors: dict[int, BaseException | None] = {self.rank: None}
+            words = b""
+            try:
+                found = super()._execute(None)
+                words = self._left()
+            except BaseException as error:  # the other ranks wait
+                errors[self.rank] = error
+            text = error_texts(errors)[self.rank]
+            all_words = graph.transport.gather({self.rank: text or words})
+            raise_any(errors, [x if isinstance(x, str) else None for x in all_words])
+            if not words:
+                return found
+            self._cross(graph, np.frombuffer(b"".join(all_words), np.int64).reshape(-1, MOST_WORDS))
+            RUN.pack_into(p.buffer, p.compiled.run_offset, 1, p.scratch.launches, self.team)
+
+    def _left(self) -> bytes:
+        """The words of this part, if the launch has left at a crossing."""
+        now = self.device.to_host(self.memory)
+        if not now[Parts.LEFT]:
+            return b""
+        self._refuse_lost()
+        odd = int(now[Parts.CROSSINGS]) & 1
+        self.at = MOST_PARTS * (MAILBOX_LINE + odd * MOST_WORDS)
+        first = self.layout.size + self.at + self.rank * MOST_WORDS
+        return bytes(now[first : first + MOST_WORDS].tobytes())
+
+    def _cross(self, graph: PartitionedGraph, words: Any) -> None:
+        """Give the words of all parts to this one; exchange what the crossing is for."""
+        place = slice(self.at, self.at + words.size)
+        self.device.put((self.mailboxes[0][place], words.reshape(-1)))
+        self.failed = bool(words[:, 0].any())
+        number = int(words[0, 2])
+        if (words[:, 2] != number).any():
+            raise PartError("the ranks are at different places of a program")
+        if self.failed or (step := self.steps.get(number)) is None:
+            return
+        if isinstance(step, Box):
+            found = self._messages(graph, step, words[:, OWN_VALUES:][:, : len(words)])
+        else:
+            found = self.known[number] = self.known.get(number) or self._rows(graph, step)
+        if found is not None:
+            self._exchange(graph, *found)
+
+    def _exchange(self, graph: PartitionedGraph, sent: Pieces, received: Pieces) -> None:
+        """Send pieces to each part, and set pieces to what each part sends."""
+        headers: list[Any] = [
+            (n, {self.rank: [len(a) for a in arrays]})
+            for n, arrays in zip(self.numbers_of_gpus, received, strict=True)
+        ]
+        headers[self.rank] = headers[self.rank][0], [[len(a) for a in to] for to in sent]
+        found = graph.transport.exchange({self.rank: sent}, headers)[self.rank]
+        with self.device.active():
+            for targets, arrays in zip(received, found, strict=True):
+                for target, a in zip(targets, arrays, strict=True):
+                    if len(a):
+                        target[...] = self.device.asarray(a)
+
+    def _has_failed(self, full: Sequence[bool]) -> bool:
+        return self.failed or any(full)
+
+    # --- what crossings exchange -----------------------------------------------------------------
+
+    def _crossings(self) -> Iterator[tuple[int, Box | tuple[tuple[ir.Mirrors, ...], bool]]]:
+        """By the number of a crossing, its messages, or columns and whether to their owners."""
+        boxes = {box.inbox: box for box in self.program.boxes}
+        for b, block in enumerate(self.program.unit.blocks):
+            for k, s in enumerate(block.steps):
+                if isinstance(s, ir.Deliver):
+                    yield abi.crossing(b, k), boxes[s.inbox]
+                elif isinstance(s, ir.Exchange):
+                    if s.combines:  # their values arrive at the crossing before, that of a foreach
+                        yield abi.crossing(b, k - 2), (s.combines, True)
+                    if s.spreads:
+                        yield abi.crossing(b, k), (s.spreads, False)
+
+    def _rows(
+        self, graph: PartitionedGraph, step: tuple[tuple[ir.Mirrors, ...], bool]
+    ) -> tuple[Pieces, Pieces]:
+        """The rows of columns that each part sends to this one, and this one to each part."""
+        columns, to_owners = step
+        staged: Pieces = [[] for _ in graph.devices]
+        mirrors: Pieces = [[] for _ in graph.devices]
+        for m in columns:
+            route = shared_by(graph).route(graph, self.names[m.slot])[0]
+            array = self._objects(m.slot)[0].columns[m.column].array
+            for k in range(len(staged)):
+                first, last = route[Route.SENT_BOUNDS + k :][:2]
+                staged[k].append(self.staged[m.slot, m.column][first:last])
+                first, last = route[Route.MIRRORS + k :][:2]
+                mirrors[k].append(array[first:last])
+        return (mirrors, staged) if to_owners else (staged, mirrors)
+
+    def _messages(
+        self, graph: PartitionedGraph, box: Box, counts: Any
+    ) -> tuple[Pieces, Pieces] | None:
+        """The messages, of which a part has ``counts`` for another; those to itself are there."""
+        inbox, parts = self._objects(box.inbox)[0], range(len(graph.devices))
+        region = inbox.capacity // len(parts)
+        np.fill_diagonal(counts := counts.copy(), 0)
+        if counts.max() > region or not counts.any():  # then all inboxes grow; there are none
+            return None
+        names = [name for slot, name in self.layout.peers if slot == box.inbox]
+
+        def pieces(arrays: list[Array], numbers: Any) -> Pieces:
+            ends = [(k * region, k * region + int(numbers[k])) for k in parts]
+            return [[a[first:last] for a in arrays] for first, last in ends]
+
+        staged = [self.staged[box.inbox, name] for name in names]
+        sent = pieces(staged, counts[self.rank])
+        return sent, pieces([inbox.columns[name].array for name in names], counts[:, self.rank])
+
+    # --- addresses -------------------------------------------------------------------------------
+
+    def _addresses(self) -> np.ndarray[Any, Any]:
+        """The array of this part, with the addresses of what it sends in place of other parts."""
+        graph = self._graph()
+        assert graph is not None
+        self.known = {}
+        size = len(graph.devices)
+        found = np.zeros((1, self.layout.size), np.int64)
+        found[0, [Parts.COUNT, Parts.NUMBER, Parts.LEAVES]] = size, self.rank, 1
+        found[0, Parts.MAILBOXES + self.rank] = self.device.pointer(self.mailboxes[0])
+        inboxes = {box.inbox for box in self.program.boxes}
+        for (slot, name), at in self.layout.peers.items():
+            store = self._objects(slot)[0]
+            if slot in inboxes:
+                rows = store.capacity
+            else:
+                route = shared_by(graph).route(graph, self.names[slot])[0]
+                rows = int(route[Route.SENT_BOUNDS + size])
+            column = store.columns[name]
+            first = self._stage(slot, name, column, rows)
+            found[0, at : at + size] = first
+            if slot in inboxes:  # a part writes to its own region of each inbox
+                step = rows // size * column.stride
+                found[0, at : at + size] += (np.arange(size) - self.rank) * step
+                found[0, at + self.rank] = store.address("column", name)
+        return found
+
+    def _stage(self, slot: str, name: str, column: Any, rows: int) -> int:
+        """Allocate memory for rows of a column that are sent, and return its address."""
+        known = self.staged.get((slot, name))
+        if known is None or len(known) != rows:
+            memory = self.device.zeros(max(rows, 1) * column.stride, np.uint8)
+            known = strided_rows(self.device, column, memory, 0, column.stride, rows)
+            self.staged[slot, name] = known
+            self.places[slot, name] = self.device.pointer(memory)
+        return self.places[slot, name]
