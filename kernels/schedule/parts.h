@@ -17,10 +17,10 @@
 //     need no fence of system scope of their own.
 //   - Between two crossings a row of another part is written by one part alone: mirrors by the owner of their rows,
 //     places of an inbox by the part to which they are given.
-//   - Parts on MPI ranks cannot access each other's memory: at a crossing the master stores its words into its own mailbox
-//     (PARTS_LEFT), and all threads leave.  The hosts exchange the words, mirrors and messages, and launch again: the step
-//     resumes at its crossing (`Run::crossed`), which finds the words of all parts.  Until then the step has published
-//     nothing.  Rows for other parts are stored to memory of this part, from which the host sends them.
+//   - Parts on MPI ranks cannot access each other's memory: at a crossing the master stores its words where the host reads
+//     them, and all threads leave (PARTS_LEFT).  The hosts exchange the words, mirrors and messages, and launch again: the
+//     step resumes at its crossing (`Run::crossed`), and its mailbox has the words of all parts.  Until then the step has
+//     published nothing.  Rows for other parts are stored to memory of this part, from which the host sends them.
 //   - All parts meet at the same crossings.  One exception: a part that has seen the host's request to stop at a
 //     barrier of its own publishes that at its next crossing and does not wait.  A part that waits sees the
 //     same request.  Then PARTS_STOPPED is set, all threads leave, and no crossing follows in this launch.
@@ -83,7 +83,10 @@ template <class A> MORPH_FN bool left_at_crossing(const A& a) { return load(a.pa
 template <class A> MORPH_OUTLINED bool meet(const A& a, i64 crossing, const u64* w, i32 count) {
     const i32 parts = part_count(a), own = part_number(a);
     if (leaves_at_crossings(a)) {
-        for (i32 i = 0; i < count; i++) store(published_in(mailbox(a, own), crossing, own) + i, w[i]);
+        u64* sent = (u64*)load_fixed(a.parts + PARTS_LEAVES);
+        for (i32 i = 0; i < count; i++) set_system(sent + 1 + i, w[i]);
+        fence_system();
+        set_system(sent, u64(crossing));
         store(a.parts + PARTS_LEFT, 1);
         return true;
     }
@@ -129,7 +132,7 @@ MORPH_FN bool cross(const A& a, const R& t, i32 step, bool failed, i32 count, co
     return false;
 }
 // At the end of a launch: another one may follow.
-template <class A> MORPH_FN void leave_parts(const A& a) { store(a.parts + PARTS_STOPPED, 0); }
+template <class A> MORPH_FN void end_parts(const A& a) { store(a.parts + PARTS_STOPPED, 0); }
 
 // --- values of which every part has a copy --------------------------------------------------------
 

@@ -170,7 +170,7 @@ class PersistentProgram(LaunchOfAllParts):
     def _prepare(self, graph: PartitionedGraph) -> None:
         """Bring objects and argument blocks up to date."""
         inboxes = [box.inbox for box in self.program.boxes]
-        asked = [(slot, _capacity) for slot in inboxes]
+        asked: list[tuple[str, Callable[[Any], int]]] = [(slot, _capacity) for slot in inboxes]
         asked += [(slot, len) for slot in self.program.collections]
         found = iter(self._of_all(graph, asked))
         for slot in inboxes:

@@ -8,13 +8,14 @@ crossing, rows of mirrors or messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from morph.compiler.ir import abi
 from morph.compiler.ir import nodes as ir
-from morph.compiler.ir.layout import MAILBOX, MAILBOX_LINE, MOST_PARTS, MOST_WORDS, Parts, Route
+from morph.compiler.ir.layout import MAILBOX_LINE, MOST_PARTS, MOST_WORDS, Parts, Route
 from morph.compiler.passes.partitioned_program import OWN_VALUES, Box
 from morph.data.layout import strided_rows
 from morph.launch.binding import Where
@@ -27,7 +28,7 @@ from morph.partition.transport import PartError, error_texts, raise_any
 from morph.runtime.device import Array
 from morph.runtime.threads import get_num_threads
 
-Pieces = list[list[Array]]  # by part
+Pieces = list[tuple[int, Array]]  # with the number of the other part
 
 
 class ProgramOnRanks(PersistentProgram):
@@ -36,15 +37,16 @@ class ProgramOnRanks(PersistentProgram):
     def __init__(self, graph: PartitionedGraph, *args: Any) -> None:
         super().__init__(graph, *args)
         (self.part,), (self.rank,) = self.launches, graph.here
-        self.device, size = self.part.device, self.layout.size
-        self.memory = self.device.zeros(size + MAILBOX, np.int64)  # fetched together
-        self.arrays, self.mailboxes = [self.memory[:size]], [self.memory[size:]]
-        self.numbers_of_gpus = [0 if d.on_host else 1 + d.index for d in graph.devices]
+        self.device = self.part.device
+        self.leaving = self.device.zeros(1 + MOST_WORDS, np.int64)  # see `Parts.LEAVES`
+        self.report = self.device.report(self.leaving)  # memory of the host
+        self.words = np.asarray(self.report.values)
+        self.gpus = [0 if d.on_host else 1 + d.index for d in graph.devices]
         self.staged: dict[tuple[str, str], Array] = {}  # what is sent, or received from mirrors
         self.places: dict[tuple[str, str], int] = {}  # their addresses
         self.steps = dict(self._crossings())
         self.known: dict[int, tuple[Pieces, Pieces]] = {}  # by crossing, rows to send and to set
-        self.at = 0  # index in the mailbox of the words of all parts at the latest crossing
+        self.crossing = 0  # the number of the latest crossing
         self.failed = False  # whether items of any part have failed at the latest crossing
 
     def run(self, args: tuple[Any, ...], where: Where, alone: bool = False) -> Any:
@@ -84,19 +86,18 @@ class ProgramOnRanks(PersistentProgram):
 
     def _left(self) -> bytes:
         """The words of this part, if the launch has left at a crossing."""
-        now = self.device.to_host(self.memory)
-        if not now[Parts.LEFT]:
+        crossing, _, stops = self.words[:3].tolist()
+        if crossing == self.crossing:
             return b""
-        self._refuse_lost()
-        odd = int(now[Parts.CROSSINGS]) & 1
-        self.at = MOST_PARTS * (MAILBOX_LINE + odd * MOST_WORDS)
-        first = self.layout.size + self.at + self.rank * MOST_WORDS
-        return bytes(now[first : first + MOST_WORDS].tobytes())
+        self.crossing = crossing
+        if stops:
+            self._refuse_lost()
+        return self.words[1:].tobytes()
 
     def _cross(self, graph: PartitionedGraph, words: Any) -> None:
         """Give the words of all parts to this one; exchange what the crossing is for."""
-        place = slice(self.at, self.at + words.size)
-        self.device.put((self.mailboxes[0][place], words.reshape(-1)))
+        first = MOST_PARTS * (MAILBOX_LINE + self.crossing % 2 * MOST_WORDS)
+        self.device.put((self.mailboxes[0][first : first + words.size], words.reshape(-1)))
         self.failed = bool(words[:, 0].any())
         number = int(words[0, 2])
         if (words[:, 2] != number).any():
@@ -108,21 +109,8 @@ class ProgramOnRanks(PersistentProgram):
         else:
             found = self.known[number] = self.known.get(number) or self._rows(graph, step)
         if found is not None:
-            self._exchange(graph, *found)
-
-    def _exchange(self, graph: PartitionedGraph, sent: Pieces, received: Pieces) -> None:
-        """Send pieces to each part, and set pieces to what each part sends."""
-        headers: list[Any] = [
-            (n, {self.rank: [len(a) for a in arrays]})
-            for n, arrays in zip(self.numbers_of_gpus, received, strict=True)
-        ]
-        headers[self.rank] = headers[self.rank][0], [[len(a) for a in to] for to in sent]
-        found = graph.transport.exchange({self.rank: sent}, headers)[self.rank]
-        with self.device.active():
-            for targets, arrays in zip(received, found, strict=True):
-                for target, a in zip(targets, arrays, strict=True):
-                    if len(a):
-                        target[...] = self.device.asarray(a)
+            transport: Any = graph.transport  # of ranks
+            transport.move(*found, self.gpus, self.device)
 
     def _has_failed(self, full: Sequence[bool]) -> bool:
         return self.failed or any(full)
@@ -147,32 +135,40 @@ class ProgramOnRanks(PersistentProgram):
     ) -> tuple[Pieces, Pieces]:
         """The rows of columns that each part sends to this one, and this one to each part."""
         columns, to_owners = step
-        staged: Pieces = [[] for _ in graph.devices]
-        mirrors: Pieces = [[] for _ in graph.devices]
+        staged, mirrors = Pieces(), Pieces()
         for m in columns:
             route = shared_by(graph).route(graph, self.names[m.slot])[0]
             array = self._objects(m.slot)[0].columns[m.column].array
-            for k in range(len(staged)):
-                first, last = route[Route.SENT_BOUNDS + k :][:2]
-                staged[k].append(self.staged[m.slot, m.column][first:last])
-                first, last = route[Route.MIRRORS + k :][:2]
-                mirrors[k].append(array[first:last])
+            both = (self.staged[m.slot, m.column], Route.SENT_BOUNDS, staged), (
+                array, Route.MIRRORS, mirrors,
+            )  # fmt: skip
+            for values, at, pieces in both:
+                bounds = route[at:][: len(graph.devices) + 1].tolist()
+                pieces += self._pieces(values, [*pairwise(bounds)])
         return (mirrors, staged) if to_owners else (staged, mirrors)
+
+    def _pieces(self, values: Array, bounds: Sequence[tuple[int, int]]) -> Pieces:
+        """The values for each other part, or from it, that are not empty."""
+        return [
+            (k, values[first:last])
+            for k, (first, last) in enumerate(bounds)
+            if k != self.rank and first < last
+        ]
 
     def _messages(
         self, graph: PartitionedGraph, box: Box, counts: Any
     ) -> tuple[Pieces, Pieces] | None:
         """The messages, of which a part has ``counts`` for another; those to itself are there."""
-        inbox, parts = self._objects(box.inbox)[0], range(len(graph.devices))
-        region = inbox.capacity // len(parts)
+        inbox = self._objects(box.inbox)[0]
+        region = inbox.capacity // len(graph.devices)
         np.fill_diagonal(counts := counts.copy(), 0)
         if counts.max() > region or not counts.any():  # then all inboxes grow; there are none
             return None
         names = [name for slot, name in self.layout.peers if slot == box.inbox]
 
         def pieces(arrays: list[Array], numbers: Any) -> Pieces:
-            ends = [(k * region, k * region + int(numbers[k])) for k in parts]
-            return [[a[first:last] for a in arrays] for first, last in ends]
+            bounds = [(k * region, k * region + n) for k, n in enumerate(numbers.tolist())]
+            return [x for a in arrays for x in self._pieces(a, bounds)]
 
         staged = [self.staged[box.inbox, name] for name in names]
         sent = pieces(staged, counts[self.rank])
@@ -184,10 +180,11 @@ class ProgramOnRanks(PersistentProgram):
         """The array of this part, with the addresses of what it sends in place of other parts."""
         graph = self._graph()
         assert graph is not None
-        self.known = {}
+        self.known, self.crossing, self.words[0] = {}, 0, 0
         size = len(graph.devices)
         found = np.zeros((1, self.layout.size), np.int64)
-        found[0, [Parts.COUNT, Parts.NUMBER, Parts.LEAVES]] = size, self.rank, 1
+        leaves = self.report.address or self.device.pointer(self.leaving)
+        found[0, [Parts.COUNT, Parts.NUMBER, Parts.LEAVES]] = size, self.rank, leaves
         found[0, Parts.MAILBOXES + self.rank] = self.device.pointer(self.mailboxes[0])
         inboxes = {box.inbox for box in self.program.boxes}
         for (slot, name), at in self.layout.peers.items():

@@ -68,7 +68,7 @@ class Shared:
 
     @cached_property
     def memories(self) -> dict[int, Scratch]:
-        """Of each part of this process: parts on a CPU execute a program at the same time, so each has its own.
+        """Of each part of this process: several on a CPU execute a program at the same time.
 
         Raises
         ------
@@ -114,18 +114,17 @@ class Shared:
                 self._arrays += [sent, home]
                 row[Route.SENT], row[Route.HOME] = device.pointer(sent), device.pointer(home)
                 row[Route.OWNED] = share.owned
-                bounds = np.cumsum([0, *(a.size for a in own)])
-                row[Route.SENT_BOUNDS :][: count + 1] = first = bounds
+                row[Route.SENT_BOUNDS :][: count + 1] = np.cumsum([0, *(a.size for a in own)])
+                first = row[Route.SENT_BOUNDS :][:count].tolist()
                 if len(here) == count:
-                    holders = map(table._share, here)
-                    first = [x.owned + int(x.mirrors_of[k]) for x in holders]
-                row[Route.FIRST_MIRROR :][:count] = first[:count]
+                    first = [x.owned + int(x.mirrors_of[k]) for x in map(table._share, here)]
+                row[Route.FIRST_MIRROR :][:count] = first
                 row[Route.MIRRORS :][: count + 1] = share.owned + share.mirrors_of
             self._routes[name] = found
         return self._routes[name]
 
     def marked(self, graph: PartitionedGraph, name: str) -> list[Any]:
-        """For each part here, where the rows of each mark begin among those sent, by receiving part.
+        """For each part here, where the rows of each mark begin among those sent, by receiver.
 
         Words of 8 marks are whole, and an end follows: see `PartsLayout.marks`.
         """

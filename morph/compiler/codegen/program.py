@@ -304,7 +304,7 @@ def _publish(e: Emission) -> None:
     crossings = "u32(load(a.parts + PARTS_CROSSINGS))" if e.parts else "0"
     e.put(f"    report(a, {'t.round' if e.plan.claims else crossings});")
     if e.parts:
-        e.put("    leave_parts(a);")
+        e.put("    end_parts(a);")
     for f in e.plan.flags:
         e.put(f"    rest_flag(a.{e.names.prefix[f]}_flag, t.{e.names.prefix[f]}_turn);")
     if e.plan.claims:

@@ -714,9 +714,10 @@ class Deliver(Node):
     """Send the messages in ``outbox`` to the owners of their rows of ``table``, in ``inbox``.
 
     ``points`` are columns of global ids, which are converted to local ids by the column ``ids`` of
-    the points.  At a crossing the parts agree whether the preceding ``Foreach`` has failed on a part, and whether there are
-    messages: if not, they skip the next ``Foreach``, which executes them.  If there is a ``bound``,
-    only messages are sent whose column ``offered`` is not worse than that column of the mirror.
+    the points.  At a crossing the parts agree whether the preceding ``Foreach`` has failed on a
+    part, and whether there are messages: if not, they skip the next ``Foreach``, which executes
+    them.  If there is a ``bound``, only messages are sent whose column ``offered`` is not worse
+    than that column of the mirror.
     """
     synchronises = True
     arguments = "messages"
