@@ -25,6 +25,11 @@
 //     barrier of its own publishes that at its next crossing and does not wait.  A part that waits sees the
 //     same request.  Then PARTS_STOPPED is set, all threads leave, and no crossing follows in this launch.
 
+#ifdef MORPH_RANKS  // the hosts exchange at crossings, for which the parts leave the launch
+constexpr bool ON_RANKS = true;
+#else
+constexpr bool ON_RANKS = false;
+#endif
 constexpr i32 OWN_VALUES = 3;  // whether an item of the part has failed; whether the part stops; which crossing it is
 
 // A word of this part that other parts write, or of another part.
@@ -74,16 +79,14 @@ template <class A, class R> MORPH_FN void stop_part(const A& a, const R& t) {
     store(a.parts + PARTS_STOPPED, 1);
     if constexpr (!TARGET_GPU) set_stop(t);
 }
-// Whether the hosts exchange at crossings, for which the parts leave the launch.
-template <class A> MORPH_FN bool leaves_at_crossings(const A& a) { return load_fixed(a.parts + PARTS_LEAVES); }
 // Whether the launch leaves at a crossing, or, at its begin, has left at one.
-template <class A> MORPH_FN bool left_at_crossing(const A& a) { return load(a.parts + PARTS_LEFT); }
+template <class A> MORPH_FN bool left_at_crossing(const A& a) { return ON_RANKS && load(a.parts + PARTS_LEFT); }
 // Publishes `count` words of this part and waits for all parts; returns whether the program stops.  Not inlined: a unit
 // has many crossings.
 template <class A> MORPH_OUTLINED bool meet(const A& a, i64 crossing, const u64* w, i32 count) {
     const i32 parts = part_count(a), own = part_number(a);
-    if (leaves_at_crossings(a)) {
-        u64* sent = (u64*)load_fixed(a.parts + PARTS_LEAVES);
+    if constexpr (ON_RANKS) {
+        u64* sent = (u64*)load_fixed(a.parts + PARTS_SENT);
         for (i32 i = 0; i < count; i++) set_system(sent + 1 + i, w[i]);
         fence_system();
         set_system(sent, u64(crossing));
@@ -268,7 +271,7 @@ MORPH_FN void spread_marked(const A& a, R& t, const C& column, i32 route, i32 pe
     u64* words = (u64*)load_fixed(a.parts + marks);
     const i32* begin = (const i32*)load_fixed(a.parts + marks + 1);
     const i64 groups = (r[ROUTE_OWNED] + GROUP - 1) / GROUP;
-    if (r[ROUTE_SENT_BOUNDS + r.parts] <= groups || leaves_at_crossings(a)) return spread_column<SIZE>(a, t, column, route, peers);
+    if (r[ROUTE_SENT_BOUNDS + r.parts] <= groups || ON_RANKS) return spread_column<SIZE>(a, t, column, route, peers);
     const i32 lane = lane_id();
     for (i64 g = t.thread; g - lane < groups; g += t.threads) {
         const u64 word = g < groups ? load(words + g) : 0;

@@ -38,7 +38,7 @@ class ProgramOnRanks(PersistentProgram):
         super().__init__(graph, *args)
         (self.part,), (self.rank,) = self.launches, graph.here
         self.device = self.part.device
-        self.leaving = self.device.zeros(1 + MOST_WORDS, np.int64)  # see `Parts.LEAVES`
+        self.leaving = self.device.zeros(1 + MOST_WORDS, np.int64)  # see `Parts.SENT`
         self.report = self.device.report(self.leaving)  # memory of the host
         self.words = np.asarray(self.report.values)
         self.gpus = [0 if d.on_host else 1 + d.index for d in graph.devices]
@@ -184,7 +184,7 @@ class ProgramOnRanks(PersistentProgram):
         size = len(graph.devices)
         found = np.zeros((1, self.layout.size), np.int64)
         leaves = self.report.address or self.device.pointer(self.leaving)
-        found[0, [Parts.COUNT, Parts.NUMBER, Parts.LEAVES]] = size, self.rank, leaves
+        found[0, [Parts.COUNT, Parts.NUMBER, Parts.SENT]] = size, self.rank, leaves
         found[0, Parts.MAILBOXES + self.rank] = self.device.pointer(self.mailboxes[0])
         inboxes = {box.inbox for box in self.program.boxes}
         for (slot, name), at in self.layout.peers.items():

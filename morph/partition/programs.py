@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from morph.compiler.ir.layout import MOST_PARTS
 from morph.compiler.passes.partitioned_program import NeedsSteps, PartitionedProgram, derive_program
 from morph.language.bundles import flat
@@ -59,8 +61,7 @@ def program_on_parts(graph: PartitionedGraph, call: Call) -> PersistentProgram |
         objects = owners_of(graph.here[0], graph, call, found[0][2])
         sizes = [sizes_of(k, graph, program.hidden) for k in graph.here]
         parts = [(compiled, slots) for _, compiled, slots in found]
-        on_ranks = len(graph.here) < len(graph.devices)
-        made = ProgramOnRanks if on_ranks else PersistentProgram
+        made = ProgramOnRanks if program.unit.ranks else PersistentProgram
         return made(graph, call.what, program, objects, parts, sizes)
     except NeedsSteps as why:
         return BySteps(str(why))
@@ -74,20 +75,21 @@ def _derived_program(
         Request(call.what, None, of_part(call.args, k), None, graph.local(k).device)
     )
     graphs = {slot for slot, x in slots.objects.items() if x is graph.local(k)}
+    on_ranks = len(graph.here) < len(graph.devices)
     one = frozenset(slot for slot, x in slots.objects.items() if has_one_row(x))
-    programs = _programs.setdefault(compiled, {})
-    if one not in programs:
+    programs, key = _programs.setdefault(compiled, {}), (one, on_ranks)
+    if key not in programs:
         try:
-            program = derive_program(compiled.unit, graphs, one)
-            programs[one] = program, derived_unit(compiled, program.unit, program.hidden, call)
+            program = derive_program(replace(compiled.unit, ranks=on_ranks), graphs, one)
+            programs[key] = program, derived_unit(compiled, program.unit, program.hidden, call)
         except (NeedsSteps, LanguageError) as error:
-            programs[one] = getattr(error, "problem", str(error))
-    known = programs[one]
+            programs[key] = getattr(error, "problem", str(error))
+    known = programs[key]
     if isinstance(known, str):
         raise NeedsSteps(known)
     return *known, slots
 
 
-# by the unit on one device, and by the tables that have one row
-_Known = dict[frozenset[str], tuple[PartitionedProgram, Compiled] | str]
+# by the unit on one device, by the tables that have one row, and whether the parts are on ranks
+_Known = dict[tuple[frozenset[str], bool], tuple[PartitionedProgram, Compiled] | str]
 _programs: WeakMap[Compiled, _Known] = WeakMap()

@@ -23,7 +23,7 @@ def stops(s: StepPlan) -> list[str]:
 def agreement(e: Emission, s: StepPlan) -> list[str]:
     """The crossing at a step's barrier: `failed` becomes true if it is true on any part."""
     sent, received, totals = _agreement(e, s)
-    result = "failed = leaves_at_crossings(a) ? failed : " if is_fence(s) else "failed = "
+    result = "failed = ON_RANKS ? failed : " if is_fence(s) else "failed = "
     return _crossing(s, result, len(sent), sent, received + totals)
 
 

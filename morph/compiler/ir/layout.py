@@ -97,9 +97,9 @@ class Parts(IntEnum):
     LEFT = 4  # whether the launch has left at a crossing, whose words the hosts exchange
     STOPPED = 5  # whether all parts leave the program; written by the last thread at a barrier
     QUIET = 6  # whether no part has sent messages at the latest delivery
-    # If the parts lie in several processes, launches leave at crossings: the address of the number
-    # of the latest one, and of the words that the part sends there.
-    LEAVES = 7
+    # If the parts lie in several processes, and launches leave at crossings: the address of the
+    # number of the latest one, and of the words that the part sends there.
+    SENT = 7
     MAILBOXES = 8  # address of the mailbox of each part, which receives the words of crossings
     COUNTS = 16  # number of messages from this part to each part
     ENDS = 24  # by sender, the number of messages in the inbox from it and the parts before it

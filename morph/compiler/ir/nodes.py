@@ -770,3 +770,4 @@ class Unit(Node):
     checked: bool = False  # every access is checked; see `sites`
     made: tuple[str, ...] = ()  # slots of scalars that the program creates, one row each
     single_block: bool = False  # one block of a GPU, or one CPU thread, executes it
+    ranks: bool = False  # of a program on parts: these lie in several processes
