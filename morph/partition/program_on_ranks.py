@@ -79,6 +79,8 @@ class ProgramOnRanks(PersistentProgram):
             text = error_texts(errors)[self.rank]
             all_words = graph.transport.gather({self.rank: text or words})
             raise_any(errors, [x if isinstance(x, str) else None for x in all_words])
+            if any([len(x) != len(words) for x in all_words]):
+                raise PartError("the ranks are at different places of a program")
             if not words:
                 return found
             self._cross(graph, np.frombuffer(b"".join(all_words), np.int64).reshape(-1, MOST_WORDS))
@@ -98,9 +100,10 @@ class ProgramOnRanks(PersistentProgram):
         """Give the words of all parts to this one; exchange what the crossing is for."""
         first = MOST_PARTS * (MAILBOX_LINE + self.crossing % 2 * MOST_WORDS)
         self.device.put((self.mailboxes[0][first : first + words.size], words.reshape(-1)))
-        self.failed = bool(words[:, 0].any())
-        number = int(words[0, 2])
-        if (words[:, 2] != number).any():
+        heads = words[:, :OWN_VALUES].tolist()
+        self.failed = any([failed for failed, *_ in heads])
+        number = heads[0][2]
+        if any([other != number for *_, other in heads]):
             raise PartError("the ranks are at different places of a program")
         if self.failed or (step := self.steps.get(number)) is None:
             return
