@@ -28,13 +28,14 @@ def files() -> list[Path]:
 @cache
 def prelude(
     checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: bool = False,
-    groups: bool = False, warps: bool = False, single_block: bool = False,
+    groups: bool = False, warps: bool = False, single_block: bool = False, ranks: bool = False,
 ) -> str:  # fmt: skip
     """The device runtime: the headers of ``kernels/``, in order.
 
     An additional header is included for a unit that is ``checked``, that ``rebuilds`` adjacency,
-    that all ``parts`` of a graph execute together, that has shared arrays (``groups``), or whose
-    items ``warps`` execute.  A unit for a ``single_block`` of a GPU has less code.
+    that all ``parts`` of a graph execute together, in one process or on ``ranks``, that has shared
+    arrays (``groups``), or whose items ``warps`` execute.  A unit for a ``single_block`` of a GPU
+    has less code.
     In a ``wide`` unit a table has 2^31 rows or more.
     """
     texts = {h.stem: h.read_text() for h in files()}
@@ -47,6 +48,8 @@ def prelude(
         found = ["#define MORPH_REBUILDS", *found, texts["rebuild"]]
     if parts:
         found = ["#define MORPH_PARTS", *found, texts["parts"]]
+    if ranks:
+        found = ["#define MORPH_RANKS", *found]
     if groups:
         found.append(texts["group"])
     if warps:

@@ -17,11 +17,12 @@ from morph.language.types import Scalar
 RESULT = "result_"  # the variable that a program returns
 
 
-def prelude_options(unit: ir.Unit) -> tuple[bool, bool, bool, bool, bool, bool, bool]:
+def prelude_options(unit: ir.Unit) -> tuple[bool, ...]:
     """Return the arguments of `prelude` for a unit: which headers precede its text."""
     wide, parts = any(s.wide for s in unit.stores), bool(abi.parts_of(unit))
     groups, warps = widest_group(unit) > 0, bool(kernels_by_warp(unit))
-    return unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups, warps, unit.single_block
+    rebuilds = bool(abi.rebuilt(unit))
+    return unit.checked, rebuilds, wide, parts, groups, warps, unit.single_block, unit.ranks
 
 
 def outline(unit: ir.Unit) -> Outline:
