@@ -209,34 +209,6 @@ MORPH_FN i64 sift_all(const A& a, R& t, const Step& s, i64 first, i64 last) {
     return load(a.cursor + 1);
 }
 
-constexpr i32 CALM = 8;  // in `cursor`: whether few items lost in the latest round of claims
-
-// By the first warp, which has a sample of the items.
-template <class A> MORPH_FN void note_losses(const A& a, bool claimed, bool won) {
-    i32 all = popcount(ballot(ALL_LANES, claimed)), winners = popcount(ballot(ALL_LANES, won));
-    if (lane_id() == 0) store(a.cursor + CALM, all >= 8 && 4 * winners >= 3 * all);
-}
-
-// A second chance for losers whose rows no winner has claimed: they lost to other losers.  Winners claim their rows
-// again with the highest priority; losers that meet no such claim compete with each other.
-template <class A, class R, class Step, class I>
-MORPH_FN bool claim_again(const A& a, R& t, const Step& s, I& it, bool claimed, bool won) {
-    t.round++;
-    if (won) {
-        it.key = claim_key(t.round, 0, it.position);
-        s.claim(a, it);
-    }
-    barrier(a, t);
-    it.key = first_key(t.round, 1);
-    bool again = claimed && !won && s.unblocked(a, it);
-    if (again) {
-        it.key = claim_key(t.round, it.priority < 1 ? 1 : it.priority, it.position);
-        s.claim(a, it);
-    }
-    barrier(a, t);
-    return again && s.wins(a, it);
-}
-
 // Rounds of one item a thread; all threads take part in the same number of rounds.  If there are more items than
 // threads, the items are filtered first, and the items of one round lie far apart: neighbours in a list are often
 // neighbours in the graph, and would claim the same rows.  The barrier after the last round is that of the step.
@@ -249,7 +221,6 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
     bool crowded = 2 * n > rounds * t.threads;  // then neighbouring items share a warp, and its lines in L1
     for (i64 round = 0; round < rounds; round++) {
         t.round++;
-        bool contended = load_stable(a.cursor + CALM) == 0;
         typename Step::I::Buffers buffers;
         i64 place = (crowded ? t.thread : apart(t)) * rounds + round;
         bool here = place < n;
@@ -260,10 +231,7 @@ MORPH_FN void claims_on_warps(const A& a, R& t, const Step& s, i64 first, i64 la
         if (claimed) s.claim(a, it);
         barrier(a, t);
         if (t.thread == 0) store(a.cursor + 1, 0);
-        bool won = claimed && s.wins(a, it);
-        if (t.thread < 32) note_losses(a, claimed, won);
-        if (contended) won |= claim_again(a, t, s, it, claimed, won);
-        if (claimed) finish(a, s, it, won);
+        if (claimed) finish(a, s, it, s.wins(a, it));
         else if (here) end_item(a, it);
         if (round + 1 < rounds) barrier(a, t);
     }

@@ -11,12 +11,9 @@ MORPH_FN u32 mix32(u32 h) {  // the finaliser of MurmurHash3, one-to-one
     h = (h ^ h >> 13) * 0xc2b2ae35u;
     return h ^ h >> 16;
 }
-MORPH_FN u64 first_key(u32 round, i32 priority) {  // the least one
-    u64 age = 0x3ffffffu - (round & 0x3ffffffu);
-    return age << 38 | u64(priority) << 32;
-}
 MORPH_FN u64 claim_key(u32 round, i32 priority, i64 position) {
-    return first_key(round, priority) | mix32(u32(position));
+    u64 age = 0x3ffffffu - (round & 0x3ffffffu);
+    return age << 38 | u64(priority) << 32 | mix32(u32(position));
 }
 template <class T> MORPH_FN i32 clamp_priority(T p) { return p < T(0) ? 0 : p > T(63) ? 63 : i32(p); }
 

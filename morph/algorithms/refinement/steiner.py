@@ -7,13 +7,7 @@ rounding error is relative to its size.
 from __future__ import annotations
 
 from morph.algorithms.refinement.quality import cross, dot
-from morph.algorithms.triangulation.half_edges import (
-    HULL,
-    behind,
-    half_edge,
-    next_side,
-    previous_side,
-)
+from morph.algorithms.triangulation.half_edges import HULL, behind, next_side, previous_side
 from morph.launch.foreach import func
 from morph.prelude import i32, sqrt, vector
 
@@ -46,8 +40,9 @@ def last_in_petal(c, d, u, middle, radius):
     f, e = c - vector(0.5 * u.x - middle * u.y, 0.5 * u.y + middle * u.x), d - c
     ee, ef = dot(e, e), dot(e, f)
     outside = dot(f, f) - radius * radius * dot(u, u)
-    step = min((sqrt(ef * ef - ee * outside) - ef) / ee, 1.0)
-    step = step if ee > 0.0 and outside < 0.0 else 0.0
+    step = 0.0
+    if ee > 0.0 and outside < 0.0:
+        step = min((sqrt(ef * ef - ee * outside) - ef) / ee, 1.0)
     return c + e * step
 
 
@@ -76,16 +71,19 @@ def off_centre(g, t, params):
         u, u
     ):  # else the angle is good, but t is too large
         middle, radius = params.middle, params.reach - params.middle
-        e, f = opposite[i], opposite[next_side(i)]
-        own = half_edge(t, 0)  # in place of a segment, so that all loads and divisions overlap
-        w, z = corner_across(g, e if e >= 0 else own), corner_across(g, f if f >= 0 else own)
-        x = last_in_petal(best, circumcentre(w - q, r - q) + u, u, middle, radius)
-        y = last_in_petal(best, circumcentre(r - p, z - p), u, middle, radius)
-        from_x, from_y = min(dot(x, x), dot(x - u, x - u)), min(dot(y, y), dot(y - u, y - u))
-        if e >= 0 and from_x > distance:
-            distance, best = from_x, x
-        if f >= 0 and from_y > distance:
-            best = y
+        centre = best
+        for k in range(2):
+            edge = opposite[i] if k == 0 else opposite[next_side(i)]
+            if edge >= 0:
+                w = corner_across(g, edge)
+                if k == 0:
+                    next = circumcentre(w - q, r - q) + u
+                else:
+                    next = circumcentre(r - p, w - p)
+                x = last_in_petal(centre, next, u, middle, radius)
+                from_p, from_q = dot(x, x), dot(x - u, x - u)
+                if min(from_p, from_q) > distance:
+                    distance, best = min(from_p, from_q), x
     return p + best
 
 

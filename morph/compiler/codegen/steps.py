@@ -87,15 +87,13 @@ def _claims(e: Emission, k: ir.Kernel, given: str) -> list[str]:
         stores.append(t.elem.slot)
         return f"({e.names.base(t.elem.slot)}_owner, it.{e.names.member(name)}, it.key)"
 
-    wins, unblocked = f"owns{rows(claim.items)}", f"unchallenged{rows(claim.items)}"
+    wins = f"owns{rows(claim.items)}"
     if claim.guard:
-        guard = f" & unchallenged{rows(claim.guard)}"
-        wins, unblocked = wins + guard, unblocked + guard
+        wins += f" & unchallenged{rows(claim.guard)}"
     lines: list[str] = []
     for head, statement in (
         ("void claim", f"::claim{rows(claim.items)}"),
         ("bool wins", f"return {wins}"),
-        ("bool unblocked", f"return {unblocked}"),
     ):
         body = " ".join(x.strip() for x in e.with_permutation([f"{statement};"], "it", stores))
         lines.append(f"    MORPH_FN {head}{given} {{ {body} }}")
