@@ -13,8 +13,15 @@ constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becom
 #define MORPH_FN __device__ __forceinline__
 #define MORPH_CALL static __device__ __noinline__  // large, and called from several places
 #define MORPH_OUTLINED __device__ __noinline__
+#ifdef MORPH_MANY_LOOPS  // a unit with much code, which takes NVRTC long: rare code is called from all loops
+constexpr bool MANY_LOOPS = true;
+#define MORPH_RARE MORPH_CALL
+#else  // inlined, as a call costs registers
+constexpr bool MANY_LOOPS = false;
+#define MORPH_RARE static MORPH_FN
+#endif
 #define MORPH_HOT MORPH_FN
-#define MORPH_COLD MORPH_CALL
+#define MORPH_COLD MORPH_RARE
 #define MORPH_LOOP MORPH_FN
 #define MORPH_SINGLE_THREADED MORPH_FN
 #define MORPH_ASSUME(X)
@@ -479,7 +486,7 @@ struct AggregatedAdd {
 };
 #endif
 // The same without the value.
-MORPH_CALL void add_up(i64* p, i32 count) {
+MORPH_RARE void add_up(i64* p, i32 count) {
     u32 mask = __activemask();
     u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
     if ((threadIdx.x & 31) == __ffs(mask) - 1) native_fetch((Plus*)nullptr, p, i64(low) + (i64(high) << 16));

@@ -45,9 +45,9 @@ def more(device: Any) -> list[Any]:
     numbers = morph.Table("numbers", device, x=morph.prelude.f64)
     numbers.extend(x=np.arange(9.0))
     mesh = morph.triangulate(np.random.default_rng(0).random((200, 2)), device=device)
-    dtypes = None, np.int64
+    graphs = product((None, np.int64), (True, False))
     return [
-        *(partial(changes, *x) for x in product((morph.DynamicSSSP,), dtypes, (True, False), (device,))),
+        *(partial(changes, morph.DynamicSSSP, *kind, device) for kind in graphs),
         partial(morph.survey.backtrack, formula, max_rounds=2, device=device),
         partial(morph.survey.believe, formula, max_rounds=2, device=device),
         partial(morph.survey.reinforce, formula, max_sweeps=2, device=device),

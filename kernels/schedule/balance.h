@@ -51,7 +51,7 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
 
 // Adds the counts of all lanes to that of the list, unless it has `most` rows; returns the count before this lane's,
 // or -1.
-MORPH_CALL i64 count_listed(i64* words, i64 mine, i64 most) {
+MORPH_RARE i64 count_listed(i64* words, i64 mine, i64 most) {
     i64 upto = sum_up_to(mine), before = -1;
     if (lane_id() == 31 && list_size(words) < most) before = fetch(Plus(), words + LISTED, upto);
     before = shuffle(ALL_LANES, before, 31);
@@ -346,9 +346,8 @@ template <class Step> MORPH_FN i32 batch_size(i64 items, i64 warps) {
 // Batches of items, or rows of the high-degree list.  Of many items with a filter a warp first filters a part, then runs
 // those that passed: so few divergent lanes where items rarely pass.
 template <class A, class R, class Step>
-MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last, bool listed) {
+MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last, bool listed, bool sieve) {
     i64 warps = t.threads / 32, warp = warp_of_section(t, warp_id(), warps), count = 1;
-    bool sieve = Step::FILTERS && !SINGLE_BLOCK && !listed && last - first > i64(t.threads) * SIEVE / 2;
     i32 size = 32;
     if constexpr (LISTS<Step>) {
         if (listed) find_chunks(a, t, s, first, last);
@@ -400,6 +399,15 @@ MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i
         if (sieve) sync_warp();
     }
     by.end(a, s);
+}
+template <class A, class R, class Step>
+MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last, bool listed) {
+    bool sieve = Step::FILTERS && !SINGLE_BLOCK && !listed && last - first > i64(t.threads) * SIEVE / 2;
+    if constexpr (MANY_LOOPS) return each_shared_on_warps(a, t, s, first, last, listed, sieve);
+    // a copy for each case needs fewer registers
+    if (listed) each_shared_on_warps(a, t, s, first, last, true, false);
+    else if (sieve) each_shared_on_warps(a, t, s, first, last, false, true);
+    else each_shared_on_warps(a, t, s, first, last, false, false);
 }
 // --- on a CPU -------------------------------------------------------------------------------------
 

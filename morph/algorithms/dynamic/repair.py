@@ -18,6 +18,7 @@ The method is that of Ramalingam and Reps (J. Algorithms 1996), with a shortest-
 Frigioni et al. (J. Algorithms 2000).  Work: the edges of the vertices that change or are below an
 invalidated tree edge, independent of the size of the graph.  One launch.
 """
+# mypy: disable-error-code="valid-type,no-untyped-def"
 
 from __future__ import annotations
 
