@@ -21,7 +21,7 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
 #define MORPH_COLD static __attribute__((noinline, cold))  // never inlined, so that no local has an address
 #define MORPH_CALL static inline __attribute__((unused))
-#define MORPH_RARE MORPH_CALL
+#define MORPH_COMMON MORPH_CALL
 #define MORPH_OUTLINED __attribute__((noinline, unused)) static
 #define MORPH_ASSUME(X) do { if (!(X)) __builtin_unreachable(); } while (0)  // A macro: GCC drops the assumption when it inlines a function.
 #define MORPH_UNROLL

@@ -13,15 +13,15 @@ constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becom
 #define MORPH_FN __device__ __forceinline__
 #define MORPH_CALL static __device__ __noinline__  // large, and called from several places
 #define MORPH_OUTLINED __device__ __noinline__
-#ifdef MORPH_MANY_LOOPS  // a unit with much code, which takes NVRTC long: rare code is called from all loops
+#ifdef MORPH_MANY_LOOPS  // a unit with much code, which takes NVRTC long: code of many loops and steps is called
 constexpr bool MANY_LOOPS = true;
-#define MORPH_RARE MORPH_CALL
-#else  // inlined, as a call costs registers
+#define MORPH_COMMON MORPH_CALL
+#else  // inlined: a call costs registers, and time at each barrier
 constexpr bool MANY_LOOPS = false;
-#define MORPH_RARE static MORPH_FN
+#define MORPH_COMMON static MORPH_FN
 #endif
 #define MORPH_HOT MORPH_FN
-#define MORPH_COLD MORPH_RARE
+#define MORPH_COLD MORPH_COMMON
 #define MORPH_LOOP MORPH_FN
 #define MORPH_SINGLE_THREADED MORPH_FN
 #define MORPH_ASSUME(X)
@@ -318,8 +318,8 @@ template <class A> MORPH_FN bool await_part(const A& a, const u64* line, u64 num
 }
 template <class A> MORPH_FN void wake_part(const A&, u64*) {}
 #endif
-// The barrier of several blocks: functions of its word, whose bits T lists.  They are called, not inlined: a program has
-// many barriers.
+// The barrier of several blocks: functions of its word, whose bits T lists.
+
 // Called by the first thread of block 0 after its release.
 template <class T> MORPH_FN void pass_on_stop(u32* word, u32 sense) {
     if (sense & T::RELEASED && !(sense & T::STOP) && asked_to_stop(word)) add_release(word, T::STOP);
@@ -337,13 +337,13 @@ template <class T> MORPH_FN bool await_release(const u32* word, u32 sense) {  //
     acquire();
     return now & T::BROADCAST;
 }
-template <class T> MORPH_CALL u32 arrive_at(u32* word) {  // returns its value
+template <class T> MORPH_COMMON u32 arrive_at(u32* word) {  // returns its value
     gather_block();
     if (threadIdx.x) return 0;
     return block_count() == 1 ? sense_alone<T>(word) : add_release(word, T::ARRIVAL);
 }
 // Returns BROADCAST and STOP.  `stopped` is another request to stop.
-template <class T> MORPH_CALL u32 release_at(u32* word, u32 sense, bool master, bool value, const u64* stopped) {
+template <class T> MORPH_COMMON u32 release_at(u32* word, u32 sense, bool master, bool value, const u64* stopped) {
     if (block_count() > 1 && threadIdx.x == 0) {
         bool polls = block_id() == 0 && time_to_poll();
         if (master) {
@@ -358,7 +358,7 @@ template <class T> MORPH_CALL u32 release_at(u32* word, u32 sense, bool master, 
     if (!any_of_block(value | stop)) return 0;
     return (any_of_block(value) ? T::BROADCAST : 0) | (any_of_block(stop) ? T::STOP : 0);
 }
-template <class T> MORPH_CALL bool pass_barrier(u32* word) {  // returns whether to stop
+template <class T> MORPH_COMMON bool pass_barrier(u32* word) {  // returns whether to stop
     gather_block();
     u32 sense = 0;
     if (threadIdx.x == 0 && block_count() > 1) {
@@ -486,7 +486,7 @@ struct AggregatedAdd {
 };
 #endif
 // The same without the value.
-MORPH_RARE void add_up(i64* p, i32 count) {
+MORPH_COMMON void add_up(i64* p, i32 count) {
     u32 mask = __activemask();
     u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
     if ((threadIdx.x & 31) == __ffs(mask) - 1) native_fetch((Plus*)nullptr, p, i64(low) + (i64(high) << 16));

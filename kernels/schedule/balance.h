@@ -51,7 +51,7 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
 
 // Adds the counts of all lanes to that of the list, unless it has `most` rows; returns the count before this lane's,
 // or -1.
-MORPH_RARE i64 count_listed(i64* words, i64 mine, i64 most) {
+MORPH_COMMON i64 count_listed(i64* words, i64 mine, i64 most) {
     i64 upto = sum_up_to(mine), before = -1;
     if (lane_id() == 31 && list_size(words) < most) before = fetch(Plus(), words + LISTED, upto);
     before = shuffle(ALL_LANES, before, 31);

@@ -78,7 +78,7 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     }
     // Returns the item with more reservations, or failed.  Not a part of each loop: it has much code, and runs rarely.
     template <class A>
-    MORPH_RARE typename Step::I reserve_more(const A& a, const Step s, Runner by, i32 entries) {
+    MORPH_COMMON typename Step::I reserve_more(const A& a, const Step s, Runner by, i32 entries) {
         by.reserve_more(a, s, entries);
         return by.it;
     }

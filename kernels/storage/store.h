@@ -228,7 +228,7 @@ MORPH_COLD i32 exceed(i64* status, i32 place) {  // returns the item's `failed`
 }
 MORPH_FN bool is_deferred(const u32* deferred, i64 bit) { return load(deferred + bit / 32) >> bit % 32 & 1; }
 // Whether the item was deferred by the launch before; clears its bit.
-MORPH_RARE bool was_deferred(u32* deferred, i64 position) {
+MORPH_COMMON bool was_deferred(u32* deferred, i64 position) {
     u32 bit = 1u << position % 32;
     return load(deferred + position / 32) & bit && fetch(And(), deferred + position / 32, ~bit) & bit;
 }

@@ -222,6 +222,17 @@ def set_tied_parents(problem, now, following):
 
 
 @program
+def end_ties(problem, now, following, ties: static):
+    """Set the predecessors of the orphans if there are ``ties``; else return 2 if there are any."""
+    tied = 0
+    if ties:
+        set_tied_parents(problem, now, following)
+    elif not problem.orphans.empty:
+        tied = 2
+    return tied
+
+
+@program
 def set_parents(problem, now, following):
     """Set the predecessors of all vertices in the log."""
     foreach(problem.log, set_parent, problem)
@@ -284,10 +295,7 @@ def run_repair(problem, batch, now, following, queue, ties: static):
         if len(problem.log) > problem.pause_at:
             return -4 * rounds - 2
         foreach(problem.log, set_parent, problem)
-        if ties:
-            set_tied_parents(problem, now, following)
-        elif not problem.orphans.empty:
-            found = 2
+        found = end_ties(problem, now, following, ties)
         problem.state[0].ready = 1
         foreach(problem.log, record_value)
     if problem.overflowed.take():
