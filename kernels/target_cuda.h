@@ -343,7 +343,7 @@ template <class T> MORPH_COMMON u32 arrive_at(u32* word) {  // returns its value
     return block_count() == 1 ? sense_alone<T>(word) : add_release(word, T::ARRIVAL);
 }
 // Returns BROADCAST and STOP.  `stopped` is another request to stop.
-template <class T> MORPH_COMMON u32 release_at(u32* word, u32 sense, bool master, bool value, const u64* stopped) {
+template <class T> MORPH_COMMON u32 release_at(u32* word, u32 sense, bool master, bool value, const i64* stopped) {
     if (block_count() > 1 && threadIdx.x == 0) {
         bool polls = block_id() == 0 && time_to_poll();
         if (master) {
@@ -392,7 +392,7 @@ template <class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
         t.master = t.has_read = t.flag_taken = false;
         return;
     }
-    const u64* stopped = nullptr;
+    const i64* stopped = nullptr;
 #ifdef MORPH_PARTS
     stopped = a.parts + PARTS_STOPPED;
 #endif
