@@ -66,7 +66,7 @@ class Outline:
 
     name: str
     entry: str
-    prelude: tuple[bool, bool, bool, bool, bool, bool, bool]
+    prelude: tuple[bool, ...]
     stores: tuple[Store, ...]
     graphs: tuple[GraphInfo, ...]
     made: tuple[str, ...]
