@@ -223,6 +223,9 @@ class Pretended(HostDevice):
     def copy(self, x: Any) -> Any:
         return self.xp.array(x)
 
+    def extremes(self, *arrays: Any) -> list[tuple[Any, Any]]:
+        return super().extremes(*map(_plain, arrays))
+
     def write(self, array: Any, values: Any) -> None:
         """Write as a GPU does: by `put` where that can, else by an operation on arrays."""
         if type(values) is not There:

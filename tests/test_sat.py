@@ -269,14 +269,13 @@ def test_the_host_makes_tables_of_all_clauses_while_a_gpu_decimates(monkeypatch)
     want = survey.solve(formula, 3, device="cpu", method="decimation")
     there, made = pretended(monkeypatch), []
 
-    class Tables(search.HostTables):
-        def __init__(self, formula):
-            made.append(formula)
-            super().__init__(formula)
+    def noted(given, where):
+        made.append(given)
+        return probsat.tables_in_background(given, where)
 
-    monkeypatch.setattr(search, "HostTables", Tables)
-    monkeypatch.setattr(probsat, "get_num_threads", lambda: 2)
-    assert not probsat.HostTables.worthwhile(formula, morph.device("cpu"))
+    monkeypatch.setattr(search, "tables_in_background", noted)
+    monkeypatch.setattr(probsat, "available_threads", lambda: 2)
+    assert probsat.tables_in_background(formula, morph.device("cpu")) is None
     monkeypatch.setattr(probsat, "BACKGROUND", formula.literals.size)
     found = survey.solve(formula, 3, device=there, method="decimation")
     assert made == [formula] and found.model.tolist() == want.model.tolist()
@@ -288,7 +287,8 @@ def test_tables_that_cannot_be_made_in_the_background(monkeypatch):
         raise MemoryError("no memory")
 
     monkeypatch.setattr(probsat, "Search", fail)
-    tables = probsat.HostTables(Formula.of([[1]]))
+    monkeypatch.setattr(probsat, "available_threads", lambda: 2)
+    tables = probsat.tables_in_background(Formula.of([[1]]), pretended(monkeypatch))
     for _ in range(2):
         with pytest.raises(MemoryError, match="no memory"):
-            tables.search()
+            tables()

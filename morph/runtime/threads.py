@@ -141,6 +141,21 @@ def _work(queue: SimpleQueue[Call]) -> None:
         _idle.append(queue)
 
 
+def in_background(function: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+    """Call a function in another thread; returns one that waits for its result, or its error."""
+    calls: list[Call] = []
+    found: list[Any] = []
+    start(calls, lambda: found.append(function(*args)))
+
+    def result() -> Any:
+        calls[0].wait()
+        if calls[0].error is not None:
+            raise calls[0].error
+        return found[0]
+
+    return result
+
+
 if hasattr(os, "register_at_fork"):  # a child process has none of the threads
     os.register_at_fork(after_in_child=_idle.clear)
 

@@ -17,7 +17,13 @@ from morph.algorithms.refinement.quality import (
     may_split,
 )
 from morph.algorithms.refinement.steiner import corner_across
-from morph.algorithms.triangulation.half_edges import BORDER, HULL, behind
+from morph.algorithms.triangulation.half_edges import (
+    BORDER,
+    HULL,
+    behind,
+    next_side,
+    previous_side,
+)
 from morph.language.dtypes import Ref
 from morph.launch.foreach import func
 from morph.prelude import bool_, f64, i8, i32, i64, incircle, local, orient2d, struct, vector
@@ -98,7 +104,7 @@ def grow_cavity(g, x, start, cavity, boundary, vertices, segments, params):
     splits = (start & 3) < 3
     k = start & 3 if splits else i32(1)
     node, opposite = t.node, t.opposite
-    i, j = (k + 1) % 3, (k + 2) % 3
+    i, j = next_side(k), previous_side(k)
     a, b, c = node[j], node[k], node[i]
     pa, pb, pc = a.xy, b.xy, c.xy
     if incircle(pa, pb, pc, x) <= 0:
@@ -136,7 +142,7 @@ def grow_cavity(g, x, start, cavity, boundary, vertices, segments, params):
         d = node[k]
         pa, pb, pd = a.xy, b.xy, d.xy
         cavity.add(n)
-        code, i, j = edge - k, (k + 1) % 3, (k + 2) % 3
+        code, i, j = edge - k, next_side(k), previous_side(k)
         last, edge = across(opposite[j], code + j), across(opposite[i], code + i)
         pu, pv = corner_across(g, last), corner_across(g, edge)  # loaded together
         edges.add(last)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from morph.algorithms.refinement.quality import BUCKETS
+from morph.algorithms.refinement.quality import BUCKETS, DIGITS
 from morph.algorithms.triangulation.exterior import unite
 from morph.algorithms.triangulation.options import choice, integer, number
 from morph.algorithms.triangulation.tables import bounds, to_tables
@@ -105,12 +105,17 @@ def parameters_of(
     low, high = (bounds(mesh) if box is None else box) * scale
     extent = high - low
     area = float(extent.prod()) / len(mesh.triangles)
+    reach = 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9))
+    floor = float(extent.max() * 2.0**-128) ** 2  # fourth powers of lengths are numbers
+    unit = float(max(abs(low).max(), abs(high).max())) * DIGITS  # of the largest coordinate
     columns: dict[str, Any] = {
         "cos2": cos2,
         "proven": max(cos2, math.cos(math.radians(PROVEN_ANGLE)) ** 2),
         "area": asked.max_area * scale * scale,
-        "reach": 0.475 * math.sqrt((1 + cosine) / max(1 - cosine, 1e-9)),
-        "floor": float(extent.max() * 2.0**-128) ** 2,  # fourth powers of lengths are numbers
+        "resolution": 1.0625 * max(unit * unit, floor),
+        "reach": reach,
+        "middle": (reach * reach - 0.25) / (2.0 * reach),  # see `last_in_petal`
+        "floor": floor,
         "scale": 0.5 / max(area, 1e-300),
         # a point in the lens of a segment makes an angle miss its limit, there or at an end
         "lens": math.cos(math.radians(2 * asked.lens_angle)) ** 2,

@@ -159,7 +159,9 @@ def is_flat(p, q, r, params):
 def bucket_of(a, b, c, max_area, params):
     """The bucket of the triangle abc if it misses a limit of angle or size, or BUCKETS if not.
 
-    EXCUSED if it misses a limit, but cannot be improved.
+    EXCUSED if it misses a limit, but cannot be improved.  `is_narrow` and `is_flat` are called only
+    where the coordinates' precision may matter: ``params.resolution`` is no less than the square of
+    what they call a unit.
     """
     ab, bc, ca = b.xy - a.xy, c.xy - b.xy, a.xy - c.xy
     lab, lbc, lca = dot(ab, ab), dot(bc, bc), dot(ca, ca)
@@ -171,19 +173,27 @@ def bucket_of(a, b, c, max_area, params):
     narrow = d * d > params.cos2 * product
     bad = narrow
     if bad:
-        bad = is_narrow(d, product, least, largest(a.xy, b.xy, c.xy), params)
+        if d * d <= (params.cos2 + 2.0**-20) * product or least <= 2.0**40 * params.resolution:
+            bad = is_narrow(d, product, least, largest(a.xy, b.xy, c.xy), params)
     if hasattr(params, "wide"):
         narrow = narrow or has_wide_angle(a.xy, b.xy, c.xy, params.wide)
         bad = bad or is_wide(a.xy, b.xy, c.xy, least, params)
     if bad:
-        if least == lbc:
-            bad = not spans_small_angle(b, c)
-        elif least == lca:
-            bad = not spans_small_angle(c, a)
-        else:
-            bad = not spans_small_angle(a, b)
+        s = b.on if least == lbc else (c.on if least == lca else a.on)
+        t = c.on if least == lbc else (a.on if least == lca else b.on)
+        if s is not None and t is not None:
+            if least == lbc:
+                bad = not spans_small_angle(b, c)
+            elif least == lca:
+                bad = not spans_small_angle(c, a)
+            else:
+                bad = not spans_small_angle(a, b)
     large = too_large(a, b, c, max_area, params)
-    bad = (bad or large) and not is_flat(a.xy, b.xy, c.xy, params)
+    bad = bad or large
+    if bad:
+        twice = cross(ab, ca)
+        if twice * twice <= params.resolution * (lab + lbc + lca):
+            bad = not is_flat(a.xy, b.xy, c.xy, params)
     if bad:
         return bucket_of_length(least, params)
     return i32(EXCUSED) if narrow or large else i32(BUCKETS)

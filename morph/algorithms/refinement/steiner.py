@@ -7,7 +7,7 @@ rounding error is relative to its size.
 from __future__ import annotations
 
 from morph.algorithms.refinement.quality import cross, dot
-from morph.algorithms.triangulation.half_edges import HULL, behind
+from morph.algorithms.triangulation.half_edges import HULL, behind, next_side, previous_side
 from morph.launch.foreach import func
 from morph.prelude import i32, sqrt, vector
 
@@ -60,7 +60,7 @@ def off_centre(g, t, params):
     node, opposite = t.node, t.opposite
     a, b, c = node[0].xy, node[1].xy, node[2].xy
     i = shortest_side(a, b, c)
-    p, q, r = node[i].xy, node[(i + 1) % 3].xy, node[(i + 2) % 3].xy
+    p, q, r = node[i].xy, node[next_side(i)].xy, node[previous_side(i)].xy
     u, v = q - p, r - p
     best = circumcentre(u, v)
     distance = dot(best, best)  # squared, from p to the best point
@@ -70,11 +70,10 @@ def off_centre(g, t, params):
     if 4.0 * (1.0 - params.cos2) * distance > dot(
         u, u
     ):  # else the angle is good, but t is too large
-        middle = (params.reach * params.reach - 0.25) / (2.0 * params.reach)
-        radius = params.reach - middle
+        middle, radius = params.middle, params.reach - params.middle
         centre = best
         for k in range(2):
-            edge = opposite[(i + k) % 3]
+            edge = opposite[i] if k == 0 else opposite[next_side(i)]
             if edge >= 0:
                 w = corner_across(g, edge)
                 if k == 0:

@@ -19,6 +19,7 @@ of flips a variable.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from morph.data.scalars import Scalars
 from morph.data.table import Table
 from morph.language.dtypes import Ref
 from morph.language.messages import shown
-from morph.launch.foreach import foreach, func, kernel, program
+from morph.launch.foreach import available_threads, foreach, func, kernel, program
 from morph.operators.hashing import mix32, mix64
 from morph.operators.sort import argsort
 from morph.prelude import (
@@ -49,7 +50,7 @@ from morph.prelude import (
 from morph.runtime.arrays import count_each, count_true
 from morph.runtime.device import Device, device_for
 from morph.runtime.device import device as device_of
-from morph.runtime.threads import Call, get_num_threads, start
+from morph.runtime.threads import in_background
 
 BASES = {4: 3.0, 5: 3.7, 6: 5.0}  # c by the longest clause, 5.4 beyond; the authors' own
 EXPONENT = 2.06  # of the number of clauses that a flip breaks, for clauses of up to three literals
@@ -420,29 +421,18 @@ class Search:
         return cls(formula, host, (work.to_host(begins), work.to_host(codes)))
 
 
-class HostTables:
-    """The tables of a formula for one thread of the host, made by another one in the background."""
+Tables = Callable[[], Search]  # waits for the tables of a formula for one thread of the host
 
-    @staticmethod
-    def worthwhile(formula: Formula, where: Device) -> bool:
-        """Whether a core is idle, and makes them while a GPU decimates."""
-        few = formula.literals.size <= BACKGROUND
-        return few and not where.on_host and get_num_threads() > 1
 
-    def __init__(self, formula: Formula) -> None:
-        self._calls: list[Call] = []
-        start(self._calls, self._make, formula)
+def tables_in_background(formula: Formula, where: Device) -> Tables | None:
+    """Let another thread of the host make tables while ``where``, a GPU, decimates.
 
-    def _make(self, formula: Formula) -> None:
-        self._search = Search(formula, device_of("cpu"))
-
-    def search(self) -> Search:
-        """Wait for the tables; gives the search that has them, which can load any model."""
-        call = self._calls[0]
-        call.wait()
-        if call.error is not None:
-            raise call.error
-        return self._search
+    Not those of a formula that takes longer than a decimation, and not without an idle core.
+    """
+    few = formula.literals.size <= BACKGROUND
+    if not few or where.on_host or available_threads() < 2:
+        return None
+    return in_background(Search, formula, device_of("cpu"))
 
 
 def walksat(
@@ -506,7 +496,7 @@ def local_search(
     time: float | None,
     where: Device,
     progress: Any = None,
-    tables: HostTables | None = None,
+    tables: Tables | None = None,
 ) -> Walk:
     """Do as `walksat`, with checked limits; ``tables`` are those of the formula, if they exist."""
     n, empty = formula.variables, count_true(np.diff(formula.offsets) == 0)
@@ -563,9 +553,7 @@ class _Run:
 
     side: Search
 
-    def __init__(
-        self, formula: Formula, where: Device, seed: int, tables: HostTables | None
-    ) -> None:
+    def __init__(self, formula: Formula, where: Device, seed: int, tables: Tables | None) -> None:
         self.formula, self.where, self.seed, self.tables = formula, where, seed, tables
         self.wide: Search | None = None
         self.host: Search | None = None
@@ -582,7 +570,7 @@ class _Run:
         """Let one thread go on from a model on the host."""
         if self.host is None:
             wide = self.wide if self.where.on_host else None
-            made = self.tables.search() if self.tables else None
+            made = self.tables() if self.tables else None
             self.host = wide or made or Search.on_host(self.formula, self.where)
         self.side = self.host
         self.left, self.together = self.side.load(model), False

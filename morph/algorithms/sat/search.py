@@ -15,7 +15,7 @@ from morph.algorithms.sat.beliefs import believe, continued
 from morph.algorithms.sat.cadical import available, cadical
 from morph.algorithms.sat.decimation import REFUTED, Run, decimate, decimated, options_of
 from morph.algorithms.sat.fields import backtrack, reinforce
-from morph.algorithms.sat.probsat import HostTables, local_search
+from morph.algorithms.sat.probsat import Tables, local_search, tables_in_background
 from morph.algorithms.sat.rounds import Decimation, Round
 from morph.data.formula import Formula
 from morph.runtime.device import Device
@@ -164,7 +164,7 @@ class Search(Reporter):
         self.max_rounds = 0 if self.settings.method == "search" else self.settings.max_rounds
         self.found = call.found
         self.unsatisfied, self.attempts = formula.clauses + 1, 0
-        self.tables: HostTables | None = None  # of all clauses, for local search
+        self.tables: Tables | None = None  # of all clauses, for local search
 
     def solve(self, end: float) -> tuple[str, str]:
         """Try the methods in turn until ``end``, or resume doing so; return status and reason."""
@@ -317,8 +317,7 @@ class Search(Reporter):
         if self.settings.method != "auto":
             method, options = METHODS[self.settings.method], self.settings.options
         self._report("decimation", {"attempt": k + 1, "variables": self.formula.variables})
-        if self.tables is None and HostTables.worthwhile(self.formula, self.where):
-            self.tables = HostTables(self.formula)
+        self.tables = self.tables or tables_in_background(self.formula, self.where)
         limits: dict[str, Any] = {"max_seconds": self._left()}
         if method is not reinforce:
             limits |= {"max_rounds": self.max_rounds, "progress": self._round}

@@ -23,3 +23,15 @@ def half_edge(t, side):
 def behind(opposite):
     """The half-edge behind a side, which is not on the hull."""
     return opposite if opposite >= 0 else ~opposite
+
+
+@func
+def next_side(k):
+    """The side that follows side k counter-clockwise; cheaper than a remainder."""
+    return k + 1 if k < 2 else i32(0)
+
+
+@func
+def previous_side(k):
+    """The side that precedes side k counter-clockwise."""
+    return k - 1 if k > 0 else i32(2)

@@ -70,6 +70,7 @@ ANY_MEMORY, READ_BITS, VARIABLES = 1, 30, 1 << 31
 INLINE = 60  # maximum nodes of a function that is inlined at several calls
 # resident blocks of 256 threads, with 128, 80, 64, 32 registers a thread
 FEW, SOME, MANY, MOST = 2, 3, 4, 8
+MANY_LOCALS = 8  # local collections of a unit that claims: one resident block
 # Values of the trait `arguments` of nodes whose text names arrays of a collection.
 NAMES_STORE = ("column", "rows", "new", "need")
 
@@ -372,13 +373,23 @@ class _Planner:
     def _resident(self, claims: bool, sweeps: bool) -> int:
         """The number of resident blocks on a multiprocessor.
 
-        For shared loops, more blocks hide more latency.  Claims would conflict more often;
+        For shared loops, more blocks hide more latency.  Claims would conflict more often, and
+        items with many local collections need all registers, and L1 for their collections;
         asynchronous execution and 64-bit reductions need the registers.
         """
         if self.group_plans and not self.unit.fused:
             return MOST
-        nodes = ir.walk(self.unit.funcs)
-        local = any(isinstance(n, ir.MakeLocal) and not isinstance(n, ir.MakeShared) for n in nodes)
+        local = sum(
+            isinstance(n, ir.MakeLocal) and not isinstance(n, ir.MakeShared)
+            for n in ir.walk(self.unit.funcs)
+        )
+        nodes = ir.walk(self.unit.blocks)
+        if (
+            claims
+            and local >= MANY_LOCALS
+            and not any(isinstance(n, ir.Foreach) and n.together for n in nodes)
+        ):
+            return 1
         if claims or self.ahead or local or not self.shared:
             return FEW
         if not sweeps:
