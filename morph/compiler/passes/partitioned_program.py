@@ -249,8 +249,8 @@ class _Program:
         waits = bool(p.messages) and not combines  # the parts agree at the first delivery
         agrees = totals or p.flags or combines or _needs_agreement(p.unit)
         if not waits and (agrees or spreads):
-            given = () if p.messages else totals
-            yield ir.Agree(flags=p.flags, totals=given, fence=not agrees, pos=s.pos)
+            first = () if p.messages else totals
+            yield ir.Agree(flags=p.flags, totals=first, fence=not agrees, pos=s.pos)
         if p.messages and combines:  # owners must have the values before they execute messages
             yield ir.Exchange(combines=combines, spreads=(), pos=s.pos)
             combines = ()
