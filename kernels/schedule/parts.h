@@ -72,7 +72,7 @@ MORPH_FN u64 or_of_parts(const Published& w, i32 word) {
 
 // By the master: whether this part has seen a request to stop, at the latest at this barrier.
 template <class R> MORPH_FN bool wants_stop(const R& t) {
-    if constexpr (TARGET_GPU) return t.stop || sees_stop<R>(t.sense);
+    if constexpr (TARGET_GPU) return t.stop || sees_stop(t);
     else return stops(t);
 }
 // By the master: all threads of this part stop at this barrier.  On a GPU the release reads the word.
