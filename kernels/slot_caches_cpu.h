@@ -170,7 +170,6 @@ MORPH_HOT SlotCache* cache_of(const Reservation& reservation) { return reservati
 struct AggregatedAdd {
     i64 old;
     MORPH_FN AggregatedAdd(i64* p, i32 count, i32 sign) : old(add_word(p, i64(count) * sign)) {}
-    explicit MORPH_FN AggregatedAdd(i64* p) : AggregatedAdd(p, 1, 1) {}
     MORPH_FN i64 value() const { return old; }
     MORPH_FN i32 row() const { return i32(old); }
 };
@@ -178,7 +177,6 @@ MORPH_FN void add_up(i64* p, i32 count) { add_word(p, i64(count)); }
 // `n` consecutive slots at the end of a store.
 struct Slots {
     i32 row;
-    MORPH_HOT Slots(i64* meta, Reservation& reservation) : Slots(meta, 1, reservation) {}
     MORPH_HOT Slots(i64* meta, i32 n, Reservation& reservation) {
         if (reservation.slot_cache && reservation.slot_cache->all) {
             row = reservation.slot_cache->cached_slots(n);

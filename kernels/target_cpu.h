@@ -1,7 +1,7 @@
 // The target-specific half of the device runtime, for CPU cores: macros, memory, atomics, mathematics, the thread pool,
 // signals, the barrier of a team, and the entry of a unit.  target_cuda.h defines the same names.
 
-constexpr bool TARGET_GPU = false, SINGLE_BLOCK = false, MANY_LOOPS = false;
+constexpr bool TARGET_GPU = false, SINGLE_BLOCK = false;
 constexpr i32 SINGLE_BLOCK_WARPS = 1;
 #if defined(__x86_64__)
 constexpr bool CONVERTS_TO_LEAST = true;  // whether a float out of range becomes the least integer
@@ -21,7 +21,6 @@ constexpr bool CONVERTS_TO_LEAST = false;
 #define MORPH_BODY static inline  // of a kernel: part of its loop, if that is the only one
 #define MORPH_COLD static __attribute__((noinline, cold))  // never inlined, so that no local has an address
 #define MORPH_CALL static inline __attribute__((unused))
-#define MORPH_COMMON MORPH_CALL
 #define MORPH_OUTLINED __attribute__((noinline, unused)) static
 #define MORPH_ASSUME(X) do { if (!(X)) __builtin_unreachable(); } while (0)  // A macro: GCC drops the assumption when it inlines a function.
 #define MORPH_UNROLL

@@ -13,15 +13,8 @@ constexpr bool CONVERTS_TO_LEAST = false;  // whether a float out of range becom
 #define MORPH_FN __device__ __forceinline__
 #define MORPH_CALL static __device__ __noinline__  // large, and called from several places
 #define MORPH_OUTLINED __device__ __noinline__
-#ifdef MORPH_MANY_LOOPS  // a unit with much code, which takes NVRTC long: code of many loops and steps is called
-constexpr bool MANY_LOOPS = true;
-#define MORPH_COMMON MORPH_CALL
-#else  // inlined: a call costs registers, and time at each barrier
-constexpr bool MANY_LOOPS = false;
-#define MORPH_COMMON static MORPH_FN
-#endif
 #define MORPH_HOT MORPH_FN
-#define MORPH_COLD MORPH_COMMON
+#define MORPH_COLD MORPH_FN
 #define MORPH_LOOP MORPH_FN
 #define MORPH_SINGLE_THREADED MORPH_FN
 #define MORPH_ASSUME(X)
@@ -308,84 +301,44 @@ MORPH_FN bool time_to_poll() {
     last_poll = now;
     return true;
 }
-MORPH_FN bool asked_to_stop(const u32* word) { return *(const volatile u32*)(word + STOP_WORD) != 0; }
+template <class A> MORPH_FN bool asked_to_stop(const A& a) { return *(volatile u32*)(a.barrier + STOP_WORD) != 0; }
 #ifdef MORPH_PARTS
 // Waits at a crossing (parts.h) until another part has stored its number; returns false if the launch is to stop.
 template <class A> MORPH_FN bool await_part(const A& a, const u64* line, u64 number) {
     for (u32 spins = 1; load_system_word(line) < number; spins++)
-        if ((spins & 255) == 0 && asked_to_stop(a.barrier)) return false;
+        if ((spins & 255) == 0 && asked_to_stop(a)) return false;
     return true;
 }
 template <class A> MORPH_FN void wake_part(const A&, u64*) {}
 #endif
-// The barrier of several blocks: functions of its word, whose bits T lists.
-
-// Called by the first thread of block 0 after its release.
-template <class T> MORPH_FN void pass_on_stop(u32* word, u32 sense) {
-    if (sense & T::RELEASED && !(sense & T::STOP) && asked_to_stop(word)) add_release(word, T::STOP);
+// Called by the first thread of block 0 after its release from a barrier.
+template <class A, class T> MORPH_FN void pass_on_stop(const A& a, const T& t) {
+    if (t.sense & T::RELEASED && !(t.sense & T::STOP) && asked_to_stop(a)) add_release(a.barrier, T::STOP);
 }
 // Whether all blocks see the request, by the word's value at this block's arrival.
-template <class T> MORPH_FN bool sees_stop(u32 sense) {
-    return (sense & (T::RELEASED | T::STOP)) == (T::RELEASED | T::STOP);
-}
-template <class T> MORPH_FN bool sees_stop(const T& t) { return sees_stop<T>(t.sense); }
-template <class T> MORPH_FN u32 sense_alone(const u32* word) {  // of a single block
-    return time_to_poll() && asked_to_stop(word) ? T::RELEASED | T::STOP : 0;
-}
-template <class T> MORPH_FN bool await_release(const u32* word, u32 sense) {  // returns the broadcast value
-    u32 now;
-    while (!(((now = load(word)) ^ sense) & T::RELEASED)) {}
-    acquire();
-    return now & T::BROADCAST;
-}
-template <class T> MORPH_COMMON u32 arrive_at(u32* word) {  // returns its value
-    gather_block();
-    if (threadIdx.x) return 0;
-    return block_count() == 1 ? sense_alone<T>(word) : add_release(word, T::ARRIVAL);
-}
-// Returns BROADCAST and STOP.  `stopped` is another request to stop, which may be set if a value is broadcast.
-template <class T> MORPH_COMMON u32 release_at(u32* word, u32 sense, bool master, bool value, const i64* stopped) {
-    if (block_count() > 1 && threadIdx.x == 0) {
-        bool polls = block_id() == 0 && time_to_poll();
-        if (master) {
-            u32 released = ((sense & T::RELEASED) ^ T::RELEASED) | (sense & T::STOP);
-            add_release(word, (value ? released | T::BROADCAST : released) - (sense + T::ARRIVAL));
-        } else {
-            value = await_release<T>(word, sense);
-        }
-        if (polls) pass_on_stop<T>(word, sense);
-    }
-    bool stop = sees_stop<T>(sense) || (stopped && value && threadIdx.x == 0 && load(stopped));
-    if (!any_of_block(value | stop)) return 0;
-    return (any_of_block(value) ? T::BROADCAST : 0) | (any_of_block(stop) ? T::STOP : 0);
-}
-template <class T> MORPH_COMMON bool pass_barrier(u32* word) {  // returns whether to stop
-    gather_block();
-    u32 sense = 0;
-    if (threadIdx.x == 0 && block_count() > 1) {
-        // the last arrival flips the sign, by a carry through the count; BROADCAST stays for late readers
-        u32 release = T::RELEASED - T::ARRIVAL * u32(block_count() - 1);
-        sense = add_release(word, block_id() == 0 ? release : T::ARRIVAL);
-        bool polls = block_id() == 0 && time_to_poll();
-        await_release<T>(word, sense);
-        if (polls) pass_on_stop<T>(word, sense);
-    } else if (threadIdx.x == 0) {
-        sense = sense_alone<T>(word);
-    }
-    return any_of_block(sees_stop<T>(sense));
+template <class T> MORPH_FN bool sees_stop(const T& t) {
+    return (t.sense & (T::RELEASED | T::STOP)) == (T::RELEASED | T::STOP);
 }
 
 // Arrives at the barrier.  Returns true to the last thread to arrive, the master, which runs alone until the release.
 template <class A, class T> MORPH_FN bool arrive(const A& a, T& t) {
     add_totals(a);
-    t.broadcast_value = false;
-    if constexpr (SINGLE_BLOCK) {
-        gather_block();
-        return t.master = speaks(t);
+    gather_block();
+    t.master = t.broadcast_value = false;
+    if (SINGLE_BLOCK) return t.master = speaks(t);
+    if (!speaks(t)) return false;
+    if (members(t) == 1) {
+        t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
+        return t.master = true;
     }
-    t.sense = arrive_at<T>(a.barrier);
-    u32 arrived = t.sense & ~(T::RELEASED | T::BROADCAST | T::STOP);
-    return t.master = speaks(t) && arrived == T::ARRIVAL * u32(members(t) - 1);
+    t.sense = add_release(a.barrier, T::ARRIVAL);
+    return t.master = (t.sense & ~(T::RELEASED | T::BROADCAST | T::STOP)) == T::ARRIVAL * u32(members(t) - 1);
+}
+template <class A, class T> MORPH_FN bool await_release(const A& a, T& t) {  // returns the broadcast value
+    u32 now;
+    while (!(((now = load(a.barrier)) ^ t.sense) & T::RELEASED)) {}
+    acquire();
+    return now & T::BROADCAST;
 }
 // After a crossing (parts.h), at which the master broadcasts whether it has failed, all threads may have to stop.
 template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(const A& a, T& t) {
@@ -394,21 +347,46 @@ template <bool CROSSED = false, class A, class T> MORPH_FN void release_barrier(
         t.master = t.has_read = t.flag_taken = false;
         return;
     }
-    const i64* stopped = nullptr;
+    if (members(t) > 1 && speaks(t)) {
+        bool polls = leads(t) && time_to_poll();
+        if (t.master) {
+            u32 released = ((t.sense & T::RELEASED) ^ T::RELEASED) | (t.sense & T::STOP);
+            add_release(a.barrier, (t.broadcast_value ? released | T::BROADCAST : released) - (t.sense + T::ARRIVAL));
+        } else {
+            t.broadcast_value = await_release(a, t);
+        }
+        if (polls) pass_on_stop(a, t);
+    }
+    bool stop = sees_stop(t);
 #ifdef MORPH_PARTS
-    if constexpr (CROSSED) stopped = a.parts + PARTS_STOPPED;
+    if constexpr (CROSSED) stop |= speaks(t) && t.broadcast_value && load(a.parts + PARTS_STOPPED);
 #endif
-    u32 bits = release_at<T>(a.barrier, t.sense, t.master, t.broadcast_value, stopped);
-    t.broadcast_value = bits & T::BROADCAST;
-    if (bits & T::STOP) t.stop = true;
+    if (any_of_block(t.broadcast_value | stop)) {
+        t.stop |= any_of_block(stop);
+        t.broadcast_value = any_of_block(t.broadcast_value);
+    }
     t.master = t.flag_taken = false, t.has_read = 0;
 }
 // A barrier without work for the master.
 template <class A, class T> MORPH_FN void barrier(const A& a, T& t) {
     add_totals(a);
+    gather_block();
+    if constexpr (SINGLE_BLOCK) {
+        t.has_read = t.flag_taken = t.broadcast_value = false;
+        return;
+    }
+    if (members(t) > 1 && speaks(t)) {
+        // the last arrival flips the sign, by a carry through the count; BROADCAST stays for late readers
+        u32 release = T::RELEASED - T::ARRIVAL * u32(members(t) - 1);
+        t.sense = add_release(a.barrier, leads(t) ? release : T::ARRIVAL);
+        bool polls = leads(t) && time_to_poll();
+        await_release(a, t);
+        if (polls) pass_on_stop(a, t);
+    } else if (speaks(t) && members(t) == 1) {
+        t.sense = time_to_poll() && asked_to_stop(a) ? T::RELEASED | T::STOP : 0;
+    }
     t.flag_taken = t.broadcast_value = false, t.has_read = 0;
-    if constexpr (SINGLE_BLOCK) gather_block();
-    else if (pass_barrier<T>(a.barrier)) t.stop = true;
+    t.stop |= any_of_block(sees_stop(t));
 }
 
 // The number of a warp among those that run the present section.  Sections begin at different warps, so that small
@@ -455,7 +433,6 @@ struct AggregatedAdd {
         asm volatile("atom.relaxed.cta.global.add.u64 %0, [%1], %2;"
                      : "=l"(old) : "l"(p), "l"(i64(count) * sign) : "memory");
     }
-    explicit MORPH_FN AggregatedAdd(i64* p) : AggregatedAdd(p, 1, 1) {}
     MORPH_FN i64 value() const { return old; }
     MORPH_FN i32 row() const { return i32(old); }
 };
@@ -477,18 +454,12 @@ struct AggregatedAdd {
         before *= sign;
         if (lane == leader) old = native_fetch((Plus*)nullptr, p, total * sign);
     }
-    explicit MORPH_FN AggregatedAdd(i64* p) : mask(__activemask()), old(0) {  // adds 1 of each lane
-        i32 lane = threadIdx.x & 31;
-        leader = __ffs(mask) - 1;
-        before = __popc(mask & ((1u << lane) - 1));
-        if (lane == leader) old = native_fetch((Plus*)nullptr, p, i64(__popc(mask)));
-    }
     MORPH_FN i64 value() const { return __shfl_sync(mask, old, leader) + before; }
     MORPH_FN i32 row() const { return __shfl_sync(mask, i32(old), leader) + i32(before); }
 };
 #endif
 // The same without the value.
-MORPH_COMMON void add_up(i64* p, i32 count) {
+MORPH_FN void add_up(i64* p, i32 count) {
     u32 mask = __activemask();
     u32 low = __reduce_add_sync(mask, u32(count) & 0xffff), high = __reduce_add_sync(mask, u32(count) >> 16);
     if ((threadIdx.x & 31) == __ffs(mask) - 1) native_fetch((Plus*)nullptr, p, i64(low) + (i64(high) << 16));
@@ -497,7 +468,6 @@ MORPH_COMMON void add_up(i64* p, i32 count) {
 struct Slots {
     AggregatedAdd taken;
     MORPH_FN Slots(i64* meta, i32 n, i32& reservation) : taken(meta + COUNT, n, 1) { reservation -= n; }
-    MORPH_FN Slots(i64* meta, i32& reservation) : taken(meta + COUNT) { reservation -= 1; }  // one
     MORPH_FN i32 first() const { return taken.row(); }
 };
 

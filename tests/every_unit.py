@@ -195,7 +195,7 @@ def refused_change(values: Any) -> None:
     batch = repair.Batch(table, values._report, 1, 0, 1, 0, -1, True, True, True)
     lists = values._now, values._following, values._queue
     given = in_place.OneChange(*single.arguments(values.graph, table))
-    behind = in_place.Repair(values._program, values._problem, batch, *lists)
+    behind = in_place.Repair(repair.repair, values._problem, batch, *lists)
     assert in_place.change_and_repair(given, behind) == repair.NOT_APPLIED
 
 

@@ -37,7 +37,7 @@ def test_the_choice_is_in_the_text():
     for choice in CHOICES:
         made = text(simple, choice=choice)
         assert ("WORK_SHARING = true" in made) == (choice != "thread")
-        assert ("listed = true" in made) == (choice in ("auto", "grid"))
+        assert ("run_high_degree_list(" in made) == (choice in ("auto", "grid"))
         assert limits.get(choice, "WORK_SHARING = false") in made
 
 
@@ -278,7 +278,7 @@ def test_loops_whose_order_counts(kernel):
 def test_what_follows_a_loop_waits_for_all_of_it():
     sums("cpu", STAR, "auto")
     made = summing.source()
-    assert "HAS_EPILOGUE = true" in made and "listed = true" in made
+    assert "HAS_EPILOGUE = true" in made and "run_high_degree_list(" in made
     parts = made.partition("struct summing_reductions {")[2].partition("};")[0]
     parts = re.sub(r"\b(total|low)_\b", r"\1", parts)  # a name that C++ text has already gets a "_"
     assert "f64 total = -0.0;" in parts and "low = min_of(low, x.low);" in parts

@@ -316,10 +316,10 @@ def test_an_interrupt_when_the_graph_has_changed(monkeypatch):
 
 def test_fused_equals_eager(monkeypatch):
     results = []
-    for run in (repair.repair_untied.alone, repair.repair_untied.eager):
+    for run in (repair.repair.alone, repair.repair.eager):
         g, dynamic = start("cpu")
         dynamic.share = 1.0
-        monkeypatch.setattr(repair.repair_untied, "alone", run)
+        monkeypatch.setattr(repair.repair, "alone", run)
         dynamic.apply(**batch(g))
         results.append(state(dynamic))
     assert results[0] == results[1]

@@ -113,16 +113,18 @@ template <class A, class Step, class I> MORPH_FN bool open_batch(const A& a, con
 
 // Runs a batch whose rows are known: each item has the same number of lanes, so no prefix sum is needed, and the
 // other ends of entries are prefetched before the filter runs: the latency of a single warp is not hidden by others.
-// Calls `open` with the number of rounds.  Returns false if the rows are too long: the items are then only opened.
+// Calls `open` with the number of rounds.
 template <class A, class R, class Step, class I, class Open>
-MORPH_FN bool run_known_rows(const A& a, R& t, const Step& s, I& it, const WarpQueue::Row* rows, i32 size,
-                             Runner<Step>& by, bool& here, const Open& open) {
+MORPH_FN void run_known_rows(const A& a, R& t, const Step& s, I& it, const WarpQueue::Row* rows, i32 size,
+                             Runner<Step>& by, const Open& open) {
     i32 bits = leading_zeros(size - 1) - 27, lanes = 1 << bits, whose = lane_id() >> bits, first = lane_id() & (lanes - 1);
     WarpQueue::Row part = whose < size ? rows[whose] : WarpQueue::Row{0, 0, 0};
     constexpr i32 MOST = Step::LIMIT ? KNOWN_ROW : 0;
     i32 most = max_of_lanes(part.size), rounds = (most + lanes - 1) >> bits;
-    bool known = rounds <= PREFETCHED && most <= MOST;
-    if (!known) rounds = PREFETCHED, part.size = 0;
+    if (rounds > PREFETCHED || most > MOST) {
+        open(PREFETCHED);
+        return share_batch(a, t, s, it, open_batch(a, s, it, size), by);
+    }
     typename Step::Reach next[PREFETCHED]{};
     part.begin += first, part.size -= first;  // this lane's first entry, and the number of entries from there on
     if (part.size > 0) next[0] = loaded(s.reach(a, part.begin));
@@ -132,8 +134,7 @@ MORPH_FN bool run_known_rows(const A& a, R& t, const Step& s, I& it, const WarpQ
     }
     open(rounds);
     if (lane_id() < size) it.asynchronous.item = rows[lane_id()].item;
-    here = open_batch(a, s, it, size);
-    if (!known) return false;
+    bool here = open_batch(a, s, it, size);
     Entries row;
     typename Step::LiveIn live_in{};
     typename Step::LiveOut live_out{};
@@ -160,48 +161,55 @@ MORPH_FN bool run_known_rows(const A& a, R& t, const Step& s, I& it, const WarpQ
         sync_warp();
     }
     end_item(a, it);
-    return true;
 }
 
-// Runs a batch and the items that it enqueues, in turn; `number` is the batch's in this step.  If `listed`, the warp has
-// run rows of the high-degree list instead of the batch.
+// Runs the items of the first queue, and the items that these enqueue, in turn.
 template <class A, class R, class Step, class I>
-MORPH_FN void run_asynchronously(const A& a, R& t, const Step& s, I& it, bool here, i32 size, i64 last, i64 number,
-                                 bool listed, Runner<Step>& by) {
-    Queues<A, R, Step> queues(a, t, s, last, number);
-    i32 depth = size <= MAX_ASYNCHRONOUS_ITEMS ? queues.depth : 0, turn = 0;
-    bool failed = false, known = listed;
-    if (listed) reserving_item(by, it).asynchronous = by.it.asynchronous;
-    else reserving_item(by, it).asynchronous.open(queues.first, 0, depth ? QUEUE_CAPACITY : 0);
-    for (;;) {
-        if (!known) share_batch(a, t, s, it, here, by);
-        failed |= any_lane(it.failed | by.it.failed);
-        i32 n = reserving_item(by, it).asynchronous.size();
-        if (!n) return;
-        it = I(a, t, queues.first + turn * QUEUE_CAPACITY + lane_id());
+MORPH_FN void run_queue(const A& a, R& t, const Step& s, I& it, i64 queue, i32 depth, bool failed, Runner<Step>& by) {
+    i32 turn = 0;
+    for (i32 n = reserving_item(by, it).asynchronous.size(); n;) {
+        I next(a, t, queue + turn * QUEUE_CAPACITY + lane_id());
         if (by.it.failed) {
-            if (lane_id() < n) mark_deferred(a.status, a.deferred, it);
+            if (lane_id() < n) mark_deferred(a.status, a.deferred, next);
             return;
         }
         turn ^= 1;
+        auto& added = reserving_item(by, next).asynchronous;
         auto open = [&](i32 rounds) {
             depth -= max_of(rounds, 1);
-            reserving_item(by, it).asynchronous.open(queues.first, turn, depth > 0 && !failed ? QUEUE_CAPACITY : 0);
+            added.open(queue, turn, depth > 0 && !failed ? QUEUE_CAPACITY : 0);
         };
         if constexpr (Step::KNOWS_ROWS) {
-            known = run_known_rows(a, t, s, it, WarpQueue::rows(turn ^ 1), n, by, here, open);
+            run_known_rows(a, t, s, next, WarpQueue::rows(turn ^ 1), n, by, open);
         } else {
             open(1);
-            known = false, here = open_batch(a, s, it, n);
+            share_batch(a, t, s, next, open_batch(a, s, next, n), by);
         }
+        failed |= any_lane(next.failed | by.it.failed);
+        n = added.size();
     }
 }
 
-// Opens the queue for items that a warp adds while it runs its part of the high-degree list.
+// Runs a batch and the items that it enqueues; `number` is the batch's in this step.
+template <class A, class R, class Step, class I>
+MORPH_FN void run_asynchronously(const A& a, R& t, const Step& s, I& it, bool mine, i32 size, i64 last, i64 number,
+                        Runner<Step>& by) {
+    Queues<A, R, Step> queues(a, t, s, last, number);
+    i32 depth = size <= MAX_ASYNCHRONOUS_ITEMS ? queues.depth : 0;
+    reserving_item(by, it).asynchronous.open(queues.first, 0, depth ? QUEUE_CAPACITY : 0);
+    share_batch(a, t, s, it, mine && open(a, t, s, it), by);
+    run_queue(a, t, s, it, queues.first, depth, any_lane(it.failed | by.it.failed), by);
+}
+
+// The same for items that a warp adds while it runs its part of the high-degree list.
 template <class A, class R, class Step>
-MORPH_FN void open_queue(const A& a, const R& t, const Step& s, i64 last, Runner<Step>& by) {
-    Queues<A, R, Step> queues(a, t, s, last, warp_id());
+MORPH_FN void open_queue(const A& a, const R& t, const Step& s, Runner<Step>& by) {
+    Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
     by.it.asynchronous.open(queues.first, 0, queues.depth ? QUEUE_CAPACITY : 0);
+}
+template <class A, class R, class Step> MORPH_FN void end_queue(const A& a, R& t, const Step& s, Runner<Step>& by) {
+    Queues<A, R, Step> queues(a, t, s, s.behind(a, t), warp_id());
+    run_queue(a, t, s, by.it, queues.first, queues.depth, any_lane(by.it.failed), by);
 }
 
 // --- on a CPU -------------------------------------------------------------------------------------
@@ -262,11 +270,11 @@ struct Place {
     bool asynchronous;
     MORPH_HOT Place(const WarpQueue& queue, i64* meta, Reservation& reservation)
         : row(queue.place()), asynchronous(row >= 0) {
-        if (!asynchronous) row = Slots(meta, reservation).first();
+        if (!asynchronous) row = Slots(meta, 1, reservation).first();
     }
     MORPH_HOT Place(const ThreadQueue& queue, i64* meta, Reservation& reservation)
         : asynchronous(queue.has_slot()) {
-        row = asynchronous ? queue.take_slot() : Slots(meta, reservation).first();
+        row = asynchronous ? queue.take_slot() : Slots(meta, 1, reservation).first();
     }
     MORPH_FN i32 first() const { return row; }
 };

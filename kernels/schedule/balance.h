@@ -49,15 +49,6 @@ MORPH_FN i32 owner_of(i32 upto, i32 i) {
     return lane;
 }
 
-// Adds the counts of all lanes to that of the list, unless it has `most` rows; returns the count before this lane's,
-// or -1.
-MORPH_COMMON i64 count_listed(i64* words, i64 mine, i64 most) {
-    i64 upto = sum_up_to(mine), before = -1;
-    if (lane_id() == 31 && list_size(words) < most) before = fetch(Plus(), words + LISTED, upto);
-    before = shuffle(ALL_LANES, before, 31);
-    return before < 0 ? before : before + upto - mine;
-}
-
 // Appends the long rows of a batch to the high-degree list; returns whether this lane's row is in it.
 template <class A, class R, class Step>
 MORPH_FN bool list_high_degree_rows(const A& a, const R& t, const Step&, Entries& row,
@@ -66,9 +57,11 @@ MORPH_FN bool list_high_degree_rows(const A& a, const R& t, const Step&, Entries
     bool large = row.end - row.begin > Step::LIMIT;
     if (!any_lane(large)) return false;
     HighDegreeList<Step> high_degree(a, t, true);
-    i64 before = count_listed(high_degree.words, large ? high_degree.count(row) : 0, high_degree.most);
+    i64 mine = large ? high_degree.count(row) : 0, upto = sum_up_to(mine), before = -1;
+    if (lane_id() == 31 && !high_degree.full()) before = fetch(Plus(), high_degree.words + LISTED, upto);
+    before = shuffle(ALL_LANES, before, 31);
     if (before < 0 || !large) return false;
-    high_degree.put(a, t, before, row, live_in, it, live_out);
+    high_degree.put(a, t, before + upto - mine, row, live_in, it, live_out);
     row.end = row.begin;
     return true;
 }
@@ -77,7 +70,9 @@ MORPH_FN bool list_high_degree_rows(const A& a, const R& t, const Step&, Entries
 template <class A, class R, class Step>
 MORPH_FN void defer(const A& a, const R& t, const Step&, Entries& row, const typename Step::LiveIn& live_in) {
     HighDegreeList<Step> high_degree(a, t, true);
-    i64 mine = row.begin < row.end ? high_degree.count(row) : 0, before = count_listed(high_degree.words, mine, NO_LIST);
+    i64 mine = row.begin < row.end ? high_degree.count(row) : 0, upto = sum_up_to(mine), before = 0;
+    if (lane_id() == 31 && upto) before = fetch(Plus(), high_degree.words + LISTED, upto);
+    before = shuffle(ALL_LANES, before, 31) + upto - mine;
     if (mine) high_degree.put(before, row, live_in);
     row.begin = row.end;
 }
@@ -152,6 +147,13 @@ MORPH_FN void share_batch(const A& a, R& t, const Step& s, I& it, bool here, Run
     end_item(a, it);
 }
 
+// Runs a batch of items whose last loop is shared.
+template <class A, class R, class Step, class I>
+MORPH_FN void run_batch(const A& a, R& t, const Step& s, I& it, bool here, Runner<Step>& by) {
+    if constexpr (SEARCHES<Step>) search_batch(a, s, it, here);
+    else share_batch(a, t, s, it, here, by);
+}
+
 // Whether a launch is that of a program, whose steps end at barriers.
 template <class R, class = void> constexpr bool IN_PROGRAM = false;
 template <class R> constexpr bool IN_PROGRAM<R, Void<decltype(R::block)>> = R::SECTIONS == 1;
@@ -165,11 +167,11 @@ template <class A> MORPH_FN i32* batch_cursor(const A& a, i32 k) { return (i32*)
 struct Batches {
     i32 batch, next = 0, which = -1;  // `which` cursor; -1: every `warps`-th batch, without a cursor
 
-    template <class A, class R>
-    static MORPH_FN Batches of(const A& a, R& t, i64 warp, i64 count, bool dynamic) {
+    template <bool DYNAMIC, class A, class R>
+    static MORPH_FN Batches of(const A& a, R& t, i64 warp, i64 count) {
         Batches made;
         made.batch = i32(warp);
-        if (dynamic && count > t.threads / 32) {
+        if (DYNAMIC && count > t.threads / 32) {
             made.which = t.cursor;
             t.cursor = (t.cursor + 1) % 3;
             if (t.thread == 0) store(batch_cursor(a, t.cursor), 0);
@@ -186,86 +188,15 @@ struct Batches {
     }
 };
 
-// The last of n indices for which a monotone predicate holds that holds for index 0: a 32-ary search by a warp.
-template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
-    i64 first = 0;
-    while (n > 1) {
-        i64 apart = (n + 31) / 32, i = lane_id() * apart;
-        u32 those = ballot(ALL_LANES, i < n && holds(first + i));
-        i64 skipped = (popcount(those) - 1) * apart;
-        first += skipped;
-        n = min_of(apart, n - skipped);
-    }
-    return first;
-}
-template <class Step>  // the row of the list that contains a chunk
-MORPH_FN i64 entry_of(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {
-    return last_of(n, [&](i64 i) { return load_stable(&high_degree[i].chunk) <= chunk; });
-}
-
-// Sets the chunks of the high-degree list that this warp runs: they are divided evenly among the warps.
-template <class A, class R, class Step>
-MORPH_FN void find_chunks(const A& a, const R& t, const Step&, i64& first, i64& last) {
-    HighDegreeList<Step> high_degree(a, t, false);
-    i64 n = high_degree.size(), warps = t.threads / 32;
-    i64 all = n ? high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row) : 0;
-    first = all * warp_id() / warps, last = all * (warp_id() + 1) / warps;
-}
-
-// Runs chunks of the rows of the high-degree list.
-template <class A, class R, class Step>
-MORPH_FN void run_listed(const A& a, R& t, const Step& s, i64 chunk, i64 last, Runner<Step>& by) {
-    HighDegreeList<Step> high_degree(a, t, false);
-    for (i64 h = entry_of(high_degree.at, high_degree.size(), chunk); chunk < last; h++) {
-        HighDegreeEntry<Step>& large = high_degree.at[h];
-        typename Step::LiveIn live_in = large.live_in;
-        Entries row = large.row;
-        typename Step::Reductions reductions;
-        i64 upto = min_of(large.chunk + chunks(row), last);
-        i64 end = min_of(row.end, row.begin + (upto - large.chunk) * CHUNK);
-        i64 base = row.begin + (chunk - large.chunk) * CHUNK, k = base + lane_id();
-        typename Step::Reach next[PREFETCHED]{};
-        for (i32 at = PREFETCHED; base < end; base += 32, k += 32, at++) {
-            if (at == PREFETCHED) {
-                at = 0;
-                MORPH_UNROLL_ALL for (i32 j = 0; j < PREFETCHED; j++)
-                    if (k + 32 * j < end) next[j] = s.reach(a, k + 32 * j);
-            }
-            if constexpr (Step::BATCHED) {
-                if (!by.has_capacity(a, s)) {
-                    row = {base, lane_id() ? base : end};
-                    defer(a, t, s, row, live_in);
-                    break;
-                }
-            }
-            typename Step::Reach reached = nth_of(next, at);
-            if constexpr (Step::KNOWS_ROWS) prefetch_bounds(a, s, by.it, reached, k < end);
-            if (k < end) s.body(a, by.it, live_in, reached, reductions);
-            sync_warp();
-        }
-        if constexpr (Step::HAS_EPILOGUE) {
-            reductions = sum_of_row(reductions, 0);
-            if (lane_id() == 31) end_chunks(a, s, large.waiting, reductions, upto - chunk);
-            sync_warp();
-        }
-        chunk = upto;
-    }
-}
-
-// Whether a step has a list of long rows; `listed` then says that the rows of the list are to be run, not items.
-template <class Step> constexpr bool LISTS = Step::REPLAYS && !SEARCHES<Step>;
-
 // The items of a launch of one block: a warp runs one item at a time.  Much less code than batches have, which a launch
 // of few items waits for longer than for its memory.
 template <class A, class R, class Step>
-MORPH_FN void each_shared_in_block(const A& a, R& t, const Step& s, i64 first, i64 last, bool listed) {
+MORPH_FN void each_shared_in_block(const A& a, R& t, const Step& s, i64 first, i64 last) {
     typedef typename Step::I I;
     constexpr i64 WARPS = SINGLE_BLOCK_WARPS;
-    if (listed) find_chunks(a, t, s, first, last);
     if (first >= last) return;
-    Runner<Step> by(a, t, s, listed ? 0 : WARPS);
-    if (listed) run_listed(a, t, s, first, last, by);
-    for (i64 i = listed ? last : first + warp_of_block(); i < last; i += WARPS) {
+    Runner<Step> by(a, t, s, WARPS);
+    for (i64 i = first + warp_of_block(); i < last; i += WARPS) {
         I it(a, t, i);
         if (by.it.failed) {
             if (lane_id() == 0 && !t.replay) mark_deferred(a.status, a.deferred, it);
@@ -308,106 +239,95 @@ MORPH_FN void each_shared_in_block(const A& a, R& t, const Step& s, i64 first, i
     by.end(a, s);
 }
 
-constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
-
-// The warp's queue of items that passed; all steps of a unit share the memory.
-MORPH_FN unsigned short* sieve_queue() {
-    MORPH_SHARED unsigned short queues[256 / 32][32 * SIEVE];
-    return queues[warp_of_block()];
-}
-
-// A warp filters `each` items a lane, from `base` on, and queues those that pass; returns their number.
-template <class I, class A, class R, class Passes, class... Buffers>
-MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Buffers&... buffers) {
-    unsigned short* queue = sieve_queue();
-    i32 lane = lane_id(), found = 0;
-    u32 pass = 0;
-    MORPH_UNROLL for (i32 k = 0; k < each; k++) {  // their loads overlap
-        I it(a, t, base + 32 * k + lane, buffers...);
-        pass |= u32(it.position < last && passes(it)) << k;
-    }
-    for (i32 k = 0; k < each; k++) {
-        bool here = pass >> k & 1;
-        u32 those = ballot(ALL_LANES, here);
-        if (here) queue[found + popcount(those & ((1u << lane) - 1))] = 32 * k + lane;
-        found += popcount(those);
-    }
-    sync_warp();
-    return found;
-}
-
 // Batch sizes: 1 to 8 items while there are too few items for all warps (each batch costs a few contended atomics),
 // then as many as give every warp one batch.  Asynchronous steps create items, so their batches begin with 1 or 2.
-template <class Step> MORPH_FN i32 batch_size(i64 items, i64 warps) {
-    i64 all = (items + warps - 1) / warps, few = (8 * items + warps - 1) / warps;
-    return all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::ASYNCHRONOUS ? 2 : 8))));
-}
-
-// Batches of items, or rows of the high-degree list.  Of many items with a filter a warp first filters a part, then runs
-// those that passed: so few divergent lanes where items rarely pass.
 template <class A, class R, class Step>
-MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last, bool listed, bool sieve) {
-    i64 warps = t.threads / 32, warp = warp_of_section(t, warp_id(), warps), count = 1;
-    i32 size = 32;
-    if constexpr (LISTS<Step>) {
-        if (listed) find_chunks(a, t, s, first, last);
-    }
+MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    i64 warps = t.threads / 32, all = (last - first + warps - 1) / warps;
+    i64 few = (8 * (last - first) + warps - 1) / warps;
+    i32 size = all > 8 ? i32(min_of(all, i64(32))) : i32(max_of(all, min_of(few, i64(Step::ASYNCHRONOUS ? 2 : 8))));
     if (first >= last) return;
-    if (listed) {
-        warp = 0;
-    } else {
-        size = sieve ? 32 * SIEVE : batch_size<Step>(last - first, warps);
-        count = (last - first + size - 1) / size;
-        if (sieve && !SEARCHES<Step>) warp = t.thread / 32;  // else adjacent rows, often long, to several blocks
-    }
-    Runner<Step> by(a, t, s, listed ? 0 : min_of(count, warps));
-    i64 behind = last;
-    if constexpr (LISTS<Step>) {
-        if (listed) {
-            if constexpr (Step::ASYNCHRONOUS) behind = s.behind(a, t), open_queue(a, t, s, behind, by);
-            run_listed(a, t, s, first, last, by);
-            if (!Step::ASYNCHRONOUS) count = 0;
-        }
-    }
-    bool dynamic = IN_PROGRAM<R> && (sieve || !Step::ASYNCHRONOUS);
-    for (auto part = Batches::of(a, t, warp, count, dynamic); part.batch < count; part.take_next(a, t, count)) {
+    i64 count = (last - first + size - 1) / size, warp = warp_of_section(t, warp_id(), warps);
+    Runner<Step> by(a, t, s, min_of(count, warps));
+    constexpr bool DYNAMIC = IN_PROGRAM<R> && !Step::ASYNCHRONOUS;
+    for (auto part = Batches::of<DYNAMIC>(a, t, warp, count); part.batch < count; part.take_next(a, t, count)) {
         i64 base = first + i64(part.batch) * size;
-        bool sifted = sieve && !by.it.failed;
-        i32 found = size;
-        if constexpr (Step::FILTERS && !SINGLE_BLOCK) {
-            if (sifted) found = sift<typename Step::I>(a, t, base, last, SIEVE, [&](auto& it) { return open(a, t, s, it); });
+        typename Step::I it(a, t, base + lane_id());
+        bool mine = lane_id() < size && it.position < last;
+        if (by.it.failed) {
+            if (mine && !t.replay) mark_deferred(a.status, a.deferred, it);
+        } else if constexpr (Step::ASYNCHRONOUS) {
+            run_asynchronously(a, t, s, it, mine, size, last, (base - first) / size, by);
+        } else {
+            run_batch(a, t, s, it, mine && open(a, t, s, it), by);
         }
-        for (i32 k = lane_id(); any_lane(k < found); k += 32) {
-            bool here = k < found;
-            typename Step::I it(a, t, base + (sifted ? sieve_queue()[here ? k : 0] : k));
-            here &= it.position < last && !listed;
-            if (by.it.failed && !listed) {
-                if (here && (sifted || !t.replay)) mark_deferred(a.status, a.deferred, it);
-                continue;
-            }
-            if (!sifted) here = here && open(a, t, s, it);
-            else if (here) s.find(a, it);
-            if constexpr (SEARCHES<Step>) {
-                search_batch(a, s, it, here);
-            } else if constexpr (Step::ASYNCHRONOUS) {
-                i64 number = listed ? warp_id() : part.batch;
-                run_asynchronously(a, t, s, it, here, listed ? 1 : size, behind, number, listed, by);
-            } else {
-                share_batch(a, t, s, it, here, by);
-            }
-        }
-        if (sieve) sync_warp();
     }
     by.end(a, s);
 }
-template <class A, class R, class Step>
-MORPH_FN void each_shared_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last, bool listed) {
-    bool sieve = Step::FILTERS && !SINGLE_BLOCK && !listed && last - first > i64(t.threads) * SIEVE / 2;
-    if constexpr (MANY_LOOPS) return each_shared_on_warps(a, t, s, first, last, listed, sieve);
-    // a copy for each case needs fewer registers
-    if (listed) each_shared_on_warps(a, t, s, first, last, true, false);
-    else if (sieve) each_shared_on_warps(a, t, s, first, last, false, true);
-    else each_shared_on_warps(a, t, s, first, last, false, false);
+
+// The last of n indices for which a monotone predicate holds that holds for index 0: a 32-ary search by a warp.
+template <class F> MORPH_FN i64 last_of(i64 n, const F& holds) {
+    i64 first = 0;
+    while (n > 1) {
+        i64 apart = (n + 31) / 32, i = lane_id() * apart;
+        u32 those = ballot(ALL_LANES, i < n && holds(first + i));
+        i64 skipped = (popcount(those) - 1) * apart;
+        first += skipped;
+        n = min_of(apart, n - skipped);
+    }
+    return first;
+}
+template <class Step>  // the row of the list that contains a chunk
+MORPH_FN i64 entry_of(const HighDegreeEntry<Step>* high_degree, i64 n, i64 chunk) {
+    return last_of(n, [&](i64 i) { return load_stable(&high_degree[i].chunk) <= chunk; });
+}
+
+// Runs the rows of the high-degree list; chunks are divided evenly among the warps.
+template <class A, class R, class Step> MORPH_FN void run_listed(const A& a, R& t, const Step& s) {
+    HighDegreeList<Step> high_degree(a, t, false);
+    i64 n = high_degree.size(), warps = t.threads / 32;
+    if (!n) return;
+    i64 all = high_degree.at[n - 1].chunk + chunks(high_degree.at[n - 1].row);
+    i64 chunk = all * warp_id() / warps, last = all * (warp_id() + 1) / warps;
+    if (chunk >= last) return;
+    Runner<Step> by(a, t, s, 0);
+    if constexpr (Step::ASYNCHRONOUS && !SINGLE_BLOCK) open_queue(a, t, s, by);
+    for (i64 h = entry_of(high_degree.at, n, chunk); chunk < last; h++) {
+        HighDegreeEntry<Step>& large = high_degree.at[h];
+        typename Step::LiveIn live_in = large.live_in;
+        Entries row = large.row;
+        typename Step::Reductions reductions;
+        i64 upto = min_of(large.chunk + chunks(row), last);
+        i64 end = min_of(row.end, row.begin + (upto - large.chunk) * CHUNK);
+        i64 base = row.begin + (chunk - large.chunk) * CHUNK, k = base + lane_id();
+        typename Step::Reach next[PREFETCHED]{};
+        for (i32 at = PREFETCHED; base < end; base += 32, k += 32, at++) {
+            if (at == PREFETCHED) {
+                at = 0;
+                MORPH_UNROLL_ALL for (i32 j = 0; j < PREFETCHED; j++)
+                    if (k + 32 * j < end) next[j] = s.reach(a, k + 32 * j);
+            }
+            if constexpr (Step::BATCHED) {
+                if (!by.has_capacity(a, s)) {
+                    row = {base, lane_id() ? base : end};
+                    defer(a, t, s, row, live_in);
+                    break;
+                }
+            }
+            typename Step::Reach reached = nth_of(next, at);
+            if constexpr (Step::KNOWS_ROWS) prefetch_bounds(a, s, by.it, reached, k < end);
+            if (k < end) s.body(a, by.it, live_in, reached, reductions);
+            sync_warp();
+        }
+        if constexpr (Step::HAS_EPILOGUE) {
+            reductions = sum_of_row(reductions, 0);
+            if (lane_id() == 31) end_chunks(a, s, large.waiting, reductions, upto - chunk);
+            sync_warp();
+        }
+        chunk = upto;
+    }
+    if constexpr (Step::ASYNCHRONOUS && !SINGLE_BLOCK) end_queue(a, t, s, by);
+    by.end(a, s);
 }
 // --- on a CPU -------------------------------------------------------------------------------------
 
@@ -518,3 +438,12 @@ template <class A, class R, class Step> MORPH_FN void run_listed_on_threads(cons
     caches.flush();
 }
 
+template <class A, class R, class Step>
+MORPH_HOT void each_shared(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (TARGET_GPU) each_shared_on_warps(a, t, s, first, last);
+    else each_shared_on_threads(a, t, s, first, last);
+}
+template <class A, class R, class Step> MORPH_FN void run_high_degree_list(const A& a, R& t, const Step& s) {
+    if constexpr (!TARGET_GPU) run_listed_on_threads(a, t, s);
+    else if constexpr (Step::REPLAYS) run_listed(a, t, s);
+}

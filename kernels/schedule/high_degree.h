@@ -31,8 +31,6 @@ enum { LISTED = 0, BYTES = 1, TAKEN = 2, SIDE = 3, FIRST_ENTRY = 8 };
 MORPH_FN i64 chunks(const Entries& row) { return (row.end - row.begin + CHUNK - 1) / CHUNK; }
 template <class A> MORPH_FN bool has_high_degree_list(const A& a) { return load(a.high_degree + TAKEN) != 0; }
 
-MORPH_FN i64 list_size(const i64* words) { return (load(words + LISTED) >> 32) + (load(words + TAKEN) >> 32); }
-
 // By the master, after all items have run: returns whether the list has rows to run next.  If they must `wait`, they
 // stay in the list until the re-execution of the deferred items.  Rows with reservations for their entries cannot
 // wait, since publishing the counters would drop the reservations.
@@ -74,7 +72,7 @@ template <class Step> struct HighDegreeList {
         most = min_of(entries - (Step::BATCHED ? 3 : 1) * i64(t.threads), MAX_LISTED);
     }
     static MORPH_FN i64 count(const Entries& row) { return (1ll << 32) + chunks(row); }
-    MORPH_FN bool full() const { return list_size(words) >= most; }
+    MORPH_FN bool full() const { return (load(words + LISTED) >> 32) + size() >= most; }
     // `before`: the count of rows and chunks before this row.
     MORPH_FN HighDegreeEntry<Step>& put(i64 before, const Entries& row, const typename Step::LiveIn& live_in) const {
         HighDegreeEntry<Step>& large = at[before >> 32];

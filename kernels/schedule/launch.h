@@ -79,27 +79,69 @@ MORPH_LOOP void each_filtered(const A& a, R& t, const Step& s, i64 first, i64 la
 
 // --- on a GPU -------------------------------------------------------------------------------------
 
-// Items with a filter.  Of many items a warp first filters a part, then runs those that passed, one on each lane: so few
-// divergent lanes where items rarely pass, and aggregated additions to lists.
+constexpr i32 SIEVE = 8;  // items of each lane that a warp filters before it runs any
+
+// The warp's queue of items that passed; all steps of a unit share the memory.
+MORPH_FN unsigned short* sieve_queue() {
+    MORPH_SHARED unsigned short queues[256 / 32][32 * SIEVE];
+    return queues[warp_of_block()];
+}
+
+// A warp filters `each` items a lane, from `base` on, and queues those that pass; returns their number.
+template <class I, class A, class R, class Passes, class... Buffers>
+MORPH_FN i32 sift(const A& a, const R& t, i64 base, i64 last, i32 each, const Passes& passes, Buffers&... buffers) {
+    unsigned short* queue = sieve_queue();
+    i32 lane = lane_id(), found = 0;
+    u32 pass = 0;
+    MORPH_UNROLL for (i32 k = 0; k < each; k++) {  // their loads overlap
+        I it(a, t, base + 32 * k + lane, buffers...);
+        pass |= u32(it.position < last && passes(it)) << k;
+    }
+    for (i32 k = 0; k < each; k++) {
+        bool here = pass >> k & 1;
+        u32 those = ballot(ALL_LANES, here);
+        if (here) queue[found + popcount(those & ((1u << lane) - 1))] = 32 * k + lane;
+        found += popcount(those);
+    }
+    sync_warp();
+    return found;
+}
+
+// A warp filters many items, then runs those that passed, one on each lane: so few divergent lanes where items
+// rarely pass, and aggregated additions to lists.
 template <class A, class R, class Step>
 MORPH_FN void each_that_passes(const A& a, R& t, const Step& s, i64 first, i64 last) {
-    bool sieve = last - first > i64(t.threads) * SIEVE / 2;
-    i32 size = sieve ? 32 * SIEVE : 32;
-    i64 parts = (last - first + size - 1) / size, warps = t.threads / 32;
-    i64 warp = sieve ? t.thread / 32 : warp_of_section(t, t.thread / 32, warps);
-    for (auto part = Batches::of(a, t, warp, parts, sieve && IN_PROGRAM<R>); part.batch < parts; part.take_next(a, t, parts)) {
-        i64 base = first + i64(part.batch) * size;
-        i32 found = size;
-        if (sieve) found = sift<typename Step::I>(a, t, base, last, SIEVE, [&](auto& it) { return open(a, t, s, it); });
-        for (i32 k = lane_id(); k < found; k += 32) {
-            typename Step::I it(a, t, base + (sieve ? sieve_queue()[k] : k));
-            if (sieve) s.find(a, it);
-            else if (it.position >= last || !open(a, t, s, it)) break;
-            s.run(a, it);
-            end_item(a, it);
+    typedef typename Step::I I;
+    unsigned short* queue = sieve_queue();
+    i64 warps = t.threads / 32, parts = (last - first + 32 * SIEVE - 1) / (32 * SIEVE);
+    Runner<Step> by(a, t, s, min_of(parts, warps));
+    i32 lane = lane_id();
+    i64 warp = SEARCHES<Step> ? warp_id() : t.thread / 32;  // adjacent rows are often long: to several blocks
+    for (auto part = Batches::of<IN_PROGRAM<R>>(a, t, warp, parts); part.batch < parts; part.take_next(a, t, parts)) {
+        i64 base = first + i64(part.batch) * (32 * SIEVE);
+        if (by.it.failed) {
+            for (i32 k = 0; k < SIEVE && !t.replay; k++) {
+                I it(a, t, base + 32 * k + lane);
+                if (it.position < last) mark_deferred(a.status, a.deferred, it);
+            }
+            continue;
         }
-        if (sieve) sync_warp();
+        i32 found = sift<I>(a, t, base, last, SIEVE, [&](I& it) { return open(a, t, s, it); });
+        for (i32 k = 0; k < found; k += 32) {
+            bool here = k + lane < found;
+            I it(a, t, base + queue[here ? k + lane : 0]);
+            if (here) s.find(a, it);
+            if constexpr (Step::WORK_SHARING) {
+                if (!by.it.failed) run_batch(a, t, s, it, here, by);
+                else if (here) mark_deferred(a.status, a.deferred, it);
+            } else if (here) {
+                s.run(a, it);
+                end_item(a, it);
+            }
+        }
+        sync_warp();
     }
+    by.end(a, s);
 }
 
 template <class A, class R, class Step>
@@ -118,21 +160,25 @@ MORPH_FN void each_in_order(const A& a, R& t, const Step& s, i64 first, i64 last
 }
 
 template <class A, class R, class Step>
-MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last, bool listed) {
-    if constexpr (!Step::WORK_SHARING) {
-        if constexpr (Step::FILTERS && !SINGLE_BLOCK) each_that_passes(a, t, s, first, last);
-        else each_in_order(a, t, s, first, last);
-    } else if constexpr (TILED<Step>) {
-        if (!listed) each_tiled(a, t, s, first, last);
-    } else {
+MORPH_FN void each_on_warps(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (Step::WORK_SHARING) {
+        if constexpr (TILED<Step>) return each_tiled(a, t, s, first, last);
         if constexpr (Step::SWEEPS) {
-            if (!listed && !(Step::REPLAYS && t.replay)) return each_sweep(a, t, s, first, last);
+            if (!Step::REPLAYS || !t.replay) return each_sweep(a, t, s, first, last);
         }
         if constexpr (Step::REPLAYS) {
             if constexpr (Step::ASYNCHRONOUS) last = t.replay ? load(s.list(a, t) + CAPACITY) : last;
-            if constexpr (SINGLE_BLOCK && !SEARCHES<Step>) each_shared_in_block(a, t, s, first, last, listed);
-            else each_shared_on_warps(a, t, s, first, last, listed);
+            if constexpr (Step::FILTERS && !SINGLE_BLOCK) {
+                if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
+            }
+            if constexpr (SINGLE_BLOCK && !SEARCHES<Step>) each_shared_in_block(a, t, s, first, last);
+            else each_shared_on_warps(a, t, s, first, last);
         }
+    } else {
+        if constexpr (Step::FILTERS && !SINGLE_BLOCK) {
+            if (last - first > i64(t.threads) * SIEVE / 2) return each_that_passes(a, t, s, first, last);
+        }
+        each_in_order(a, t, s, first, last);
     }
 }
 
@@ -460,12 +506,10 @@ MORPH_FN i64 slice_bound(i64 i, i64 first, i64 last) {
     return first + (i < 0 ? max_of(i + n, i64(0)) : min_of(i, n));
 }
 
-// Runs the items from `first` to `last` or, if `listed`, the rows of the high-degree list.
 template <class A, class R, class Step>
-MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last, bool listed = false) {
-    if constexpr (TARGET_GPU) each_on_warps(a, t, s, first, last, listed);
-    else if (!listed) each_on_threads(a, t, s, first, last);
-    else if constexpr (Step::WORK_SHARING && !SEARCHES<Step>) run_listed_on_threads(a, t, s);
+MORPH_FN void each(const A& a, R& t, const Step& s, i64 first, i64 last) {
+    if constexpr (TARGET_GPU) each_on_warps(a, t, s, first, last);
+    else each_on_threads(a, t, s, first, last);
 }
 template <class A, class R, class Step>
 MORPH_FN void claims(const A& a, R& t, const Step& s, i64 first, i64 last) {

@@ -72,17 +72,9 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
     template <class A> MORPH_FN bool has_capacity(const A& a, const Step& s, i32 entries = 1) {
         bool lacks = it.failed;
         s.reservations(a, it, [&](i64*, i32& reservation, i32 each, i32) { lacks |= reservation < each * entries; });
-        if (!any_lane(lacks)) return true;
-        if (!it.failed) it = reserve_more(a, s, *this, entries);
-        return !it.failed;
+        return !any_lane(lacks) || (!it.failed && reserve_more(a, s, entries));
     }
-    // Returns the item with more reservations, or failed.  Not a part of each loop: it has much code, and runs rarely.
-    template <class A>
-    MORPH_COMMON typename Step::I reserve_more(const A& a, const Step s, Runner by, i32 entries) {
-        by.reserve_more(a, s, entries);
-        return by.it;
-    }
-    template <class A> MORPH_FN void reserve_more(const A& a, const Step& s, i32 entries) {  // lane n: store n
+    template <class A> MORPH_FN bool reserve_more(const A& a, const Step& s, i32 entries) {  // lane n: store n
         i64 *at = nullptr, aside = 0;
         i32 n = 0, blame = 0, held = 0, least = 0, most = 0;
         s.reservations(a, it, [&](i64* meta, i32& reservation, i32 each, i32 number) {
@@ -105,6 +97,7 @@ template <class Step, bool GPU = TARGET_GPU> struct Runner {
         s.flush_staged(a, it, max_of(BATCH, entries));
         u32 those = ballot(ALL_LANES, none);
         if (those) it.failed = shuffle(ALL_LANES, blame, first_lane(those)) + 1;
+        return !those;
     }
     // Gives back unused reservations, and reports whether the warp failed.
     template <class A> MORPH_FN void end(const A& a, const Step& s) {

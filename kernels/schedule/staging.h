@@ -28,7 +28,7 @@ template <class E> MORPH_FN i32& staged_count() { return staging_counts()[E::WHI
 template <class A, class I, class E>
 MORPH_FN void stage(const A& a, const I& it, Reservation& reservation, const E& e) {
     if constexpr (!TARGET_GPU || SINGLE_BLOCK) {
-        e.write(a, it, Slots(E::meta(a, it), reservation).first());
+        e.write(a, it, Slots(E::meta(a, it), 1, reservation).first());
         return;
     }
     u32 mask = active_lanes();

@@ -27,7 +27,7 @@ struct ItemBase {
     }
 };
 
-MORPH_FN i64 count_up(i64* p) { return AggregatedAdd(p).value(); }
+MORPH_FN i64 add_aggregated(i64* p, i32 count) { return AggregatedAdd(p, count, 1).value(); }
 
 // Test only: make the n-th reservation fail.
 MORPH_FN bool injected(i64* status) {
@@ -136,13 +136,13 @@ MORPH_FN i64 ring_mask(const i64* meta) {
 // Allocates one row: a recycled one if there is any, else at the end.
 MORPH_FN i32 new_row(i64* meta, const i32* free, Reservation& reservation) {
     if (reusable(meta) > 0) {
-        i64 h = count_up(meta + HEAD);
+        i64 h = add_aggregated(meta + HEAD, 1);
         if (h < load(meta + COMMITTED)) {
             reservation -= 1;
             return load(free + (h & ring_mask(meta)));
         }
     }
-    return Slots(meta, reservation).first();
+    return Slots(meta, 1, reservation).first();
 }
 
 MORPH_FN bool is_dead(const u8* dead, i64 row) { return load(dead + row); }
@@ -160,7 +160,7 @@ MORPH_FN bool created_in_launch(const i32* created, i64 row, i32 launch) {  // a
 
 MORPH_FN void delete_row(i64* meta, i32* free, u8* dead, i32 row) {
     if (swap_if(dead + row, u8(0), u8(1))) return;
-    i64 t = count_up(meta + TAIL);
+    i64 t = add_aggregated(meta + TAIL, 1);
     store(free + (t & ring_mask(meta)), row);
 }
 
@@ -168,7 +168,7 @@ MORPH_FN void delete_row(i64* meta, i32* free, u8* dead, i32 row) {
 MORPH_FN i64 take(i64* meta, i32 end) {
     i64 last = load(meta + end);
     if (load(meta + HEAD) >= last) return -1;
-    i64 h = count_up(meta + HEAD);
+    i64 h = add_aggregated(meta + HEAD, 1);
     return h < last ? h : -1;
 }
 
@@ -231,13 +231,13 @@ template <class I> MORPH_HOT void record(i64* status, u32* deferred, const I& it
     store(status + (it.failed < 0 ? LOCAL : STORES + it.failed - 1), 1);
     mark_deferred(status, deferred, it);
 }
-MORPH_COLD i32 exceed(i64* status, i32 place) {  // returns the item's `failed`
+MORPH_COLD void exceed(i64* status, ItemBase& it, i32 place) {
     store(status + EXCEEDED, place + 1);
-    return PAST_LIMIT;
+    it.failed = PAST_LIMIT;
 }
 MORPH_FN bool is_deferred(const u32* deferred, i64 bit) { return load(deferred + bit / 32) >> bit % 32 & 1; }
 // Whether the item was deferred by the launch before; clears its bit.
-MORPH_COMMON bool was_deferred(u32* deferred, i64 position) {
+MORPH_FN bool was_deferred(u32* deferred, i64 position) {
     u32 bit = 1u << position % 32;
     return load(deferred + position / 32) & bit && fetch(And(), deferred + position / 32, ~bit) & bit;
 }

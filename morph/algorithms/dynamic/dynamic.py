@@ -270,7 +270,6 @@ class DynamicComponents(Dynamic):
     """
 
     share = 0.1
-    _ties = True
     _cost, _start = nothing, itself
 
     def __init__(self, graph: Any) -> None:

@@ -290,15 +290,12 @@ class Dynamic(Maintained):
     share: float  # of all points: the measured break-even with recomputing all values
     sources = np.zeros(0, np.int32)  # points of value 0, without predecessor
     _nonnegative = True
-    _ties = False  # whether edges of cost 0 are common
     _cost: Any  # functions of the language
     _start: Any
 
     def __init__(self, graph: Any, dtype: Any, far: Any, most: Any) -> None:
         self.graph = graph
         self._in_parts = isinstance(graph, PartitionedGraph)
-        untied = not (self._ties or self._in_parts)
-        self._program: Any = repair.repair_untied if untied else repair.repair
         self._lock = graph._lock
         self._dtype = dtype = np.dtype(dtype)
         self._far, self._most = dtype.type(far), dtype.type(most)
@@ -402,7 +399,7 @@ class Dynamic(Maintained):
         rounds = phase = 0
         while True:
             if result is None:
-                run = self._program.alone if pause_at < most else self._program
+                run = repair.repair.alone if pause_at < most else repair.repair
                 if self._problem.pause_at != pause_at:
                     self._problem = self._problem._replace(pause_at=pause_at)
                 batch = repair.Batch(
@@ -421,9 +418,7 @@ class Dynamic(Maintained):
             buckets = *_filled_first(near, next_near), *_filled_first(far, next_far)
             queue = BucketQueue._make([*buckets, *others])
             pause_at, phase, result = most, -result % 4, None
-        if result & 2:
-            repair.set_tied_parents(self._problem, *lists)
-        if result & 1:
+        if result % 4:
             self._refuse_overflow()
         return "repaired", affected, rounds
 
@@ -512,7 +507,7 @@ class Dynamic(Maintained):
         batch = repair.Batch(changes.table, self._report, rows, 0, most, 0, 0, True, True, True)
         args = self._problem, batch, self._now, self._following, self._queue
         short = not self.graph.device.on_host or most <= ALONE
-        program = changes.bind_repair(self.graph, short, self._program, *args)
+        program = changes.bind_repair(self.graph, short, repair.repair, *args)
         if program is not None:
             program.single_block = rows <= BLOCK
             limits = most, self._pause_at(rows)

@@ -18,7 +18,6 @@ The method is that of Ramalingam and Reps (J. Algorithms 1996), with a shortest-
 Frigioni et al. (J. Algorithms 2000).  Work: the edges of the vertices that change or are below an
 invalidated tree edge, independent of the size of the graph.  One launch.
 """
-# mypy: disable-error-code="valid-type,no-untyped-def"
 
 from __future__ import annotations
 
@@ -27,10 +26,10 @@ from typing import Any, NamedTuple
 from morph.graph.applied import Applied
 from morph.launch.foreach import foreach, func, kernel, program
 from morph.operators.bucket_queue import Visit, run_in_order, run_until_empty
-from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64, static
+from morph.prelude import atomic_add, atomic_cas, atomic_exch, atomic_min, i32, i64
 
 DELETED, UPDATED, INSERTED = Applied.DELETED, Applied.UPDATED, Applied.INSERTED
-ABOVE = 2**32  # result = ABOVE * (4 * rounds + 2 * tied + overflow) + entries of the log
+ABOVE = 2**32  # result = ABOVE * (4 * rounds + overflow) + entries of the log
 # Result of a repair, in the launch of a batch or in one behind it, if the batch was refused, still
 # lacks memory, or (without `Batch.partial`) was applied only in part.
 NOT_APPLIED = Applied.NOT_APPLIED
@@ -213,30 +212,13 @@ def set_children_of_equal(v, problem, following):
 
 
 @program
-def set_tied_parents(problem, now, following):
-    """Set the predecessors of the orphans, along edges of cost 0."""
+def set_parents(problem, now, following):
+    """Set the predecessors of all vertices in the log."""
+    foreach(problem.log, set_parent, problem)
     while not problem.orphans.empty:
         foreach(problem.orphans, set_equal_parent, problem, now)
         problem.orphans.clear()
         run_until_empty(now, following, set_children_of_equal, problem)
-
-
-@program
-def end_ties(problem, now, following, ties: static):
-    """Set the predecessors of the orphans if there are ``ties``; else return 2 if there are any."""
-    tied = 0
-    if ties:
-        set_tied_parents(problem, now, following)
-    elif not problem.orphans.empty:
-        tied = 2
-    return tied
-
-
-@program
-def set_parents(problem, now, following):
-    """Set the predecessors of all vertices in the log."""
-    foreach(problem.log, set_parent, problem)
-    set_tied_parents(problem, now, following)
 
 
 @kernel
@@ -245,18 +227,17 @@ def record_value(entry):
 
 
 @program
-def run_repair(problem, batch, now, following, queue, ties: static):
-    """Repair the values after a batch; ``ties``: with the steps for edges of cost 0.
+def repair(problem, batch, now, following, queue):
+    """Repair the values after a batch.
 
-    Returns ``ABOVE * (4 * rounds + 2 * tied + overflow) + entries``: ``overflow`` is 1 if a sum was
-    too large, ``entries`` is the length of the log.  ``tied`` is 1 if `set_tied_parents` is still
-    to be called, which is not if there are ``ties``.  If the log exceeds ``problem.pause_at``,
-    returns ``-4 * rounds - phase`` instead: call again with that ``batch.phase`` (1 or 2) and a
-    larger limit.  If the log exceeds ``batch.recompute_at``, returns ``-4 * rounds - 3``: recompute
-    all values.  Returns ``NOT_APPLIED`` if the report has another stamp than ``batch.stamp``, or a
-    result other than 0 (with ``batch.partial``: other than 0 and ``-REPEATED``).
+    Returns ``ABOVE * (4 * rounds + overflow) + entries``: ``overflow`` is 1 if a sum was too large,
+    ``entries`` is the length of the log.  If the log exceeds ``problem.pause_at``, returns ``-4 *
+    rounds - phase`` instead: call again with that ``batch.phase`` (1 or 2) and a larger limit.  If
+    the log exceeds ``batch.recompute_at``, returns ``-4 * rounds - 3``: recompute all values.
+    Returns ``NOT_APPLIED`` if the report has another stamp than ``batch.stamp``, or a result other
+    than 0 (with ``batch.partial``: other than 0 and ``-REPEATED``).
     """
-    rounds, count, recompute_at, found = 0, batch.rows, batch.recompute_at, 0
+    rounds, count, recompute_at = 0, batch.rows, batch.recompute_at
     if batch.stamp >= 0:
         if batch.report[0].stamp != batch.stamp:
             return NOT_APPLIED
@@ -294,22 +275,9 @@ def run_repair(problem, batch, now, following, queue, ties: static):
         rounds += steps
         if len(problem.log) > problem.pause_at:
             return -4 * rounds - 2
-        foreach(problem.log, set_parent, problem)
-        found = end_ties(problem, now, following, ties)
+        set_parents(problem, now, following)
         problem.state[0].ready = 1
         foreach(problem.log, record_value)
     if problem.overflowed.take():
-        found += 1
-    return (4 * rounds + found) * ABOVE + len(problem.log)
-
-
-@program
-def repair(problem, batch, now, following, queue):
-    """`run_repair`, where edges of cost 0 are common."""
-    return run_repair(problem, batch, now, following, queue, True)
-
-
-@program
-def repair_untied(problem, batch, now, following, queue):
-    """`run_repair`, where edges of cost 0 are rare: less code."""
-    return run_repair(problem, batch, now, following, queue, False)
+        return (4 * rounds + 1) * ABOVE + len(problem.log)
+    return 4 * rounds * ABOVE + len(problem.log)

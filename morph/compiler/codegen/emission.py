@@ -124,22 +124,6 @@ class Emission:
         end = f"max_of({begin}, {end})" if s.start and s.stop else end
         return f"{function}(a, t, {made}, {begin}, {end})"
 
-    def runs_listed(self, step: StepPlan, made: str, end: str, waits: str) -> list[str]:
-        """A loop that executes a foreach, then the long rows on its list, while one ``waits``.
-
-        There is one copy of the step and of its ``end``.
-        """
-        assert isinstance(step.node, ir.Foreach)
-        run = self.step_call("each", step.node, made).removesuffix(")")
-        run = f"if (!t.crossed) {run}" if step.agree else run  # see `_foreach`
-        return [
-            "for (bool listed = false;; listed = true) {",
-            f"    {run}, listed);",
-            *([f"    {end}"] if end else []),
-            f"    if (!({waits})) break;",
-            "}",
-        ]
-
     def runs(self, step: StepPlan, made: str) -> str:
         """The statement that executes a foreach."""
         s = step.node

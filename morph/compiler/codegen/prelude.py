@@ -28,14 +28,14 @@ def files() -> list[Path]:
 @cache
 def prelude(
     checked: bool = False, rebuilds: bool = False, wide: bool = False, parts: int = 0,
-    groups: bool = False, warps: bool = False, single_block: bool = False, many_loops: bool = False,
+    groups: bool = False, warps: bool = False, single_block: bool = False,
 ) -> str:  # fmt: skip
     """The device runtime: the headers of ``kernels/``, in order.
 
     An additional header is included for a unit that is ``checked``, that ``rebuilds`` adjacency,
     that all ``parts`` of a graph execute together (1: in one process, 2: on ranks), that has shared
-    arrays (``groups``), or whose items ``warps`` execute.  A unit for a ``single_block`` of a GPU,
-    or with ``many_loops`` that its threads share, has less code.
+    arrays (``groups``), or whose items ``warps`` execute.  A unit for a ``single_block`` of a GPU
+    has less code.
     In a ``wide`` unit a table has 2^31 rows or more.
     """
     texts = {h.stem: h.read_text() for h in files()}
@@ -56,8 +56,6 @@ def prelude(
         found.append(texts["warp"])
     if single_block:
         found = ["#define MORPH_SINGLE_BLOCK", *found]
-    if many_loops:
-        found = ["#define MORPH_MANY_LOOPS", *found]
     if wide:
         found = ["#define MORPH_WIDE", *found]
     return "\n".join(found)

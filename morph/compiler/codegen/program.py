@@ -218,23 +218,21 @@ def _foreach(e: Emission, b: Body, s: StepPlan, parts: Sequence[StepPlan], guard
     b.put(f"    t.step = {s.number};")
     b.put("    return;")
     b.put("}")
-    if s.lists_rows:  # sections make no list
-        if s.agree:
-            b.depth -= 1
-            b.put("}")
-        waits = "t.broadcast_value && has_high_degree_list(a)"
-        for line in e.runs_listed(s, made[0], f"end{s.name}(a, t);", waits):
-            b.put(line)
-    else:
-        for k, (p, x) in enumerate(zip(parts, made, strict=True)):
-            if k:
-                b.put(f"t.section = {k};")
-            b.put(e.runs(p, x))
-        if s.sections > 1:
-            b.put("t.section = 0;")
-        if s.agree:
-            b.depth -= 1
-            b.put("}")
+    for k, (p, x) in enumerate(zip(parts, made, strict=True)):
+        if k:
+            b.put(f"t.section = {k};")
+        b.put(e.runs(p, x))
+    if s.sections > 1:
+        b.put("t.section = 0;")
+    if s.agree:
+        b.depth -= 1
+        b.put("}")
+    if s.lists_rows:
+        b.put(f"end{s.name}(a, t);")
+        b.put("while (t.broadcast_value && has_high_degree_list(a)) {")
+        b.put(f"    run_high_degree_list(a, t, {made[0]});")
+        b.put(f"    end{s.name}(a, t);")
+        b.put("}")
     _finish(b, s)
     for slot in s.rebuilds:
         b.put(f"rebuild_adjacency(a, t, a.{e.names.prefix[slot]}_rebuild);")

@@ -128,8 +128,7 @@ class Body(Expressions):
                 f"{self.names.base(e.slot)}_meta",
                 f"it.{self.names.prefix[e.slot]}_reservation",
             )
-            of = [meta, count, reservation] if count != "1" else [meta, reservation]
-            kind, given = "Slots", ", ".join(of)
+            kind, given = "Slots", f"{meta}, {count}, {reservation}"
             if self._may_run_ahead(e):
                 kind, given = "Place", f"it.asynchronous, {meta}, {reservation}"
             self.put(f"const {kind} {slots}({given});")
@@ -314,7 +313,7 @@ class Body(Expressions):
             self.put(f"if (!reserve(it, {', '.join(requests)})) return{self.default};")
 
     def _stmt_exceed(self, s: ir.Exceed) -> None:
-        self.put(f"it.failed = exceed(a.status, {ir.exceeds(self.plan.unit).index(s)});")
+        self.put(f"exceed(a.status, it, {ir.exceeds(self.plan.unit).index(s)});")
         self.put(f"return{self.default};")
 
     def _request(self, need: ir.Need) -> str:

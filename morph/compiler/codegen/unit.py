@@ -282,12 +282,12 @@ def _one_step(e: Emission) -> None:
     assert isinstance(s.node, ir.Foreach)
     e.put("", "MORPH_FN void run(const Args& a, Run& t) {")
     made = f"Step{s.name}{e.step_args(s.node)}"
+    e.put(f"    {e.runs(s, made)}")
     if s.lists_rows and s.sharing:
-        batched = "true" if s.sharing.loop.batched else "false"
-        waits = f"high_degree_list_waits(a, t, {batched})"
-        e.put(*(f"    {line}" for line in e.runs_listed(s, made, "", waits)))
-    else:
-        e.put(f"    {e.runs(s, made)}")
+        waits = "true" if s.sharing.loop.batched else "false"
+        e.put(
+            f"    while (high_degree_list_waits(a, t, {waits})) run_high_degree_list(a, t, {made});"
+        )
     e.put("}")
     depends = s.clears or (s.resized and e.plan.snapshot)
     failed = "load(a.status + FAILED) != 0" if depends and s.can_fail else ""

@@ -119,7 +119,7 @@ class WarpBody(Body):
 
     def _stmt_exceed(self, s: ir.Exceed) -> None:
         number = ir.exceeds(self.plan.unit).index(s)
-        self._by_leader(lambda: self.put(f"it.failed = exceed(a.status, {number});"))
+        self._by_leader(lambda: self.put(f"exceed(a.status, it, {number});"))
         self.put("it.failed = from_lane(it.failed, 0);")
         self.put(f"return{self.default};")
 

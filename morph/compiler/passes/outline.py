@@ -15,16 +15,13 @@ from morph.compiler.passes.work_sharing import lists, shared_loops
 from morph.language.types import Scalar
 
 RESULT = "result_"  # the variable that a program returns
-MANY = 4  # shared loops of a unit for which a GPU's code is kept small, see `MORPH_MANY_LOOPS`
 
 
 def prelude_options(unit: ir.Unit) -> tuple[int, ...]:
     """Return the arguments of `prelude` for a unit: which headers precede its text."""
     wide, parts = any(s.wide for s in unit.stores), (1 + unit.ranks) * bool(abi.parts_of(unit))
     groups, warps = widest_group(unit) > 0, bool(kernels_by_warp(unit))
-    many = len(shared_loops(unit)) >= MANY
-    rebuilds = bool(abi.rebuilt(unit))
-    return unit.checked, rebuilds, wide, parts, groups, warps, unit.single_block, many
+    return unit.checked, bool(abi.rebuilt(unit)), wide, parts, groups, warps, unit.single_block
 
 
 def outline(unit: ir.Unit) -> Outline:
