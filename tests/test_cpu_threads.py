@@ -270,6 +270,18 @@ def test_arrays_are_written(n):
         device("cpu").write(array, np.zeros((n + 1, 3), np.int32))
 
 
+@pytest.mark.parametrize("n", [10, 2_000_000])
+def test_arrays_are_written_with_their_own_values(n):
+    t, values = made(n), np.arange(n)
+    t.x[:] = values
+    t.x[:] = t.x[:][::-1]
+    assert (t.x[:] == values[::-1]).all()
+    t.x[1:] = t.x[:-1]
+    assert (t.x[1:] == values[:0:-1]).all() and t.x[0] == n - 1
+    t.x[:] = values[None]
+    assert (t.x[:] == values).all()
+
+
 @pytest.mark.parametrize("n", [1, 40_000, 1_200_000])  # the last are reduced by several threads
 def test_extremes(n):
     values = np.random.default_rng(n).standard_normal((n, 2))
