@@ -294,6 +294,10 @@ constexpr i64 COUNT_INTERVAL = 5000000;              // nanoseconds between coun
 constexpr i64 WINDOW = 8000000;                      // nanoseconds between decisions on a long-lived team
 constexpr u64 MEASURED = 1 << 21;                    // ticks between measurements of a thread: 0.5 to 2 ms
 
+// How many of a thread's own items threads have taken, between two barriers.
+struct alignas(64) ItemCursor {
+    i64 taken;
+};
 struct Pool {
     i64 limited_until;  // these three are read by the host, too
     i32 limit;   // largest size of a team until the time `limited_until`; 0: no limit
@@ -314,6 +318,7 @@ struct Pool {
     i64 from;       // the time from which `busy` counts
     i64 debt;       // time that teams lost beside a single thread, less what they gained; not below 0
     alignas(64) i64 busy;  // time for which the team's threads have computed
+    ItemCursor items[MOST_THREADS];  // not static: a process that is forked meanwhile has a pool of its own
 };
 static Pool* pool = nullptr;
 static i32 full = 1;    // number of threads that the launch may use
@@ -616,12 +621,7 @@ template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
-// How many of a thread's own items threads have taken, between two barriers.
-struct alignas(64) ItemCursor {
-    i64 taken;
-};
-static ItemCursor item_cursors[MOST_THREADS];
-template <class A> MORPH_FN i64* item_cursor(const A&, i32 thread) { return &item_cursors[thread].taken; }
+template <class A> MORPH_FN i64* item_cursor(const A&, i32 thread) { return &pool->items[thread].taken; }
 template <class A> MORPH_FN bool cut_short(const A& a) { return load(a.cursor) >= PAST_ALL_ITEMS; }
 // Each section of a step has a cursor of its own, since no barrier precedes the section.
 constexpr i32 CURSOR_WORDS = 8;  // from the cursor of one section to that of the next

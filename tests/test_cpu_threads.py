@@ -19,7 +19,7 @@ from morph.launch import scratch as shared
 from morph.launch.scratch import scratch
 from morph.partition import pool
 from morph.partition.group import DeviceGroup
-from morph.prelude import atomic_add, f64, i64
+from morph.prelude import atomic_add, f64, i64, single
 from morph.runtime import threads
 from morph.runtime.device import device
 from morph.testing import team
@@ -142,6 +142,41 @@ def test_a_forked_process_has_threads_of_its_own():
         child.kill()
     child.join()
     assert answered and receive.recv()
+
+
+@morph.kernel
+def claim_one(p, g, won, work):
+    own = g.points.local(1)
+    own.add(p)
+    x = p.id
+    for _ in range(work):
+        x = x * 1664525 + 1013904223
+    if single(own):
+        won.new(x=x)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_claims_of_a_process_that_is_forked_during_claims():
+    """No item counts as taken by a thread that the child does not have."""
+    with team(2):
+        objects = []
+        for _ in range(2):
+            g = morph.Graph("cpu")
+            g.points.extend(20_000)
+            objects.append((g, morph.Table("won", "cpu", x=i64)))
+            morph.foreach(g.points, claim_one, *objects[-1], 1)
+        (g, won), (h, other) = objects
+        many = threading.Thread(target=lambda: morph.foreach(g.points, claim_one, g, won, 20_000))
+        many.start()
+        for _ in range(3):
+            time.sleep(0.03)
+            if not (child := os.fork()):
+                signal.alarm(60)
+                morph.foreach(h.points, claim_one, h, other, 1)
+                os._exit(len(other) != 40_000)
+            assert os.waitpid(child, 0)[1] == 0
+        many.join()
+    assert len(won) == 40_000
 
 
 def has_pool() -> bool:
@@ -268,6 +303,18 @@ def test_arrays_are_written(n):
         assert (memory[:, [0, 1, 5, 6, 7]] == -9).all()
     with pytest.raises(ValueError, match="broadcast"):
         device("cpu").write(array, np.zeros((n + 1, 3), np.int32))
+
+
+@pytest.mark.parametrize("n", [10, 2_000_000])
+def test_arrays_are_written_with_their_own_values(n):
+    t, values = made(n), np.arange(n)
+    t.x[:] = values
+    t.x[:] = t.x[:][::-1]
+    assert (t.x[:] == values[::-1]).all()
+    t.x[1:] = t.x[:-1]
+    assert (t.x[1:] == values[:0:-1]).all() and t.x[0] == n - 1
+    t.x[:] = values[None]
+    assert (t.x[:] == values).all()
 
 
 @pytest.mark.parametrize("n", [1, 40_000, 1_200_000])  # the last are reduced by several threads

@@ -99,6 +99,28 @@ def test_items_that_have_run_leave_a_full_queue(where, fused, monkeypatch):
             assert is_checked() or queue.capacity <= 1600  # of 100,000 items
 
 
+@morph.kernel
+def join(p, g, made):
+    both = g.points.local(2)
+    both.add(p)
+    both.add(g.points[(p.id + 1) % len(g.points)])
+    if single(both):
+        made.new(of=p.id)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_queue_after_claims(where, threads):
+    """Batches of claims leave nothing in the words that a queue expects to be zero."""
+    with team(threads):
+        g = morph.Graph(where)
+        g.points.extend(3000)
+        morph.foreach(g.points, join, g, morph.Table("made", where, of=i32))
+        queue, found = board(where)
+        morph.foreach(queue, place, queue, found, 6, until_empty=True)
+    assert int(found[0].sum) == QUEENS[6] and queue.empty
+
+
 # --- branch and bound ----------------------------------------------------------------------------
 
 

@@ -418,6 +418,8 @@ template <class A, class Step, class I> MORPH_FN void finish_batch(const A& a, c
 // often are.  So a thread takes items that lie APART positions apart, from its own block of the list: its next batches
 // are items between these, whose rows are in its caches.  Phase k of a block has the positions phase_of(k) + APART * j.
 constexpr i32 APART = 16;
+// Words of `cursor`: those of a queue are others, since it expects zeros.
+enum { CLAIMS_PASSED = 4, CLAIMS_SPAN = 5, CLAIMS_LEFT = 6 };
 MORPH_FN i64 phase_of(i64 k) { return (k & 1) << 3 | (k & 2) << 1 | (k & 4) >> 1 | k >> 3; }
 
 // Batches of at most 128 items a thread: each costs two barriers, but smaller ones have fewer conflicts and stay in the
@@ -472,21 +474,21 @@ MORPH_FN void claims_on_threads(const A& a, R& t, const Step& s, i64 first, i64 
                 }
             }
         }
-        add_word(a.cursor + 1, n);
+        add_word(a.cursor + CLAIMS_PASSED, n);
         if (arrive(a, t)) {
             bool left = false;  // threads with full batches may leave items for another one
             for (i32 k = 0; k < t.threads; k++)
                 left |= first + k * block < last && from + load(item_cursor(a, k)) < end;
-            i64 passed = max_of(load(a.cursor + 1), i64(1)), wanted = size * t.threads;
-            store(a.cursor + 1, 0);
-            store(a.cursor + 2, max_of(min_of(span * wanted / passed, 16 * size), size));
-            store(a.cursor + 3, left);
+            i64 passed = max_of(load(a.cursor + CLAIMS_PASSED), i64(1)), wanted = size * t.threads;
+            store(a.cursor + CLAIMS_PASSED, 0);
+            store(a.cursor + CLAIMS_SPAN, max_of(min_of(span * wanted / passed, 16 * size), size));
+            store(a.cursor + CLAIMS_LEFT, left);
             broadcast(t, !cut_short(a) && (left || end < block || first + t.threads * block < last));
         }
         release_barrier(a, t);
         more = t.broadcast_value;
-        span = load(a.cursor + 2);
-        if (!more || !load(a.cursor + 3)) {
+        span = load(a.cursor + CLAIMS_SPAN);
+        if (!more || !load(a.cursor + CLAIMS_LEFT)) {
             store(item_cursor(a, t.thread), 0);
             from = end < block ? end : 0;
             if (!from) first += t.threads * block;

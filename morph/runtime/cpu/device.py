@@ -110,7 +110,10 @@ class HostDevice(Device):
         """Write values, in several threads if there are many: these also map new memory."""
         if array.nbytes < WRITE_BY_THREADS:
             return super().write(array, values)
-        values = np.broadcast_to(self.asarray(values), array.shape)
+        values = self.asarray(values)
+        if values.ndim > array.ndim or np.may_share_memory(array, values):
+            return super().write(array, values)  # NumPy copies values that lie where it writes
+        values = np.broadcast_to(values, array.shape)
         step = -(-len(array) * WRITTEN_AT_ONCE // array.nbytes)
 
         def write_part(first: int, end: int) -> None:
