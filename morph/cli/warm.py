@@ -124,9 +124,9 @@ def _dynamic(device: str) -> Calls:
 
 
 def _follow(kind: Callable[..., Any], g: Graph) -> None:
-    """Update a result in batches of one change, whose second one is prepared, and of several.
+    """Update a result in batches of one change, before and after batches of several.
 
-    All but the first one have gapped rows.  Batches behind a deletion launch other units.
+    A second change in a row, gapped rows, and a batch after a deletion launch other units.
     """
     answer = kind(g)
     weight = [[2, 3]] if "weight" in g.edges.columns else []

@@ -223,7 +223,7 @@ def set_tied_parents(problem, now, following):
 
 @program
 def end_ties(problem, now, following, ties: static):
-    """Set the predecessors of the orphans if there are ``ties``; else return 2 if there are any."""
+    """Set the predecessors of the orphans if ``ties``; otherwise return 2 if there are orphans."""
     tied = 0
     if ties:
         set_tied_parents(problem, now, following)
@@ -249,8 +249,8 @@ def run_repair(problem, batch, now, following, queue, ties: static):
     """Repair the values after a batch; ``ties``: with the steps for edges of cost 0.
 
     Returns ``ABOVE * (4 * rounds + 2 * tied + overflow) + entries``: ``overflow`` is 1 if a sum was
-    too large, ``entries`` is the length of the log.  ``tied`` is 1 if `set_tied_parents` is still
-    to be called, which is not if there are ``ties``.  If the log exceeds ``problem.pause_at``,
+    too large, ``entries`` is the length of the log.  ``tied`` is 1 if `set_tied_parents` still has
+    to be called, which occurs only without ``ties``.  If the log exceeds ``problem.pause_at``,
     returns ``-4 * rounds - phase`` instead: call again with that ``batch.phase`` (1 or 2) and a
     larger limit.  If the log exceeds ``batch.recompute_at``, returns ``-4 * rounds - 3``: recompute
     all values.  Returns ``NOT_APPLIED`` if the report has another stamp than ``batch.stamp``, or a

@@ -78,7 +78,7 @@ from morph.runtime.device import Device
 ALL = 2**32  # the fraction of evaluated vertices is in units of 1 / ALL
 HALVINGS = 2
 GAIN = 1e-5  # least gain of modularity of a round
-ITERATION_GAIN = 1e-4  # and of an iteration over all levels
+ITERATION_GAIN = 1e-4  # least gain of an iteration over all levels
 UNIT = 2.0**60
 LOWEST = -1e300  # below the gain of any move
 NONE = -1
@@ -197,14 +197,14 @@ def undo(p, g):
 
 @kernel
 def add_change(p, found, round, sign):
-    """Add to the weight of arcs within communities what a move has changed, times ``sign``."""
+    """Add the change of the weight within communities by a move, times ``sign``."""
     change = i64(0)
     for a in p.outedges:
         t = a.dst
         moved = t.moved == round
         before = t.before if moved else t.label
         gained = i64(t.label == p.label) - i64(before == p.before)
-        change += gained * a.weight if moved else 2 * gained * a.weight  # else it is the only mover
+        change += gained * a.weight if moved else 2 * gained * a.weight  # else both arcs
     if change != 0:
         atomic_add(found.inside, sign * change)
 

@@ -125,9 +125,9 @@ class Emission:
         return f"{function}(a, t, {made}, {begin}, {end})"
 
     def runs_listed(self, step: StepPlan, made: str, end: str, waits: str) -> list[str]:
-        """A loop that executes a foreach, then the long rows on its list, while one ``waits``.
+        """A loop that executes a foreach, then its high-degree list while ``waits`` holds.
 
-        There is one copy of the step and of its ``end``.
+        So the text has one copy of the step and of its ``end``.
         """
         assert isinstance(step.node, ir.Foreach)
         run = self.step_call("each", step.node, made).removesuffix(")")

@@ -15,7 +15,7 @@ from morph.compiler.passes.work_sharing import lists, shared_loops
 from morph.language.types import Scalar
 
 RESULT = "result_"  # the variable that a program returns
-MANY = 4  # shared loops of a unit for which a GPU's code is kept small, see `MORPH_MANY_LOOPS`
+MANY = 4  # shared loops from which on a unit has less code, see `MORPH_MANY_LOOPS`
 
 
 def prelude_options(unit: ir.Unit) -> tuple[bool, ...]:
