@@ -617,7 +617,7 @@ template <class T> MORPH_FN bool leads(const T& t) { return t.thread == 0; }
 MORPH_FN void gather_block() {}
 MORPH_FN bool any_of_block(bool x) { return x; }
 template <class A> MORPH_FN void rewind(const A& a) { store(a.cursor, 0); }  // by the master
-// How many of a thread's own items threads have taken, between two barriers.
+// The number of items that threads have taken from the block of one thread since a barrier.
 struct alignas(64) ItemCursor {
     i64 taken;
 };
