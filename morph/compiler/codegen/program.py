@@ -90,8 +90,8 @@ def _end(e: Emission, s: StepPlan) -> None:
         lines += [] if failed else ["bool failed = false;"]
         actions = [*agreement(e, s), *actions]
     actions += [f"compare_counters(a.{e.names.prefix[g]}_rebuild);" for g in s.rebuilds]
-    tells = crosses or (s.can_fail and not s.waits)
-    actions += ["broadcast(t, failed);"] if tells else []
+    broadcasts = crosses or (s.can_fail and not s.waits)
+    actions += ["broadcast(t, failed);"] if broadcasts else []
     actions += ["end_queue(a);"] if isinstance(s.node, ir.Foreach) and s.node.until_empty else []
     if s.lists_rows and s.sharing:  # listed rows come first; then this barrier again
         actions = ["} else {", *(f"    {x}" for x in actions)] if actions else []
