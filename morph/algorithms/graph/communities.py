@@ -2,9 +2,9 @@
 
 All sums are integers and thus independent of the order: weights are scaled by a power of 2 such
 that their sum is below 2**62.  Each vertex has a hash table of the communities of its neighbours,
-with linear probing and a load factor of at most one half.  It is a shared array of the item for up
-to `MANY` arcs, of a size for each class of degrees: on a GPU a thread executes the item, a warp or
-a block.  The tables of other vertices are in memory, two slots for each of their arcs.
+with linear probing and a load factor of at most one half.  Up to `MANY` arcs the table is in shared
+arrays, and on a GPU a thread, a warp or a block executes the vertex, depending on its degree.  The
+tables of other vertices are in memory, two slots for each of their arcs.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Vertices move to the neighbouring community with the largest gain of modularity 
 Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser graph, and so on.  All
 moves of a round are selected from the communities before the round, by a hash table per vertex
 (like Naim, Manne, Halappanavar, Tumeo, 2017); a hash of the vertex and the round selects the
-vertices that are evaluated, the others wait for the next round.  A vertex is evaluated again if it
-or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the
+fraction of the vertices that is evaluated; the others are enqueued for the next round.  A vertex is
+evaluated again if it or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the
 modularity is rolled back, and halves the fraction; a level ends after `HALVINGS` rounds of too
 little gain, so every run terminates.
 
