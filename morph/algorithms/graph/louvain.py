@@ -5,9 +5,9 @@ Lambiotte, Lefebvre 2008); then each community becomes a vertex of a coarser gra
 moves of a round are selected from the communities before the round, by a hash table per vertex
 (like Naim, Manne, Halappanavar, Tumeo, 2017); a hash of the vertex and the round selects the
 fraction of the vertices that is evaluated; the others are enqueued for the next round.  A vertex is
-evaluated again if it or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that does not increase the
-modularity is rolled back, and halves the fraction; a level ends after `HALVINGS` rounds of too
-little gain, so every run terminates.
+evaluated again if it or a neighbour has moved (pruning, Ozaki, Tezuka, Inaba 2016).  A round that
+does not increase the modularity is rolled back, and halves the fraction; a level ends after
+`HALVINGS` rounds of too little gain, so every run terminates.
 
 After each level, communities whose vertices are not connected are divided into connected
 components, which never decreases the modularity (Sahu, GSP-Louvain, 2024).  When no level merges
